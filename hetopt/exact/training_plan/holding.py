@@ -23,7 +23,7 @@ from ...bounds.training_plan import most_pipelines
 from ...costs import CostTable
 from ...schema import Instance
 from ..one_pipeline.shares import sums
-from .patterns.programme import Array, maximise
+from ..pipelines.simplex import Array, maximise
 
 _SURE = 1e-6  # layers
 _MOST = 20_000  # replicas that are looked at

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .convolution import Table, cheapest, extend
-from .programme import Array, maximise
+from ...pipelines.simplex import Array, maximise
 from .visits import Grid, Visits
 
 _MARGIN = np.float32(1e-5)

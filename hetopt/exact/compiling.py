@@ -58,3 +58,12 @@ def compiled(
     names = {part.__name__: compile_(part) for part in parts}
     kernel = FunctionType(plain.__code__, {**plain.__globals__, **names})
     return cast(Kernel, compile_(kernel))
+
+
+def kernel(plain: Kernel) -> Kernel:
+    """Compile a function for this machine where a compiler is, or leave it as it is."""
+    if kernels().active == "numpy":
+        return plain
+    from numba import njit
+
+    return cast(Kernel, njit(cache=True, nogil=True)(plain))

@@ -1,0 +1,166 @@
+"""Stages as arcs: all that one size of micro-batches allows, whatever the prices.
+
+A stage in one node of class c uses k GPUs in replicas of d GPUs or more, of which the
+slowest counts. A stage in several nodes is known by its replicas alone, each with fewer
+samples than the micro-batch has.
+
+Stages that follow a stage raise the micro-batches that it keeps (1F1B), and so limit
+what fits. `places` of them are told apart: with p stages behind, or P - 1 and more as
+one. A pipeline of fewer than P micro-batches keeps no more than it has; as little as
+one is assumed there, and such pipelines are arcs of their own (`few`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...stages import NEVER, StageTable
+from ...stages.classes import Whole
+from . import compiled
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Stages of pipelines with micro-batches of `size` sequences.
+
+    Of each stage in one node: its class, GPUs, least degree, the most replicas, and
+    whether it may have a single one. Times in us by [arc, p, first, last] where the
+    next stage lies in the same node, or in another one; `fits[arc, p, first]` is where
+    the longest run ends that fits, or `first`. Of each replica of other stages: its
+    class, GPUs and samples, times by [p, run, replica], and `order`, which sorts them.
+    `times` are those of all stages, in ascending order.
+    """
+
+    size: int
+    few: bool
+    places: int
+    kind: Whole
+    gpus: Whole
+    degree: Whole
+    replicas: Whole
+    single: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    inner: Whole
+    outer: Whole
+    fits: Whole
+    shared: Whole  # [replica, (class, GPUs, samples)]
+    shared_us: Whole
+    order: Whole
+    times: Whole
+
+    @property
+    def most_micro_batches(self) -> int | None:
+        """Return how many micro-batches such a pipeline has at the most, if limited."""
+        return self._few_most if self.few else None
+
+    _few_most: int = 0
+
+    def begin(self, classes: int) -> Whole:
+        """Return the first arc of each class, and one past the last arc."""
+        found: Whole = np.searchsorted(self.kind, np.arange(classes + 1))
+        return found.astype(np.int64)
+
+
+def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arcs:
+    """Return the stages of micro-batches of a size, with so many places told apart.
+
+    `few` are pipelines of fewer micro-batches than there are places.
+    """
+    told = 1 if few else places
+    rows = [row for c in range(len(table.classes)) for row in _in_a_node(table, c, size, told)]
+    runs, layers = table.runs, table.layers
+    shape = (len(rows), told, layers, layers + 1)
+    inner, outer = np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64)
+    first, last = np.nonzero(runs.number[:layers] >= 0)
+    for each, (*_, near, off) in enumerate(rows):
+        inner[each][:, first, last] = near[:, runs.number[first, last]]
+        outer[each][:, first, last] = off[:, runs.number[first, last]]
+    fits = np.broadcast_to(np.arange(layers), shape[:3]).copy()
+    able = inner < NEVER
+    longest = layers - able[..., ::-1].argmax(-1)
+    fits[able.any(-1)] = longest[able.any(-1)]
+    columns = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)
+    kind, gpus, degree, replicas = columns.T
+    shared, shared_us = _shared(table, size, told)
+    order = np.argsort(shared_us, axis=2, kind="stable").astype(np.int64)
+    every = (x[x < NEVER] for x in (inner, outer, shared_us))
+    return Arcs(
+        *(size, few, told, kind, gpus, degree, replicas, degree == gpus),
+        *(inner, outer, fits, shared, shared_us, order),
+        np.unique(np.concatenate([*every])),
+        places - 1,
+    )
+
+
+_Row = tuple[int, int, int, int, Whole, Whole]
+
+
+def _placed_us(table: StageTable, number: int, places: int) -> Whole:
+    """Return times of replicas without transfers: [p, degree, samples, run]."""
+    if places == 1:
+        return table.replica_us(number)[None]
+    each = [table.replica_us(number, p + 1) for p in range(places)]
+    ends, found = table.runs.ends, np.array(each)
+    found[0][..., ~ends] = NEVER
+    found[1:][..., ends] = NEVER
+    return found
+
+
+def _handed_on(table: StageTable, us: Whole, transfer_us: Whole) -> Whole:
+    """Add the transfer of a replica's samples, but where the pipeline ends."""
+    paid = np.where(table.runs.ends, 0, transfer_us[: us.shape[2], None])
+    found: Whole = np.minimum(us + paid, NEVER)
+    return found
+
+
+def _in_a_node(table: StageTable, number: int, size: int, places: int) -> list[_Row]:
+    """Return stages in one node: class, GPUs, degree, replicas; times by [p, run]."""
+    each = table.classes[number]
+    us = _placed_us(table, number, places)[:, :, : size + 1]
+    sides = [_handed_on(table, us, hop) for hop in (each.inner_us, each.outer_us)]
+    rows: dict[tuple[int, int], _Row] = {}
+    for d in range(each.gpus, 0, -1):
+        if size == 1:
+            near, off = (side[:, :, 1] for side in sides)
+            rows[d, d] = (number, d, d, 1, near[:, d], off[:, d])
+            continue
+        near, off = (compiled.slowest(side, d) for side in sides)
+        for k in range(d, each.gpus + 1):
+            most = min(size, k // d)
+            rows[k, d] = (number, k, d, most, near[:, k], off[:, k])
+    return [
+        row
+        for (k, d), row in sorted(rows.items())
+        if (row[4] < NEVER).any()
+        and not any(
+            other in rows and _no_worse(rows[other], row)
+            for other in ((k, d + 1), (k - 1, d))
+        )
+    ]
+
+
+def _no_worse(one: _Row, other: _Row) -> bool:
+    """Tell whether a stage can stand for another one of more GPUs or less degree.
+
+    It may then hold no fewer replicas, and not be slower anywhere.
+    """
+    return (
+        one[3] >= other[3]
+        and bool((one[4] <= other[4]).all())
+        and bool((one[5] <= other[5]).all())
+    )
+
+
+def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole]:
+    """Return replicas of stages in several nodes, and their times."""
+    items, times = [], []
+    for number, each in enumerate(table.classes):
+        us = _placed_us(table, number, places)[:, :, : size + 1]
+        us = _handed_on(table, us, each.least_us)
+        for t in range(1, each.gpus + 1):
+            for s in range(1, size):
+                if (us[:, t, s] < NEVER).any():
+                    items.append((number, t, s))
+                    times.append(us[:, t, s])
+    shape = places, len(table.runs), 0
+    found = np.moveaxis(np.array(times), 0, 2) if times else np.zeros(shape, np.int64)
+    return np.array(items, np.int64).reshape(-1, 3), np.ascontiguousarray(found)

@@ -1,0 +1,287 @@
+"""A lower bound on the iteration time of training plans, by a tree of boxes."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+
+from ...schema import Instance
+from ...stages import NEVER, StageTable
+from .arcs import Arcs, arcs
+from .boxes import Box, Division
+from .coupling import Coupling, Sharing
+from .master import Master, State, Verdict
+from .pricing import Array, Limits, Pricing, Rows
+from .schedule import Schedule
+from .unordered import Unordered
+
+_BITS = 58  # of what a path costs, all prices and times together
+_SCALE = 1 << 21  # whole prices of one sequence, at the most
+_HALVES = 5  # ranges of what stages synchronise where backward passes hide it
+
+
+class PipelineBound:
+    """Refutes iteration times of one instance, whose stage of ZeRO and split are fixed.
+
+    The boxes that it needed are kept: the next time begins with them.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        most_us: int,
+        least_us: int,
+        check: Callable[[], None] = lambda: None,
+        schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
+    ) -> None:
+        """Prepare for times between `least_us` and `most_us`.
+
+        `check()` is called before what takes long, and may raise.
+        """
+        self.instance, self.check, self.schedule = instance, check, schedule
+        self.most_us = most_us
+        self.table = StageTable(instance)
+        costs = instance.workload.costs
+        self.pipeline_factor, self.sync_factor = self.table.factors
+        known = self.table.sync.inter is not None and self.sync_factor > 0
+        #: Whether boxes have ranges of synchronisation; or each pipeline its own.
+        self.priced = known and costs.sync_overlap == "none"
+        self.hidden = known and costs.sync_overlap != "none" and costs.interleave == 1
+        self.batch = instance.workload.global_batch
+        self._arcs: dict[tuple[int, int, bool], Arcs] = {}
+        most_sync = 0
+        if self.priced:
+            most_sync = floor((most_us - least_us) / self.sync_factor) + 1
+        longest = max(1, self._left(most_us, 0)) * costs.interleave
+        bits = (longest * self.batch * 8).bit_length()
+        self.scale = max(1, min(_SCALE, 1 << max(0, _BITS - bits)))
+        each = [self.stages(size, 1) for size in range(len(self.table.sizes))]
+        slowest = [_least_slowest(x, self.table.layers) for x in each]
+        self.least_slowest_us = slowest
+        self.division = Division(
+            schedule, most_sync, self.table.sizes, min(slowest), self.batch
+        )
+        self.fair = _fair(self.table, each)
+        self.first = self._first()
+        self.boxes = list(self.first)
+
+    def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
+        """Return the arcs of a size of micro-batches, by its number."""
+        key = size, places, few
+        if key not in self._arcs:
+            self.check()
+            self._arcs[key] = arcs(self.table, self.table.sizes[size], places, few=few)
+        return self._arcs[key]
+
+    def _first(self) -> list[Box]:
+        """Return boxes that cover all plans."""
+        most = max(1, min(int(self.table.gpus.sum()), self.batch))
+        sizes = 0, len(self.table.sizes) - 1
+        edges: list[int | None] = [0, None]
+        if self.priced:
+            edges = [0, self.division.most_sync_us, None]
+        return [
+            Box(low or 0, high, 1, most, 1, most, *sizes)
+            for low, high in zip(edges, edges[1:], strict=False)
+        ]
+
+    def _left(self, time_us: int, sync_us: int) -> int:
+        """Return what an iteration leaves for its pipelines."""
+        spare = time_us - self.table.overhead_us - self.sync_factor * sync_us
+        return floor(spare / self.pipeline_factor)
+
+    # -- one box --------------------------------------------------------------------
+
+    def settled(self, box: Box, time_us: int) -> bool:
+        """Tell whether no plan in the box takes `time_us` or less."""
+        left = self._left(time_us, box.sync_low_us)
+        if left <= 0:
+            return True
+        verdict = self.verdict(box, time_us)
+        box.proof = verdict.prices
+        self.taken = verdict.taken
+        return verdict.prices is not None
+
+    def verdict(self, box: Box, time_us: int) -> Verdict:
+        """Return prices that refute a box, or what a packing takes."""
+        left = self._left(time_us, box.sync_low_us)
+        rows = self._rows(box)
+        parts, ranges = {}, {}
+        for number, pricing, span in self._parts(box, time_us, left, rows):
+            parts[number], ranges[number] = pricing, span
+        master = Master(
+            *(parts, rows, self.batch, self.scale, self.fair),
+            *(self.schedule, self.check),
+        )
+        return master.refute(box.state, ranges)
+
+    def _rows(self, box: Box) -> Rows:
+        every = self.table.runs.number[0, self.table.layers]
+        sync = self.table.sync
+        return Rows(
+            tuple(self.table.gpus.tolist()),
+            int(sync.low[every]),
+            int(sync.high[every]),
+            box.replicas_low,
+            min(box.count_high, box.replicas_high),
+        )
+
+    def _parts(
+        self, box: Box, time_us: int, left: int, rows: Rows
+    ) -> list[tuple[int, Pricing, tuple[int, int]]]:
+        """Return the parts of a box by number, and ranges of their slowest stages.
+
+        The number says size, whether there are few micro-batches, and the range of what
+        is hidden: it is the same in the parts of a box.
+        """
+        found = []
+        told = box.places if self.table.places else 1
+        for size in range(box.size_low, box.size_high + 1):
+            b = self.table.sizes[size]
+            if box.count_high == 1 and self.batch % b:
+                continue
+            for few in (False, True) if told > 1 else (False,):
+                each = self.stages(size, told, few=few)
+                most = min(self.batch, b * (told - 1)) if few else self.batch
+                if box.count_high == 1 and most < self.batch:
+                    continue
+                for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
+                    sharing = Sharing(
+                        box.replicas_low, box.count_low, rows.pipelines, sync
+                    )
+                    coupling = Coupling(self.table, each, sharing)
+                    limits = Limits(left, most, spent)
+                    high = left
+                    if box.count_high == 1:  # it has the whole batch
+                        high = left // -(-self.batch // b)
+                    if box.slowest_high_us is not None:
+                        high = min(high, box.slowest_high_us)
+                    low = max(self.least_slowest_us[size], box.slowest_low_us, 1)
+                    unordered = self.table.runs.equal and b == told == 1
+                    kind = Unordered if unordered else Pricing
+                    pricing = kind(self.table, coupling, limits, rows)
+                    number = (2 * size + few) * (_HALVES + 2) + i
+                    found.append((number, pricing, (low, high)))
+        return found
+
+    def _syncs(self, box: Box, time_us: int) -> list[tuple[int | None, int]]:
+        """Return how long stages of a pipeline synchronise, and what is spent on that.
+
+        Where backward passes hide it, a stage that synchronises for S and a pipeline
+        of n micro-batches take S and n - 1 slowest stages together, at the least.
+        """
+        if self.priced or not self.hidden:
+            return [(box.sync_high_us, 0)]
+        least = min(self.pipeline_factor, self.sync_factor)
+        most = floor((time_us - self.table.overhead_us) / least)
+        share = least / self.pipeline_factor
+        edges = [0, *(most >> i for i in range(_HALVES, -1, -1))]
+        return [
+            (high, floor(share * low))
+            for low, high in zip(edges, edges[1:], strict=False)
+            if high > low or not low
+        ]
+
+    # -- the tree ---------------------------------------------------------------------
+
+    def refute(self, time_us: int) -> "Refutation":
+        """Start refuting that any plan has an iteration of at most `time_us`."""
+        return Refutation(self, time_us, self.boxes)
+
+    def divide(self, box: Box, time_us: int) -> list[Box]:
+        """Return the parts of a box; itself with more places told apart; or nothing."""
+        left = self._left(time_us, box.sync_low_us)
+        box.split = self.division.split(box, left)
+        if box.split is not None:
+            return [box.split.low, box.split.high]
+        if self.table.places and box.places < self.schedule.places:
+            box.places *= 2
+            box.state = State(box.state.prices)
+            return [box]
+        return []
+
+
+class Refutation:
+    """The refutation of one time, box by box, so that a caller can stop between."""
+
+    def __init__(
+        self, bound: PipelineBound, time_us: int, boxes: Sequence[Box]
+    ) -> None:
+        """Begin with the boxes that are known."""
+        self.bound, self.time_us = bound, time_us
+        self.open = list(boxes)
+        self.settled: list[Box] = []
+        self.failed = False
+
+    def step(self) -> bool:
+        """Settle or divide one box; False when there is nothing left to do."""
+        if self.failed or not self.open:
+            return False
+        box = self.open[-1]  # which stays where time is over before it is settled
+        settled = self.bound.settled(box, self.time_us)
+        self.open.pop()
+        if settled:
+            self.settled.append(box)
+        elif parts := self.bound.divide(box, self.time_us):
+            self.open += parts
+        else:
+            self.failed = True
+            self.open.append(box)
+        self.bound.boxes = self.settled + self.open
+        return True
+
+    @property
+    def proved(self) -> bool:
+        """Whether every box is settled: no plan is as quick as `time_us`."""
+        return not self.open and not self.failed
+
+
+def _least_slowest(each: Arcs, layers: int) -> int:
+    """Return a time that the slowest stage of every path takes; `NEVER` if none fits.
+
+    By bisection over the times of stages: can they cover all layers?
+    """
+    if not len(each.times):
+        return NEVER
+
+    def covers(high: int) -> bool:
+        us = np.minimum(each.inner.min((0, 1)), each.outer.min((0, 1)))
+        able = us <= high
+        if len(each.shared):
+            return True
+        reached = np.zeros(layers + 1, np.bool_)
+        reached[0] = True
+        for first in range(layers):
+            if reached[first]:
+                reached |= able[first]
+        return bool(reached[layers])
+
+    if each.shared.size:
+        return int(each.times[0])
+    low, high = 0, len(each.times) - 1
+    if not covers(int(each.times[high])):
+        return NEVER
+    while low < high:
+        middle = (low + high) // 2
+        if covers(int(each.times[middle])):
+            high = middle
+        else:
+            low = middle + 1
+    return int(each.times[low])
+
+
+def _fair(table: StageTable, each: Sequence[Arcs]) -> Array:
+    """Return prices of GPUs in proportion to their speed, of other rows none."""
+    found = np.zeros(2 * len(table.classes) + 3)
+    length = np.arange(table.layers + 1)[None, :] - np.arange(table.layers)[:, None]
+    for some in each:
+        able = some.inner < NEVER
+        us = np.maximum(some.inner, 1) * some.gpus[:, None, None, None]
+        speed = np.where(able, length * some.size / us, 0.0).max((1, 2, 3), initial=0.0)
+        for c in range(len(table.classes)):
+            mine = speed[some.kind == c]
+            found[c] = max(found[c], float(mine.max(initial=0.0)))
+    count = len(table.classes)
+    found[:count] = np.maximum(found[:count], 1e-12 + 1e-6 * found[:count].max())
+    return found

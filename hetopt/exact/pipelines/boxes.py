@@ -1,0 +1,161 @@
+"""Boxes: ranges of what pipelines share, and how a box is divided.
+
+The synchronisation time of all pipelines, the least number of replicas D that a layer
+has, the number of pipelines; and where there is one pipeline, its size of micro-batches
+and its slowest stage. The first boxes cover all plans, and the parts of a box cover it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import isqrt
+from typing import Literal
+
+from .master import State
+from .pricing import Prices
+from .schedule import Schedule
+
+Of = Literal["sync", "count", "replicas", "size", "slowest"]
+
+
+@dataclass
+class Box:
+    """Ranges, both ends included; None where there is no upper end.
+
+    `sizes` are numbers of sizes of micro-batches. `places` of stages are told apart
+    from now on. `proof` are the prices that refuted the box, if it was not divided.
+    """
+
+    sync_low_us: int
+    sync_high_us: int | None
+    replicas_low: int
+    replicas_high: int
+    count_low: int
+    count_high: int
+    size_low: int
+    size_high: int
+    slowest_low_us: int = 0
+    slowest_high_us: int | None = None
+    places: int = 1
+    state: State = field(default_factory=State)
+    proof: Prices | None = None
+    split: "Split | None" = None
+
+    def part(self, **ranges: object) -> "Box":
+        """Return a box with other ranges that begins with what is known of this one."""
+        fields = {"state": self.state.inherited(), "proof": None, "split": None}
+        return replace(self, **{**fields, **ranges})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a box was divided: the low part goes up to `at`, the high one begins beyond.
+
+    The low part of a split by count is a single pipeline.
+    """
+
+    of: Of
+    at: int
+    low: Box
+    high: Box
+
+
+@dataclass(frozen=True)
+class Division:
+    """How boxes of an instance are divided.
+
+    `most_sync_us` is what plans may synchronise, of which shares are shares; `sizes`
+    are those of micro-batches.
+    """
+
+    schedule: Schedule
+    most_sync_us: int
+    sizes: tuple[int, ...]
+    least_slowest_us: int
+    batch: int
+
+    def split(self, box: Box, left_us: int) -> Split | None:
+        """Return the next division of a box; None where it is too narrow.
+
+        What is gained first is mostly in coarse ranges of synchronisation, then in
+        replicas; one pipeline is looked at apart. Pipelines have `left_us`.
+        """
+        plan = self.schedule
+        single = box.count_high == 1
+        if box.count_low == 1 and not single:
+            return self._by_count(box)
+        alone = single and self.sizes[box.size_high] == 1  # nothing is synchronised
+        width = self._width(box)
+        if width is None:
+            return None if alone else self._by_sync(box)
+        several = box.replicas_high > box.replicas_low
+        if not alone:
+            if width > plan.coarse:
+                return self._by_sync(box)
+            if several and 2 * box.replicas_high > 3 * box.replicas_low:
+                return self._by_replicas(box)
+            if width > plan.fine:
+                return self._by_sync(box)
+            if several:
+                return self._by_replicas(box)
+        if single:
+            if box.size_high > box.size_low:
+                return self._by_size(box)
+            if split := self._by_slowest(box, left_us, 1.05):
+                return split
+        if not alone and width > plan.finest:
+            return self._by_sync(box)
+        return self._by_slowest(box, left_us, 1.005) if single else None
+
+    def _width(self, box: Box) -> float | None:
+        """Return the range of synchronisation, as a share; None where it has no end."""
+        if box.sync_high_us is None:
+            return None
+        return (box.sync_high_us - box.sync_low_us) / max(1, self.most_sync_us)
+
+    def _by_sync(self, box: Box) -> Split | None:
+        low, high = box.sync_low_us, box.sync_high_us
+        if high is None:  # at length there is no time left
+            if not low or low > 64 * self.most_sync_us:
+                return None
+            at = 2 * low
+        elif high - low < 2:
+            return None
+        else:
+            at = (low + high) // 2
+        return Split("sync", at, box.part(sync_high_us=at), box.part(sync_low_us=at))
+
+    def _by_count(self, box: Box) -> Split | None:
+        single = box.part(count_high=1, replicas_high=min(box.replicas_high, self.sizes[-1]))
+        fewest = max(2, box.replicas_low)
+        several = box.part(count_low=2, replicas_low=fewest)
+        return Split("count", 1, single, several)
+
+    def _by_replicas(self, box: Box) -> Split:
+        at = max(box.replicas_low, isqrt(box.replicas_low * box.replicas_high))
+        at = min(at, box.replicas_high - 1)
+        low = box.part(replicas_high=at, count_high=min(box.count_high, at))
+        return Split("replicas", at, low, box.part(replicas_low=at + 1))
+
+    def _by_size(self, box: Box) -> Split:
+        at = (box.size_low + box.size_high) // 2
+        return Split("size", at, box.part(size_high=at), box.part(size_low=at + 1))
+
+    def _by_slowest(self, box: Box, left_us: int, ratio: float) -> Split | None:
+        low = max(box.slowest_low_us, self.least_slowest_us, 1)
+        high = left_us // max(1, -(-self.batch // self.sizes[box.size_high]))
+        if box.slowest_high_us is not None:
+            high = min(high, box.slowest_high_us)
+        if high <= low * ratio:
+            return None
+        at = isqrt(low * high)
+        first = box.part(slowest_high_us=at)
+        return Split("slowest", at, first, box.part(slowest_low_us=at))
+
+
+def leaves(box: Box) -> Iterator[Box]:
+    """Yield the boxes that are not divided."""
+    if box.split is None:
+        yield box
+        return
+    yield from leaves(box.split.low)
+    yield from leaves(box.split.high)

@@ -1,0 +1,261 @@
+"""The master of one box, by column generation: a refutation in whole prices, or not.
+
+The linear programme over the columns found so far proposes prices, as floats. They are
+scaled until all rows are worth just less than the batch, and rounded down to whole
+numbers; pricing then looks for a path that is worth more than it costs. Where there is
+none, the whole prices prove that no plan of the box takes the batch in time.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .columns import Column
+from .pricing import Array, Prices, Pricing, Rows
+from .schedule import Schedule
+from .simplex import maximise
+
+_OWED = 2.0  # batches, that a programme pays for held sizes that it does not have
+_USED = 1e-9  # columns of which a programme takes less are in none
+_BELOW = 1 - 2e-6  # of the batch, that proposed prices are worth
+
+Spans = list[tuple[int, int]]
+
+
+@dataclass
+class State:
+    """What is known of a box from its last target, or from the box it is a part of.
+
+    Proposed prices; the edges of intervals of each part, as indices of its times; and
+    columns.
+    """
+
+    prices: Array | None = None
+    edges: dict[int, list[int]] = field(default_factory=dict)
+    columns: list[Column] = field(default_factory=list)
+
+    def inherited(self) -> "State":
+        """Return what holds for parts of the box; its columns use other amounts there."""
+        return State(self.prices, {part: list(x) for part, x in self.edges.items()})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Prices that refute the box; or None, and what a packing takes in their place."""
+
+    prices: Prices | None
+    taken: float = 0.0
+
+
+class Master:
+    """Column generation in one box for one target time."""
+
+    def __init__(
+        self,
+        parts: dict[int, Pricing],
+        rows: Rows,
+        batch: int,
+        scale: int,
+        fair: Array,
+        schedule: Schedule,
+        check: Callable[[], None],
+    ) -> None:
+        """Price the `parts`, by number, against `rows`.
+
+        `scale` is what one sequence is in whole prices, `fair` are prices of GPUs in
+        proportion to their speed; `check()` is called before each round and may raise.
+        """
+        self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
+        self._fair, self._schedule, self._check = fair, schedule, check
+        self._supply = np.array(rows.supply)
+
+    def refute(self, state: State, ranges: dict[int, tuple[int, int]]) -> Verdict:
+        """Try to refute that the parts take the batch.
+
+        `ranges` are of the slowest stage in us, by part. The state is changed.
+        """
+        plan = self._schedule
+        self._set_edges(state, ranges)
+        state.columns = [self._moved(x, state) for x in state.columns if self._fits(x, state)]
+        proposed = self._fair if state.prices is None else state.prices
+        value = 0.0
+        for number in range(plan.rounds):
+            self._check()
+            prices = self._whole(proposed)
+            found = self._violated(prices, state, 5 if number else 1)
+            if not found and number:
+                found = self._violated(prices, state, 1)
+            if not found:
+                state.prices = proposed
+                return Verdict(prices)
+            self._add_columns(prices, found, state)
+            value, amounts, proposed = self._solve(state.columns)
+            state.prices = proposed
+            if value < self.batch * (1 - _USED):
+                continue
+            if not self._refine(amounts, state):
+                break
+            value, amounts, proposed = self._solve(state.columns)
+            state.prices = proposed
+        state.columns = state.columns[-plan.pool :]
+        return Verdict(None, value)
+
+    # -- intervals of the slowest stage ---------------------------------------------
+
+    def _set_edges(self, state: State, ranges: dict[int, tuple[int, int]]) -> None:
+        """Cover the ranges with intervals: those that are known, others at the ends."""
+        edges = {}
+        for part, (low, high) in ranges.items():
+            times = self.parts[part].arcs.times
+            begin = int(np.searchsorted(times, low))
+            end = int(np.searchsorted(times, high, "right"))
+            if begin >= end:
+                continue
+            known = (x for x in state.edges.get(part, ()) if begin < x < end)
+            found = [*sorted({begin, *known})]
+            while found[-1] < end:
+                most = int(times[found[-1]] * self._schedule.first_ratio)
+                on = int(np.searchsorted(times, most, "right"))
+                found.append(min(end, max(found[-1] + 1, on)))
+            edges[part] = found
+        state.edges = edges
+
+    def _fits(self, column: Column, state: State) -> bool:
+        edges = state.edges.get(column.part)
+        if edges is None:
+            return False
+        times = self.parts[column.part].arcs.times
+        at = int(np.searchsorted(times, column.slowest_us))
+        return edges[0] <= at < edges[-1]
+
+    def _moved(self, column: Column, state: State) -> Column:
+        """Return the column in the interval of its slowest stage."""
+        edges, times = state.edges[column.part], self.parts[column.part].arcs.times
+        at = int(np.searchsorted(times, column.slowest_us))
+        j = bisect_right(edges, at)
+        return column._replace(span=(edges[j - 1], edges[j]))
+
+    def _refine(self, amounts: Array, state: State) -> bool:
+        """Divide wide intervals of columns that the programme takes, if there are any."""
+        pairs = zip(state.columns, amounts, strict=True)
+        used = {(x.part, x.span) for x, amount in pairs if amount > _USED}
+        divided = False
+        for part, (begin, end) in sorted(used):
+            times, edges = self.parts[part].arcs.times, state.edges[part]
+            low, high = int(times[begin]), int(times[end - 1])
+            if end - begin < 2 or high <= low * self._schedule.finest_ratio:
+                continue
+            count = 4 if high > low * 1.01 else 2
+            self._divide(edges, times, (begin, end), count)
+            divided = True
+        if divided:
+            state.columns = [self._moved(x, state) for x in state.columns]
+        return divided
+
+    def _divide(self, edges: list[int], times: Array, span: tuple[int, int], count: int) -> Spans:
+        """Divide an interval evenly, and return the parts."""
+        begin, end = span
+        low, high = int(times[begin]), int(times[end - 1])
+        cuts = (low + (high - low) * i // count for i in range(1, count))
+        inner = {int(np.searchsorted(times, cut)) for cut in cuts} | {(begin + end) // 2}
+        at = sorted(x for x in inner if begin < x < end)
+        j = bisect_left(edges, end)
+        edges[j:j] = at
+        whole = [begin, *at, end]
+        return [*zip(whole, whole[1:], strict=False)]
+
+    # -- pricing ----------------------------------------------------------------------
+
+    def _violated(
+        self, prices: Prices, state: State, step: int
+    ) -> list[tuple[float, int, tuple[int, int]]]:
+        """Return intervals in which a path may be worth more than it costs.
+
+        Some of the intervals are looked at, `step` apart; wide ones are divided first.
+        """
+        found = []
+        for part, edges in state.edges.items():
+            pricing, times = self.parts[part], self.parts[part].arcs.times
+            spans = [*zip(edges, edges[1:], strict=False)][::step]
+            while spans:
+                excess = pricing.excess(prices, self.scale, spans)
+                parts: Spans = []
+                for i in np.flatnonzero(excess > 0).tolist():
+                    begin, end = spans[i]
+                    low, high = int(times[begin]), int(times[end - 1])
+                    if end - begin > 1 and high > low * self._schedule.priced_ratio:
+                        parts += self._divide(edges, times, spans[i], 4)
+                    else:
+                        found.append((float(excess[i]), part, spans[i]))
+                spans = parts
+        return found
+
+    def _add_columns(
+        self,
+        prices: Prices,
+        found: list[tuple[float, int, tuple[int, int]]],
+        state: State,
+    ) -> None:
+        """Add the paths that are worth most beyond their cost, of intervals apart."""
+        taken: list[tuple[int, int]] = []
+        added = 0
+        for _, part, span in sorted(found, key=lambda x: -x[0]):
+            pricing = self.parts[part]
+            low = int(pricing.arcs.times[span[0]])
+            if any(part == other and abs(low - at) < 0.03 * at for other, at in taken):
+                continue
+            taken.append((part, low))
+            time = self.scale * pricing.arcs.size
+            column = pricing.column(part, prices, time, span)
+            if column is None:
+                continue
+            state.columns.append(column)
+            limited = pricing.worth(column.sum_us, low) >= pricing.most(low)
+            for mean in (time // 2, 0) if limited else ():  # cheap ones serve as well
+                column = pricing.column(part, prices, mean, span)
+                if column is not None:
+                    state.columns.append(column)
+            added += 1
+            if added == self._schedule.columns:
+                break
+
+    # -- the linear programme -----------------------------------------------------------
+
+    def _solve(self, columns: list[Column]) -> tuple[float, Array, Array]:
+        """Return what a packing takes, how much of each column, and prices.
+
+        What is owed of held sizes is a column that there is one of: held, or paid.
+        """
+        worth = [
+            self.parts[x.part].worth(x.sum_us, int(self.parts[x.part].arcs.times[x.span[0]]))
+            for x in columns
+        ]
+        uses = np.array([x.uses for x in columns]).T
+        owed = -self._supply[-1]
+        most = _OWED * self.batch
+        held = np.zeros((len(uses) + 1, 1))
+        held[-2:, 0] = owed, 1.0
+        uses = np.hstack([np.vstack([uses, np.zeros(uses.shape[1])]), held])
+        supply = np.array([*self._supply[:-1], 0.0, 1.0])
+        value, amounts, prices = maximise(np.array([*worth, most]), uses, supply)
+        return value - most, amounts[:-1], prices[:-1]
+
+    def _whole(self, proposed: Array) -> Prices:
+        """Return whole prices at which all rows are worth just less than the batch."""
+        prices, batch = np.maximum(proposed, 0.0), self.batch
+        value = float(prices @ self._supply)
+        if value < 0.7 * batch:  # as much more on GPUs, in proportion to speed
+            more = (batch - value) / float(self._fair @ self._supply)
+            prices = prices + more * self._fair
+            value = float(prices @ self._supply)
+        scaled = prices * (batch * _BELOW / value * self.scale)
+        count = len(self.rows.gpus)
+        while True:
+            each = [int(x) for x in np.floor(scaled).tolist()]
+            gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
+            found = Prices(gpu, share, *each[2 * count :])
+            if self.rows.value(found) < batch * self.scale:
+                return found
+            scaled *= _BELOW

@@ -1,0 +1,484 @@
+"""Pricing: a path that is worth more than it costs, or the proof that there is none.
+
+Prices are whole numbers, in sequences / Q. The rows of the master that have one are
+
+    gpu[c]      GPUs of class c                          sum r_pc x_p <= N_c
+    share[c]    demands less held sizes / D, of class c  <= 0
+    shares      demands, of all nodes                    <= e, the size of all layers
+    pipelines   their number                             <= P
+    held        held sizes / D, of all nodes             >= e
+
+Sizes are in units (`stages.sync`). A node's part of the replicas of all layers, summed
+by size, is at least what any one pipeline demands of it there: weighted with k of its C
+GPUs, pipelines may be added up. It is at most what its replicas hold, divided by D; and
+of all nodes together it is e.
+
+In the interval [m, m'] of the slowest stage a path of stages tau_j <= m' takes no more
+than b (T + m - sum tau) / m sequences, and b (T v + m - sum tau) / (m v) where stages
+have v runs of layers. So prices refute T where every path has
+
+    b Q sum tau + v m price  >=  b Q (v T + m).
+
+There may be a limit W on what a path takes besides: then a mean of both will do.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InternalError
+from ...stages import StageTable
+from ...stages.classes import Whole
+from ...stages.sync import UNIT
+from . import compiled
+from .columns import Column, Placed
+from .coupling import Coupling
+from .kernels import BIG, HALF, MOST, Costs, Graph
+
+
+Array = npt.NDArray[np.float64]
+
+
+class Prices(NamedTuple):
+    """Prices of the rows, none below 0, in sequences / Q (sizes: an average layer's)."""
+
+    gpu: tuple[int, ...]
+    share: tuple[int, ...]
+    shares: int
+    pipelines: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a master has of each row: GPUs, the size of all layers, pipelines."""
+
+    gpus: tuple[int, ...]
+    size_low: int
+    size_high: int
+    replicas: int
+    pipelines: int
+
+    def value(self, prices: Prices) -> Fraction:
+        """Return what all rows are worth at the prices."""
+        whole = sum(y * n for y, n in zip(prices.gpu, self.gpus, strict=True))
+        whole += prices.pipelines * self.pipelines
+        sizes = prices.shares * self.size_high - prices.held * self.size_low
+        return whole + Fraction(sizes, UNIT)
+
+    @property
+    def supply(self) -> tuple[float, ...]:
+        """Return what there is of each row, in the order of prices, for a programme."""
+        none = (0.0,) * len(self.gpus)
+        sizes = self.size_high / UNIT, self.size_low / UNIT
+        gpus = map(float, self.gpus)
+        return (*gpus, *none, sizes[0], float(self.pipelines), -sizes[1])
+
+
+class Limits(NamedTuple):
+    """What pipelines of a part may take: their time, and sequences in all cases.
+
+    A pipeline has `left_us` for its micro-batches, of which `spent_us` are gone before
+    its slowest stage counts, if any; it takes `most` sequences or fewer.
+    """
+
+    left_us: int
+    most: int
+    spent_us: int = 0
+
+
+class Pricing:
+    """Paths of one part of a box: stages that are told apart by layers and order."""
+
+    def __init__(
+        self, table: StageTable, coupling: Coupling, limits: Limits, rows: Rows
+    ) -> None:
+        """Bind the stages of a part, what the box says of them, and their limits."""
+        self.table, self.coupling, self.limits = table, coupling, limits
+        self.arcs, self.rows = coupling.arcs, rows
+        self.runs = table.instance.workload.costs.interleave
+        self.layers = table.layers
+
+    # -- what a path is worth ------------------------------------------------------
+
+    def worth(self, sum_us: int, low_us: int) -> float:
+        """Return the most sequences of a path whose slowest stage takes that or more."""
+        v, b = self.runs, self.arcs.size
+        found = b * (v * self.limits.left_us + low_us - sum_us) / (v * low_us)
+        return min(found, self.most(low_us))
+
+    def most(self, low_us: int) -> int:
+        """Return the most sequences of any path with such a slowest stage."""
+        limits = self.limits
+        if not limits.spent_us:
+            return limits.most
+        spare = limits.left_us - limits.spent_us
+        return min(limits.most, self.arcs.size * max(0, 1 + spare // low_us))
+
+    def excess(
+        self, prices: Prices, scale: int, spans: list[tuple[int, int]]
+    ) -> Array:
+        """Return by how many sequences a path may be worth more than it costs.
+
+        By interval: index ranges of the times of stages. `scale` is what a sequence is
+        in prices. 0 or less where prices refute every path.
+        """
+        times = self.arcs.times
+        lows = times[[x for x, _ in spans]]
+        highs = times[[y - 1 for _, y in spans]]
+        found = np.zeros(len(spans))
+        some = np.arange(len(spans))
+        b, v = self.arcs.size, self.runs
+        for parts in (2, 1, 0):  # halves of the mean that are the limit by time
+            if not len(some):
+                break
+            mean = parts * scale // 2
+            costs = self.least(prices, mean * b, lows[some], highs[some], [spans[i] for i in some])
+            need = mean * b * (v * self.limits.left_us + lows[some])
+            most = np.array([self.most(int(low)) for low in lows[some]], np.int64)
+            need = need + (scale - mean) * most * v * lows[some]
+            need = need - v * lows[some] * prices.pipelines
+            short = (need - costs) / (scale * v * lows[some])
+            short[costs >= HALF] = 0.0
+            found[some] = short if parts == 2 else np.minimum(found[some], short)
+            bound = most * v * lows[some] < b * (v * self.limits.left_us + lows[some])
+            some = some[(found[some] > 0) & bound]
+        return found
+
+    # -- prices of arcs -------------------------------------------------------------
+
+    def _limit(self) -> int:
+        """Return up to what prices of arcs and GPUs may go without an overflow."""
+        return (1 << 59) // (self.runs * max(1, self.limits.left_us))
+
+    def _clipped(self, prices: Prices) -> Prices:
+        """Return prices that are low enough; any are valid."""
+        most = self._limit() // (2 * self.layers * self.arcs.size)
+        return Prices(
+            tuple(min(y, most) for y in prices.gpu),
+            tuple(min(y, most) for y in prices.share),
+            *(min(y, most) for y in prices[2:]),
+        )
+
+    def _held(self, price: Whole, units: Whole) -> Whole:
+        """Return what holding so many units earns, rounded up."""
+        found: Whole = -(-price * units // (self.rows.replicas * UNIT))
+        return found
+
+    # -- paths ----------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """Return the arcs as kernels read them."""
+        if self._graph is None:
+            self._graph = self._made_graph()
+        return self._graph
+
+    _graph: Graph | None = None
+
+    def _made_graph(self) -> Graph:
+        table, arcs, layers = self.table, self.arcs, self.layers
+        gpus = table.node_gpus
+        state = np.zeros((len(gpus), int(gpus.max()) + 1), np.int64)
+        for c, k in np.ndindex(*state.shape):
+            state[c, k] = self._states(c) + k * (k + 1) // 2
+        low = table.sync.low[table.runs.number]
+        limits = self.coupling.light
+        light = np.zeros((*limits.shape, layers), np.int64)
+        for first in range(layers):
+            found = np.searchsorted(low[first, first + 1 :], limits.ravel(), "right")
+            light[..., first] = first + found.reshape(limits.shape)
+        return Graph(
+            *(arcs.begin(len(gpus)), arcs.gpus, arcs.inner, arcs.outer),
+            *(arcs.outer[:0], arcs.fits, light, np.zeros(len(gpus), np.int64)),
+            *(gpus, state, table.runs.number),
+        )
+
+    def _states(self, kind: int) -> int:
+        """Return how many states the classes before have."""
+        gpus = self.table.node_gpus[:kind]
+        return int(((gpus + 1) * (gpus + 2) // 2).sum())
+
+    def _costs(self, prices: Prices, time: int) -> tuple[Graph, Costs]:
+        """Return what arcs cost, and the graph with its states."""
+        given, prices = prices, self._clipped(prices)
+        if self._priced and self._priced[0] == given:
+            _, graph, costs = self._priced
+            return graph, costs._replace(time=time)
+        table, arcs, coupling = self.table, self.arcs, self.coupling
+        runs, graph = table.runs, self.graph
+        gpu, share = np.array(prices.gpu), np.array(prices.share)
+        kind = arcs.kind
+        held = self._held(
+            (share[kind] + prices.held)[:, None], arcs.replicas[:, None] * table.sync.high
+        )
+        demand = (share[kind] + prices.shares)[:, None] * coupling.demand
+        k = np.arange(coupling.light.shape[1])[None, :, None]
+        paid = demand[:, None] * k // (table.node_gpus[kind][:, None, None] * UNIT)
+        paid = np.minimum(paid - held[:, None], self._limit())
+        layers = self.layers
+        arc = np.zeros((*paid.shape[:2], layers, layers + 1), np.int64)
+        first, last = np.nonzero(runs.number[:layers] >= 0)
+        arc[..., first, last] = paid[..., runs.number[first, last]]
+        state = graph.state.copy()
+        for c, most in enumerate(table.node_gpus.tolist()):
+            mine = slice(graph.begin[c], graph.begin[c + 1])
+            same = (graph.light[mine] == graph.light[mine, most : most + 1]).all(2)
+            same &= (paid[mine] == paid[mine, most : most + 1]).all(2)
+            needless = np.arange(same.shape[1])[None] < arcs.gpus[mine, None]
+            if (same | needless)[:, 1 : most + 1].all():
+                state[c, : most + 1] = state[c, most]
+        costs = Costs(time, gpu, arc, *self._fronts(prices))
+        graph = graph._replace(state=state)
+        self._priced = given, graph, costs
+        return graph, costs
+
+    _priced: tuple[Prices, Graph, Costs] | None = None
+
+    def _shared_cost(self, prices: Prices) -> Whole:
+        """Return what replicas of stages in several nodes cost: [run, replica]."""
+        table, coupling = self.table, self.coupling
+        kind, gpus, _ = self.arcs.shared.T
+        gpu, share = np.array(prices.gpu), np.array(prices.share)
+        held = self._held(
+            (share[kind] + prices.held)[None], table.sync.high[:, None]
+        )
+        demand = (share[kind] + prices.shares) * coupling.shared_demand
+        paid = demand * gpus // (table.node_gpus[kind] * UNIT)
+        found: Whole = gpu[kind] * gpus + paid - held
+        return np.minimum(found, self._limit())
+
+    def shared_items(self, prices: Prices, p: int, run: int, most_us: int) -> list[int]:
+        """Return the cheapest replicas of a stage, none of which takes longer."""
+        arcs, size = self.arcs, self.arcs.size
+        cost = self._shared_cost(self._clipped(prices))[run]
+        us, light = arcs.shared_us[p, run], self.coupling.shared_light
+        able = (us <= most_us) & (self.table.sync.low[run] <= light)
+        best: list[tuple[int, int]] = [(0, -1)] + [(BIG, -1)] * size
+        for item in np.flatnonzero(able).tolist():
+            own = int(arcs.shared[item, 2])
+            for s in range(own, size + 1):
+                found = best[s - own][0] + int(cost[item])
+                if best[s - own][0] < BIG and found < best[s][0]:
+                    best[s] = (found, item)
+        items, left = [], size
+        while left:
+            items.append(best[left][1])
+            left -= int(arcs.shared[items[-1], 2])
+        return items
+
+    def _fronts(self, prices: Prices) -> tuple[Whole, Whole]:
+        arcs = self.arcs
+        if not len(arcs.shared):
+            none = np.zeros((arcs.places, len(self.table.runs), 0), np.int64)
+            return none, none
+        able = self.table.sync.low[:, None] <= self.coupling.shared_light
+        samples = np.ascontiguousarray(arcs.shared[:, 2])
+        cost = self._shared_cost(prices)
+        found = compiled.fronts(
+            arcs.order, arcs.shared_us, samples, cost, able, arcs.size
+        )
+        most = int((found[0] < BIG).sum(2).max(initial=0))
+        us, price = (np.ascontiguousarray(each[..., :most]) for each in found)
+        return us, price
+
+    def least(
+        self,
+        prices: Prices,
+        time: int,
+        lows: Whole,
+        highs: Whole,
+        spans: list[tuple[int, int]],
+    ) -> Whole:
+        """Return the least cost of a path, by interval."""
+        graph, costs = self._costs(prices, time)
+        return compiled.least(graph, costs, lows, highs, self.runs, *self._tables(1))
+
+    def _tables(self, entries: int) -> tuple[Whole, Whole, Whole]:
+        places, layers = self.arcs.places, self.layers
+        states = self._states(len(self.table.node_gpus)) + 1
+        shape = places, layers + 1
+        return (
+            np.zeros((entries, 1, *shape), np.int64),
+            np.zeros((entries, *shape), np.int64),
+            np.zeros((entries, states, *shape), np.int64),
+        )
+
+    def stages(
+        self, prices: Prices, time: int, span: tuple[int, int]
+    ) -> list[tuple[int, Placed]]:
+        """Return the stages of the cheapest path of an interval, with their times.
+
+        None where there is no path.
+        """
+        graph, costs = self._costs(prices, time)
+        low, high = self.arcs.times[span[0]], self.arcs.times[span[1] - 1]
+        tables = self._tables(1)
+        lows, highs = np.array([low]), np.array([high])
+        found = compiled.least(graph, costs, lows, highs, self.runs, *tables)
+        if found[0] >= HALF:
+            return []
+        trace = Trace(
+            self, prices, graph, costs, int(high), self.runs * int(low), tables
+        )
+        return trace.stages(int(found[0]))
+
+    def column(
+        self, number: int, prices: Prices, time: int, span: tuple[int, int]
+    ) -> Column | None:
+        """Return the cheapest path of an interval as a column of part `number`."""
+        found = self.stages(prices, time, span)
+        if not found:
+            return None
+        uses = np.zeros(2 * len(self.rows.gpus) + 3)
+        uses[-2] = 1.0
+        for _, stage in found:
+            self._use(uses, stage)
+        times = [us for us, _ in found]
+        stages = tuple(stage for _, stage in found)
+        return Column(number, span, tuple(uses), sum(times), max(times), stages)
+
+    def _use(self, uses: Array, stage: Placed) -> None:
+        """Add what a stage uses of each row."""
+        arcs, sync, classes = self.arcs, self.table.sync, len(self.rows.gpus)
+        run = int(self.table.runs.number[stage.first, stage.last])
+        if stage.arc >= 0:
+            kind = int(arcs.kind[stage.arc])
+            demand = self.coupling.demand[stage.arc, run]
+            held, gpus = int(arcs.replicas[stage.arc]), int(arcs.gpus[stage.arc])
+            each = [(kind, gpus, stage.together * float(demand), held)]
+        else:
+            each = [
+                (kind, t, t * float(self.coupling.shared_demand[run, item]), 1)
+                for item, (kind, t, _) in zip(stage.items, stage.replicas, strict=True)
+            ]
+        for kind, gpus, weighed, held in each:
+            demand = weighed / (int(self.table.node_gpus[kind]) * UNIT)
+            holds = held * float(sync.high[run]) / (self.rows.replicas * UNIT)
+            uses[kind] += gpus
+            uses[classes + kind] += demand - holds
+            uses[-3] += demand
+            uses[-1] -= holds
+
+
+class Trace:
+    """The way back along the potentials of one interval."""
+
+    def __init__(
+        self,
+        pricing: Pricing,
+        prices: Prices,
+        graph: Graph,
+        costs: Costs,
+        high: int,
+        scale: int,
+        tables: tuple[Whole, Whole, Whole],
+    ) -> None:
+        """Read the potentials, which have one entry."""
+        self.pricing, self.prices = pricing, prices
+        self.graph, self.costs = graph, costs
+        self.high, self.scale = high, scale
+        self.node, self.across, self.chain = (table[0] for table in tables)
+        self.places = self.node.shape[1]
+
+    def stages(self, value: int) -> list[tuple[int, Placed]]:
+        """Return the stages of a path of that cost, with their times."""
+        found: list[tuple[int, Placed]] = []
+        begins = self.node[:, :, 0].min(0)
+        p = int(np.minimum(begins, self.across[:, 0]).argmin())
+        layers, first, at = self.pricing.layers, 0, None
+        site: int | None = None
+        if value < int(self.across[p, 0]):
+            site = int(self.node[:, p, 0].argmin())
+        while first < layers:
+            if at is None and site is not None:
+                at = self._begun(site, p, first)
+            if at is None:
+                us, stage, p, site = self._several(p, first)
+            else:
+                us, stage, p, site, at = self._in_a_node(at, p, first)
+            found.append((us, stage))
+            first = stage.last
+        return found
+
+    def _begun(self, site: int, p: int, first: int) -> tuple[int, int, int]:
+        """Return class, GPUs and GPUs left of the node that a suffix begins in."""
+        graph = self.graph
+        for c, most in enumerate(graph.node_gpus.tolist()):
+            for k in range(1, most + 1) if graph.site[c] == site else ():
+                found = int(self.chain[graph.state[c, k] + k, p, first])
+                paid = min(self.scale * int(self.costs.gpu[c]) * k, MOST)
+                if found < HALF and found + paid == self.node[site, p, first]:
+                    return c, k, k
+        raise InternalError("a path has no first stage")
+
+    def _before(self, p: int) -> list[int]:
+        """Return how many stages may follow the next one, if p follow before it."""
+        return [q for q in range(self.places) if min(q + 1, self.places - 1) == p]
+
+    def _in_a_node(
+        self, at: tuple[int, int, int], p: int, first: int
+    ) -> tuple[int, Placed, int, int | None, tuple[int, int, int] | None]:
+        """Return the next stage, what follows it, and where the path goes on."""
+        graph, (c, k, left) = self.graph, at
+        layers, site = self.pricing.layers, int(graph.site[c])
+        aim = int(self.chain[graph.state[c, k] + left, p, first])
+        for q in self._before(p):
+            for arc in range(graph.begin[c], graph.begin[c + 1]):
+                used = int(graph.gpus[arc])
+                if used > left:
+                    break
+                end = int(min(graph.fits[arc, q, first], graph.light[arc, k, first]))
+                last = np.arange(first + 1, end + 1)
+                price, inner = self.costs.arc[arc, k, first], graph.inner[arc, q, first]
+                sides: list[tuple[Whole, Whole, int | None]] = []
+                if used < left:
+                    rest = self.chain[graph.state[c, k] + left - used, q]
+                    sides.append((inner, rest, site))
+                else:
+                    outer = graph.outer[arc, q, first].copy()
+                    outer[layers] = inner[layers]
+                    sides.append((outer, self.node[site, q], site))
+                    sides.append((inner, self.across[q], None))
+                    for other in range(self.node.shape[0]):
+                        if other != site:
+                            far = graph.far[arc, q, first]
+                            sides.append((far, self.node[other, q], other))
+                for us, rest, to in sides:
+                    cost = self.costs.time * us[last] + self.scale * price[last]
+                    able = (us[last] <= self.high) & (rest[last] < HALF)
+                    same = able & (np.minimum(cost, MOST) + rest[last] == aim)
+                    if same.any():
+                        at_last = int(last[same.argmax()])
+                        stage = Placed(first, at_last, arc, k)
+                        on = (c, k, left - used) if used < left else None
+                        return int(us[at_last]), stage, q, to, on
+        raise InternalError("a path has no next stage")
+
+    def _several(self, p: int, first: int) -> tuple[int, Placed, int, int | None]:
+        """Return a stage in several nodes, what follows it, and the site of the next."""
+        costs, runs = self.costs, self.graph.run
+        aim = int(self.across[p, first])
+        for q in self._before(p):
+            for last in range(first + 1, self.pricing.layers + 1):
+                if self.places > 1 and (last == self.pricing.layers) != (q == 0):
+                    continue
+                rest = min(int(self.node[:, q, last].min()), int(self.across[q, last]))
+                run = int(runs[first, last])
+                us = costs.front_us[q, run]
+                able = us <= self.high
+                cost = costs.time * us[able] + self.scale * costs.front_cost[q, run][able]
+                same = np.minimum(cost, MOST) + rest == aim
+                if rest < HALF and same.any():
+                    i = int(same.argmax())
+                    site = None
+                    if rest < int(self.across[q, last]):
+                        site = int(self.node[:, q, last].argmin())
+                    items = self.pricing.shared_items(self.prices, q, run, int(us[i]))
+                    shared = self.pricing.arcs.shared
+                    each = tuple(tuple(shared[item].tolist()) for item in items)
+                    return int(us[i]), Placed(first, last, -1, 0, each, items), q, site
+        raise InternalError("a path has no next stage in several nodes")

@@ -1,0 +1,45 @@
+"""What steers the time and the strength of proofs, in one record.
+
+No value here can make a proof wrong: they say what is tried first, and how finely.
+"""
+
+from pydantic import Field
+
+from ...schema import Record
+
+
+class Schedule(Record):
+    """Sizes and ratios of the engine.
+
+    Ratios are of the slowest stage of a pipeline, shares of the synchronisation time
+    that plans may have in all.
+    """
+
+    first_ratio: float = Field(
+        default=1.2, description="Of the intervals that a box begins with."
+    )
+    priced_ratio: float = Field(
+        default=1.02, description="Of intervals in which a path becomes a column."
+    )
+    finest_ratio: float = Field(
+        default=1.0015, description="Of intervals that the master's columns are in."
+    )
+    rounds: int = Field(
+        default=80, description="Rounds of column generation in one box, at the most."
+    )
+    columns: int = Field(
+        default=10, description="Columns that one round adds, at the most."
+    )
+    pool: int = Field(default=300, description="Columns that a box keeps.")
+    coarse: float = Field(
+        default=1 / 8, description="Synchronisation ranges before replicas are divided."
+    )
+    fine: float = Field(
+        default=1 / 64, description="And after they are, by their geometric mean."
+    )
+    finest: float = Field(
+        default=1 / 1024, description="And once they are single numbers."
+    )
+    places: int = Field(
+        default=8, description="Stages behind a stage that are told apart, at the most."
+    )

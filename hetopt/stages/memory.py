@@ -1,0 +1,70 @@
+"""Which runs of layers fit into the memory of a node's GPUs.
+
+Parts of a run that fits do, too: less is held and less is kept. So for each first layer
+there is a longest run, and it does not grow shorter as the first layer moves on by one
+more than it does. The stage that ends a pipeline also holds the head, and the one that
+begins it the embedding.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ..costs import CostTable
+from .runs import Runs
+
+Flags = npt.NDArray[np.bool_]
+
+
+def fitting(
+    table: CostTable, runs: Runs, node: str, group: tuple[int, int], flight: int
+) -> Flags:
+    """Tell for every run whether it fits on GPUs of a node at the least.
+
+    `group` is a tensor-parallel degree and the samples of a replica; a stage before the
+    last one keeps `flight` micro-batches, the last stage one. ZeRO divides among as
+    many replicas as there can be.
+    """
+    t, s = group
+    room = table.memory_mib(node)
+
+    def fits(first: int, last: int) -> bool:
+        j = int(first > 0)
+        behind = 1 if last == runs.layers else max(2, flight)
+        kept = 1 if last == runs.layers else flight
+        need = table.stage_mib(node, range(first, last), t, s, kept, behind + j, j)
+        return sum(need.values()) <= room
+
+    return (_equal if runs.equal else _each)(runs, fits)
+
+
+def _equal(runs: Runs, fits: Callable[[int, int], bool]) -> Flags:
+    """Look for the longest run of each sort: first, middle, last, all layers."""
+    layers, found = runs.layers, np.zeros(len(runs), np.bool_)
+    sorts = [
+        (layers - 1, lambda x: (0, x)),
+        (layers - 2, lambda x: (1, 1 + x)),
+        (layers - 1, lambda x: (layers - x, layers)),
+    ]
+    for most, span in sorts:
+        longest = bisect_left(range(1, most + 1), True, key=lambda x: not fits(*span(x)))
+        for length in range(1, longest + 1):
+            found[runs.number[span(length)]] = True
+    found[runs.number[0, layers]] = fits(0, layers)
+    return found
+
+
+def _each(runs: Runs, fits: Callable[[int, int], bool]) -> Flags:
+    """Look for the longest run from each layer on, from the end of the last one."""
+    layers, found = runs.layers, np.zeros(len(runs), np.bool_)
+    end = 0
+    for first in range(layers):
+        # A run from layer 0 has the embedding: it says nothing of those that follow.
+        end = first if first <= 1 else max(first, end)
+        while end + 1 < layers and fits(first, end + 1):
+            end += 1
+        found[runs.number[first, first + 1 : end + 1]] = True
+        found[runs.number[first, layers]] = fits(first, layers)
+    return found

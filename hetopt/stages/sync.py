@@ -1,0 +1,86 @@
+"""What a stage synchronises, and how fast, in whole units and exact rates.
+
+A *unit* is the 65,536th part of what an average layer has its replicas exchange, in all
+passes. The embedding goes with the first layer and the head with the last one: the same
+replicas exchange them. Experts that expert parallelism divides are left out, as their
+rings are others.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from math import ceil, floor
+
+import numpy as np
+
+from ..costs import CostTable
+from ..schema import exact
+from ..schema.rates import slower
+from .classes import NodeClass, Whole
+from .runs import Runs
+
+UNIT = 1 << 16  # units of an average layer
+
+
+@dataclass(frozen=True)
+class SyncSizes:
+    """Sizes of runs in units, and units that one GPU exchanges in a us.
+
+    `low` and `high` are by run, rounded down and up; `whole` is of all layers, rounded
+    down, of which `embedding`, rounded up, is no layer's own. `inter` is over the fastest link between nodes, `intra[c]` over that in nodes
+    of class c; None where there is no such link, or nothing to exchange.
+    """
+
+    low: Whole
+    high: Whole
+    whole: int
+    embedding: int
+    inter: Fraction | None
+    intra: tuple[Fraction | None, ...]
+
+    @classmethod
+    def of(
+        cls, table: CostTable, runs: Runs, classes: tuple[NodeClass, ...]
+    ) -> "SyncSizes":
+        """Return what the runs of an instance exchange."""
+        exchanged, costs = table.exchanged, table.workload.costs
+        routed = table.divided(exchanged)
+        own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
+        size = Fraction(UNIT * table.layers, sum(own) or 1)
+        passes = costs.sync_passes * costs.gradient_bytes
+        # Context-parallel parts of a group are replicas of their own, c times as slow.
+        bytes_each = costs.split.context * passes / size if any(own) else Fraction(0)
+        end = exchanged.end or 0
+        own[0] += end
+        own[-1] += end
+        behind = [*accumulate(own, initial=0)]
+        each = [(behind[last] - behind[first]) * size for first, last in runs.spans]
+
+        def rate(bytes_per_s: Fraction | None) -> Fraction | None:
+            if not bytes_per_s or not bytes_each:
+                return None
+            return bytes_per_s / 10**6 / bytes_each
+
+        return cls(
+            np.array([floor(x) for x in each], np.int64),
+            np.array([ceil(x) for x in each], np.int64),
+            floor(behind[-1] * size),
+            ceil(end * size),
+            rate(_fastest_inter(table)),
+            tuple(rate(_intra(table, each.nodes[0])) for each in classes),
+        )
+
+
+def _fastest_inter(table: CostTable) -> Fraction | None:
+    """Return the bytes per second of the fastest link between any two nodes."""
+    inter = table.cluster.inter
+    rates = [exact(slower(rate)) for rate in inter.pairs.rates]
+    if inter.gbytes_per_s is not None:
+        rates.append(exact(inter.gbytes_per_s))
+    return max(rates) * 10**9 if rates else None
+
+
+def _intra(table: CostTable, node: str) -> Fraction | None:
+    if table.cluster.node[node].count == 1:
+        return None
+    return table.link(node, node)[1]

@@ -1,0 +1,115 @@
+"""Times of all stages of one instance, computed when asked for and kept."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from ..costs import CostTable
+from ..schema import Instance, exact
+from .classes import NEVER, NodeClass, Whole, node_classes
+from .memory import fitting
+from .runs import Runs
+from .sync import SyncSizes
+
+
+class StageTable:
+    """What stages of one instance take, whose stage of ZeRO and split are fixed.
+
+    Arrays are of whole numbers and cannot be written to.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        """Read the instance; `InstanceError` where it has no cluster."""
+        self.instance = instance
+        self.costs = CostTable(instance)
+        workload = instance.workload
+        self._rules = [self.costs.under(rule) for rule in workload.recomputes]
+        self.layers = instance.model.layers
+        self.batch = workload.global_batch
+        #: Sizes of micro-batches, in ascending order.
+        self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
+        self.classes = node_classes(self.costs, self.sizes[-1])
+        #: Nodes and GPUs of each class; GPUs of one node.
+        self.nodes = _fixed([len(each.nodes) for each in self.classes])
+        self.node_gpus = _fixed([each.gpus for each in self.classes])
+        self.gpus = _fixed(self.nodes * self.node_gpus)
+        self.runs = Runs.of(self.layers, equal=self._equal)
+        self._kept: dict[tuple[int, int], Whole] = {}
+
+    @property
+    def places(self) -> bool:
+        """Whether a stage needs more memory the more stages follow it (1F1B)."""
+        costs = self.instance.workload.costs
+        return costs.in_flight == "1f1b" and costs.interleave == 1
+
+    @cached_property
+    def sync(self) -> SyncSizes:
+        """What runs of layers synchronise."""
+        return SyncSizes.of(self.costs, self.runs, self.classes)
+
+    @cached_property
+    def _equal(self) -> bool:
+        """Whether all layers take, weigh and exchange alike, on all nodes."""
+        table = self.costs
+        if not table.even or len(set(table.exchanged.layers)) > 1:
+            return False
+        if len(set(table.divided(table.exchanged))) > 1:
+            return False
+        return all(
+            len(set(rule.layer_us(each.nodes[0], t, s))) == 1
+            for each in self.classes
+            for t, s in self.groups(each)
+            for rule in self._rules
+        )
+
+    def groups(self, each: NodeClass) -> Iterator[tuple[int, int]]:
+        """Yield degrees and samples that a replica in a node of a class may have."""
+        for t in range(1, each.gpus + 1):
+            for s in range(1, self.sizes[-1] + 1):
+                if self.costs.usable(each.nodes[0], t, s):
+                    yield t, s
+
+    def replica_us(self, number: int, flight: int = 1) -> Whole:
+        """Return the least times of replicas in nodes of a class, without transfers.
+
+        They are by [degree, samples, run]; `NEVER` where it does not fit while a stage
+        before the last one keeps `flight` micro-batches.
+        """
+        if (number, flight) not in self._kept:
+            self._kept[number, flight] = _fixed(self._replicas(number, flight))
+        return self._kept[number, flight]
+
+    def _replicas(self, number: int, flight: int) -> Whole:
+        each, runs = self.classes[number], self.runs
+        node = each.nodes[0]
+        first, last = runs.spans.T
+        us = np.full((each.gpus + 1, self.sizes[-1] + 1, len(runs)), NEVER, np.int64)
+        for t, s in self.groups(each):
+            if flight > 1 and not (self.replica_us(number)[t, s] < NEVER).any():
+                continue
+            for rule in self._rules:
+                behind = np.cumsum([0, *rule.layer_us(node, t, s)], dtype=np.int64)
+                head = np.where(runs.ends, rule.head_us(node, t, s), 0)
+                took = behind[last] - behind[first] + head
+                able = fitting(rule, runs, node, (t, s), flight)
+                us[t, s, able] = np.minimum(us[t, s], took)[able]
+        return np.minimum(us, NEVER)
+
+    @cached_property
+    def overhead_us(self) -> int:
+        """Return what every iteration takes beside its pipelines and synchronisation."""
+        return self.costs.overhead_us + self.costs.least_update_us
+
+    @cached_property
+    def factors(self) -> tuple[Fraction, Fraction]:
+        """Return the exact factors of pipelines and of synchronisation."""
+        costs = self.instance.workload.costs
+        return exact(costs.pipeline_factor), exact(costs.sync_factor)
+
+
+def _fixed(values: object) -> Whole:
+    found = np.array(values, np.int64)
+    found.flags.writeable = False
+    return found
