@@ -10,9 +10,9 @@ the judge could give any such stage, and what a stage synchronises is rounded do
 it limits, and up where it helps.
 """
 
-from .classes import NodeClass
+from .classes import NEVER, NodeClass
 from .runs import Runs
 from .sync import SyncSizes
-from .table import NEVER, StageTable
+from .table import StageTable
 
 __all__ = ["NEVER", "NodeClass", "Runs", "StageTable", "SyncSizes"]

@@ -43,13 +43,15 @@ def fitting(
 def _equal(runs: Runs, fits: Callable[[int, int], bool]) -> Flags:
     """Look for the longest run of each sort: first, middle, last, all layers."""
     layers, found = runs.layers, np.zeros(len(runs), np.bool_)
-    sorts = [
+    sorts: list[tuple[int, Callable[[int], tuple[int, int]]]] = [
         (layers - 1, lambda x: (0, x)),
         (layers - 2, lambda x: (1, 1 + x)),
         (layers - 1, lambda x: (layers - x, layers)),
     ]
     for most, span in sorts:
-        longest = bisect_left(range(1, most + 1), True, key=lambda x: not fits(*span(x)))
+        longest = bisect_left(
+            range(1, most + 1), True, key=lambda x: not fits(*span(x))
+        )
         for length in range(1, longest + 1):
             found[runs.number[span(length)]] = True
     found[runs.number[0, layers]] = fits(0, layers)

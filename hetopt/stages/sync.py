@@ -27,8 +27,9 @@ class SyncSizes:
     """Sizes of runs in units, and units that one GPU exchanges in a us.
 
     `low` and `high` are by run, rounded down and up; `whole` is of all layers, rounded
-    down, of which `embedding`, rounded up, is no layer's own. `inter` is over the fastest link between nodes, `intra[c]` over that in nodes
-    of class c; None where there is no such link, or nothing to exchange.
+    down, of which `embedding`, rounded up, is no layer's own. `inter` is over the
+    fastest link between nodes, `intra[c]` over that in nodes of class c; None where
+    there is no such link, or nothing to exchange.
     """
 
     low: Whole

@@ -99,7 +99,7 @@ class StageTable:
 
     @cached_property
     def overhead_us(self) -> int:
-        """Return what every iteration takes beside its pipelines and synchronisation."""
+        """Return what an iteration takes beside its pipelines and synchronisation."""
         return self.costs.overhead_us + self.costs.least_update_us
 
     @cached_property

@@ -66,7 +66,11 @@ def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arc
     `few` are pipelines of fewer micro-batches than there are places.
     """
     told = 1 if few else places
-    rows = [row for c in range(len(table.classes)) for row in _in_a_node(table, c, size, told)]
+    rows = [
+        row
+        for c in range(len(table.classes))
+        for row in _in_a_node(table, c, size, told)
+    ]
     runs, layers = table.runs, table.layers
     shape = (len(rows), told, layers, layers + 1)
     inner, outer = np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64)

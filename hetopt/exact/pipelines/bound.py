@@ -1,7 +1,7 @@
 """A lower bound on the iteration time of training plans, by a tree of boxes."""
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
+from itertools import pairwise
 from math import floor
 
 import numpy as np
@@ -83,7 +83,7 @@ class PipelineBound:
             edges = [0, self.division.most_sync_us, None]
         return [
             Box(low or 0, high, 1, most, 1, most, *sizes)
-            for low, high in zip(edges, edges[1:], strict=False)
+            for low, high in pairwise(edges)
         ]
 
     def _left(self, time_us: int, sync_us: int) -> int:
@@ -179,7 +179,7 @@ class PipelineBound:
         edges = [0, *(most >> i for i in range(_HALVES, -1, -1))]
         return [
             (high, floor(share * low))
-            for low, high in zip(edges, edges[1:], strict=False)
+            for low, high in pairwise(edges)
             if high > low or not low
         ]
 

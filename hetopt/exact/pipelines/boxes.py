@@ -125,7 +125,9 @@ class Division:
         return Split("sync", at, box.part(sync_high_us=at), box.part(sync_low_us=at))
 
     def _by_count(self, box: Box) -> Split | None:
-        single = box.part(count_high=1, replicas_high=min(box.replicas_high, self.sizes[-1]))
+        single = box.part(
+            count_high=1, replicas_high=min(box.replicas_high, self.sizes[-1])
+        )
         fewest = max(2, box.replicas_low)
         several = box.part(count_low=2, replicas_low=fewest)
         return Split("count", 1, single, several)

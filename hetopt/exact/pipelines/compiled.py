@@ -4,6 +4,7 @@ import numpy as np
 
 from ...stages import NEVER
 from ...stages.classes import Whole
+from ...stages.memory import Flags
 from .. import compiling
 from . import kernels, plain
 from .kernels import Costs, Graph
@@ -26,7 +27,7 @@ def least(
 
 
 def fronts(
-    order: Whole, us: Whole, samples: Whole, cost: Whole, able: Whole, size: int
+    order: Whole, us: Whole, samples: Whole, cost: Whole, able: Flags, size: int
 ) -> tuple[Whole, Whole]:
     """Return the least costs of replicas that share a micro-batch, by their slowest."""
     return kernels.fronts(order, us, samples, cost, able, size)

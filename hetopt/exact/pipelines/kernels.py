@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...stages.classes import NEVER, Whole
+from ...stages.memory import Flags
 from ..compiling import kernel
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
@@ -67,7 +68,7 @@ class Costs(NamedTuple):
 @kernel
 def _behind(node: Whole, across: Whole, p: int, last: int) -> int:
     """Return the least cost of a suffix that begins anywhere."""
-    found = across[p, last]
+    found: int = across[p, last]
     for site in range(node.shape[0]):
         found = min(found, node[site, p, last])
     return found
@@ -202,7 +203,17 @@ def _suffixes(
                     most = k == graph.node_gpus[c]
                     if most or state != graph.state[c, graph.node_gpus[c]]:
                         _chain(
-                            graph, costs, high, scale, node, across, chain, c, k, p, first
+                            graph,
+                            costs,
+                            high,
+                            scale,
+                            node,
+                            across,
+                            chain,
+                            c,
+                            k,
+                            p,
+                            first,
                         )
             if costs.front_us.shape[2] > 0:
                 _across(graph, costs, high, scale, node, across, p, first)
@@ -245,7 +256,7 @@ def least(
 
 @kernel
 def fronts(
-    order: Whole, us: Whole, samples: Whole, cost: Whole, able: Whole, size: int
+    order: Whole, us: Whole, samples: Whole, cost: Whole, able: Flags, size: int
 ) -> tuple[Whole, Whole]:
     """Return the least costs of replicas that share a micro-batch, by their slowest.
 

@@ -9,9 +9,11 @@ none, the whole prices prove that no plan of the box takes the batch in time.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
+from ...stages.classes import Whole
 from .columns import Column
 from .pricing import Array, Prices, Pricing, Rows
 from .schedule import Schedule
@@ -37,7 +39,7 @@ class State:
     columns: list[Column] = field(default_factory=list)
 
     def inherited(self) -> "State":
-        """Return what holds for parts of the box; its columns use other amounts there."""
+        """Return what parts of a box begin with; columns use other amounts there."""
         return State(self.prices, {part: list(x) for part, x in self.edges.items()})
 
 
@@ -78,7 +80,9 @@ class Master:
         """
         plan = self._schedule
         self._set_edges(state, ranges)
-        state.columns = [self._moved(x, state) for x in state.columns if self._fits(x, state)]
+        state.columns = [
+            self._moved(x, state) for x in state.columns if self._fits(x, state)
+        ]
         proposed = self._fair if state.prices is None else state.prices
         value = 0.0
         for number in range(plan.rounds):
@@ -138,7 +142,7 @@ class Master:
         return column._replace(span=(edges[j - 1], edges[j]))
 
     def _refine(self, amounts: Array, state: State) -> bool:
-        """Divide wide intervals of columns that the programme takes, if there are any."""
+        """Divide wide intervals of columns that are taken; tell if there are any."""
         pairs = zip(state.columns, amounts, strict=True)
         used = {(x.part, x.span) for x, amount in pairs if amount > _USED}
         divided = False
@@ -154,17 +158,21 @@ class Master:
             state.columns = [self._moved(x, state) for x in state.columns]
         return divided
 
-    def _divide(self, edges: list[int], times: Array, span: tuple[int, int], count: int) -> Spans:
+    def _divide(
+        self, edges: list[int], times: Whole, span: tuple[int, int], count: int
+    ) -> Spans:
         """Divide an interval evenly, and return the parts."""
         begin, end = span
         low, high = int(times[begin]), int(times[end - 1])
         cuts = (low + (high - low) * i // count for i in range(1, count))
-        inner = {int(np.searchsorted(times, cut)) for cut in cuts} | {(begin + end) // 2}
+        inner = {int(np.searchsorted(times, cut)) for cut in cuts} | {
+            (begin + end) // 2
+        }
         at = sorted(x for x in inner if begin < x < end)
         j = bisect_left(edges, end)
         edges[j:j] = at
         whole = [begin, *at, end]
-        return [*zip(whole, whole[1:], strict=False)]
+        return [*pairwise(whole)]
 
     # -- pricing ----------------------------------------------------------------------
 
@@ -178,7 +186,7 @@ class Master:
         found = []
         for part, edges in state.edges.items():
             pricing, times = self.parts[part], self.parts[part].arcs.times
-            spans = [*zip(edges, edges[1:], strict=False)][::step]
+            spans = [*pairwise(edges)][::step]
             while spans:
                 excess = pricing.excess(prices, self.scale, spans)
                 parts: Spans = []
@@ -221,7 +229,7 @@ class Master:
             if added == self._schedule.columns:
                 break
 
-    # -- the linear programme -----------------------------------------------------------
+    # -- the linear programme ---------------------------------------------------------
 
     def _solve(self, columns: list[Column]) -> tuple[float, Array, Array]:
         """Return what a packing takes, how much of each column, and prices.
@@ -229,7 +237,9 @@ class Master:
         What is owed of held sizes is a column that there is one of: held, or paid.
         """
         worth = [
-            self.parts[x.part].worth(x.sum_us, int(self.parts[x.part].arcs.times[x.span[0]]))
+            self.parts[x.part].worth(
+                x.sum_us, int(self.parts[x.part].arcs.times[x.span[0]])
+            )
             for x in columns
         ]
         uses = np.array([x.uses for x in columns]).T

@@ -3,6 +3,8 @@
 It stands where nothing is compiled, and for tests.
 """
 
+from functools import partial
+
 import numpy as np
 
 from ...stages.classes import Whole
@@ -68,7 +70,9 @@ class _Suffixes:
                 site = graph.site[c]
                 for k in range(1, int(graph.node_gpus[c]) + 1):
                     found = self.chain[:, graph.state[c, k] + k, :, first]
-                    paid = np.minimum(self.prices * (costs_gpu(self.costs, c) * k), MOST)
+                    paid = np.minimum(
+                        self.prices * (costs_gpu(self.costs, c) * k), MOST
+                    )
                     found = np.where(found < HALF, found + paid[:, None], BIG)
                     into = node[:, site, :, first]
                     np.minimum(into, found, out=into)
@@ -77,10 +81,18 @@ class _Suffixes:
         return found
 
     def _added(self, us: Whole, price: Whole, rest: Whole) -> Whole:
-        """Return costs of arcs and of what is behind, by [interval, arc]; `BIG` if none."""
+        """Return costs of arcs and of what follows: [interval, arc], `BIG` if none."""
         cost = self.costs.time * us + self.prices[:, None] * price
         able = (us <= self.highs[:, None]) & (rest < HALF)
         return np.where(able, np.minimum(cost, MOST) + rest, BIG)
+
+    def _lower(
+        self, into: Whole, price: Whole, us: Whole, rest: Whole, some: slice
+    ) -> None:
+        """Lower potentials by arcs to `some` layers, on which `rest` follows."""
+        if some.start < some.stop:
+            found = self._added(us[some], price[some], rest[:, some])
+            np.minimum(into, found.min(1), out=into)
 
     def _across(self, p: int, first: int) -> None:
         after = min(p + 1, self.places - 1)
@@ -99,7 +111,11 @@ class _Suffixes:
 
     def _chain(self, c: int, k: int, p: int, first: int) -> None:
         graph, layers = self.graph, self.layers
-        after, site, state = min(p + 1, self.places - 1), graph.site[c], graph.state[c, k]
+        after, site, state = (
+            min(p + 1, self.places - 1),
+            graph.site[c],
+            graph.state[c, k],
+        )
         for left in range(1, k + 1):
             into = self.chain[:, state + left, after, first]
             for arc in range(graph.begin[c], graph.begin[c + 1]):
@@ -110,10 +126,7 @@ class _Suffixes:
                 price = self.costs.arc[arc, k, first]
                 inner = graph.inner[arc, p, first]
 
-                def lower(us: Whole, rest: Whole, some: slice) -> None:
-                    if some.start < some.stop:
-                        found = self._added(us[some], price[some], rest[:, some])
-                        np.minimum(into, found.min(1), out=into)
+                lower = partial(self._lower, into, price)
 
                 if end == layers:
                     if used == left:

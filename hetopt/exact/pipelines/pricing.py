@@ -38,12 +38,11 @@ from .columns import Column, Placed
 from .coupling import Coupling
 from .kernels import BIG, HALF, MOST, Costs, Graph
 
-
 Array = npt.NDArray[np.float64]
 
 
 class Prices(NamedTuple):
-    """Prices of the rows, none below 0, in sequences / Q (sizes: an average layer's)."""
+    """Prices of the rows, none below 0, in sequences / Q (sizes: by average layer)."""
 
     gpu: tuple[int, ...]
     share: tuple[int, ...]
@@ -105,7 +104,7 @@ class Pricing:
     # -- what a path is worth ------------------------------------------------------
 
     def worth(self, sum_us: int, low_us: int) -> float:
-        """Return the most sequences of a path whose slowest stage takes that or more."""
+        """Return the most sequences of a path with no faster a slowest stage."""
         v, b = self.runs, self.arcs.size
         found = b * (v * self.limits.left_us + low_us - sum_us) / (v * low_us)
         return min(found, self.most(low_us))
@@ -118,9 +117,7 @@ class Pricing:
         spare = limits.left_us - limits.spent_us
         return min(limits.most, self.arcs.size * max(0, 1 + spare // low_us))
 
-    def excess(
-        self, prices: Prices, scale: int, spans: list[tuple[int, int]]
-    ) -> Array:
+    def excess(self, prices: Prices, scale: int, spans: list[tuple[int, int]]) -> Array:
         """Return by how many sequences a path may be worth more than it costs.
 
         By interval: index ranges of the times of stages. `scale` is what a sequence is
@@ -136,7 +133,9 @@ class Pricing:
             if not len(some):
                 break
             mean = parts * scale // 2
-            costs = self.least(prices, mean * b, lows[some], highs[some], [spans[i] for i in some])
+            costs = self.least(
+                prices, mean * b, lows[some], highs[some], [spans[i] for i in some]
+            )
             need = mean * b * (v * self.limits.left_us + lows[some])
             most = np.array([self.most(int(low)) for low in lows[some]], np.int64)
             need = need + (scale - mean) * most * v * lows[some]
@@ -213,7 +212,8 @@ class Pricing:
         gpu, share = np.array(prices.gpu), np.array(prices.share)
         kind = arcs.kind
         held = self._held(
-            (share[kind] + prices.held)[:, None], arcs.replicas[:, None] * table.sync.high
+            (share[kind] + prices.held)[:, None],
+            arcs.replicas[:, None] * table.sync.high,
         )
         demand = (share[kind] + prices.shares)[:, None] * coupling.demand
         k = np.arange(coupling.light.shape[1])[None, :, None]
@@ -243,9 +243,7 @@ class Pricing:
         table, coupling = self.table, self.coupling
         kind, gpus, _ = self.arcs.shared.T
         gpu, share = np.array(prices.gpu), np.array(prices.share)
-        held = self._held(
-            (share[kind] + prices.held)[None], table.sync.high[:, None]
-        )
+        held = self._held((share[kind] + prices.held)[None], table.sync.high[:, None])
         demand = (share[kind] + prices.shares) * coupling.shared_demand
         paid = demand * gpus // (table.node_gpus[kind] * UNIT)
         found: Whole = gpu[kind] * gpus + paid - held
@@ -459,7 +457,7 @@ class Trace:
         raise InternalError("a path has no next stage")
 
     def _several(self, p: int, first: int) -> tuple[int, Placed, int, int | None]:
-        """Return a stage in several nodes, what follows it, and the site of the next."""
+        """Return a stage in several nodes, what follows it, and the site of that."""
         costs, runs = self.costs, self.graph.run
         aim = int(self.across[p, first])
         for q in self._before(p):
@@ -470,7 +468,9 @@ class Trace:
                 run = int(runs[first, last])
                 us = costs.front_us[q, run]
                 able = us <= self.high
-                cost = costs.time * us[able] + self.scale * costs.front_cost[q, run][able]
+                cost = (
+                    costs.time * us[able] + self.scale * costs.front_cost[q, run][able]
+                )
                 same = np.minimum(cost, MOST) + rest == aim
                 if rest < HALF and same.any():
                     i = int(same.argmax())

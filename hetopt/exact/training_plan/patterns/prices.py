@@ -34,8 +34,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .convolution import Table, cheapest, extend
 from ...pipelines.simplex import Array, maximise
+from .convolution import Table, cheapest, extend
 from .visits import Grid, Visits
 
 _MARGIN = np.float32(1e-5)
