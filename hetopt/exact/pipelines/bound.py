@@ -1,5 +1,6 @@
 """A lower bound on the iteration time of training plans, by a tree of boxes."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import floor
@@ -14,10 +15,11 @@ from .coupling import Coupling, Sharing
 from .master import Master, State, Verdict
 from .pricing import Array, Limits, Pricing, Rows
 from .schedule import Schedule
-from .unordered import Unordered
+from .unordered import Segments, Unordered
 
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
+_KEPT_BYTES = 400_000_000  # of times of segments
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 
@@ -49,6 +51,7 @@ class PipelineBound:
         self.priced = known and costs.sync_overlap == "none"
         self.hidden = known and costs.sync_overlap != "none" and costs.interleave == 1
         self.batch = instance.workload.global_batch
+        self._kept: OrderedDict[bytes, Segments] = OrderedDict()
         self._arcs: dict[tuple[int, int, bool], Arcs] = {}
         most_sync = 0
         if self.priced:
@@ -158,12 +161,29 @@ class PipelineBound:
                     if box.slowest_high_us is not None:
                         high = min(high, box.slowest_high_us)
                     low = max(self.least_slowest_us[size], box.slowest_low_us, 1)
-                    unordered = self.table.runs.equal and b == told == 1
-                    kind = Unordered if unordered else Pricing
-                    pricing = kind(self.table, coupling, limits, rows)
+                    if self.table.runs.equal and b == told == 1:
+                        known = self._segments(coupling)
+                        pricing: Pricing = Unordered(
+                            self.table, coupling, limits, rows, known
+                        )
+                    else:
+                        pricing = Pricing(self.table, coupling, limits, rows)
                     number = (2 * size + few) * (_HALVES + 2) + i
                     found.append((number, pricing, (low, high)))
         return found
+
+    def _segments(self, coupling: Coupling) -> Segments:
+        """Return the segments of a coupling: the same as of others that allow as much."""
+        key = coupling.light.tobytes()
+        if key not in self._kept:
+            self._kept[key] = Segments(self.table, coupling.arcs, coupling.light)
+            while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _kept_bytes(self) -> int:
+        return sum(each.nbytes for each in self._kept.values())
 
     def _syncs(self, box: Box, time_us: int) -> list[tuple[int | None, int]]:
         """Return how long stages of a pipeline synchronise, and what is spent on that.

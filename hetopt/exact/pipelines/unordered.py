@@ -10,54 +10,97 @@ A segment's least time and its least demand count, whichever divisions they are 
 import numpy as np
 
 from ...errors import InternalError
-from ...stages import NEVER
+from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
 from . import compiled
+from .arcs import Arcs
 from .columns import Column
+from .coupling import Coupling
 from .kernels import HALF, MOST
-from .pricing import Prices, Pricing
+from .pricing import Limits, Prices, Pricing, Rows
+
+
+class Segments:
+    """Segments of one size of micro-batches, under some limits on what stages hold.
+
+    Boxes that allow the same stages share them: the times are kept here.
+    """
+
+    def __init__(self, table: StageTable, arcs: Arcs, light: Whole) -> None:
+        """Read stages of equal layers by [arc, layers]; `light` as `Coupling` has it."""
+        layers, number = table.layers, table.runs.number
+        inner, outer, ended = (
+            np.full((len(arcs.gpus), layers + 1), NEVER, np.int64) for _ in range(3)
+        )
+        #: The lightest run of so many layers: in the middle, where there is one.
+        self.run = np.zeros(layers + 1, np.int64)
+        low = np.zeros(layers + 1, np.int64)
+        for y in range(1, layers + 1):
+            first = 1 if y < layers - 1 else 0
+            self.run[y] = number[first, first + y]
+            low[y] = table.sync.low[self.run[y]]
+            ended[:, y] = arcs.inner[:, 0, layers - y, layers]
+            if y < layers:
+                inner[:, y] = arcs.inner[:, 0, first, first + y]
+                outer[:, y] = arcs.outer[:, 0, first, first + y]
+        #: The class of the node and the GPUs of each segment.
+        self.kind = np.repeat(np.arange(len(table.node_gpus)), table.node_gpus)
+        self.gpus = np.concatenate([np.arange(1, g + 1) for g in table.node_gpus])
+        self.light = np.searchsorted(low[1:], light, "right")
+        self.begin, self._used = arcs.begin(len(table.node_gpus)), arcs.gpus
+        self._stages = inner, outer, ended
+        self._kept: dict[int, Whole] = {}
+
+    def us(self, highs: Whole) -> Whole:
+        """Return least times by [interval, segment, ended, layers].
+
+        No stage takes more than `highs[g]`.
+        """
+        missing = np.unique([x for x in highs.tolist() if x not in self._kept])
+        if len(missing):
+            found = compiled.segment_us(
+                *(missing.astype(np.int64), self.kind, self.gpus, self.begin),
+                *(self._used, *self._stages, self.light),
+            )
+            self._kept.update(zip(missing.tolist(), found, strict=True))
+        return np.stack([self._kept[high] for high in highs.tolist()])
+
+    def demand(self, of_runs: Whole) -> Whole:
+        """Return the least demands by [segment, layers], from those by [arc, run]."""
+        return compiled.segment_demand(
+            *(self.kind, self.gpus, self.begin, self._used),
+            *(np.ascontiguousarray(of_runs[:, self.run]), self.light),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory of the times."""
+        return sum(each.nbytes for each in self._kept.values())
 
 
 class Unordered(Pricing):
     """Paths through equal layers, with micro-batches of one sequence."""
 
-    _tables_of: tuple[Whole, ...] | None = None
-
-    def _prepare(self) -> None:
-        """Make segments, and the stages of equal layers by [arc, layers]."""
-        table, arcs, layers = self.table, self.arcs, self.layers
-        sides = range(1, layers + 1)
-        number, sync = table.runs.number, table.sync
-        inner, outer, ended = (
-            np.full((len(arcs.gpus), layers + 1), NEVER, np.int64) for _ in range(3)
-        )
-        low, demand = np.zeros(layers + 1, np.int64), np.zeros_like(inner)
-        for y in sides:
-            # The lightest run of so many layers: in the middle, where there is one.
-            first = 1 if y < layers - 1 else 0
-            low[y] = sync.low[number[first, first + y]]
-            demand[:, y] = self.coupling.demand[:, number[first, first + y]]
-            ended[:, y] = arcs.inner[:, 0, layers - y, layers]
-            if y < layers:
-                inner[:, y] = arcs.inner[:, 0, first, first + y]
-                outer[:, y] = arcs.outer[:, 0, first, first + y]
-        held = np.zeros(layers + 1, np.int64)
-        for y in sides:
-            spans = [(first, first + y) for first in range(layers - y + 1)]
-            held[y] = max(int(sync.high[number[span]]) for span in spans)
-        kind = np.repeat(np.arange(len(table.node_gpus)), table.node_gpus)
-        gpus = np.concatenate([np.arange(1, g + 1) for g in table.node_gpus])
-        light = np.searchsorted(low[1:], self.coupling.light, "right")
-        begin = arcs.begin(len(table.node_gpus))
-        self._demand = compiled.segment_demand(
-            kind, gpus, begin, arcs.gpus, demand, light
-        )
-        self._held_units, self._kind, self._gpus = held, kind, gpus
-        self._stages = begin, arcs.gpus, inner, outer, ended, light
+    def __init__(
+        self,
+        table: StageTable,
+        coupling: Coupling,
+        limits: Limits,
+        rows: Rows,
+        segments: Segments,
+    ) -> None:
+        """Bind the segments that the coupling of a box allows."""
+        super().__init__(table, coupling, limits, rows)
+        self._segments, layers = segments, table.layers
+        self._kind, self._gpus = segments.kind, segments.gpus
         self._visits = np.minimum(table.nodes, layers)
-        self._kept: dict[tuple[int, int], Whole] = {}
-        self._tables_of = (kind,)
+        self._demand = segments.demand(coupling.demand)
+        held = np.zeros(layers + 1, np.int64)
+        for y in range(1, layers + 1):
+            first = np.arange(layers - y + 1)
+            held[y] = table.sync.high[table.runs.number[first, first + y]].max()
+        self._held_units = held
 
     def _price(self, prices: Prices) -> Whole:
         """Return what segments cost for each us of the slowest stage."""
@@ -74,17 +117,6 @@ class Unordered(Pricing):
         found: Whole = (gpu[kind] * gpus)[:, None] + paid - held
         return np.minimum(found, self._limit())
 
-    def _times(self, spans: list[tuple[int, int]], highs: Whole) -> Whole:
-        """Return times of segments by [interval, segment, ended, layers]."""
-        new = [i for i, span in enumerate(spans) if span not in self._kept]
-        if new:
-            found = compiled.segment_us(
-                highs[new], self._kind, self._gpus, *self._stages
-            )
-            for i, each in zip(new, found, strict=True):
-                self._kept[spans[i]] = each
-        return np.stack([self._kept[span] for span in spans])
-
     def least(
         self,
         prices: Prices,
@@ -94,9 +126,7 @@ class Unordered(Pricing):
         spans: list[tuple[int, int]],
     ) -> Whole:
         """Return the least cost of a path, by interval."""
-        if self._tables_of is None:
-            self._prepare()
-        return self._swept(prices, time, lows, self._times(spans, highs), 1)[0]
+        return self._swept(prices, time, lows, self._segments.us(highs), 1)[0]
 
     def _swept(
         self, prices: Prices, time: int, lows: Whole, us: Whole, entries: int
@@ -113,11 +143,9 @@ class Unordered(Pricing):
         self, number: int, prices: Prices, time: int, span: tuple[int, int]
     ) -> Column | None:
         """Return the cheapest path of an interval as a column of part `number`."""
-        if self._tables_of is None:
-            self._prepare()
         times = self.arcs.times
         lows, highs = times[[span[0]]], times[[span[1] - 1]]
-        us = self._times([span], highs)
+        us = self._segments.us(highs)
         found, kept, price = self._swept(prices, time, lows, us, 1)
         if found[0] >= HALF:
             return None
@@ -126,12 +154,12 @@ class Unordered(Pricing):
         uses = np.zeros(2 * len(self.rows.gpus) + 3)
         uses[-2] = 1.0
         took = 0
-        for segment, ended, layers in self._segments(kept[0], cost):
+        for segment, ended, layers in self._path(kept[0], cost):
             took += int(us[0, segment, ended, layers])
             self._use_segment(uses, segment, layers)
         return Column(number, span, tuple(uses), took, int(highs[0]))
 
-    def _segments(self, kept: Whole, cost: Whole) -> list[tuple[int, int, int]]:
+    def _path(self, kept: Whole, cost: Whole) -> list[tuple[int, int, int]]:
         """Return the segments of the cheapest path: number, whether it ends, layers."""
         found, x, end, n = [], self.layers, 1, len(kept) - 1
         kinds = np.repeat(np.arange(len(self._visits)), self._visits)
