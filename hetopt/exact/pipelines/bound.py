@@ -161,7 +161,7 @@ class PipelineBound:
                     if box.slowest_high_us is not None:
                         high = min(high, box.slowest_high_us)
                     low = max(self.least_slowest_us[size], box.slowest_low_us, 1)
-                    if self.table.runs.equal and b == told == 1:
+                    if self.table.runs.equal and told == 1:
                         known = self._segments(coupling)
                         pricing: Pricing = Unordered(
                             self.table, coupling, limits, rows, known

@@ -70,11 +70,11 @@ def segment_us(
     )
 
 
-def segment_demand(
-    kind: Whole, gpus: Whole, begin: Whole, used: Whole, demand: Whole, light: Whole
+def segment_price(
+    kind: Whole, gpus: Whole, begin: Whole, used: Whole, price: Whole, light: Whole
 ) -> Whole:
-    """Return the least demands of segments, by [segment, layers]."""
-    return kernels.segment_demand(kind, gpus, begin, used, demand, light)
+    """Return the least prices of segments, by [segment, layers]."""
+    return kernels.segment_price(kind, gpus, begin, used, price, light)
 
 
 def least_unordered(
@@ -84,7 +84,21 @@ def least_unordered(
     price: Whole,
     kind: Whole,
     visits: Whole,
+    start: Whole,
     kept: Whole,
 ) -> Whole:
     """Return the least cost of a path through equal layers, by interval."""
-    return kernels.least_unordered(time, scales, us, price, kind, visits, kept)
+    return kernels.least_unordered(time, scales, us, price, kind, visits, start, kept)
+
+
+def repeated(
+    time: int,
+    scales: Whole,
+    highs: Whole,
+    front_us: Whole,
+    front_cost: Whole,
+    run: Whole,
+    ended: Whole,
+) -> Whole:
+    """Return the least cost of stages in several nodes alone."""
+    return kernels.repeated(time, scales, highs, front_us, front_cost, run, ended)

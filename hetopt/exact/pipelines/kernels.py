@@ -348,29 +348,33 @@ def segment_us(
 
 
 @kernel
-def segment_demand(
-    kind: Whole, gpus: Whole, begin: Whole, used: Whole, demand: Whole, light: Whole
+def segment_price(
+    kind: Whole, gpus: Whole, begin: Whole, used: Whole, price: Whole, light: Whole
 ) -> Whole:
-    """Return the least demands of segments, by [segment, layers]."""
-    layers = demand.shape[1] - 1
+    """Return the least prices of segments, by [segment, layers].
+
+    `price` is by [arc, GPUs of the segment, layers], and may be negative.
+    """
+    layers = price.shape[2] - 1
     most = 0
     for k in gpus:
         most = max(most, k)
     found = np.full((len(gpus), layers + 1), BIG, np.int64)
     least_of = np.zeros((most + 1, layers + 1), np.int64)
     for segment in range(len(gpus)):
-        least_of[:] = BIG
-        least_of[0, 0] = 0
         k = gpus[segment]
+        least_of[: k + 1] = BIG
+        least_of[0, 0] = 0
         for left in range(1, k + 1):
             for arc in range(begin[kind[segment]], begin[kind[segment] + 1]):
                 own = used[arc]
                 if own > left:
                     break
                 for y in range(1, min(light[arc, k], layers) + 1):
+                    paid = price[arc, k, y]
                     for x in range(layers - y + 1):
                         if least_of[left - own, x] < HALF:
-                            more = least_of[left - own, x] + demand[arc, y]
+                            more = least_of[left - own, x] + paid
                             least_of[left, x + y] = min(least_of[left, x + y], more)
         found[segment] = least_of[k]
     return found
@@ -384,11 +388,12 @@ def least_unordered(
     price: Whole,
     kind: Whole,
     visits: Whole,
+    start: Whole,
     kept: Whole,
 ) -> Whole:
     """Return the least cost of a path through equal layers, by interval.
 
-    Segments cost `time` for each us and `scales[g]` times their `price`, by [segment,
+    Paths go on from `start[g, ended, layers]`. Segments cost `time` for each us and `scales[g]` times their `price`, by [segment,
     layers]. Nodes are visited class by class, each once: `visits[c]` of class c.
     `kept[g, n, ended, layers]` are the least costs after n visits, where it has an
     entry an interval.
@@ -407,8 +412,7 @@ def least_unordered(
                         cost = min(cost + scales[g] * price[segment, x], MOST)
                         c = kind[segment]
                         one[c, end, x] = min(one[c, end, x], cost)
-        table[0] = BIG
-        table[0, 0, 0] = 0
+        table[0] = start[g]
         n = 0
         for c in range(len(visits)):
             for _ in range(visits[c]):
@@ -427,4 +431,47 @@ def least_unordered(
                             table[n + 1, 1, x + y] = min(table[n + 1, 1, x + y], more)
                 n += 1
         found[g] = table[n, 1, layers]
+    return found
+
+
+@kernel
+def repeated(
+    time: int,
+    scales: Whole,
+    highs: Whole,
+    front_us: Whole,
+    front_cost: Whole,
+    run: Whole,
+    ended: Whole,
+) -> Whole:
+    """Return the least cost of stages in several nodes alone: [interval, ended, layers].
+
+    One of them or more, of equal layers: y of them are the run `run[y]`, or the run
+    `ended[y]` at the end of the pipeline; fronts are by [run, i].
+    """
+    layers = len(run) - 1
+    found = np.full((len(highs), 2, layers + 1), BIG, np.int64)
+    one = np.zeros((2, layers + 1), np.int64)
+    for g in range(len(highs)):
+        for y in range(1, layers + 1):
+            for end in range(2):
+                number = ended[y] if end == 1 else run[y]
+                one[end, y] = BIG
+                for i in range(front_us.shape[1]):
+                    if number < 0 or front_us[number, i] > highs[g]:
+                        break
+                    cost = time * front_us[number, i]
+                    cost = min(cost + scales[g] * front_cost[number, i], MOST)
+                    one[end, y] = min(one[end, y], cost)
+        for x in range(1, layers + 1):
+            on, over = one[0, x], one[1, x]
+            for y in range(1, x):
+                before = found[g, 0, x - y]
+                if before < HALF and one[0, y] < HALF:
+                    on = min(on, before + one[0, y])
+                if before < HALF and one[1, y] < HALF:
+                    over = min(over, before + one[1, y])
+                if found[g, 1, x - y] < HALF and one[0, y] < HALF:
+                    over = min(over, found[g, 1, x - y] + one[0, y])
+            found[g, 0, x], found[g, 1, x] = on, over
     return found

@@ -100,6 +100,8 @@ class Pricing:
         self.arcs, self.rows = coupling.arcs, rows
         self.runs = table.instance.workload.costs.interleave
         self.layers = table.layers
+        #: Sizes of runs, rounded up: what holding them earns.
+        self.high = table.sync.high
 
     # -- what a path is worth ------------------------------------------------------
 
@@ -207,18 +209,9 @@ class Pricing:
         if self._priced and self._priced[0] == given:
             _, graph, costs = self._priced
             return graph, costs._replace(time=time)
-        table, arcs, coupling = self.table, self.arcs, self.coupling
+        table, arcs = self.table, self.arcs
         runs, graph = table.runs, self.graph
-        gpu, share = np.array(prices.gpu), np.array(prices.share)
-        kind = arcs.kind
-        held = self._held(
-            (share[kind] + prices.held)[:, None],
-            arcs.replicas[:, None] * table.sync.high,
-        )
-        demand = (share[kind] + prices.shares)[:, None] * coupling.demand
-        k = np.arange(coupling.light.shape[1])[None, :, None]
-        paid = demand[:, None] * k // (table.node_gpus[kind][:, None, None] * UNIT)
-        paid = np.minimum(paid - held[:, None], self._limit())
+        gpu, paid = np.array(prices.gpu), self._paid(prices)
         layers = self.layers
         arc = np.zeros((*paid.shape[:2], layers, layers + 1), np.int64)
         first, last = np.nonzero(runs.number[:layers] >= 0)
@@ -238,12 +231,28 @@ class Pricing:
 
     _priced: tuple[Prices, Graph, Costs] | None = None
 
+    def _paid(self, prices: Prices) -> Whole:
+        """Return prices of stages in one node, without GPUs: [arc, GPUs, run].
+
+        A stage pays for what it demands of its node's share, weighted with the GPUs
+        that the pipeline uses there, and earns what its replicas hold.
+        """
+        table, arcs, coupling = self.table, self.arcs, self.coupling
+        share, kind = np.array(prices.share), arcs.kind
+        earned = (share[kind] + prices.held)[:, None]
+        held = self._held(earned, arcs.replicas[:, None] * self.high)
+        demand = (share[kind] + prices.shares)[:, None] * coupling.demand
+        k = np.arange(coupling.light.shape[1])[None, :, None]
+        paid = demand[:, None] * k // (table.node_gpus[kind][:, None, None] * UNIT)
+        found: Whole = np.minimum(paid - held[:, None], self._limit())
+        return found
+
     def _shared_cost(self, prices: Prices) -> Whole:
         """Return what replicas of stages in several nodes cost: [run, replica]."""
         table, coupling = self.table, self.coupling
         kind, gpus, _ = self.arcs.shared.T
         gpu, share = np.array(prices.gpu), np.array(prices.share)
-        held = self._held((share[kind] + prices.held)[None], table.sync.high[:, None])
+        held = self._held((share[kind] + prices.held)[None], self.high[:, None])
         demand = (share[kind] + prices.shares) * coupling.shared_demand
         paid = demand * gpus // (table.node_gpus[kind] * UNIT)
         found: Whole = gpu[kind] * gpus + paid - held
@@ -341,7 +350,7 @@ class Pricing:
 
     def _use(self, uses: Array, stage: Placed) -> None:
         """Add what a stage uses of each row."""
-        arcs, sync, classes = self.arcs, self.table.sync, len(self.rows.gpus)
+        arcs, classes = self.arcs, len(self.rows.gpus)
         run = int(self.table.runs.number[stage.first, stage.last])
         if stage.arc >= 0:
             kind = int(arcs.kind[stage.arc])
@@ -355,7 +364,7 @@ class Pricing:
             ]
         for kind, gpus, weighed, held in each:
             demand = weighed / (int(self.table.node_gpus[kind]) * UNIT)
-            holds = held * float(sync.high[run]) / (self.rows.replicas * UNIT)
+            holds = held * float(self.high[run]) / (self.rows.replicas * UNIT)
             uses[kind] += gpus
             uses[classes + kind] += demand - holds
             uses[-3] += demand

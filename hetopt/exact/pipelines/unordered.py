@@ -4,21 +4,23 @@ Then a pipeline is a set of *segments*: what it does in one node, as a number of
 on some of the node's GPUs. Their times do not depend on prices and are kept for the
 box; nodes are visited class by class, each once, which ordered labels cannot ask for.
 
-A segment's least time and its least demand count, whichever divisions they are of.
+A segment's least time and its least price count, whichever divisions they are of.
 """
+
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import InternalError
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
-from ...stages.sync import UNIT
 from . import compiled
 from .arcs import Arcs
-from .columns import Column
+from .columns import Column, Placed
 from .coupling import Coupling
-from .kernels import HALF, MOST
-from .pricing import Limits, Prices, Pricing, Rows
+from .kernels import BIG, HALF, MOST
+from .pricing import Array, Limits, Prices, Pricing, Rows
 
 
 class Segments:
@@ -35,11 +37,14 @@ class Segments:
         )
         #: The lightest run of so many layers: in the middle, where there is one.
         self.run = np.zeros(layers + 1, np.int64)
+        #: And the one that ends the pipeline.
+        self.ended = np.full(layers + 1, -1, np.int64)
         low = np.zeros(layers + 1, np.int64)
         for y in range(1, layers + 1):
             first = 1 if y < layers - 1 else 0
             self.run[y] = number[first, first + y]
             low[y] = table.sync.low[self.run[y]]
+            self.ended[y] = number[layers - y, layers]
             ended[:, y] = arcs.inner[:, 0, layers - y, layers]
             if y < layers:
                 inner[:, y] = arcs.inner[:, 0, first, first + y]
@@ -48,39 +53,40 @@ class Segments:
         self.kind = np.repeat(np.arange(len(table.node_gpus)), table.node_gpus)
         self.gpus = np.concatenate([np.arange(1, g + 1) for g in table.node_gpus])
         self.light = np.searchsorted(low[1:], light, "right")
-        self.begin, self._used = arcs.begin(len(table.node_gpus)), arcs.gpus
+        self.begin, self.used = arcs.begin(len(table.node_gpus)), arcs.gpus
         self._stages = inner, outer, ended
-        self._kept: dict[int, Whole] = {}
+        self._kept: tuple[dict[int, Whole], dict[int, Whole]] = {}, {}
 
-    def us(self, highs: Whole) -> Whole:
+    def us(self, highs: Whole, *, near: bool = False) -> Whole:
         """Return least times by [interval, segment, ended, layers].
 
-        No stage takes more than `highs[g]`.
+        No stage takes more than `highs[g]`. The last stage of a segment hands on to
+        another node; or `near`, to a stage in several nodes, of which this is one.
         """
-        missing = np.unique([x for x in highs.tolist() if x not in self._kept])
+        kept = self._kept[near]
+        missing = np.unique([x for x in highs.tolist() if x not in kept])
         if len(missing):
+            inner, outer, ended = self._stages
+            sides = inner, inner if near else outer, ended
             found = compiled.segment_us(
                 *(missing.astype(np.int64), self.kind, self.gpus, self.begin),
-                *(self._used, *self._stages, self.light),
+                *(self.used, *sides, self.light),
             )
-            self._kept.update(zip(missing.tolist(), found, strict=True))
-        return np.stack([self._kept[high] for high in highs.tolist()])
-
-    def demand(self, of_runs: Whole) -> Whole:
-        """Return the least demands by [segment, layers], from those by [arc, run]."""
-        return compiled.segment_demand(
-            *(self.kind, self.gpus, self.begin, self._used),
-            *(np.ascontiguousarray(of_runs[:, self.run]), self.light),
-        )
+            kept.update(zip(missing.tolist(), found, strict=True))
+        return np.stack([kept[high] for high in highs.tolist()])
 
     @property
     def nbytes(self) -> int:
         """Return the memory of the times."""
-        return sum(each.nbytes for each in self._kept.values())
+        return sum(each.nbytes for kept in self._kept for each in kept.values())
 
 
 class Unordered(Pricing):
-    """Paths through equal layers, with micro-batches of one sequence."""
+    """Paths through equal layers, whose order does not matter.
+
+    A path either has no stage in several nodes, or one or more: then the last stage of
+    any segment may be next to one, and hands on inside its node.
+    """
 
     def __init__(
         self,
@@ -92,30 +98,31 @@ class Unordered(Pricing):
     ) -> None:
         """Bind the segments that the coupling of a box allows."""
         super().__init__(table, coupling, limits, rows)
-        self._segments, layers = segments, table.layers
-        self._kind, self._gpus = segments.kind, segments.gpus
-        self._visits = np.minimum(table.nodes, layers)
-        self._demand = segments.demand(coupling.demand)
-        held = np.zeros(layers + 1, np.int64)
-        for y in range(1, layers + 1):
-            first = np.arange(layers - y + 1)
-            held[y] = table.sync.high[table.runs.number[first, first + y]].max()
-        self._held_units = held
+        self._segments = segments
+        self._visits = np.minimum(table.nodes, table.layers)
+        # Any run may hold the first layer and the last: what holding it earns is that
+        # of the largest run of its length.
+        first, last = table.runs.spans.T
+        largest = np.zeros(table.layers + 1, np.int64)
+        np.maximum.at(largest, last - first, table.sync.high)
+        self.high = largest[last - first]
 
-    def _price(self, prices: Prices) -> Whole:
-        """Return what segments cost for each us of the slowest stage."""
+    def _segment_price(self, prices: Prices) -> tuple[Whole, Whole]:
+        """Return what segments cost for each us of the slowest stage, and stages.
+
+        Stages are by [arc, GPUs of the segment, layers].
+        """
         prices = self._clipped(prices)
-        gpu, share = np.array(prices.gpu), np.array(prices.share)
-        kind, gpus = self._kind, self._gpus
-        held = self._held(
-            (share[kind] + prices.held)[:, None], self._held_units[None, :]
+        known = self._segments
+        paid = np.ascontiguousarray(self._paid(prices)[:, :, known.run])
+        found = compiled.segment_price(
+            *(known.kind, known.gpus, known.begin, known.used, paid, known.light)
         )
-        demand = (share[kind] + prices.shares)[:, None] * np.minimum(
-            self._demand, UNIT * (self.layers + 2)
+        gpu = np.array(prices.gpu)[known.kind] * known.gpus
+        price = np.minimum(
+            np.where(found < HALF, found, 0) + gpu[:, None], self._limit()
         )
-        paid = demand * gpus[:, None] // (self.table.node_gpus[kind][:, None] * UNIT)
-        found: Whole = (gpu[kind] * gpus)[:, None] + paid - held
-        return np.minimum(found, self._limit())
+        return price, paid
 
     def least(
         self,
@@ -126,49 +133,163 @@ class Unordered(Pricing):
         spans: list[tuple[int, int]],
     ) -> Whole:
         """Return the least cost of a path, by interval."""
-        return self._swept(prices, time, lows, self._segments.us(highs), 1)[0]
+        each = (self._sweep(prices, time, lows, highs, near) for near in self._sides)
+        found: Whole = np.minimum.reduce([sweep.found for sweep in each])
+        return found
 
-    def _swept(
-        self, prices: Prices, time: int, lows: Whole, us: Whole, entries: int
-    ) -> tuple[Whole, Whole, Whole]:
-        steps = int(self._visits.sum()) + 1
-        kept = np.zeros((entries, steps, 2, self.layers + 1), np.int64)
-        price = self._price(prices)
+    @property
+    def _sides(self) -> tuple[bool, ...]:
+        """Return whether paths have stages in several nodes: both, or there are none."""
+        return (False, True) if len(self.arcs.shared) else (False,)
+
+    def _sweep(
+        self, prices: Prices, time: int, lows: Whole, highs: Whole, near: bool
+    ) -> "_Sweep":
+        layers, known = self.layers, self._segments
+        scales = self.runs * lows
+        start = np.full((len(lows), 2, layers + 1), BIG, np.int64)
+        if near:
+            us, cost = self._kept_fronts(prices)
+            start = compiled.repeated(
+                time, scales, highs, us, cost, known.run, known.ended
+            )
+        else:
+            start[:, 0, 0] = 0
+        kept = np.zeros((1, int(self._visits.sum()) + 1, 2, layers + 1), np.int64)
+        us = known.us(highs, near=near)
+        price = self._kept_price(prices)[0]
         found = compiled.least_unordered(
-            time, self.runs * lows, us, price, self._kind, self._visits, kept
+            time, scales, us, price, known.kind, self._visits, start, kept
         )
-        return found, kept, price
+        return _Sweep(found, us, kept[0], start, near)
+
+    def _kept_price(self, prices: Prices) -> tuple[Whole, Whole]:
+        if self._price is None or self._price[0] != prices:
+            self._price = prices, self._segment_price(prices)
+        return self._price[1]
+
+    def _kept_fronts(self, prices: Prices) -> tuple[Whole, Whole]:
+        if self._front is None or self._front[0] != prices:
+            us, cost = self._fronts(self._clipped(prices))
+            self._front = prices, (us[0], cost[0])
+        return self._front[1]
+
+    _price: tuple[Prices, tuple[Whole, Whole]] | None = None
+    _front: tuple[Prices, tuple[Whole, Whole]] | None = None
 
     def column(
         self, number: int, prices: Prices, time: int, span: tuple[int, int]
     ) -> Column | None:
         """Return the cheapest path of an interval as a column of part `number`."""
-        times = self.arcs.times
+        times, known = self.arcs.times, self._segments
         lows, highs = times[[span[0]]], times[[span[1] - 1]]
-        us = self._segments.us(highs)
-        found, kept, price = self._swept(prices, time, lows, us, 1)
-        if found[0] >= HALF:
+        each = [self._sweep(prices, time, lows, highs, near) for near in self._sides]
+        best = min(each, key=lambda sweep: int(sweep.found[0]))
+        if best.found[0] >= HALF:
             return None
-        cost = time * us[0] + self.runs * int(lows[0]) * price[:, None]
-        cost = np.where(us[0] < HALF, np.minimum(cost, MOST), HALF)
+        price, paid = self._kept_price(prices)
+        scale = self.runs * int(lows[0])
+        cost = (
+            time * np.minimum(best.us[0], BIG // max(1, time)) + scale * price[:, None]
+        )
+        cost = np.where(best.us[0] < HALF, np.minimum(cost, MOST), BIG)
         uses = np.zeros(2 * len(self.rows.gpus) + 3)
         uses[-2] = 1.0
         took = 0
-        for segment, ended, layers in self._path(kept[0], cost):
-            took += int(us[0, segment, ended, layers])
-            self._use_segment(uses, segment, layers)
+        segments, end, left = self._path(best.kept, cost)
+        for segment, ended, layers in segments:
+            took += int(best.us[0, segment, ended, layers])
+            for arc, y in self._division(segment, layers, paid):
+                k = int(known.gpus[segment])
+                self._use_run(uses, int(known.run[y]), arc, k)
+        if left:
+            took += self._use_repeated(
+                uses, prices, time, scale, int(highs[0]), best.start[0], end, left
+            )
         return Column(number, span, tuple(uses), took, int(highs[0]))
 
-    def _path(self, kept: Whole, cost: Whole) -> list[tuple[int, int, int]]:
-        """Return the segments of the cheapest path: number, whether it ends, layers."""
-        found, x, end, n = [], self.layers, 1, len(kept) - 1
+    def _use_run(self, uses: Array, run: int, arc: int, k: int) -> None:
+        first, last = self.table.runs.spans[run].tolist()
+        self._use(uses, Placed(first, last, arc, k))
+
+    def _use_repeated(
+        self,
+        uses: Array,
+        prices: Prices,
+        time: int,
+        scale: int,
+        high: int,
+        start: Whole,
+        end: int,
+        left: int,
+    ) -> int:
+        """Add what stages in several nodes use, and return how long they take."""
+        known, (us, cost) = self._segments, self._kept_fronts(prices)
+        took = 0
+        while left:
+            now = int(start[end, left])
+            for y, ended in product(range(1, left + 1), range(end + 1)):
+                run = int((known.ended if ended else known.run)[y])
+                rest = int(start[end - ended, left - y]) if y < left else 0
+                if (y == left and ended != end) or rest >= HALF or run < 0:
+                    continue
+                able = us[run] <= high
+                sums = np.minimum(time * us[run][able] + scale * cost[run][able], MOST)
+                same = np.flatnonzero(sums + rest == now)
+                if len(same):
+                    slowest = int(us[run][same[0]])
+                    items = self.shared_items(prices, 0, run, slowest)
+                    shared = self.arcs.shared
+                    replicas = tuple(tuple(shared[item].tolist()) for item in items)
+                    first, last = self.table.runs.spans[run].tolist()
+                    self._use(uses, Placed(first, last, -1, 0, replicas, tuple(items)))
+                    took, left, end = took + slowest, left - y, end - ended
+                    break
+            else:
+                raise InternalError("a path has no stage in several nodes")
+        return took
+
+    def _division(
+        self, segment: int, layers: int, paid: Whole
+    ) -> list[tuple[int, int]]:
+        """Return the cheapest stages of a segment: their arcs and numbers of layers."""
+        known = self._segments
+        k, kind = int(known.gpus[segment]), known.kind[segment]
+        arcs = range(int(known.begin[kind]), int(known.begin[kind + 1]))
+        best: dict[tuple[int, int], tuple[int, int, int]] = {(0, 0): (0, -1, 0)}
+        for left in range(1, k + 1):
+            for arc in arcs:
+                own = int(known.used[arc])
+                for y in range(1, int(known.light[arc, k]) + 1):
+                    for x in range(layers - y + 1) if own <= left else ():
+                        before = best.get((left - own, x))
+                        if before is None:
+                            continue
+                        more = before[0] + int(paid[arc, k, y])
+                        if (left, x + y) not in best or more < best[left, x + y][0]:
+                            best[left, x + y] = more, arc, y
+        found, at = [], (k, layers)
+        while at != (0, 0):
+            _, arc, y = best[at]
+            found.append((arc, y))
+            at = at[0] - int(known.used[arc]), at[1] - y
+        return found
+
+    def _path(
+        self, kept: Whole, cost: Whole
+    ) -> tuple[list[tuple[int, int, int]], int, int]:
+        """Return the segments of the cheapest path, and what it begins with.
+
+        Each segment by number, whether it ends the pipeline, and layers; then whether
+        stages in several nodes end it, and how many layers these have.
+        """
+        found, x, end = [], self.layers, 1
         kinds = np.repeat(np.arange(len(self._visits)), self._visits)
-        while x:
-            now = kept[n, end, x]
-            n -= 1
+        for n in range(len(kept) - 2, -1, -1):
+            now = kept[n + 1, end, x]
             if kept[n, end, x] == now:
                 continue
-            mine = np.flatnonzero(self._kind == kinds[n])
+            mine = np.flatnonzero(self._segments.kind == kinds[n])
             for ended in range(end + 1):
                 rest = kept[n, end - ended, x - 1 :: -1]  # after 1, 2, ... layers less
                 some = cost[mine, ended, 1 : x + 1]
@@ -180,15 +301,14 @@ class Unordered(Pricing):
                     break
             else:
                 raise InternalError("a path has no segment")
-        return found
+        return found, end, x
 
-    def _use_segment(self, uses: np.ndarray, segment: int, layers: int) -> None:
-        kind, gpus = int(self._kind[segment]), int(self._gpus[segment])
-        classes = len(self.rows.gpus)
-        demand = gpus * float(self._demand[segment, layers])
-        demand /= int(self.table.node_gpus[kind]) * UNIT
-        holds = float(self._held_units[layers]) / (self.rows.replicas * UNIT)
-        uses[kind] += gpus
-        uses[classes + kind] += demand - holds
-        uses[-3] += demand
-        uses[-1] -= holds
+
+class _Sweep(NamedTuple):
+    """Least costs by interval, times of segments, and potentials of the last one."""
+
+    found: Whole
+    us: Whole
+    kept: Whole
+    start: Whole
+    near: bool
