@@ -258,10 +258,18 @@ class Pricing:
         found: Whole = gpu[kind] * gpus + paid - held
         return np.minimum(found, self._limit())
 
+    def _kept_shared_cost(self, prices: Prices) -> Whole:
+        """Return the same, of the prices that were asked for last."""
+        if self._shared_kept is None or self._shared_kept[0] != prices:
+            self._shared_kept = prices, self._shared_cost(self._clipped(prices))
+        return self._shared_kept[1]
+
+    _shared_kept: tuple[Prices, Whole] | None = None
+
     def shared_items(self, prices: Prices, p: int, run: int, most_us: int) -> list[int]:
         """Return the cheapest replicas of a stage, none of which takes longer."""
         arcs, size = self.arcs, self.arcs.size
-        cost = self._shared_cost(self._clipped(prices))[run]
+        cost = self._kept_shared_cost(prices)[run]
         us, light = arcs.shared_us[p, run], self.coupling.shared_light
         able = (us <= most_us) & (self.table.sync.low[run] <= light)
         best: list[tuple[int, int]] = [(0, -1)] + [(BIG, -1)] * size

@@ -199,7 +199,7 @@ class Unordered(Pricing):
         segments, end, left = self._path(best.kept, cost)
         for segment, ended, layers in segments:
             took += int(best.us[0, segment, ended, layers])
-            for arc, y in self._division(segment, layers, paid):
+            for arc, y in self._kept_division(segment, layers, paid):
                 k = int(known.gpus[segment])
                 self._use_run(uses, int(known.run[y]), arc, k)
         if left:
@@ -238,16 +238,41 @@ class Unordered(Pricing):
                 same = np.flatnonzero(sums + rest == now)
                 if len(same):
                     slowest = int(us[run][same[0]])
-                    items = self.shared_items(prices, 0, run, slowest)
-                    shared = self.arcs.shared
-                    replicas = tuple(tuple(shared[item].tolist()) for item in items)
-                    first, last = self.table.runs.spans[run].tolist()
-                    self._use(uses, Placed(first, last, -1, 0, replicas, tuple(items)))
+                    uses += self._kept_shared_use(prices, run, slowest)
                     took, left, end = took + slowest, left - y, end - ended
                     break
             else:
                 raise InternalError("a path has no stage in several nodes")
         return took
+
+    def _kept_shared_use(self, prices: Prices, run: int, slowest: int) -> Array:
+        """Return what a stage in several nodes uses, kept while prices are the same."""
+        if self._shared_uses is None or self._shared_uses[0] != prices:
+            self._shared_uses = prices, {}
+        kept = self._shared_uses[1]
+        if (run, slowest) not in kept:
+            items = self.shared_items(prices, 0, run, slowest)
+            replicas = tuple(tuple(self.arcs.shared[x].tolist()) for x in items)
+            first, last = self.table.runs.spans[run].tolist()
+            found = np.zeros(2 * len(self.rows.gpus) + 3)
+            self._use(found, Placed(first, last, -1, 0, replicas, tuple(items)))
+            kept[run, slowest] = found
+        return kept[run, slowest]
+
+    _shared_uses: tuple[Prices, dict[tuple[int, int], Array]] | None = None
+
+    def _kept_division(
+        self, segment: int, layers: int, paid: Whole
+    ) -> list[tuple[int, int]]:
+        """Return the cheapest stages of a segment, kept while prices are the same."""
+        if self._divided is None or self._divided[0] is not paid:
+            self._divided = paid, {}
+        kept = self._divided[1]
+        if (segment, layers) not in kept:
+            kept[segment, layers] = self._division(segment, layers, paid)
+        return kept[segment, layers]
+
+    _divided: tuple[Whole, dict[tuple[int, int], list[tuple[int, int]]]] | None = None
 
     def _division(
         self, segment: int, layers: int, paid: Whole
