@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 import hetopt
 from hetopt.bench import best
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.exact.training_plan.patterns import side_by_side
+from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.training_plan.patterns.bound import (
     PatternBound,
     Refutation,

@@ -108,7 +108,10 @@ def _loaded(folder: str, name: str) -> Any:
 def _within(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the modules in these folders, which are read once."""
     found = (module.name for module in iter_modules(paths))
-    return tuple(sorted(name for name in found if not name.startswith("_")))
+    helpers = ("pipelines",)
+    return tuple(
+        sorted(x for x in found if not x.startswith("_") and x not in helpers)
+    )
 
 
 def entry(folder: str, name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import api, registry
 from ..errors import BackendMissing, HetoptError
-from ..exact.compiling import kernels
+from ..exact.pipelines.compiling import kernels
 from ..problems.layer_partition import Data
 from ..result import Status
 

@@ -662,7 +662,7 @@ def _deliver_plan(
     result: "Result", found: runs.Answers, out: Path | None, as_json: bool
 ) -> NoReturn:
     """Write and show a plan with what else was asked, and leave with its exit code."""
-    from ..exact import compiling
+    from ..exact.pipelines import compiling
     from ..report import results
     from ..text.writing import write_json
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hetopt import api, cli, registry
 from hetopt.cli import doctor
 from hetopt.errors import BackendMissing
-from hetopt.exact import compiling
+from hetopt.exact.pipelines import compiling
 
 
 def test_every_back_end_is_tried_and_works() -> None:

@@ -17,7 +17,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.cli import app
 from hetopt.errors import BackendMissing, SolverFailed, Unsupported
 from hetopt.exact import training_plan
-from hetopt.exact.training_plan.patterns import side_by_side
+from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.problems import training_plan as judge
 from hetopt.search import islands

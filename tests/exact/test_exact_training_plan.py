@@ -22,7 +22,7 @@ from hetopt.exact import training_plan
 from hetopt.exact.training_plan import node_kinds
 from hetopt.exact.training_plan.apart import sites
 from hetopt.exact.training_plan.node_kinds import Spread
-from hetopt.exact.training_plan.patterns import side_by_side
+from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits

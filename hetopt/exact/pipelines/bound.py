@@ -12,6 +12,7 @@ from ...stages import NEVER, StageTable
 from .arcs import Arcs, arcs
 from .boxes import Box, Division
 from .coupling import Coupling, Sharing
+from .levelling import levelled
 from .master import Master, State, Verdict
 from .pricing import Array, Limits, Pricing, Rows
 from .schedule import Schedule
@@ -20,7 +21,12 @@ from .unordered import Segments, Unordered
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
 _KEPT_BYTES = 400_000_000  # of times of segments
+_NEAR = 1.03  # of the batch, that prices take: other means may tell what is left
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
+
+
+#: Tells how finely a box is refuted within a time that is left of another, or None.
+Counted = Callable[[Box, int, int], float | None]
 
 
 class PipelineBound:
@@ -35,14 +41,21 @@ class PipelineBound:
         most_us: int,
         least_us: int,
         check: Callable[[], None] = lambda: None,
+        *,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
+        alone_us: int = 0,
+        counted: Counted | None = None,
     ) -> None:
         """Prepare for times between `least_us` and `most_us`.
 
-        `check()` is called before what takes long, and may raise.
+        `check()` is called before what takes long, and may raise. A plan of one
+        pipeline, whose micro-batches have one sequence, takes `alone_us` or more.
+        `counted` refutes boxes by other means, where prices do not.
         """
+        instance = levelled(instance)
         self.instance, self.check, self.schedule = instance, check, schedule
-        self.most_us = most_us
+        self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
+        self.counted = counted
         self.table = StageTable(instance)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
@@ -98,13 +111,25 @@ class PipelineBound:
 
     def settled(self, box: Box, time_us: int) -> bool:
         """Tell whether no plan in the box takes `time_us` or less."""
+        box.laid, box.counted, box.proof = False, None, None
         left = self._left(time_us, box.sync_low_us)
         if left <= 0:
             return True
+        single = box.count_high == 1
+        if single and time_us < self.alone_us and self.table.sizes[box.size_low] == 1:
+            box.laid = box.size_high == box.size_low
+            return box.laid  # the other sizes are looked at by themselves
+        if single and self.counted:
+            box.counted = self.counted(box, left, time_us)
+            return box.counted is not None
         verdict = self.verdict(box, time_us)
         box.proof = verdict.prices
+        if verdict.prices is None and self.counted and box.count_low > 1:
+            near = verdict.taken <= _NEAR * self.batch
+            if near and self.division.split(box, left) is None:
+                box.counted = self.counted(box, left, time_us)
         self.taken = verdict.taken
-        return verdict.prices is not None
+        return box.proof is not None or box.counted is not None
 
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
@@ -250,6 +275,12 @@ class Refutation:
             self.open.append(box)
         self.bound.boxes = self.settled + self.open
         return True
+
+    def cancel(self) -> None:
+        """Do nothing: what is known stays."""
+
+    def certificate(self) -> None:
+        """Return none yet."""
 
     @property
     def proved(self) -> bool:

@@ -22,7 +22,8 @@ class Box:
     """Ranges, both ends included; None where there is no upper end.
 
     `sizes` are numbers of sizes of micro-batches. `places` of stages are told apart
-    from now on. `proof` are the prices that refuted the box, if it was not divided.
+    from now on. `proof` are the prices that refuted the box, if it was not divided; or
+    it is `counted` by GPUs, with intervals of this ratio, or `laid` on named nodes.
     """
 
     sync_low_us: int
@@ -38,11 +39,17 @@ class Box:
     places: int = 1
     state: State = field(default_factory=State)
     proof: Prices | None = None
+    counted: float | None = None
+    laid: bool = False
+    wanted: object = None  # what counts told of the box, for less time
     split: "Split | None" = None
 
     def part(self, **ranges: object) -> "Box":
         """Return a box with other ranges that begins with what is known of this one."""
-        fields = {"state": self.state.inherited(), "proof": None, "split": None}
+        fields: dict[str, object] = {
+            "state": self.state.inherited(),
+            **{"proof": None, "counted": None, "laid": False, "split": None},
+        }
         return replace(self, **{**fields, **ranges})  # type: ignore[arg-type]
 
 
@@ -81,6 +88,8 @@ class Division:
         """
         plan = self.schedule
         single = box.count_high == 1
+        if single and box.size_high > box.size_low and self.sizes[box.size_low] == 1:
+            return self._by_size(box)  # nothing is synchronised in that of one
         if box.count_low == 1 and not single:
             return self._by_count(box)
         alone = single and self.sizes[box.size_high] == 1  # nothing is synchronised
@@ -140,6 +149,8 @@ class Division:
 
     def _by_size(self, box: Box) -> Split:
         at = (box.size_low + box.size_high) // 2
+        if self.sizes[box.size_low] == 1:
+            at = box.size_low
         return Split("size", at, box.part(size_high=at), box.part(size_low=at + 1))
 
     def _by_slowest(self, box: Box, left_us: int, ratio: float) -> Split | None:

@@ -5,7 +5,7 @@ import numpy as np
 from ...stages import NEVER
 from ...stages.classes import Whole
 from ...stages.memory import Flags
-from .. import compiling
+from . import compiling
 from . import kernels, plain
 from .kernels import Costs, Graph
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...stages.classes import NEVER, Whole
 from ...stages.memory import Flags
-from ..compiling import kernel
+from .compiling import kernel
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
 

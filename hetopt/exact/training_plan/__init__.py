@@ -39,6 +39,9 @@ from ...search.improving import improve
 from ...solving.certificates import TrainingCertificate
 from ...solving.run import Report, Run
 from .. import one_pipeline
+from ..pipelines import side_by_side
+from ..pipelines.bound import PipelineBound
+from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding, small
 from . import certificate as certificates
 from .counts import bound as count_bound
@@ -46,8 +49,6 @@ from .counts import copies as counted_copies
 from .counts import plans as counted_plans
 from .node_kinds import fleet
 from .patterns import bound as pattern_bound
-from .patterns import side_by_side
-from .patterns.side_by_side import Processes
 from .refuting import Clock, endless, in_turn, ways_of
 
 Certificate = TrainingCertificate
@@ -495,7 +496,15 @@ def _refute(
                 )
                 for variant in settings.variants(instance)
             ]
-            ways = ways_of(bounds, highest, clock, several)
+            priced = [
+                PipelineBound(
+                    *(bound.given, int(highest), int(lowest), clock.check),
+                    alone_us=alone_us,
+                    counted=bound.counted if bound.counts_lines else None,
+                )
+                for bound in bounds
+            ]
+            ways = ways_of(bounds, priced, highest, clock, several)
             if small.is_rather_small(instance) and not _alike(instance):
                 in_turn(run, ways, clock, _FIRST_SHARE)
                 _list(run, instance)

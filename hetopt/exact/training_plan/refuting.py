@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...errors import OutOfTime
 from ...result import Bound
 from ...schema import Record
 from ...solving.certificates import TrainingCertificate, joined
-from .patterns.bound import PatternBound, Refutation
-from .patterns.side_by_side import Processes, SideBySide
+from ..pipelines.bound import PipelineBound
+from ..pipelines.side_by_side import Processes, SideBySide
+from .patterns.bound import PatternBound
 
 # Iteration times to refute, as gaps of the incumbent; each prepares the next.
 _POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
@@ -132,7 +133,7 @@ class Way:
 
     def __init__(
         self,
-        bounds: Sequence[PatternBound],
+        bounds: Sequence[PatternBound] | Sequence[PipelineBound],
         counting: bool,
         highest_us: float,
         processes: Processes | None,
@@ -149,11 +150,12 @@ class Way:
         self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
-        few = counting and all(bound.few_counts for bound in bounds)
+        counted = [bound for bound in bounds if isinstance(bound, PatternBound)]
+        few = counting and all(bound.few_counts for bound in counted)
         self.turn = _FEW_TURN if few else _TURN
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
-        self._begun: dict[int, Refutation] = {}
+        self._begun: dict[int, Any] = {}
         self._spent = 0.0  # on goals that were reached
 
     def tighten(self, run: Known, gained: Callable[[], None] = lambda: None) -> None:
@@ -161,21 +163,22 @@ class Way:
 
         `gained()` is called whenever something is refuted.
         """
-        able = all([bound.start(self._counting) for bound in self._bounds])
+        counted = [x for x in self._bounds if isinstance(x, PatternBound)]
+        able = all([bound.start(counting=True) for bound in counted])
         while able and (goal := self._goals.next()) is not None:
             # Nothing below the goal: at 0, nothing better than the incumbent.
-            target = self._highest / (1 + goal) - (1 if goal == 0 else 0)
+            target = int(self._highest / (1 + goal)) - (1 if goal == 0 else 0)
             assert run.bound is not None
             if target <= run.bound.value:
                 self._goals.tell(True)
             elif (record := self._tried(target)) is not None:
-                run.tighten(int(target) + 1, _COUNTED if self._counting else _PRICED)
+                run.tighten(target + 1, _COUNTED if self._counting else _PRICED)
                 run.certificate = joined(record)
                 gained()
                 run.check()
         self.ended = True
 
-    def _tried(self, target: float) -> list[TrainingCertificate | None] | None:
+    def _tried(self, target: int) -> list[TrainingCertificate | None] | None:
         """What refutes a time; None where it cannot be, or is put off."""
         patience = _FEW_PATIENCE if self._counting else _PATIENCE
         span = max(self._clock.span(patience), self._spent)
@@ -196,7 +199,7 @@ class Way:
         self._goals.tell(records is not None)
         return records
 
-    def _records(self, target: float) -> list[TrainingCertificate | None] | None:
+    def _records(self, target: int) -> list[TrainingCertificate | None] | None:
         """What refutes a time under each choice; None where something may not.
 
         The last to stand is asked first next time.
@@ -214,26 +217,29 @@ class Way:
         return [self._begun[i].certificate() for i in order]
 
     def _cases(self, i: int) -> int:
-        return len(self._bounds[i].cases)
+        bound = self._bounds[i]
+        return len(bound.cases if isinstance(bound, PatternBound) else bound.boxes)
 
-    def _refutation(self, bound: PatternBound, target: float) -> Refutation:
-        if self._processes is None:
+    def _refutation(self, bound: PatternBound | PipelineBound, target: int) -> Any:
+        if self._processes is None or isinstance(bound, PatternBound):
             return bound.refute(target)
         return SideBySide(bound, target, self._processes)
 
 
 def ways_of(
-    bounds: Sequence[PatternBound],
+    counted: Sequence[PatternBound],
+    priced: Sequence[PipelineBound],
     highest_us: float,
     clock: Clock,
     processes: Processes | None = None,
 ) -> list[Way]:
     """Both ways to refute times up to `highest_us`: counts know nothing of sites."""
-    apart = any(bound.fleet.sites for bound in bounds)
-    return [
-        Way(bounds, counting, highest_us, processes, clock)
-        for counting in ((False, True) if apart else (True, False))
+    apart = any(bound.fleet.sites for bound in counted)
+    ways = [
+        Way(counted, True, highest_us, None, clock),
+        Way(priced, False, highest_us, processes, clock),
     ]
+    return ways[::-1] if apart else ways
 
 
 def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import Unsupported
-from ... import compiling
+from ...pipelines import compiling
 from .stages import Able, Array, Nodes, Packed
 
 Whole = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ... import compiling
+from ...pipelines import compiling
 from ..node_kinds import Array
 from .replicas import Runs, Whole
 from .stages import Stages

@@ -69,9 +69,10 @@ from pydantic import ValidationError
 from ....schema import Instance
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
+from ...pipelines.boxes import Box
+from ...pipelines.levelling import levelled
 from ..blocks import Size
 from ..counts import bound as counts
-from ..levelling import levelled
 from ..node_kinds import Spread, fleet
 from .convolution import Table
 from .prices import Group, Part, Pricing
@@ -192,8 +193,8 @@ class PatternBound:
         micro-batches have one sequence, takes `alone_us` or more. A bound of a cluster
         with fewer kinds of nodes (`levelling`) takes its place where there are many.
         """
-        given, instance = instance, levelled(instance)
-        self.levelled = instance is not given
+        self.given, instance = instance, levelled(instance)
+        self.levelled = instance is not self.given
         known = known if known and known.instance == instance else None
         self._check = check
         self.least, self.most, self.alone = least_us, most_us, alone_us
@@ -324,6 +325,11 @@ class PatternBound:
         return tuple(kind.speakers for kind in kinds if len(kind.speakers) > 1)
 
     @property
+    def counts_lines(self) -> bool:
+        """Whether counts say more of one pipeline than prices do."""
+        return self._lines
+
+    @property
     def few_counts(self) -> bool:
         """Whether counts of GPUs are so few that they take less long than prices."""
         return self._counts is not None and self._counts.few
@@ -331,6 +337,21 @@ class PatternBound:
     def refute(self, time_us: float) -> "Refutation":
         """Start refuting that any plan has an iteration of at most `time_us`."""
         return Refutation(self, time_us, self.cases)
+
+    def counted(self, box: Box, left_us: int, time_us: int) -> float | None:
+        """How finely rows of stages refute a box; None where they do not."""
+        case = Case(
+            float(box.sync_low_us),
+            inf if box.sync_high_us is None else float(box.sync_high_us),
+            *(box.replicas_low, box.replicas_high, (), (), box.count_high),
+            count_low=box.count_low,
+            size_low=box.size_low,
+            size_high=box.size_high,
+            wanted=box.wanted,  # type: ignore[arg-type]
+        )
+        self._refuted_by_counts(case, float(left_us + 1), float(time_us))
+        box.wanted = case.wanted
+        return case.counted
 
     # -- one case ----------------------------------------------------------------
 

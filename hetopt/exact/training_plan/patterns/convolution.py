@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from ... import compiling
+from ...pipelines import compiling
 
 Table = npt.NDArray[np.float32]
 Extend = Callable[[Table, Table, Table], None]

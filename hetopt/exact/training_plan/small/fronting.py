@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ... import compiling
+from ...pipelines import compiling
 from .stages import NEVER, Counts, Matrix
 
 

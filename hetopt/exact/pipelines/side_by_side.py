@@ -1,6 +1,6 @@
-"""Cases of a proof by prices, side by side in processes here or of a Dask cluster.
+"""Boxes of a proof, side by side in processes here or of a Dask cluster.
 
-Cases do not depend on each other. Each is sent to a process as it stands, and comes
+Boxes do not depend on each other. Each is sent to a process as it stands, and comes
 back divided and settled as far as a slice of time went; what is still open is sent
 again. The proof that comes out is the one of a single process, but for the order.
 """
@@ -22,14 +22,15 @@ from importlib import import_module
 from threading import get_ident
 from typing import Any
 
-from ....errors import SolverFailed
-from ....schema import Instance
-from ....solving import dask
-from .bound import Case, PatternBound, Refutation
+from ...errors import SolverFailed
+from ...schema import Instance
+from ...solving import dask
+from .bound import PipelineBound, Refutation
+from .boxes import Box
 
-_SLICE_S = 0.5  # of one case and what it is divided into
+_SLICE_S = 0.5  # of one box and what it is divided into
 _FEW_S = 0.1  # while there are too few for all processes
-_WAITING = 2  # cases sent for each process, so that none is idle
+_WAITING = 2  # boxes sent for each process, so that none is idle
 _LOOK_S = 0.2  # between looks at the clock
 
 _Prepared = tuple["Task", float]
@@ -40,23 +41,23 @@ class Task:
     """What a process needs to know of a bound; equal ones are prepared once."""
 
     instance: str
-    least_us: float
-    most_us: float
-    alone_us: float
+    least_us: int
+    most_us: int
+    alone_us: int
 
 
 @dataclass
 class Settled:
-    """A case that came back, and its parts that are settled and open."""
+    """A box that came back, and its parts that are settled and open."""
 
-    case: Case
-    settled: list[Case]
-    open: list[Case]
+    box: Box
+    settled: list[Box]
+    open: list[Box]
     failed: bool
 
 
 class Processes:
-    """Where cases are refuted, one after another in each, and how one is lost."""
+    """Where boxes are refuted, one after another in each, and how one is lost."""
 
     def __init__(
         self, executors: Sequence[Executor], lost: tuple[type[Exception], ...]
@@ -110,7 +111,7 @@ def processes(number: int, address: str | None = None) -> Iterator[Processes | N
 
 
 def _of_cluster(client: Any, at_once: int) -> Processes:
-    """Whoever is free: a case that belongs to a worker that dies would wait for it.
+    """Whoever is free: a box that belongs to a worker that dies would wait for it.
 
     One of a worker that dies is done again, until the scheduler gives it up.
     """
@@ -127,33 +128,33 @@ def _leaks_nothing() -> None:
 
 
 @lru_cache(maxsize=32)
-def _prepared(task: Task, thread: int) -> PatternBound:
+def _prepared(task: Task, thread: int) -> PipelineBound:
     """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
-    return PatternBound(instance, task.least_us, task.most_us, alone_us=task.alone_us)
+    return PipelineBound(instance, task.most_us, task.least_us, alone_us=task.alone_us)
 
 
-def settle(case: Case, task: Task, time_us: float, slice_s: float) -> Settled:
-    """Settle and divide a case for a slice of time; the least is one step."""
+def settle(box: Box, task: Task, time_us: int, slice_s: float) -> Settled:
+    """Settle and divide a box for a slice of time; the least is one step."""
     bound, start = _prepared(task, get_ident()), time.monotonic()
-    refutation = Refutation(bound, time_us, [case])
+    refutation = Refutation(bound, time_us, [box])
     while refutation.step():
         if time.monotonic() - start > slice_s:
             break
-    return Settled(case, refutation.settled, refutation.open, refutation.failed)
+    return Settled(box, refutation.settled, refutation.open, refutation.failed)
 
 
 class SideBySide(Refutation):
-    """A refutation whose cases are with several processes."""
+    """A refutation whose boxes are with several processes."""
 
     def __init__(
-        self, bound: PatternBound, time_us: float, processes: Processes
+        self, bound: PipelineBound, time_us: int, processes: Processes
     ) -> None:
-        super().__init__(bound, time_us, bound.cases)
+        super().__init__(bound, time_us, bound.boxes)
         self._processes = processes
         instance = bound.instance.model_dump_json()
-        self._task = Task(instance, bound.least, bound.most, bound.alone)
-        self._sent: dict[Future[Settled], tuple[int, Case]] = {}
+        self._task = Task(instance, bound.least_us, bound.most_us, bound.alone_us)
+        self._sent: dict[Future[Settled], tuple[int, Box]] = {}
 
     def step(self) -> bool:
         """Send what is open, and take in what came back; False at the end."""
@@ -163,12 +164,12 @@ class SideBySide(Refutation):
         self._send()
         done, _ = wait(self._sent, _LOOK_S, FIRST_COMPLETED)
         for future in done:
-            _, case = self._sent.pop(future)
+            _, box = self._sent.pop(future)
             with self._losing():
                 found = future.result()
-            self._take(case, found)
-        sent = (case for _, case in self._sent.values())
-        self.bound.cases = [*self.settled, *self.open, *sent]
+            self._take(box, found)
+        sent = (box for _, box in self._sent.values())
+        self.bound.boxes = [*self.settled, *self.open, *sent]
         return True
 
     def _send(self) -> None:
@@ -179,13 +180,13 @@ class SideBySide(Refutation):
         for waiting in range(_WAITING):
             for number, executor in enumerate(executors):
                 at_work = sum(there == number for there, _ in self._sent.values())
-                case = self._next(number, waiting) if at_work <= waiting else None
-                if case is not None:
+                box = self._next(number, waiting) if at_work <= waiting else None
+                if box is not None:
                     with self._losing():
-                        sent = executor.submit(settle, case, *what)
-                    self._sent[sent] = number, case
+                        sent = executor.submit(settle, box, *what)
+                    self._sent[sent] = number, box
 
-    def _next(self, number: int, waiting: int) -> Case | None:
+    def _next(self, number: int, waiting: int) -> Box | None:
         """One for a process, whose tables it may have; None where others have them.
 
         A process that is idle takes what there is.
@@ -203,9 +204,9 @@ class SideBySide(Refutation):
         mine.add(self._needed(self.open[best]))
         return self.open.pop(best)
 
-    def _needed(self, case: Case) -> _Prepared:
+    def _needed(self, box: Box) -> _Prepared:
         """What tables are made for: the most that is synchronised, above all."""
-        return self._task, case.sync_high_us
+        return self._task, box.sync_high_us
 
     def cancel(self) -> None:
         """Cases that no process has begun are not sent."""
@@ -218,18 +219,18 @@ class SideBySide(Refutation):
             yield
         except self._processes.lost as error:
             raise SolverFailed(
-                f"proof: a case was lost with its process ({type(error).__name__}: "
+                f"proof: a box was lost with its process ({type(error).__name__}: "
                 f"{error}); the bound is what was proved before"
             ) from None
 
-    def _take(self, case: Case, found: Settled) -> None:
-        """What came back is a copy, which the case of the tree becomes."""
+    def _take(self, box: Box, found: Settled) -> None:
+        """What came back is a copy, which the box of the tree becomes."""
         self.failed |= found.failed
-        vars(case).update(vars(found.case))
+        vars(box).update(vars(found.box))
         for mine, theirs in ((self.settled, found.settled), (self.open, found.open)):
-            mine += [case if part is found.case else part for part in theirs]
+            mine += [box if part is found.box else part for part in theirs]
 
     @property
     def proved(self) -> bool:
-        """Whether every case is settled: no plan is as quick as `time_us`."""
+        """Whether every box is settled: no plan is as quick as `time_us`."""
         return not (self.open or self._sent or self.failed)
