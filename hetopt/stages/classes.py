@@ -5,6 +5,7 @@ has. Where all samples of a stage lie in one node, the next stage begins in that
 in another one; a stage in several nodes hands on from whichever is nearest.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..costs import CostTable
 
 Whole = npt.NDArray[np.int64]
 
-NEVER = 1 << 50  # us: longer than any time that a plan can have
+NEVER = 1 << 49  # us, 18 years: longer than any time that a plan is looked for in
 
 
 class NodeClass(NamedTuple):
@@ -44,6 +45,11 @@ def node_classes(table: CostTable, samples: int) -> tuple[NodeClass, ...]:
     )
 
 
+def whole_us(times: Iterable[int]) -> Whole:
+    """Return times as 64 bits carry them; those beyond `NEVER` are of no plan."""
+    return np.array([min(us, NEVER) for us in times], np.int64)
+
+
 def _transfers(table: CostTable, names: list[str], samples: int) -> tuple[Whole, Whole]:
     """Return the least transfers inside such a node and out of it, by samples.
 
@@ -52,12 +58,12 @@ def _transfers(table: CostTable, names: list[str], samples: int) -> tuple[Whole,
     """
     often = table.workload.costs.interleave
     sizes = range(1, samples + 1)
-    outer = np.array([0, *(_least_out(table, names, s) for s in sizes)], np.int64)
+    outer = whole_us([0, *(_least_out(table, names, s) for s in sizes)])
     inner = outer
     if table.cluster.node[names[0]].count > 1:
         one = names[0]
         near = [0, *(table.least_hop_us(one, one, s) for s in sizes)]
-        inner = np.minimum(np.array(near, np.int64), outer)
+        inner = np.minimum(whole_us(near), outer)
     return np.minimum(often * inner, NEVER), np.minimum(often * outer, NEVER)
 
 

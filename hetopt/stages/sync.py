@@ -2,8 +2,8 @@
 
 A *unit* is the 65,536th part of what an average layer has its replicas exchange, in all
 passes. The embedding goes with the first layer and the head with the last one: the same
-replicas exchange them. Experts that expert parallelism divides are left out, as their
-rings are others.
+replicas exchange them, and the average is of what they have, too. Experts that expert
+parallelism divides are left out, as their rings are others.
 """
 
 from dataclasses import dataclass
@@ -47,13 +47,13 @@ class SyncSizes:
         exchanged, costs = table.exchanged, table.workload.costs
         routed = table.divided(exchanged)
         own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
+        end = exchanged.end or 0
+        own[0] += end
+        own[-1] += end
         size = Fraction(UNIT * table.layers, sum(own) or 1)
         passes = costs.sync_passes * costs.gradient_bytes
         # Context-parallel parts of a group are replicas of their own, c times as slow.
         bytes_each = costs.split.context * passes / size if any(own) else Fraction(0)
-        end = exchanged.end or 0
-        own[0] += end
-        own[-1] += end
         behind = [*accumulate(own, initial=0)]
         each = [(behind[last] - behind[first]) * size for first, last in runs.spans]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..costs import CostTable
 from ..schema import Instance, exact
-from .classes import NEVER, NodeClass, Whole, node_classes
+from .classes import NEVER, NodeClass, Whole, node_classes, whole_us
 from .memory import fitting
 from .runs import Runs
 from .sync import SyncSizes
@@ -90,8 +90,8 @@ class StageTable:
             if flight > 1 and not (self.replica_us(number)[t, s] < NEVER).any():
                 continue
             for rule in self._rules:
-                behind = np.cumsum([0, *rule.layer_us(node, t, s)], dtype=np.int64)
-                head = np.where(runs.ends, rule.head_us(node, t, s), 0)
+                behind = np.cumsum(whole_us([0, *rule.layer_us(node, t, s)]))
+                head = np.where(runs.ends, min(rule.head_us(node, t, s), NEVER), 0)
                 took = behind[last] - behind[first] + head
                 able = fitting(rule, runs, node, (t, s), flight)
                 us[t, s, able] = np.minimum(us[t, s], took)[able]

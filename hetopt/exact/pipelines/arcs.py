@@ -28,7 +28,7 @@ class Arcs:
     next stage lies in the same node, or in another one; `fits[arc, p, first]` is where
     the longest run ends that fits, or `first`. Of each replica of other stages: its
     class, GPUs and samples, times by [p, run, replica], and `order`, which sorts them.
-    `times` are those of all stages, in ascending order.
+    `times` are those of all stages, in ascending order, 1 us where they take none.
     """
 
     size: int
@@ -90,7 +90,7 @@ def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arc
     return Arcs(
         *(size, few, told, kind, gpus, degree, replicas, degree == gpus),
         *(inner, outer, fits, shared, shared_us, order),
-        np.unique(np.concatenate([*every])),
+        np.unique(np.maximum(np.concatenate([*every]), 1)),
         places - 1,
     )
 

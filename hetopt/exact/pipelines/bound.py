@@ -1,5 +1,6 @@
 """A lower bound on the iteration time of training plans, by a tree of boxes."""
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -7,6 +8,7 @@ from math import floor
 
 import numpy as np
 
+from ...errors import InternalError, Unsupported
 from ...schema import Instance
 from ...stages import NEVER, StageTable
 from .arcs import Arcs, arcs
@@ -14,7 +16,7 @@ from .boxes import Box, Division
 from .coupling import Coupling, Sharing
 from .levelling import levelled
 from .master import Master, State, Verdict
-from .pricing import Array, Limits, Pricing, Rows
+from .pricing import Array, Limits, Prices, Pricing, Rows
 from .schedule import Schedule
 from .unordered import Segments, Unordered
 
@@ -59,6 +61,7 @@ class PipelineBound:
         self.table = StageTable(instance)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
+        self._runs = costs.interleave
         known = self.table.sync.inter is not None and self.sync_factor > 0
         #: Whether boxes have ranges of synchronisation; or each pipeline its own.
         self.priced = known and costs.sync_overlap == "none"
@@ -69,11 +72,9 @@ class PipelineBound:
         most_sync = 0
         if self.priced:
             most_sync = floor((most_us - least_us) / self.sync_factor) + 1
-        longest = max(1, self._left(most_us, 0)) * costs.interleave
-        bits = (longest * self.batch * 8).bit_length()
-        self.scale = max(1, min(_SCALE, 1 << max(0, _BITS - bits)))
+        self.scale = self._scaled(max(1, self._left(most_us, 0)))
         each = [self.stages(size, 1) for size in range(len(self.table.sizes))]
-        slowest = [_least_slowest(x, self.table.layers) for x in each]
+        slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
         self.division = Division(
             schedule, most_sync, self.table.sizes, min(slowest), self.batch
@@ -81,6 +82,21 @@ class PipelineBound:
         self.fair = _fair(self.table, each)
         self.first = self._first()
         self.boxes = list(self.first)
+
+    def _scaled(self, longest_us: int) -> int:
+        """Return what a sequence is in whole prices where pipelines take so long.
+
+        All that a path is worth then lies below 2^57, and all its stages' times below
+        what stands for never.
+        """
+        most, runs = max(self.batch, self.table.sizes[-1]), self._runs
+        bits = (longest_us * runs * max(8 * most, 8 * self.table.layers)).bit_length()
+        if bits > _BITS or longest_us >= NEVER:
+            raise Unsupported(
+                f"pipelines take up to {longest_us} us, which 64 bits do not carry in "
+                "proofs: solve it with another method"
+            )
+        return min(_SCALE, 1 << (_BITS - bits))
 
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
@@ -113,7 +129,7 @@ class PipelineBound:
         """Tell whether no plan in the box takes `time_us` or less."""
         box.laid, box.counted, box.proof = False, None, None
         left = self._left(time_us, box.sync_low_us)
-        if left <= 0:
+        if left < 0:
             return True
         single = box.count_high == 1
         if single and time_us < self.alone_us and self.table.sizes[box.size_low] == 1:
@@ -138,6 +154,12 @@ class PipelineBound:
         parts, ranges = {}, {}
         for number, pricing, span in self._parts(box, time_us, left, rows):
             parts[number], ranges[number] = pricing, span
+            if span[0] == 0:  # in no time a pipeline trains any number of sequences
+                return Verdict(None)
+        if not parts:
+            return Verdict(
+                Prices((0,) * len(rows.gpus), (0,) * len(rows.gpus), 0, 0, 0)
+            )
         master = Master(
             *(parts, rows, self.batch, self.scale, self.fair),
             *(self.schedule, self.check),
@@ -185,7 +207,7 @@ class PipelineBound:
                         high = left // -(-self.batch // b)
                     if box.slowest_high_us is not None:
                         high = min(high, box.slowest_high_us)
-                    low = max(self.least_slowest_us[size], box.slowest_low_us, 1)
+                    low = max(self.least_slowest_us[size], box.slowest_low_us)
                     if self.table.runs.equal and told == 1:
                         known = self._segments(coupling)
                         pricing: Pricing = Unordered(
@@ -232,6 +254,8 @@ class PipelineBound:
 
     def refute(self, time_us: int) -> "Refutation":
         """Start refuting that any plan has an iteration of at most `time_us`."""
+        if time_us > self.most_us:
+            raise InternalError(f"asked of {time_us} us, prepared for {self.most_us}")
         return Refutation(self, time_us, self.boxes)
 
     def divide(self, box: Box, time_us: int) -> list[Box]:
@@ -288,38 +312,30 @@ class Refutation:
         return not self.open and not self.failed
 
 
-def _least_slowest(each: Arcs, layers: int) -> int:
+def _least_slowest(table: StageTable, each: Arcs) -> int:
     """Return a time that the slowest stage of every path takes; `NEVER` if none fits.
 
     By bisection over the times of stages: can they cover all layers?
     """
-    if not len(each.times):
-        return NEVER
+    us = np.minimum(each.inner, each.outer).min((0, 1), initial=NEVER)
+    if each.shared.size:
+        first, last = np.nonzero(table.runs.number[: table.layers] >= 0)
+        least = each.shared_us.min((0, 2))[table.runs.number[first, last]]
+        us[first, last] = np.minimum(us[first, last], least)
+    times = [0, *each.times.tolist()]
 
     def covers(high: int) -> bool:
-        us = np.minimum(each.inner.min((0, 1)), each.outer.min((0, 1)))
-        able = us <= high
-        if len(each.shared):
-            return True
-        reached = np.zeros(layers + 1, np.bool_)
+        reached = np.zeros(table.layers + 1, np.bool_)
         reached[0] = True
-        for first in range(layers):
+        for first in range(table.layers):
             if reached[first]:
-                reached |= able[first]
-        return bool(reached[layers])
+                reached |= us[first] <= high
+        return bool(reached[-1])
 
-    if each.shared.size:
-        return int(each.times[0])
-    low, high = 0, len(each.times) - 1
-    if not covers(int(each.times[high])):
+    if not covers(times[-1]):
         return NEVER
-    while low < high:
-        middle = (low + high) // 2
-        if covers(int(each.times[middle])):
-            high = middle
-        else:
-            low = middle + 1
-    return int(each.times[low])
+    least: int = times[bisect_left(times, True, key=covers)]
+    return least
 
 
 def _fair(table: StageTable, each: Sequence[Arcs]) -> Array:

@@ -53,7 +53,8 @@ class Coupling:
         self.table, self.arcs, self.box = table, arcs, box
         self._sync = table.sync
         self._ring = table.instance.workload.costs.sync == "ring"
-        self._widest = int(table.node_gpus.max())
+        #: GPUs of the largest node.
+        self.widest = int(table.node_gpus.max())
         self._limit = lru_cache(None)(self._limit_of)
 
     @cached_property
@@ -80,7 +81,7 @@ class Coupling:
         """
         if not self._ring:
             return Fraction(replicas - 1, replicas)
-        nodes = max(2, -(-replicas // self._widest))
+        nodes = max(2, -(-replicas // self.widest))
         beside = Fraction(1, nodes)
         if here is not None:
             beside = min(beside, Fraction(here, replicas))
@@ -94,7 +95,7 @@ class Coupling:
         more replicas of the stage's layers than these.
         """
         arcs, table = self.arcs, self.table
-        found = np.full((len(arcs.gpus), self._widest + 1), NO_LIMIT, np.int64)
+        found = np.full((len(arcs.gpus), self.widest + 1), NO_LIMIT, np.int64)
         for a, (c, gpus, degree, most) in enumerate(self._each):
             for k in range(gpus, int(table.node_gpus[c]) + 1):
                 rest = 0 if self.box.most == 1 else int(table.node_gpus[c]) - k

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...stages.classes import Whole
 from .columns import Column
-from .pricing import Array, Prices, Pricing, Rows
+from .pricing import Array, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 from .simplex import maximise
 
@@ -113,7 +113,8 @@ class Master:
         edges = {}
         for part, (low, high) in ranges.items():
             times = self.parts[part].arcs.times
-            begin = int(np.searchsorted(times, low))
+            # The slowest stage takes as long as the path's stages, or longer.
+            begin = max(0, int(np.searchsorted(times, low, "right")) - 1)
             end = int(np.searchsorted(times, high, "right"))
             if begin >= end:
                 continue
@@ -132,13 +133,16 @@ class Master:
             return False
         times = self.parts[column.part].arcs.times
         at = int(np.searchsorted(times, column.slowest_us))
-        return edges[0] <= at < edges[-1]
+        return at < edges[-1]
 
     def _moved(self, column: Column, state: State) -> Column:
-        """Return the column in the interval of its slowest stage."""
+        """Return the column in the interval of its slowest stage.
+
+        In the first one where the box is of slower stages.
+        """
         edges, times = state.edges[column.part], self.parts[column.part].arcs.times
         at = int(np.searchsorted(times, column.slowest_us))
-        j = bisect_right(edges, at)
+        j = bisect_right(edges, max(at, edges[0]))
         return column._replace(span=(edges[j - 1], edges[j]))
 
     def _refine(self, amounts: Array, state: State) -> bool:
@@ -253,19 +257,30 @@ class Master:
         return value - most, amounts[:-1], prices[:-1]
 
     def _whole(self, proposed: Array) -> Prices:
-        """Return whole prices at which all rows are worth just less than the batch."""
-        prices, batch = np.maximum(proposed, 0.0), self.batch
-        value = float(prices @ self._supply)
-        if value < 0.7 * batch:  # as much more on GPUs, in proportion to speed
-            more = (batch - value) / float(self._fair @ self._supply)
-            prices = prices + more * self._fair
-            value = float(prices @ self._supply)
-        scaled = prices * (batch * _BELOW / value * self.scale)
-        count = len(self.rows.gpus)
+        """Return whole prices at which all rows are worth just less than the batch.
+
+        What is worth so little is checked of the very prices that paths are priced at:
+        none is above what 64 bits carry in any part.
+        """
+        whole, count = self.batch * self.scale, len(self.rows.gpus)
+        most, aim = self._most_prices(), _BELOW * self.batch * self.scale
+        scaled = np.minimum(np.maximum(proposed, 0.0) * self.scale, most)
+        value = float(scaled @ self._supply)
+        if value < 0.7 * aim:  # as much more on GPUs, in proportion to speed
+            more = (aim - value) / float(self._fair @ self._supply)
+            scaled = np.minimum(scaled + more * self._fair, most)
+            value = float(scaled @ self._supply)
+        scaled *= aim / value if value > aim else 1.0
         while True:
-            each = [int(x) for x in np.floor(scaled).tolist()]
+            pairs = zip(np.floor(scaled).tolist(), most, strict=True)
+            each = [min(int(x), highest) for x, highest in pairs]
             gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
             found = Prices(gpu, share, *each[2 * count :])
-            if self.rows.value(found) < batch * self.scale:
+            if (worth := self.rows.value(found)) < whole:
                 return found
-            scaled *= _BELOW
+            scaled *= min(_BELOW, aim / float(worth))
+
+    def _most_prices(self) -> list[int]:
+        """Return the highest prices of rows that all parts can carry."""
+        each = [[*flat(part.most_prices)] for part in self.parts.values()]
+        return [min(row) for row in zip(*each, strict=True)]

@@ -22,8 +22,10 @@ have v runs of layers. So prices refute T where every path has
 There may be a limit W on what a path takes besides: then a mean of both will do.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +51,13 @@ class Prices(NamedTuple):
     shares: int
     pipelines: int
     held: int
+
+
+def flat(prices: Prices) -> Iterator[int]:
+    """Yield the prices of all rows, in their order."""
+    yield from prices.gpu
+    yield from prices.share
+    yield from prices[2:]
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,7 @@ class Pricing:
         By interval: index ranges of the times of stages. `scale` is what a sequence is
         in prices. 0 or less where prices refute every path.
         """
+        self._checked(prices)
         times = self.arcs.times
         lows = times[[x for x, _ in spans]]
         highs = times[[y - 1 for _, y in spans]]
@@ -152,17 +162,37 @@ class Pricing:
     # -- prices of arcs -------------------------------------------------------------
 
     def _limit(self) -> int:
-        """Return up to what prices of arcs and GPUs may go without an overflow."""
+        """Return what prices of arcs are lowered to where they are above."""
         return (1 << 59) // (self.runs * max(1, self.limits.left_us))
 
-    def _clipped(self, prices: Prices) -> Prices:
-        """Return prices that are low enough; any are valid."""
-        most = self._limit() // (2 * self.layers * self.arcs.size)
-        return Prices(
-            tuple(min(y, most) for y in prices.gpu),
-            tuple(min(y, most) for y in prices.share),
-            *(min(y, most) for y in prices[2:]),
-        )
+    @cached_property
+    def most_prices(self) -> Prices:
+        """The highest prices that 64 bits carry here.
+
+        Whoever proposes prices keeps to them: lowered here, a price of held sizes
+        would make rows worth more than they were checked to be. With them, one stage
+        or node costs up to 2^59, and all that a path holds earns up to 2^57. So a path
+        any end of which is at `HALF` or above costs 2^57 or more, and no path is worth
+        that much.
+        """
+        limit, size, widest = self._limit(), self.arcs.size, self.coupling.widest
+        units = self._held_most()
+        earned = (limit // 4 - self.layers) * self.rows.replicas * UNIT
+        most = max(0, earned // (2 * size * units))
+        most = min(most, limit, (1 << 61) // (units * max(size, widest)))
+        count = len(self.rows.gpus)
+        gpu, share = (limit // widest,) * count, (most,) * count
+        return Prices(gpu, share, most, limit, most)
+
+    def _held_most(self) -> int:
+        """Return the most units that stages of a path hold, one replica each."""
+        return self.rows.size_high + self.layers  # each stage's are rounded up
+
+    def _checked(self, prices: Prices) -> None:
+        most = self.most_prices
+        for given, highest in zip(flat(prices), flat(most), strict=True):
+            if not 0 <= given <= highest:
+                raise InternalError(f"a price of {given}, expected 0 to {highest}")
 
     def _held(self, price: Whole, units: Whole) -> Whole:
         """Return what holding so many units earns, rounded up."""
@@ -205,8 +235,7 @@ class Pricing:
 
     def _costs(self, prices: Prices, time: int) -> tuple[Graph, Costs]:
         """Return what arcs cost, and the graph with its states."""
-        given, prices = prices, self._clipped(prices)
-        if self._priced and self._priced[0] == given:
+        if self._priced and self._priced[0] == prices:
             _, graph, costs = self._priced
             return graph, costs._replace(time=time)
         table, arcs = self.table, self.arcs
@@ -226,7 +255,7 @@ class Pricing:
                 state[c, : most + 1] = state[c, most]
         costs = Costs(time, gpu, arc, *self._fronts(prices))
         graph = graph._replace(state=state)
-        self._priced = given, graph, costs
+        self._priced = prices, graph, costs
         return graph, costs
 
     _priced: tuple[Prices, Graph, Costs] | None = None
@@ -256,12 +285,12 @@ class Pricing:
         demand = (share[kind] + prices.shares) * coupling.shared_demand
         paid = demand * gpus // (table.node_gpus[kind] * UNIT)
         found: Whole = gpu[kind] * gpus + paid - held
-        return np.minimum(found, self._limit())
+        return np.minimum(found, self._limit() // self.arcs.size)
 
     def _kept_shared_cost(self, prices: Prices) -> Whole:
         """Return the same, of the prices that were asked for last."""
         if self._shared_kept is None or self._shared_kept[0] != prices:
-            self._shared_kept = prices, self._shared_cost(self._clipped(prices))
+            self._shared_kept = prices, self._shared_cost(prices)
         return self._shared_kept[1]
 
     _shared_kept: tuple[Prices, Whole] | None = None

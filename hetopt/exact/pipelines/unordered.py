@@ -107,12 +107,16 @@ class Unordered(Pricing):
         np.maximum.at(largest, last - first, table.sync.high)
         self.high = largest[last - first]
 
+    def _held_most(self) -> int:
+        first, last = self.table.runs.spans.T
+        each = -(-self.high // (last - first))  # of the most that a layer counts as
+        return max(1, self.layers * int(each.max()))
+
     def _segment_price(self, prices: Prices) -> tuple[Whole, Whole]:
         """Return what segments cost for each us of the slowest stage, and stages.
 
         Stages are by [arc, GPUs of the segment, layers].
         """
-        prices = self._clipped(prices)
         known = self._segments
         paid = np.ascontiguousarray(self._paid(prices)[:, :, known.run])
         found = compiled.segment_price(
@@ -170,7 +174,7 @@ class Unordered(Pricing):
 
     def _kept_fronts(self, prices: Prices) -> tuple[Whole, Whole]:
         if self._front is None or self._front[0] != prices:
-            us, cost = self._fronts(self._clipped(prices))
+            us, cost = self._fronts(prices)
             self._front = prices, (us[0], cost[0])
         return self._front[1]
 

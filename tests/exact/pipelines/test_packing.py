@@ -1,0 +1,206 @@
+"""Every valid plan is a packing of columns, whatever a box of the engine says of it."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+import soaking
+from packed_columns import Packing, boxes, facts
+from soaking import pipelines as soaked
+
+from hetopt.errors import InternalError, Unsupported
+from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines.boxes import Box
+from hetopt.exact.pipelines.pricing import Prices
+from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
+
+_SEEDS = range(100)
+
+# What the engine has its own ways for; each must be among what is drawn.
+_WAYS = {
+    *("ordered", "unordered", "few", "2 places", "4 places", "8 places"),
+    *("single", "replicas", "narrow sync", "several nodes", "hidden", "no time"),
+    *("limited sync", "demand", "own demand", "refuted below", "nothing refuted"),
+    *("sizes", "classes", "links", "recompute", "interleave", "lockstep", "both"),
+    *("bottleneck", "overlap", "groups", "zero", "gpipe", "profile", "calibrated"),
+    *("offload", "adapters", "pipeline factor", "sync factor"),
+}
+
+
+def test_every_valid_plan_is_a_packing_of_every_way_that_is_drawn():
+    found = Counter[str]()
+    for seed in _SEEDS:
+        word, reached = soaked.examined(soaking.drawn("pipelines", seed))
+        found.update([word, *reached])
+    assert not _WAYS - set(found), "never drawn"
+
+
+def _instance(**changes):
+    """Two nodes of two GPUs; a hop to two GPUs takes longer than one to one GPU."""
+    costs = {"hop_factor": 1, "head": "omit", **changes.pop("costs", {})}
+    model = {"name": "m", "layers": 2, "hidden": 1024, "heads": 8, "vocabulary": 1000}
+    tree = {
+        "name": "two",
+        "model": model | changes.pop("model", {}),
+        "workload": {
+            **{"sequence_length": 256, "global_batch": 4, "micro_batch_sizes": [1]},
+            "costs": costs,
+        },
+        "cluster": {
+            "gpus": {"A": {"peak_tflops": 100, "memory_gib": 80}},
+            "nodes": [
+                {"name": name, "gpu": "A", "count": 2, "intra_gbytes_per_s": 1}
+                for name in "ab"
+            ],
+            "inter": {"gbytes_per_s": 2},
+        },
+    }
+    return Instance.model_validate(tree, strict=False)
+
+
+def _plan(*stages, micro_batches=4):
+    rows = [
+        {"layers": list(layers), "replicas": [{"gpus": gpus.split(), "samples": 1}]}
+        for layers, gpus in stages
+    ]
+    pipeline = {"micro_batches": micro_batches, "micro_batch_size": 1, "stages": rows}
+    return pipeline
+
+
+def _read(*pipelines):
+    return TrainingPlan.model_validate({"pipelines": list(pipelines)}, strict=False)
+
+
+_TWO_STAGES = _read(_plan(((0, 1), "a:0 a:1"), ((1, 2), "b:0 b:1")))
+_TWO_PIPELINES = _read(
+    _plan(((0, 2), "a:0"), micro_batches=2), _plan(((0, 2), "b:0"), micro_batches=2)
+)
+
+
+def _alone(plan, slowest):
+    return Box(0, None, 1, 1, 1, 1, 0, 0, *slowest)
+
+
+def test_a_slowest_stage_may_lie_between_the_times_of_stages():
+    """In truth a hop takes longer than the least that the table knows."""
+    instance = _instance()
+    plan = facts(instance, _TWO_STAGES)
+    (one,) = plan.pipelines
+    bound = PipelineBound(instance, plan.iteration_us, 0)
+    assert one.slowest_us not in bound.stages(0, 1).times
+    box = _alone(plan, (one.slowest_us, one.slowest_us))
+    assert not Packing(bound, box, plan).faults
+    assert not bound.settled(box, plan.iteration_us)
+
+
+@pytest.mark.parametrize("plan", [_TWO_STAGES, _TWO_PIPELINES])
+def test_proposed_prices_are_those_that_are_checked_and_carried(plan):
+    """Held sizes that are priced lower than rows were checked at prove nothing."""
+    instance, rng = _instance(), Random(0)
+    plan = facts(instance, plan)
+    bound = PipelineBound(instance, plan.iteration_us, 0)
+    for box in boxes(bound, plan, rng, 5):
+        packing = Packing(bound, box, plan)
+        count = 2 * len(packing.rows.gpus) + 3
+        for power in (0, 6, 12, 18, 30):
+            proposed = np.array([rng.random() * 10**power for _ in range(count)])
+            prices = packing.master._whole(proposed)
+            assert packing.rows.value(prices) < bound.batch * bound.scale
+            assert not packing.refuted(prices)
+
+
+def test_prices_that_64_bits_do_not_carry_are_refused():
+    instance = _instance()
+    plan = facts(instance, _TWO_PIPELINES)
+    bound = PipelineBound(instance, plan.iteration_us, 0)
+    packing = Packing(bound, bound.first[0], plan)
+    (pricing,) = packing.parts.values()
+    most = pricing.most_prices
+    spans = [packing.columns[0].interval]
+    pricing.excess(most, bound.scale, spans)
+    for field in Prices._fields:
+        highest = getattr(most, field)
+        beyond = (
+            (highest[0] + 1, *highest[1:])
+            if isinstance(highest, tuple)
+            else highest + 1
+        )
+        with pytest.raises(InternalError, match="a price of"):
+            pricing.excess(most._replace(**{field: beyond}), bound.scale, spans)
+
+
+def _free(us):
+    rows = [
+        {"gpu": "A", "tensor_parallel": t, "micro_batch": 1, "layer_us": [us, us]}
+        for t in (1, 2)
+    ]
+    return {"layer_times": "profile", "profile": rows, "hop_factor": 0}
+
+
+def test_pipelines_that_take_no_time_are_never_refuted():
+    instance = _instance(costs=_free(0))
+    plan = facts(instance, _read(_plan(((0, 2), "a:0"))))
+    assert plan.iteration_us == 0
+    bound = PipelineBound(instance, 0, 0)
+    for box in boxes(bound, plan, Random(1), 5):
+        assert not bound.settled(box, 0)
+
+
+def test_layers_that_take_no_time_are_not_divided_by():
+    instance = _instance(costs=_free(0) | {"sync_factor": 1})
+    plan = facts(instance, _TWO_PIPELINES)
+    assert 0 < plan.iteration_us == plan.sync_us
+    bound = PipelineBound(instance, plan.iteration_us, 0)
+    for box in boxes(bound, plan, Random(1), 5):
+        assert not bound.settled(box, plan.iteration_us)
+
+
+def test_embeddings_far_larger_than_layers_are_carried():
+    model = {"parameters_per_layer": 1, "vocabulary": 10_000_000}
+    instance = _instance(model=model, costs={"head": "include"})
+    tree = instance.model_dump(mode="json", exclude_unset=True)
+    tree["cluster"]["gpus"]["A"]["memory_gib"] = 900_000
+    instance = Instance.model_validate(tree, strict=False)
+    plan = facts(instance, _TWO_PIPELINES)
+    bound = PipelineBound(instance, plan.iteration_us, 0)
+    assert bound.table.sync.high.max() <= 1 << 20
+    for box in boxes(bound, plan, Random(1), 8):
+        packing = Packing(bound, box, plan)
+        assert not packing.faults
+        assert not bound.settled(box, plan.iteration_us)
+
+
+def test_times_that_64_bits_do_not_carry_are_not_looked_at():
+    instance = _instance()
+    with pytest.raises(Unsupported, match="64 bits"):
+        PipelineBound(instance, 1 << 55, 0)
+    tree = instance.model_dump(mode="json", exclude_unset=True)
+    tree["cluster"]["gpus"]["A"] |= {"peak_tflops": 1e-6, "efficiency": 1e-9}
+    tree["cluster"]["inter"] = {"gbytes_per_s": 1e-6, "latency_us": 1e9}
+    slow = Instance.model_validate(tree, strict=False)
+    bound = PipelineBound(slow, 1000, 0)  # no stage is that quick
+    assert bound.settled(bound.first[0], 1000)
+
+
+def test_times_beyond_those_prepared_for_are_not_looked_at():
+    bound = PipelineBound(_instance(), 1000, 0)
+    with pytest.raises(InternalError, match="prepared for 1000"):
+        bound.refute(1001)
+
+
+def test_the_oracle_finds_what_is_too_narrow():
+    """A box that does not hold the plan has no columns for it: the oracle says so."""
+    instance = _instance()
+    plan = facts(instance, _TWO_PIPELINES)
+    bound = PipelineBound(instance, plan.iteration_us, 0)
+    right = Box(plan.sync_us, plan.sync_us, 2, 2, 2, 2, 0, 0)
+    assert not Packing(bound, right, plan).faults
+    narrow = replace(
+        right, sync_low_us=plan.sync_us // 4, sync_high_us=plan.sync_us // 4
+    )
+    assert Packing(bound, narrow, plan).faults
+    quicker = replace(plan, iteration_us=plan.iteration_us - 1)
+    assert Packing(bound, right, quicker).faults
