@@ -270,7 +270,7 @@ class Master:
             more = (aim - value) / float(self._fair @ self._supply)
             scaled = np.minimum(scaled + more * self._fair, most)
             value = float(scaled @ self._supply)
-        scaled *= aim / value if value > aim else 1.0
+        scaled = np.minimum(scaled * (aim / value), most)
         while True:
             pairs = zip(np.floor(scaled).tolist(), most, strict=True)
             each = [min(int(x), highest) for x, highest in pairs]
