@@ -67,7 +67,7 @@ class PipelineBound:
         self.priced = known and costs.sync_overlap == "none"
         self.hidden = known and costs.sync_overlap != "none" and costs.interleave == 1
         self.batch = instance.workload.global_batch
-        self._kept: OrderedDict[bytes, Segments] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
         self._arcs: dict[tuple[int, int, bool], Arcs] = {}
         most_sync = 0
         if self.priced:
@@ -89,8 +89,10 @@ class PipelineBound:
         All that a path is worth then lies below 2^57, and all its stages' times below
         what stands for never.
         """
-        most, runs = max(self.batch, self.table.sizes[-1]), self._runs
-        bits = (longest_us * runs * max(8 * most, 8 * self.table.layers)).bit_length()
+        layers, gpus = self.table.layers, int(self.table.node_gpus.max())
+        # Times are priced of whole segments, too, whose stages may be longest each.
+        most = max(self.batch, layers, self.table.sizes[-1] * min(layers, gpus))
+        bits = (8 * longest_us * self._runs * most).bit_length()
         if bits > _BITS or longest_us >= NEVER:
             raise Unsupported(
                 f"pipelines take up to {longest_us} us, which 64 bits do not carry in "
@@ -220,8 +222,8 @@ class PipelineBound:
         return found
 
     def _segments(self, coupling: Coupling) -> Segments:
-        """Return the segments of a coupling: the same as of others that allow as much."""
-        key = coupling.light.tobytes()
+        """Return segments: the same for couplings of a size that allow as much."""
+        key = coupling.arcs.size, coupling.light.tobytes()
         if key not in self._kept:
             self._kept[key] = Segments(self.table, coupling.arcs, coupling.light)
             while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
@@ -334,8 +336,7 @@ def _least_slowest(table: StageTable, each: Arcs) -> int:
 
     if not covers(times[-1]):
         return NEVER
-    least: int = times[bisect_left(times, True, key=covers)]
-    return least
+    return int(times[bisect_left(times, True, key=covers)])
 
 
 def _fair(table: StageTable, each: Sequence[Arcs]) -> Array:

@@ -30,7 +30,7 @@ class Segments:
     """
 
     def __init__(self, table: StageTable, arcs: Arcs, light: Whole) -> None:
-        """Read stages of equal layers by [arc, layers]; `light` as `Coupling` has it."""
+        """Read stages of equal layers by [arc, layers], `light` as in `Coupling`."""
         layers, number = table.layers, table.runs.number
         inner, outer, ended = (
             np.full((len(arcs.gpus), layers + 1), NEVER, np.int64) for _ in range(3)

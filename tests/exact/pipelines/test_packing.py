@@ -191,6 +191,24 @@ def test_times_beyond_those_prepared_for_are_not_looked_at():
         bound.refute(1001)
 
 
+def test_segments_are_kept_for_one_size_of_micro_batches():
+    """Where all limits are alike, too: larger micro-batches take longer."""
+    rows = [
+        {"gpu": "A", "tensor_parallel": 1, "micro_batch": b, "layer_us": [us, us]}
+        for b, us in ((1, 10), (2, 1000))
+    ]
+    costs = {"layer_times": "profile", "profile": rows, "hop_factor": 0}
+    tree = _instance(costs=costs).model_dump(mode="json", exclude_unset=True)
+    tree["workload"]["micro_batch_sizes"] = [1, 2]
+    for node in tree["cluster"]["nodes"]:
+        node["count"] = 1
+    instance = Instance.model_validate(tree, strict=False)
+    plan = facts(instance, _read(_plan(((0, 2), "a:0"))))
+    bound = PipelineBound(instance, plan.iteration_us, 0)
+    bound.settled(Box(0, None, 1, 1, 1, 1, 1, 1), plan.iteration_us)
+    assert not bound.settled(Box(0, None, 1, 1, 1, 1, 0, 0), plan.iteration_us)
+
+
 def test_the_oracle_finds_what_is_too_narrow():
     """A box that does not hold the plan has no columns for it: the oracle says so."""
     instance = _instance()
