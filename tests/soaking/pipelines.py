@@ -91,8 +91,10 @@ def examined(data: dict[str, Any]) -> tuple[str, set[str]]:
         if best is not None:
             known = [(best[1], facts(way, best[1])), *known]
     reached = set[str]()
-    for _, plan in known[:1] + rng.sample(known, 1):
-        reached |= _in_boxes(only, plan, rng)
+    for _, plan in known[:1] + rng.sample(known[1:], min(1, len(known) - 1)):
+        bound = _bound(only, plan.iteration_us, rng)
+        reached |= _in_boxes(bound, plan, rng)
+        _descended(bound, plan, rng)
     word = _refuted(only, [plan for _, plan in known], rng)
     return word, reached | _settings(only, [plan for _, plan in known])
 
@@ -113,10 +115,10 @@ def _bound(only: Instance, time_us: int, rng: Random) -> PipelineBound:
     return PipelineBound(only, most, least, schedule=plan)
 
 
-def _in_boxes(only: Instance, plan: PlanFacts, rng: Random) -> set[str]:
+def _in_boxes(bound: PipelineBound, plan: PlanFacts, rng: Random) -> set[str]:
     """Look at boxes that hold a plan: what of the engine its columns reach."""
-    bound, reached = _bound(only, plan.iteration_us, rng), set[str]()
-    for box in boxes(bound, plan, rng, 6):
+    reached = set[str]()
+    for box in boxes(bound, plan, rng, 5):
         packing = Packing(bound, box, plan)
         if packing.faults:
             raise Contradiction(f"{packing.faults} in {_told(box)} of {plan}")
@@ -134,6 +136,23 @@ def _in_boxes(only: Instance, plan: PlanFacts, rng: Random) -> set[str]:
         if bound.priced and box.sync_high_us == box.sync_low_us:
             reached.add("narrow sync")
     return reached
+
+
+def _descended(bound: PipelineBound, plan: PlanFacts, rng: Random) -> None:
+    """Go down the tree of boxes to where a plan lies: one part always holds it."""
+    time_us = plan.iteration_us
+    box = rng.choice([x for x in bound.first if holds(x, bound, plan)])
+    for _ in range(rng.choice([4, 40])):
+        if rng.random() < 0.2 and bound.settled(box, time_us):
+            raise Contradiction(f"{_told(box)} is refuted, it holds {plan}")
+        if not (parts := bound.divide(box, time_us)):
+            break
+        if not (holding := [part for part in parts if holds(part, bound, plan)]):
+            raise Contradiction(f"{[*map(_told, parts)]} do not hold {plan}")
+        box = rng.choice(holding)
+    packing = Packing(bound, box, plan)
+    if packing.faults or packing.refuted(packing.prices(rng)):
+        raise Contradiction(f"{packing.faults} in {_told(box)} of {plan}")
 
 
 def _refuted(only: Instance, plans: list[PlanFacts], rng: Random) -> str:
