@@ -233,8 +233,12 @@ class Packing:
         self.columns: list[Mapped] = []
         self.faults: list[str] = []
         self.reached: set[str] = set()
-        if any(low == 0 for low, _ in ranges.values()):
-            self.reached.add("no time")  # nothing is refuted there
+        open_ways = {
+            "no time": any(low == 0 for low, _ in ranges.values()),
+            "too long": not bound.scale,
+        }
+        if any(open_ways.values()):  # nothing is refuted there
+            self.reached |= {way for way, is_so in open_ways.items() if is_so}
             return
         for number, pipeline in enumerate(plan.pipelines):
             self._map(number, pipeline)
@@ -437,8 +441,6 @@ class Packing:
 
     def refuted(self, prices: Prices) -> bool:
         """Tell whether prices refute every column of the plan, which they must not."""
-        if not self.columns:
-            return False
         for column in self.columns:
             pricing = self.parts[column.part]
             excess = pricing.excess(prices, self.bound.scale, [column.interval])

@@ -8,7 +8,7 @@ from math import floor
 
 import numpy as np
 
-from ...errors import InternalError, Unsupported
+from ...errors import InternalError
 from ...schema import Instance
 from ...stages import NEVER, StageTable
 from .arcs import Arcs, arcs
@@ -72,6 +72,7 @@ class PipelineBound:
         most_sync = 0
         if self.priced:
             most_sync = floor((most_us - least_us) / self.sync_factor) + 1
+        #: What a sequence is in whole prices; 0 where times are too long for proofs.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
         each = [self.stages(size, 1) for size in range(len(self.table.sizes))]
         slowest = [_least_slowest(self.table, x) for x in each]
@@ -87,17 +88,14 @@ class PipelineBound:
         """Return what a sequence is in whole prices where pipelines take so long.
 
         All that a path is worth then lies below 2^57, and all its stages' times below
-        what stands for never.
+        what stands for never. 0 where 64 bits do not carry that.
         """
         layers, gpus = self.table.layers, int(self.table.node_gpus.max())
         # Times are priced of whole segments, too, whose stages may be longest each.
         most = max(self.batch, layers, self.table.sizes[-1] * min(layers, gpus))
         bits = (8 * longest_us * self._runs * most).bit_length()
         if bits > _BITS or longest_us >= NEVER:
-            raise Unsupported(
-                f"pipelines take up to {longest_us} us, which 64 bits do not carry in "
-                "proofs: solve it with another method"
-            )
+            return 0
         return min(_SCALE, 1 << (_BITS - bits))
 
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
@@ -133,6 +131,8 @@ class PipelineBound:
         left = self._left(time_us, box.sync_low_us)
         if left < 0:
             return True
+        if not self.scale:
+            return False
         single = box.count_high == 1
         if single and time_us < self.alone_us and self.table.sizes[box.size_low] == 1:
             box.laid = box.size_high == box.size_low
@@ -262,6 +262,8 @@ class PipelineBound:
 
     def divide(self, box: Box, time_us: int) -> list[Box]:
         """Return the parts of a box; itself with more places told apart; or nothing."""
+        if not self.scale:
+            return []
         left = self._left(time_us, box.sync_low_us)
         box.split = self.division.split(box, left)
         if box.split is not None:
