@@ -15,7 +15,7 @@ class Placed(NamedTuple):
     arc: int
     together: int = 0
     replicas: tuple[tuple[int, ...], ...] = ()
-    items: tuple[int, ...] | list[int] = ()
+    items: tuple[int, ...] = ()
 
 
 class Column(NamedTuple):

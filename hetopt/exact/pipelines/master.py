@@ -72,6 +72,8 @@ class Master:
         self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
         self._fair, self._schedule, self._check = fair, schedule, check
         self._supply = np.array(rows.supply)
+        #: Parts whose columns count by their time alone, whatever else limits them.
+        self._lines: set[int] = set()
 
     def refute(self, state: State, ranges: dict[int, tuple[int, int]]) -> Verdict:
         """Try to refute that the parts take the batch.
@@ -94,7 +96,9 @@ class Master:
             if not found:
                 state.prices = proposed
                 return Verdict(prices)
-            self._add_columns(prices, found, state)
+            if not self._add_columns(prices, found, state):
+                # Both limits on what a path takes hold back paths, but no single one.
+                self._lines |= {part for _, part, _ in found}
             value, amounts, proposed = self._solve(state.columns)
             state.prices = proposed
             if value < self.batch * (1 - _USED):
@@ -209,10 +213,13 @@ class Master:
         prices: Prices,
         found: list[tuple[float, int, tuple[int, int]]],
         state: State,
-    ) -> None:
-        """Add the paths that are worth most beyond their cost, of intervals apart."""
+    ) -> bool:
+        """Add the paths that are worth most beyond their cost, of intervals apart.
+
+        Whether any of them is new.
+        """
         taken: list[tuple[int, int]] = []
-        added = 0
+        known, count = set(state.columns), len(state.columns)
         for _, part, span in sorted(found, key=lambda x: -x[0]):
             pricing = self.parts[part]
             low = int(pricing.arcs.times[span[0]])
@@ -220,18 +227,18 @@ class Master:
                 continue
             taken.append((part, low))
             time = self.scale * pricing.arcs.size
-            column = pricing.column(part, prices, time, span)
-            if column is None:
-                continue
-            state.columns.append(column)
-            limited = pricing.worth(column.sum_us, low) >= pricing.most(low)
-            for mean in (time // 2, 0) if limited else ():  # cheap ones serve as well
+            for mean in (time, time // 2, 0):  # cheap ones serve as well
                 column = pricing.column(part, prices, mean, span)
-                if column is not None:
+                if column is None:
+                    break
+                if column not in known:
+                    known.add(column)
                     state.columns.append(column)
-            added += 1
-            if added == self._schedule.columns:
+                if pricing.worth(column.sum_us, low) < pricing.most(low):
+                    break
+            if len(taken) == self._schedule.columns:
                 break
+        return len(state.columns) > count
 
     # -- the linear programme ---------------------------------------------------------
 
@@ -240,12 +247,7 @@ class Master:
 
         What is owed of held sizes is a column that there is one of: held, or paid.
         """
-        worth = [
-            self.parts[x.part].worth(
-                x.sum_us, int(self.parts[x.part].arcs.times[x.span[0]])
-            )
-            for x in columns
-        ]
+        worth = [self._worth(x) for x in columns]
         uses = np.array([x.uses for x in columns]).T
         owed = -self._supply[-1]
         most = _OWED * self.batch
@@ -255,6 +257,14 @@ class Master:
         supply = np.array([*self._supply[:-1], 0.0, 1.0])
         value, amounts, prices = maximise(np.array([*worth, most]), uses, supply)
         return value - most, amounts[:-1], prices[:-1]
+
+    def _worth(self, column: Column) -> float:
+        """Return what a column is worth in its interval."""
+        part = self.parts[column.part]
+        low = int(part.arcs.times[column.span[0]])
+        if column.part in self._lines:
+            return part.line(column.sum_us, low)
+        return part.worth(column.sum_us, low)
 
     def _whole(self, proposed: Array) -> Prices:
         """Return whole prices at which all rows are worth just less than the batch.

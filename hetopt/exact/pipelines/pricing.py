@@ -116,9 +116,12 @@ class Pricing:
 
     def worth(self, sum_us: int, low_us: int) -> float:
         """Return the most sequences of a path with no faster a slowest stage."""
+        return min(self.line(sum_us, low_us), self.most(low_us))
+
+    def line(self, sum_us: int, low_us: int) -> float:
+        """Return the most sequences of such a path that there is time for."""
         v, b = self.runs, self.arcs.size
-        found = b * (v * self.limits.left_us + low_us - sum_us) / (v * low_us)
-        return min(found, self.most(low_us))
+        return b * (v * self.limits.left_us + low_us - sum_us) / (v * low_us)
 
     def most(self, low_us: int) -> int:
         """Return the most sequences of any path with such a slowest stage."""
@@ -526,5 +529,5 @@ class Trace:
                     items = self.pricing.shared_items(self.prices, q, run, int(us[i]))
                     shared = self.pricing.arcs.shared
                     each = tuple(tuple(shared[item].tolist()) for item in items)
-                    return int(us[i]), Placed(first, last, -1, 0, each, items), q, site
+                    return int(us[i]), Placed(first, last, -1, 0, each, tuple(items)), q, site
         raise InternalError("a path has no next stage in several nodes")
