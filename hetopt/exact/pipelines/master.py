@@ -280,6 +280,9 @@ class Master:
             more = (aim - value) / float(self._fair @ self._supply)
             scaled = np.minimum(scaled + more * self._fair, most)
             value = float(scaled @ self._supply)
+        if value <= 0:  # held sizes are priced beyond all that GPUs may cost
+            scaled = np.minimum(self._fair * self.scale, most)
+            value = float(scaled @ self._supply)
         scaled = np.minimum(scaled * (aim / value), most)
         while True:
             pairs = zip(np.floor(scaled).tolist(), most, strict=True)
