@@ -5,25 +5,17 @@ import numpy as np
 from ...stages import NEVER
 from ...stages.classes import Whole
 from ...stages.memory import Flags
-from . import compiling
-from . import kernels, plain
+from . import compiling, kernels, plain
 from .kernels import Costs, Graph
 
 
 def least(
-    graph: Graph,
-    costs: Costs,
-    lows: Whole,
-    highs: Whole,
-    scale: int,
-    node: Whole,
-    across: Whole,
-    chain: Whole,
+    graph: Graph, costs: Costs, lows: Whole, highs: Whole, scale: int, kept: Whole
 ) -> Whole:
-    """Return the least cost of a path by interval, and fill in potentials."""
+    """Return the least cost of a path by interval; potentials are `kept`."""
     compiled = compiling.kernels().active == "compiled"
     kernel = kernels.least if compiled else plain.least
-    return kernel(graph, costs, lows, highs, scale, node, across, chain)
+    return kernel(graph, costs, lows, highs, scale, kept)
 
 
 def fronts(

@@ -1,17 +1,17 @@
 """Shortest paths over stages: plain loops over whole numbers, made to be compiled.
 
-A path goes through the layers from the last to the first. Its state is the number of
-stages behind (`p`, capped), the next layer, and, inside a node, how many GPUs the
-pipeline uses there in all and how many of them are left for the stages at hand. So
+A path goes through the layers from the last to the first. A *suffix* of it begins at a
+layer `l` with `p` stages in all (capped). It is in one of these states:
 
-    node[site, p, l]     a suffix of the pipeline from layer l on that begins with a
-                         stage in one node of a site
-    across[p, l]         a suffix that begins with a stage in several nodes
-    chain[c, k, u; p, l] a suffix whose first stages use u GPUs of a node of class c, of
-                         which the pipeline uses k in all
+    site                 its first stage lies in one node of that site
+    several              its first stage lies in several nodes
+    state[c, k] + u      its first stages use u GPUs of a node of class c, of which the
+                         pipeline uses k in all
 
-are the least costs, the *potentials*. All costs are clamped to `MOST`, which may only
-lower them; a sum at or above `HALF` stands for "there is none".
+The least costs of suffixes by state are the *potentials*, by [state, p, l]: of sites
+first, then of `several`, then of chains of stages in a node. All costs are clamped to
+`MOST`, which may only lower them; a sum at or above `HALF` stands for "there is none".
+Times of runs that begin at one layer must not fall as runs grow, but at the last layer.
 """
 
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from ...stages.memory import Flags
 from .compiling import kernel
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
+LANES = 32  # intervals at once: what one step of a loop for wide registers takes
 
 
 class Graph(NamedTuple):
@@ -44,6 +45,7 @@ class Graph(NamedTuple):
     far: Whole
     fits: Whole
     light: Whole
+    sites: int
     site: Whole
     node_gpus: Whole
     state: Whole
@@ -65,192 +67,209 @@ class Costs(NamedTuple):
     front_cost: Whole
 
 
-@kernel
-def _behind(node: Whole, across: Whole, p: int, last: int) -> int:
-    """Return the least cost of a suffix that begins anywhere."""
-    found: int = across[p, last]
-    for site in range(node.shape[0]):
-        found = min(found, node[site, p, last])
-    return found
+class _Lanes(NamedTuple):
+    """Potentials of as many intervals as there are lanes, and what the search keeps.
+
+    `potential` is by [p, l, state * lanes + lane]. States are suffixes that begin in
+    one node, by site; in several nodes; then chains. `now` are those of stages from
+    the layer at hand on; `stops[side, arc, p]` where runs end that some slowest stage
+    permits: inner and outer; `front[p, run, lane]` the least costs of stages in several
+    nodes; `cost` by lane that of one stage.
+    """
+
+    highs: Whole
+    scales: Whole
+    potential: Whole
+    now: Whole
+    stops: Whole
+    front: Whole
+    cost: Whole
 
 
 @kernel
-def _across(
-    graph: Graph,
-    costs: Costs,
-    high: int,
-    scale: int,
-    node: Whole,
-    across: Whole,
-    p: int,
-    first: int,
-) -> None:
-    """Lower what a suffix costs that begins with a stage in several nodes."""
-    layers, places = graph.run.shape[0] - 1, node.shape[1]
-    after = min(p + 1, places - 1)
-    found = across[after, first]
-    for last in range(first + 1, layers + 1):
-        rest = _behind(node, across, p, last)
-        if rest >= HALF or (places > 1 and (last == layers) != (p == 0)):
-            continue
-        run = graph.run[first, last]
-        for i in range(costs.front_us.shape[2]):
-            us = costs.front_us[p, run, i]
-            if us > high:
-                break
-            cost = costs.time * us + scale * costs.front_cost[p, run, i]
-            found = min(found, min(cost, MOST) + rest)
-    across[after, first] = found
+def _finite(cost: int) -> int:
+    """Return a potential: a cost below `HALF`, or `BIG`."""
+    return cost if cost < HALF else BIG
 
 
 @kernel
-def _chain(
-    graph: Graph,
-    costs: Costs,
-    high: int,
-    scale: int,
-    node: Whole,
-    across: Whole,
-    chain: Whole,
-    c: int,
-    k: int,
-    p: int,
-    first: int,
+def _stop(
+    us: Whole, arc: int, p: int, first: int, end: int, high: int, hint: int
+) -> int:
+    """Return where the longest run ends that takes `high` or less, begun at a hint."""
+    stop = min(max(hint, first), end)
+    while stop > first and us[arc, p, first, stop] > high:
+        stop -= 1
+    while stop < end and us[arc, p, first, stop + 1] <= high:
+        stop += 1
+    return stop
+
+
+@kernel
+def _in_nodes(
+    graph: Graph, costs: Costs, lanes: _Lanes, top: int, p: int, first: int
 ) -> None:
     """Lower what stages in a node cost that begin with a stage from layer `first` on.
 
     `p` stages follow that stage. The last one in the node hands on to a stage in
     another node, of this site or of another one, or to a stage in several nodes, of
-    which this may be one.
+    which this may be one. Loops over lanes stand here, as calls would cost as much.
     """
-    layers, places = graph.run.shape[0] - 1, node.shape[1]
-    after, site, state = min(p + 1, places - 1), graph.site[c], graph.state[c, k]
-    several, sites = costs.front_us.shape[2] > 0, node.shape[0]
-    for left in range(1, k + 1):
-        found = chain[state + left, after, first]
+    highs, scales, cost, now = lanes.highs, lanes.scales, lanes.cost, lanes.now
+    rest, stops, inner, outer = lanes.potential, lanes.stops, graph.inner, graph.outer
+    layers, sites, time = graph.run.shape[0] - 1, graph.sites, costs.time
+    exits = sites + (costs.front_us.shape[2] > 0)
+    zero, count = np.uint64(0), np.uint64(len(highs))
+    for c in range(len(graph.node_gpus)):
+        most, site = graph.node_gpus[c], graph.site[c]
         for arc in range(graph.begin[c], graph.begin[c + 1]):
-            used = graph.gpus[arc]
-            if used > left:
-                break
-            end = min(graph.fits[arc, p, first], graph.light[arc, k, first])
-            price = costs.arc[arc, k, first]
-            inner = graph.inner[arc, p, first]
-            if end == layers:
-                # The end of the pipeline: nothing is handed on.
-                us = inner[layers]
-                if used == left and us <= high and node[site, p, layers] < HALF:
-                    cost = costs.time * us + scale * price[layers]
-                    found = min(found, min(cost, MOST) + node[site, p, layers])
-                end -= 1
-            if used < left:
-                rest = chain[state + left - used, p]
-                for last in range(first + 1, end + 1):
-                    if inner[last] > high:
-                        break
-                    if rest[last] < HALF:
-                        cost = costs.time * inner[last] + scale * price[last]
-                        found = min(found, min(cost, MOST) + rest[last])
-                continue
-            outer = graph.outer[arc, p, first]
-            for last in range(first + 1, end + 1):
-                if outer[last] > high:
-                    break
-                if node[site, p, last] < HALF:
-                    cost = costs.time * outer[last] + scale * price[last]
-                    found = min(found, min(cost, MOST) + node[site, p, last])
-            if several:
-                for last in range(first + 1, end + 1):
-                    if inner[last] > high:
-                        break
-                    if across[p, last] < HALF:
-                        cost = costs.time * inner[last] + scale * price[last]
-                        found = min(found, min(cost, MOST) + across[p, last])
-            for other in range(sites):
-                if other != site:
-                    far = graph.far[arc, p, first]
-                    for last in range(first + 1, end + 1):
-                        if far[last] > high:
-                            break
-                        if node[other, p, last] < HALF:
-                            cost = costs.time * far[last] + scale * price[last]
-                            found = min(found, min(cost, MOST) + node[other, p, last])
-        chain[state + left, after, first] = found
+            used, fits = graph.gpus[arc], graph.fits[arc, p, first]
+            final = fits == layers and inner[arc, p, first, layers] <= top
+            end = min(fits, layers - 1)
+            near = _stop(inner, arc, p, first, end, top, stops[0, arc, p])
+            off = _stop(outer, arc, p, first, end, top, stops[1, arc, p])
+            stops[0, arc, p], stops[1, arc, p] = near, off
+            for k in range(used, most + 1):
+                state = graph.state[c, k] + sites + 1
+                # Where k makes no difference, the most GPUs stand for all.
+                if k < most and graph.state[c, k] == graph.state[c, most]:
+                    continue
+                light = graph.light[arc, k, first]
+                here = np.uint64(state + used) * count
+                for last in range(first + 1, min(max(near, off), light) + 1):
+                    price = costs.arc[arc, k, first, last]
+                    for place in range(exits):
+                        us = inner[arc, p, first, last]
+                        if place == site:
+                            us = outer[arc, p, first, last]
+                        elif place < sites:
+                            us = graph.far[arc, p, first, last]
+                        if us > top:
+                            continue
+                        paid, there = time * us, np.uint64(place) * count
+                        for j in range(zero, count):
+                            own = min(paid + scales[j] * price, MOST)
+                            own = own if us <= highs[j] else BIG
+                            own += rest[p, last, there + j]
+                            now[here + j] = min(now[here + j], own)
+                    if last > near or used == k:
+                        continue
+                    us = inner[arc, p, first, last]
+                    paid = time * us
+                    for j in range(zero, count):
+                        own = min(paid + scales[j] * price, MOST)
+                        cost[j] = own if us <= highs[j] else BIG
+                    for left in range(1, k + 1 - used):
+                        into = np.uint64(state + used + left) * count
+                        there = np.uint64(state + left) * count
+                        for j in range(zero, count):
+                            own = cost[j] + rest[p, last, there + j]
+                            now[into + j] = min(now[into + j], own)
+                if final and light == layers:  # nothing is handed on
+                    us = inner[arc, p, first, layers]
+                    price = costs.arc[arc, k, first, layers]
+                    paid, there = time * us, np.uint64(site) * count
+                    for j in range(zero, count):
+                        own = min(paid + scales[j] * price, MOST)
+                        own = own if us <= highs[j] else BIG
+                        own += rest[p, layers, there + j]
+                        now[here + j] = min(now[here + j], own)
 
 
 @kernel
-def _suffixes(
-    graph: Graph,
-    costs: Costs,
-    high: int,
-    scale: int,
-    node: Whole,
-    across: Whole,
-    chain: Whole,
-) -> None:
-    """Fill in the potentials of one interval, from the last layer to the first."""
-    layers, places = graph.run.shape[0] - 1, node.shape[1]
-    node[:] = BIG
-    across[:] = BIG
-    chain[:] = BIG
-    for site in range(node.shape[0]):
-        node[site, 0, layers] = 0
+def _in_several(graph: Graph, lanes: _Lanes, p: int, first: int) -> None:
+    """Lower what suffixes cost that begin with a stage in several nodes."""
+    rest, now, count = lanes.potential, lanes.now, len(lanes.highs)
+    layers, places = graph.run.shape[0] - 1, lanes.front.shape[0]
+    for last in range(first + 1, layers + 1):
+        if places > 1 and (last == layers) != (p == 0):
+            continue
+        run = graph.run[first, last]
+        for place in range(graph.sites + 1):
+            for j in range(count):
+                own = lanes.front[p, run, j] + rest[p, last, place * count + j]
+                here = graph.sites * count + j
+                now[here] = min(now[here], own)
+
+
+@kernel
+def _set_fronts(costs: Costs, lanes: _Lanes) -> None:
+    """Look for the least costs of stages in several nodes."""
+    lanes.front[:] = BIG
+    for p, run, i in np.ndindex(costs.front_us.shape):
+        us, price = costs.front_us[p, run, i], costs.front_cost[p, run, i]
+        for j in range(len(lanes.highs)):
+            if us <= lanes.highs[j]:
+                own = min(costs.time * us + lanes.scales[j] * price, MOST)
+                lanes.front[p, run, j] = min(lanes.front[p, run, j], own)
+
+
+@kernel
+def _suffixes(graph: Graph, costs: Costs, lanes: _Lanes) -> None:
+    """Fill in the potentials, from the last layer to the first."""
+    found, now, count = lanes.potential, lanes.now, len(lanes.highs)
+    layers, places, top = graph.run.shape[0] - 1, lanes.front.shape[0], max(lanes.highs)
+    found[:] = BIG
+    found[0, layers, : graph.sites * count] = 0
+    lanes.stops[:] = 0
+    _set_fronts(costs, lanes)
     for first in range(layers - 1, -1, -1):
+        now[:] = BIG
         for p in range(places):
-            for c in range(len(graph.node_gpus)):
-                for k in range(1, graph.node_gpus[c] + 1):
-                    state = graph.state[c, k]
-                    # Where k makes no difference, the most GPUs stand for all.
-                    most = k == graph.node_gpus[c]
-                    if most or state != graph.state[c, graph.node_gpus[c]]:
-                        _chain(
-                            graph,
-                            costs,
-                            high,
-                            scale,
-                            node,
-                            across,
-                            chain,
-                            c,
-                            k,
-                            p,
-                            first,
-                        )
+            _in_nodes(graph, costs, lanes, top, p, first)
             if costs.front_us.shape[2] > 0:
-                _across(graph, costs, high, scale, node, across, p, first)
-        for p in range(places):
+                _in_several(graph, lanes, p, first)
+            # The last two numbers of stages behind lead to the same one.
+            if p + 2 == places:
+                continue
             for c in range(len(graph.node_gpus)):
-                site = graph.site[c]
+                into = graph.site[c] * count
                 for k in range(1, graph.node_gpus[c] + 1):
-                    found = chain[graph.state[c, k] + k, p, first]
-                    if found < HALF:
-                        found += min(scale * costs.gpu[c] * k, MOST)
-                        node[site, p, first] = min(node[site, p, first], found)
+                    at = (graph.state[c, k] + k + graph.sites + 1) * count
+                    for j in range(count):
+                        own = min(lanes.scales[j] * costs.gpu[c] * k, MOST)
+                        own = _finite(now[at + j]) + own
+                        now[into + j] = min(now[into + j], own)
+            after = min(p + 1, places - 1)
+            for x in range(len(now)):
+                found[after, first, x] = _finite(now[x])
+            now[:] = BIG
 
 
 @kernel
 def least(
-    graph: Graph,
-    costs: Costs,
-    lows: Whole,
-    highs: Whole,
-    scale: int,
-    node: Whole,
-    across: Whole,
-    chain: Whole,
+    graph: Graph, costs: Costs, lows: Whole, highs: Whole, scale: int, kept: Whole
 ) -> Whole:
     """Return the least cost of a path, by interval of the slowest stage.
 
-    No stage takes more than `highs[g]`; prices count `scale * lows[g]` times. Tables
-    of potentials have one entry an interval, or one for all, which is overwritten.
+    No stage takes more than `highs[g]`; prices count `scale * lows[g]` times.
+    Potentials are `kept`, by [interval, state, p, l], where it has so many entries.
     """
     found = np.full(len(lows), BIG, np.int64)
-    keep = node.shape[0] == len(lows)
-    for g in range(len(lows)):
-        at = g if keep else 0
-        prices = scale * lows[g]
-        _suffixes(graph, costs, highs[g], prices, node[at], across[at], chain[at])
-        for p in range(node.shape[2]):
-            found[g] = min(found[g], _behind(node[at], across[at], p, 0))
+    states, places, end = kept.shape[1:]
+    count = min(LANES, len(lows))
+    lanes = _Lanes(
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+        np.empty((places, end, states * count), np.int64),
+        np.empty(states * count, np.int64),
+        np.empty((2, len(graph.gpus), places), np.int64),
+        np.empty((places, costs.front_us.shape[1], count), np.int64),
+        np.empty(count, np.int64),
+    )
+    for begin in range(0, len(lows), LANES):
+        begin = min(begin, len(lows) - count)
+        lanes.highs[:] = highs[begin : begin + count]
+        lanes.scales[:] = scale * lows[begin : begin + count]
+        _suffixes(graph, costs, lanes)
+        for j in range(count):
+            for p, place in np.ndindex(places, graph.sites + 1):
+                own = lanes.potential[p, 0, place * count + j]
+                found[begin + j] = min(found[begin + j], own)
+            if kept.shape[0] == len(lows):
+                for state, p, at in np.ndindex(kept.shape[1:]):
+                    own = lanes.potential[p, at, state * count + j]
+                    kept[begin + j, state, p, at] = own
     return found
 
 
@@ -393,10 +412,10 @@ def least_unordered(
 ) -> Whole:
     """Return the least cost of a path through equal layers, by interval.
 
-    Paths go on from `start[g, ended, layers]`. Segments cost `time` for each us and `scales[g]` times their `price`, by [segment,
-    layers]. Nodes are visited class by class, each once: `visits[c]` of class c.
-    `kept[g, n, ended, layers]` are the least costs after n visits, where it has an
-    entry an interval.
+    Paths go on from `start[g, ended, layers]`. Segments cost `time` for each us and
+    `scales[g]` times their `price`, by [segment, layers]. Nodes are visited class by
+    class, each once: `visits[c]` of class c. `kept[g, n, ended, layers]` are the least
+    costs after n visits, where it has an entry an interval.
     """
     count, layers = us.shape[0], us.shape[3] - 1
     found = np.full(count, BIG, np.int64)
@@ -444,7 +463,7 @@ def repeated(
     run: Whole,
     ended: Whole,
 ) -> Whole:
-    """Return the least cost of stages in several nodes alone: [interval, ended, layers].
+    """Return what stages in several nodes alone cost: [interval, ended, layers].
 
     One of them or more, of equal layers: y of them are the run `run[y]`, or the run
     `ended[y]` at the end of the pipeline; fronts are by [run, i].

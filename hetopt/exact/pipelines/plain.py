@@ -12,49 +12,33 @@ from .kernels import BIG, HALF, MOST, Costs, Graph
 
 
 def least(
-    graph: Graph,
-    costs: Costs,
-    lows: Whole,
-    highs: Whole,
-    scale: int,
-    node: Whole,
-    across: Whole,
-    chain: Whole,
+    graph: Graph, costs: Costs, lows: Whole, highs: Whole, scale: int, kept: Whole
 ) -> Whole:
-    """Return the least cost of a path by interval, and fill in potentials."""
-    if node.shape[0] != len(lows):  # one table for all: nobody reads it
-        shape = len(lows)
-        node, across, chain = (
-            np.empty((shape, *table.shape[1:]), np.int64)
-            for table in (node, across, chain)
-        )
-    return _Suffixes(graph, costs, scale * lows, highs, node, across, chain).least()
+    """Return the least cost of a path, by interval; potentials are `kept`."""
+    found = np.full((len(lows), *kept.shape[1:]), BIG, np.int64)
+    cost = _Suffixes(graph, costs, scale * lows, highs, found).least()
+    if len(kept) == len(lows):
+        kept[:] = found
+    return cost
 
 
 class _Suffixes:
     """Potentials of all intervals, from the last layer to the first."""
 
     def __init__(
-        self,
-        graph: Graph,
-        costs: Costs,
-        prices: Whole,
-        highs: Whole,
-        node: Whole,
-        across: Whole,
-        chain: Whole,
+        self, graph: Graph, costs: Costs, prices: Whole, highs: Whole, kept: Whole
     ) -> None:
         self.graph, self.costs = graph, costs
         self.prices, self.highs = prices, highs
-        self.node, self.across, self.chain = node, across, chain
-        self.layers, self.places = graph.run.shape[0] - 1, node.shape[2]
+        sites = graph.sites
+        self.node, self.across = kept[:, :sites], kept[:, sites]
+        self.chain = kept[:, sites + 1 :]
+        self.layers, self.places = graph.run.shape[0] - 1, kept.shape[2]
         self.several = costs.front_us.shape[2] > 0
 
     def least(self) -> Whole:
         """Fill in the tables and return the least cost of a path by interval."""
         graph, node = self.graph, self.node
-        for table in (node, self.across, self.chain):
-            table[:] = BIG
         node[:, :, 0, self.layers] = 0
         whole = range(len(graph.node_gpus))
         for first in range(self.layers - 1, -1, -1):

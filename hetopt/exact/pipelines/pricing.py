@@ -226,9 +226,18 @@ class Pricing:
             found = np.searchsorted(low[first, first + 1 :], limits.ravel(), "right")
             light[..., first] = first + found.reshape(limits.shape)
         return Graph(
-            *(arcs.begin(len(gpus)), arcs.gpus, arcs.inner, arcs.outer),
-            *(arcs.outer[:0], arcs.fits, light, np.zeros(len(gpus), np.int64)),
-            *(gpus, state, table.runs.number),
+            begin=arcs.begin(len(gpus)),
+            gpus=arcs.gpus,
+            inner=arcs.inner,
+            outer=arcs.outer,
+            far=arcs.outer[:0],
+            fits=arcs.fits,
+            light=light,
+            sites=1,
+            site=np.zeros(len(gpus), np.int64),
+            node_gpus=gpus,
+            state=state,
+            run=table.runs.number,
         )
 
     def _states(self, kind: int) -> int:
@@ -342,17 +351,13 @@ class Pricing:
     ) -> Whole:
         """Return the least cost of a path, by interval."""
         graph, costs = self._costs(prices, time)
-        return compiled.least(graph, costs, lows, highs, self.runs, *self._tables(1))
+        return compiled.least(graph, costs, lows, highs, self.runs, self._kept(0))
 
-    def _tables(self, entries: int) -> tuple[Whole, Whole, Whole]:
-        places, layers = self.arcs.places, self.layers
-        states = self._states(len(self.table.node_gpus)) + 1
-        shape = places, layers + 1
-        return (
-            np.zeros((entries, 1, *shape), np.int64),
-            np.zeros((entries, *shape), np.int64),
-            np.zeros((entries, states, *shape), np.int64),
-        )
+    def _kept(self, entries: int) -> Whole:
+        """Return a table for potentials of so many intervals."""
+        states = self.graph.sites + 1 + self._states(len(self.table.node_gpus))
+        shape = entries, states, self.arcs.places, self.layers + 1
+        return np.zeros(shape, np.int64)
 
     def stages(
         self, prices: Prices, time: int, span: tuple[int, int]
@@ -363,13 +368,13 @@ class Pricing:
         """
         graph, costs = self._costs(prices, time)
         low, high = self.arcs.times[span[0]], self.arcs.times[span[1] - 1]
-        tables = self._tables(1)
+        kept = self._kept(1)
         lows, highs = np.array([low]), np.array([high])
-        found = compiled.least(graph, costs, lows, highs, self.runs, *tables)
+        found = compiled.least(graph, costs, lows, highs, self.runs, kept)
         if found[0] >= HALF:
             return []
         trace = Trace(
-            self, prices, graph, costs, int(high), self.runs * int(low), tables
+            self, prices, graph, costs, int(high), self.runs * int(low), kept[0]
         )
         return trace.stages(int(found[0]))
 
@@ -422,13 +427,15 @@ class Trace:
         costs: Costs,
         high: int,
         scale: int,
-        tables: tuple[Whole, Whole, Whole],
+        kept: Whole,
     ) -> None:
-        """Read the potentials, which have one entry."""
+        """Read the potentials."""
         self.pricing, self.prices = pricing, prices
         self.graph, self.costs = graph, costs
         self.high, self.scale = high, scale
-        self.node, self.across, self.chain = (table[0] for table in tables)
+        sites = graph.sites
+        self.node, self.across = kept[:sites], kept[sites]
+        self.chain = kept[sites + 1 :]
         self.places = self.node.shape[1]
 
     def stages(self, value: int) -> list[tuple[int, Placed]]:

@@ -143,7 +143,7 @@ class Unordered(Pricing):
 
     @property
     def _sides(self) -> tuple[bool, ...]:
-        """Return whether paths have stages in several nodes: both, or there are none."""
+        """Return whether paths have stages in several nodes: both cases, if any do."""
         return (False, True) if len(self.arcs.shared) else (False,)
 
     def _sweep(
