@@ -11,7 +11,8 @@ layer `l` with `p` stages in all (capped). It is in one of these states:
 The least costs of suffixes by state are the *potentials*, by [state, p, l]: of sites
 first, then of `several`, then of chains of stages in a node. All costs are clamped to
 `MOST`, which may only lower them; a sum at or above `HALF` stands for "there is none".
-Times of runs that begin at one layer must not fall as runs grow, but at the last layer.
+No path is worth as much, whatever goes before: `Pricing.most_prices` sees to it. Times
+of runs that begin at one layer must not fall as runs grow, but at the last layer.
 """
 
 from typing import NamedTuple

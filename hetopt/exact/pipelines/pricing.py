@@ -15,7 +15,9 @@ of all nodes together it is e.
 
 In the interval [m, m'] of the slowest stage a path of stages tau_j <= m' takes no more
 than b (T + m - sum tau) / m sequences, and b (T v + m - sum tau) / (m v) where stages
-have v runs of layers. So prices refute T where every path has
+have v runs of layers. The slowest stage is that of the pipeline in truth, which takes
+as long as its stages here, or longer: so an interval reaches up to where the next one
+begins, and m' is the last time of stages in it. So prices refute T where every path has
 
     b Q sum tau + v m price  >=  b Q (v T + m).
 
