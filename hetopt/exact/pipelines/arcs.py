@@ -16,7 +16,6 @@ import numpy as np
 
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
-from . import compiled
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def _in_a_node(table: StageTable, number: int, size: int, places: int) -> list[_
             near, off = (side[:, :, 1] for side in sides)
             rows[d, d] = (number, d, d, 1, near[:, d], off[:, d])
             continue
-        near, off = (compiled.slowest(side, d) for side in sides)
+        near, off = (_slowest(side, d) for side in sides)
         for k in range(d, each.gpus + 1):
             most = min(size, k // d)
             rows[k, d] = (number, k, d, most, near[:, k], off[:, k])
@@ -140,6 +139,26 @@ def _in_a_node(table: StageTable, number: int, size: int, places: int) -> list[_
             for other in ((k, d + 1), (k - 1, d))
         )
     ]
+
+
+def _slowest(us: Whole, degree: int) -> Whole:
+    """Return the least time of the slowest replica, by [p, GPUs at most, run].
+
+    `us` is by [p, degree, samples, run]; all samples are shared among replicas of
+    `degree` GPUs or more.
+    """
+    places, sides, samples, runs = us.shape
+    gpus, most = sides - 1, samples - 1
+    best = np.full((places, gpus + 1, most + 1, runs), NEVER, np.int64)
+    best[:, :, 0] = 0
+    for k in range(degree, gpus + 1):
+        best[:, k] = best[:, k - 1]
+        for t in range(degree, k + 1):
+            for s in range(1, most + 1):
+                rest = np.maximum(best[:, k - t, : most + 1 - s], us[:, t, s, None])
+                np.minimum(best[:, k, s:], rest, out=best[:, k, s:])
+    found: Whole = best[:, :, most]
+    return found
 
 
 def _no_worse(one: _Row, other: _Row) -> bool:

@@ -1,13 +1,16 @@
-"""The numpy twin of the kernels: the same numbers, all intervals at once.
+"""The numpy twins of the kernels: the same numbers, all intervals at once.
 
-It stands where nothing is compiled, and for tests.
+They stand where nothing is compiled, and for tests. Each takes and returns what the
+kernel of its name does.
 """
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from ...stages.classes import Whole
+from ...stages.classes import NEVER, Whole
+from ...stages.memory import Flags
 from .kernels import BIG, HALF, MOST, Costs, Graph
 
 
@@ -54,9 +57,7 @@ class _Suffixes:
                 site = graph.site[c]
                 for k in range(1, int(graph.node_gpus[c]) + 1):
                     found = self.chain[:, graph.state[c, k] + k, :, first]
-                    paid = np.minimum(
-                        self.prices * (costs_gpu(self.costs, c) * k), MOST
-                    )
+                    paid = np.minimum(self.prices * (int(self.costs.gpu[c]) * k), MOST)
                     found = np.where(found < HALF, found + paid[:, None], BIG)
                     into = node[:, site, :, first]
                     np.minimum(into, found, out=into)
@@ -129,6 +130,165 @@ class _Suffixes:
                         lower(graph.far[arc, p, first], self.node[:, other, p], on)
 
 
-def costs_gpu(costs: Costs, c: int) -> int:
-    """Return the price of a GPU of a class."""
-    return int(costs.gpu[c])
+def fronts(
+    order: Whole, us: Whole, samples: Whole, cost: Whole, able: Flags, size: int
+) -> tuple[Whole, Whole]:
+    """Return the least costs of replicas that share a micro-batch, by their slowest."""
+    places, runs, count = order.shape
+    front_us = np.full((places, runs, count), BIG, np.int64)
+    front_cost = np.full((places, runs, count), BIG, np.int64)
+    least_cost = np.full((size + 1, places, runs), BIG, np.int64)
+    least_cost[0] = 0
+    number = np.zeros((places, runs), np.int64)
+    p, run = np.indices((places, runs))
+    for i in range(count):
+        item = order[..., i]
+        took, paid, own = us[p, run, item], cost[run, item], samples[item]
+        usable = (took < NEVER) & able[run, item]
+        before = least_cost[size].copy()
+        for s in range(1, size + 1):
+            rest = least_cost[np.maximum(s - own, 0), p, run]
+            possible = usable & (own <= s) & (rest < HALF)
+            found = np.where(possible, rest + paid, BIG)
+            least_cost[s] = np.minimum(least_cost[s], found)
+        at = np.nonzero(least_cost[size] < before)
+        front_us[(*at, number[at])] = took[at]
+        front_cost[(*at, number[at])] = least_cost[size][at]
+        number[at] += 1
+    return front_us, front_cost
+
+
+def _sums(rest: Whole, more: Whole) -> Whole:
+    """Return costs of what is added to others; `BIG` where one is missing."""
+    found: Whole = np.where((rest < HALF) & (more < HALF), rest + more, BIG)
+    return found
+
+
+def _stages(
+    left: int, kind: Whole, gpus: Whole, begin: Whole, used: Whole, light: Whole
+) -> Iterator[tuple[int, int, int, Whole]]:
+    """Yield stages that use up to `left` GPUs: the arc, its GPUs and layers.
+
+    The last value numbers the segments that the stage may be the first one of.
+    """
+    for c in range(len(begin) - 1):
+        mine = np.flatnonzero((kind == c) & (gpus >= left))
+        for arc in range(begin[c], begin[c + 1]) if len(mine) else ():
+            most = light[arc, gpus[mine]]
+            for y in range(1, int(most.max()) + 1) if used[arc] <= left else ():
+                yield arc, int(used[arc]), y, mine[most >= y]
+
+
+def segment_us(
+    highs: Whole,
+    kind: Whole,
+    gpus: Whole,
+    begin: Whole,
+    used: Whole,
+    inner: Whole,
+    outer: Whole,
+    ended: Whole,
+    light: Whole,
+) -> Whole:
+    """Return least times of equal layers in a node: [interval, segment, 2, x]."""
+    layers, most = inner.shape[1] - 1, int(gpus.max())
+    light = np.minimum(light, layers)
+    best = np.full((most + 1, len(gpus), len(highs), 2, layers + 1), BIG, np.int64)
+    for left in range(1, most + 1):
+        for arc, own, y, some in _stages(left, kind, gpus, begin, used, light):
+            if own == left:
+                us = np.array([outer[arc, y], ended[arc, y]])
+                last = np.where(us <= highs[:, None], us, BIG)
+                best[left, some, :, :, y] = np.minimum(best[left, some, :, :, y], last)
+                continue
+            first = np.where(inner[arc, y] <= highs, inner[arc, y], BIG)
+            rest = best[left - own, some, :, :, : layers + 1 - y]
+            more = _sums(rest, first[:, None, None])
+            best[left, some, :, :, y:] = np.minimum(best[left, some, :, :, y:], more)
+    found: Whole = best[gpus, np.arange(len(gpus))].swapaxes(0, 1)
+    return np.ascontiguousarray(found)
+
+
+def segment_price(
+    kind: Whole, gpus: Whole, begin: Whole, used: Whole, price: Whole, light: Whole
+) -> Whole:
+    """Return the least prices of segments, by [segment, layers]."""
+    layers, most = price.shape[2] - 1, int(gpus.max())
+    light = np.minimum(light, layers)
+    best = np.full((most + 1, len(gpus), layers + 1), BIG, np.int64)
+    best[0, :, 0] = 0
+    for left in range(1, most + 1):
+        for arc, own, y, some in _stages(left, kind, gpus, begin, used, light):
+            rest = best[left - own, some, : layers + 1 - y]
+            more = _sums(rest, price[arc, gpus[some], y][:, None])
+            best[left, some, y:] = np.minimum(best[left, some, y:], more)
+    found: Whole = best[gpus, np.arange(len(gpus))]
+    return found
+
+
+def least_unordered(
+    time: int,
+    scales: Whole,
+    us: Whole,
+    price: Whole,
+    kind: Whole,
+    visits: Whole,
+    start: Whole,
+    kept: Whole,
+) -> Whole:
+    """Return the least cost of a path through equal layers, by interval."""
+    layers = us.shape[3] - 1
+    paid = scales[:, None, None, None] * price[:, None]
+    able = us < HALF
+    cost = np.where(able, np.minimum(time * np.where(able, us, 0) + paid, MOST), BIG)
+    table = start
+    tables = [table]
+    for c in np.repeat(np.arange(len(visits)), visits).tolist():
+        one = cost[:, kind == c].min(1, initial=BIG)
+        found = table.copy()
+        for y in range(1, layers + 1):
+            into, before = found[..., y:], table[..., : layers + 1 - y]
+            np.minimum(into, _sums(before, one[:, :1, y, None]), out=into)
+            over = _sums(before[:, 0], one[:, 1, y, None])
+            np.minimum(into[:, 1], over, out=into[:, 1])
+        table = found
+        tables.append(table)
+    if len(kept) == len(us):
+        kept[:] = np.stack(tables, 1)
+    else:  # the last interval overwrites all others
+        kept[0] = [table[-1] for table in tables]
+    return np.ascontiguousarray(table[:, 1, layers])
+
+
+def repeated(
+    time: int,
+    scales: Whole,
+    highs: Whole,
+    front_us: Whole,
+    front_cost: Whole,
+    run: Whole,
+    ended: Whole,
+) -> Whole:
+    """Return what stages in several nodes alone cost: [interval, ended, layers]."""
+    layers = len(run) - 1
+    one = np.full((len(highs), 2, layers + 1), BIG, np.int64)
+    for end, numbers in enumerate((run, ended)):
+        for y in range(1, layers + 1):
+            if numbers[y] < 0 or not front_us.shape[1]:
+                continue
+            us, price = front_us[numbers[y]], front_cost[numbers[y]]
+            able = us <= highs[:, None]
+            paid = time * np.where(able, us, 0) + scales[:, None] * price
+            cost = np.where(able, np.minimum(paid, MOST), BIG)
+            one[:, end, y] = cost.min(1)
+    found = one.copy()
+    for x in range(1, layers + 1):
+        before, last = found[:, :, x - 1 : 0 : -1], one[:, :, 1:x]
+        if x > 1:
+            on = _sums(before[:, 0], last[:, 0]).min(1)
+            over = _sums(before[:, 0], last[:, 1]).min(1)
+            more = _sums(before[:, 1], last[:, 0]).min(1)
+            over = np.minimum(over, more)
+            found[:, 0, x] = np.minimum(found[:, 0, x], on)
+            found[:, 1, x] = np.minimum(found[:, 1, x], over)
+    return found
