@@ -538,5 +538,10 @@ class Trace:
                     items = self.pricing.shared_items(self.prices, q, run, int(us[i]))
                     shared = self.pricing.arcs.shared
                     each = tuple(tuple(shared[item].tolist()) for item in items)
-                    return int(us[i]), Placed(first, last, -1, 0, each, tuple(items)), q, site
+                    return (
+                        int(us[i]),
+                        Placed(first, last, -1, 0, each, tuple(items)),
+                        q,
+                        site,
+                    )
         raise InternalError("a path has no next stage in several nodes")
