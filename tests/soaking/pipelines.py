@@ -42,23 +42,34 @@ def draw(rng: Random) -> dict[str, Any]:
         counts = rng.choice([(1, 1), (2,), (1, 2), (1, 1, 1)])
         layers, batch = rng.choice([1, 2, 3]), rng.choice([2, 3, 4])
         sizes = rng.choice([(1,), (1, 2), (2,)])
+    fixed = None
+    if rng.random() < 0.3:  # many replicas, in nodes and between, that wait for links
+        counts = tuple(rng.choice([1, 2, 2, 4]) for _ in range(rng.choice([2, 3, 5])))
+        layers, batch = rng.choice([2, 3, 5]), rng.choice([8, 12])
+        sizes = rng.choice([(1,), (2,), (4,), (1, 2, 4), (3,)])
+        overlap = rng.choice(["none", "none", "backward"])
+        fixed = {"sync_overlap": overlap, "sync_factor": 1, "zero_groups": 1}
+        fixed |= {"interleave": 1, "gathers": "iteration", "pipeline_factor": 1}
     tree = drawing.instance(
         rng,
         counts,
         layers=layers,
         batch=batch,
         sizes=sizes,
-        divides=rng.random() < 0.2,
+        fixed=fixed,
+        divides=fixed is None and rng.random() < 0.2,
     )
+    if fixed:
+        tree["cluster"]["inter"]["gbytes_per_s"] = rng.choice([0.05, 0.5, 2])
     if rng.random() < 0.3:  # equal layers in equal nodes
         tree["cluster"]["inter"].pop("pairs", None)
         for field in ("layer_kinds", "layer_parameters", "active_layer_parameters"):
             tree["model"].pop(field, None)
     if rng.random() < 0.2 and len(counts) > 1:
         tree = in_sites(rng, tree)
-    if rng.random() < 0.4:
-        for gpu in tree["cluster"]["gpus"].values():
-            gpu["memory_gib"] = min(2 * gpu["memory_gib"], drawing.MOST_GIB)
+    share = rng.choice([1, 1, 1, 2, 2, 30])
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = min(share * gpu["memory_gib"], drawing.MOST_GIB)
     return {"instance": tree, "plans": rng.randrange(10**9)}
 
 

@@ -17,12 +17,12 @@ from hetopt.exact.pipelines.pricing import Prices
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 
-_SEEDS = range(100)
+_SEEDS = range(120)
 
 # What the engine has its own ways for; each must be among what is drawn.
 _WAYS = {
     *("ordered", "unordered", "few", "2 places", "4 places", "8 places"),
-    *("single", "replicas", "narrow sync", "several nodes", "hidden", "no time"),
+    *("single", "replicas", "narrow sync", "several nodes", "hidden"),
     *("limited sync", "demand", "own demand", "refuted below", "nothing refuted"),
     *("sizes", "classes", "links", "recompute", "interleave", "lockstep", "both"),
     *("bottleneck", "overlap", "groups", "zero", "gpipe", "profile", "calibrated"),
