@@ -130,6 +130,7 @@ def _in_nodes(
             near = _stop(inner, arc, p, first, end, top, stops[0, arc, p])
             off = _stop(outer, arc, p, first, end, top, stops[1, arc, p])
             stops[0, arc, p], stops[1, arc, p] = near, off
+            reach = max(near, off) if sites == 1 else end
             for k in range(used, most + 1):
                 state = graph.state[c, k] + sites + 1
                 # Where k makes no difference, the most GPUs stand for all.
@@ -137,7 +138,7 @@ def _in_nodes(
                     continue
                 light = graph.light[arc, k, first]
                 here = np.uint64(state + used) * count
-                for last in range(first + 1, min(max(near, off), light) + 1):
+                for last in range(first + 1, min(reach, light) + 1):
                     price = costs.arc[arc, k, first, last]
                     for place in range(exits):
                         us = inner[arc, p, first, last]

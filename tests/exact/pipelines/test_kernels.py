@@ -1,0 +1,229 @@
+"""Kernels agree with their numpy twins, and with all paths looked at one by one."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from random_graphs import HIGHEST, LOWEST, cost_of, paths, potentials, random_graph
+
+from hetopt.exact.pipelines import kernels, plain
+from hetopt.exact.pipelines.kernels import BIG, HALF, LANES
+from hetopt.stages import NEVER
+
+_SEEDS = range(60)
+
+
+def _known(costs):
+    """Costs with one value for all that stand for "there is none"."""
+    return np.minimum(costs, HALF)
+
+
+def _both(name, *given):
+    """What the kernel of a name returns; its twin returns the same."""
+    found = getattr(kernels, name)(*given)
+    twin = getattr(plain, name)(*given)
+    for one, other in zip(*map(np.atleast_1d, (found, twin)), strict=True):
+        assert (_known(one) == _known(other)).all()
+    return found
+
+
+def _intervals(rng, count):
+    lows = rng.integers(1, 40, count)
+    return lows, lows + rng.integers(0, 40, count)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_the_least_cost_is_that_of_the_cheapest_of_all_paths(seed):
+    rng = np.random.default_rng(seed)
+    graph, costs = random_graph(rng)
+    every = [*paths(graph, costs)]
+    lows, highs = _intervals(rng, 4)
+    scale = int(rng.integers(1, 3))
+    kept = potentials(graph, costs.front_us.shape[0], 4)
+    found = kernels.least(graph, costs, lows, highs, scale, kept)
+    for low, high, least in zip(lows, highs, found, strict=True):
+        each = (cost_of(graph, costs, path, high, scale * low) for path in every)
+        best = min((x for x in each if x is not None), default=BIG)
+        assert min(least, HALF) == min(best, HALF)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("count", [1, LANES - 1, LANES + 3])
+def test_potentials_are_those_of_the_twin(seed, count):
+    rng = np.random.default_rng(seed)
+    graph, costs = random_graph(rng)
+    lows, highs = _intervals(rng, count)
+    places = costs.front_us.shape[0]
+    tables = [potentials(graph, places, count) for _ in range(2)]
+    found, twin = (
+        module.least(graph, costs, lows, highs, 2, kept)
+        for module, kept in zip((kernels, plain), tables, strict=True)
+    )
+    assert (_known(found) == _known(twin)).all()
+    assert (_known(tables[0]) == _known(tables[1])).all()
+    alone = potentials(graph, places, 0)
+    assert (kernels.least(graph, costs, lows, highs, 2, alone) == found).all()
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_fronts_are_the_cheapest_sets_of_replicas(seed):
+    rng = np.random.default_rng(seed)
+    places, runs, count = rng.integers(1, 4, 3).tolist()
+    size = int(rng.integers(1, 5))
+    us = rng.integers(1, 30, (places, runs, count))
+    us[rng.random(us.shape) < 0.2] = NEVER
+    samples = rng.integers(1, size + 1, count)
+    cost = rng.integers(LOWEST, HIGHEST, (runs, count))
+    able = rng.random(cost.shape) < 0.8
+    order = np.argsort(us, axis=2, kind="stable")
+    front_us, front_cost = _both("fronts", order, us, samples, cost, able, size)
+    for p, run in product(range(places), range(runs)):
+        for high in range(30):
+            usable = np.flatnonzero(able[run] & (us[p, run] <= high))
+            best = _cheapest(usable, samples, cost[run], size)
+            shown = front_cost[p, run][front_us[p, run] <= high]
+            assert min(int(shown.min(initial=BIG)), HALF) == min(best, HALF)
+
+
+def _cheapest(usable, samples, cost, left):
+    """The least cost of replicas, any number of each, that have so many samples."""
+    if not left:
+        return 0
+    some = [item for item in usable if samples[item] <= left]
+    rest = (
+        int(cost[x]) + _cheapest(usable, samples, cost, left - int(samples[x]))
+        for x in some
+    )
+    return min(rest, default=BIG)
+
+
+def _segments(rng):
+    """Stages of equal layers in nodes of two classes: what kernels of segments take."""
+    layers, nodes = int(rng.integers(1, 6)), rng.integers(1, 4, 2)
+    kind = np.repeat([0, 1], nodes)
+    gpus = np.concatenate([np.arange(1, n + 1) for n in nodes])
+    used = [np.sort(rng.integers(1, n + 1, int(rng.integers(0, 3)))) for n in nodes]
+    begin = np.cumsum([0, *map(len, used)])
+    count, most = int(begin[-1]), int(nodes.max())
+    sides = [np.sort(rng.integers(1, 50, (count, layers + 1))) for _ in range(3)]
+    sides[2] = rng.integers(1, 50, (count, layers + 1))  # the end of a pipeline
+    light = rng.integers(0, layers + 1, (count, most + 1))
+    return kind, gpus, begin, np.concatenate(used), sides, light
+
+
+def _divisions(begin, used, light, c, k, layers):
+    """All ways to divide layers among stages on `k` GPUs: (arc, its layers), ..."""
+
+    def divided(left, x):
+        if not left and not x:
+            yield ()
+        for arc in range(begin[c], begin[c + 1]):
+            for y in range(1, min(x, light[arc, k]) + 1) if used[arc] <= left else ():
+                for rest in divided(left - used[arc], x - y):
+                    yield ((arc, y), *rest)
+
+    yield from divided(k, layers)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_segments_take_the_least_of_all_their_divisions(seed):
+    rng = np.random.default_rng(seed)
+    kind, gpus, begin, used, (inner, outer, ended), light = _segments(rng)
+    highs = rng.integers(1, 50, 3)
+    layers = inner.shape[1] - 1
+    given = (kind, gpus, begin, used, inner, outer, ended, light)
+    found = _both("segment_us", highs, *given)
+    price = rng.integers(LOWEST, HIGHEST, (len(used), int(gpus.max()) + 1, layers + 1))
+    paid = _both("segment_price", kind, gpus, begin, used, price, light)
+    for segment, (c, k) in enumerate(zip(kind, gpus, strict=True)):
+        for x in range(1, layers + 1):
+            every = [*_divisions(begin, used, light, c, k, x)]
+            each = (sum(int(price[arc, k, y]) for arc, y in one) for one in every)
+            assert min(int(paid[segment, x]), HALF) == min(each, default=HALF)
+            for (g, high), (end, last) in product(
+                enumerate(highs), enumerate((outer, ended))
+            ):
+                times = (
+                    [*(inner[stage] for stage in one[:-1]), last[one[-1]]]
+                    for one in every
+                )
+                best = min(
+                    (int(sum(us)) for us in times if max(us) <= high), default=HALF
+                )
+                assert min(int(found[g, segment, end, x]), HALF) == best
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed):
+    rng = np.random.default_rng(seed)
+    layers, classes, count = (int(rng.integers(1, most)) for most in (5, 4, 4))
+    kind = np.repeat(np.arange(classes), rng.integers(1, 3, classes))
+    visits = rng.integers(1, 3, classes)
+    us = rng.integers(1, 50, (count, len(kind), 2, layers + 1))
+    us[rng.random(us.shape) < 0.4] = BIG
+    price = rng.integers(LOWEST, HIGHEST, (len(kind), layers + 1))
+    start = rng.integers(LOWEST, HIGHEST, (count, 2, layers + 1))
+    start[rng.random(start.shape) < 0.5] = BIG
+    time, scales = 2, rng.integers(1, 5, count)
+    steps = int(visits.sum()) + 1
+    tables = [np.zeros((count, steps, 2, layers + 1), np.int64) for _ in range(2)]
+    given = (time, scales, us, price, kind, visits, start)
+    found = kernels.least_unordered(*given, tables[0])
+    assert (_known(found) == _known(plain.least_unordered(*given, tables[1]))).all()
+    assert (_known(tables[0]) == _known(tables[1])).all()
+    one = np.zeros((1, steps, 2, layers + 1), np.int64)
+    for module in (kernels, plain):  # the last interval is what stays
+        assert (_known(module.least_unordered(*given, one)) == _known(found)).all()
+        assert (_known(one[0]) == _known(tables[0][-1])).all()
+    nodes = np.repeat(np.arange(classes), visits)
+    for g in range(count):
+        costs = {(0, x): int(start[g, 0, x]) for x in range(layers + 1)}
+        costs |= {(1, x): int(start[g, 1, x]) for x in range(layers + 1)}
+        for c in nodes:
+            more = dict(costs)
+            for (ended, x), paid in costs.items():
+                for segment, end in product(np.flatnonzero(kind == c), range(2)):
+                    for y in range(1, layers - x + 1):
+                        took = int(us[g, segment, end, y])
+                        if paid >= HALF or took >= HALF or ended + end > 1:
+                            continue
+                        own = time * took + int(scales[g] * price[segment, y])
+                        to = ended + end, x + y
+                        more[to] = min(more[to], paid + own)
+            costs = more
+        assert min(int(found[g]), HALF) == min(costs[1, layers], HALF)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
+    rng = np.random.default_rng(seed)
+    layers, runs, count = (int(rng.integers(1, most)) for most in (6, 8, 4))
+    us = np.sort(rng.integers(1, 40, (runs, int(rng.integers(0, 3)))))
+    cost = rng.integers(LOWEST, HIGHEST, us.shape)
+    run, ended = rng.integers(-1, runs, (2, layers + 1))
+    lows, highs = _intervals(rng, count)
+    found = _both("repeated", 2, lows, highs, us, cost, run, ended)
+    for g, x in product(range(count), range(1, layers + 1)):
+
+        def least(number, g=g):
+            if number < 0:
+                return None
+            both = zip(us[number].tolist(), cost[number].tolist(), strict=True)
+            each = (2 * t + int(lows[g]) * y for t, y in both if t <= highs[g])
+            return min(each, default=None)
+
+        best = [BIG, BIG]
+        for cuts in product(range(2), repeat=x - 1):
+            edges = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), x]
+            sizes = [b - a for a, b in pairwise(edges)]
+            # Any one of the stages may be the one that ends the pipeline.
+            for last in range(-1, len(sizes)):
+                numbers = [
+                    (ended if i == last else run)[y] for i, y in enumerate(sizes)
+                ]
+                each = [least(number) for number in numbers]
+                if None not in each:
+                    best[last >= 0] = min(best[last >= 0], sum(each))
+        assert [min(int(y), HALF) for y in found[g, :, x]] == [
+            min(y, HALF) for y in best
+        ]
