@@ -1,0 +1,181 @@
+"""The stage table is never on the wrong side of what the judge says of a stage."""
+
+from collections import Counter
+from fractions import Fraction
+from random import Random
+
+import drawing
+import numpy as np
+import pytest
+from claims import random_plans
+from soaking import pipelines as soaked
+
+from hetopt.costs import under
+from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan.settings import variants
+from hetopt.problems.training_plan.shapes import split_of
+from hetopt.stages import NEVER, Runs, StageTable
+from hetopt.stages.sync import UNIT
+
+_SEEDS = range(150)
+
+# What stages and settings must be among those that are drawn.
+_MET = {
+    *("first", "last", "middle", "inner", "outer", "several nodes", "replicas"),
+    *("in flight", "exact", "recompute", "interleave", "links", "profile", "equal"),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Instances under one way to divide, with valid plans of that way."""
+    return [pair for seed in _SEEDS for pair in _ways(Random(seed))]
+
+
+def _ways(rng):
+    data = soaked.draw(rng)
+    instance = drawing.read(data["instance"])
+    found = {}
+    for plan in random_plans(instance, Random(data["plans"]), 6):
+        judged = judge.evaluate(instance, plan)
+        if judged.valid:
+            zero = instance.workload.costs.zero if plan.zero is None else plan.zero
+            way = zero, split_of(instance, plan)
+            found.setdefault(way, []).append((plan, judged.parts["stages"]))
+    for (zero, split), plans in found.items():
+        (only,) = variants(under(instance, zero=zero, split=split))
+        yield only, plans
+
+
+def test_no_stage_of_a_valid_plan_is_quicker_than_the_table_says(drawn):
+    met = Counter()
+    for instance, plans in drawn:
+        table = StageTable(instance)
+        met.update(_settings(table))
+        for plan, rows in plans:
+            for pipeline, each in zip(plan.pipelines, rows, strict=True):
+                for j, row in enumerate(each):
+                    met.update(_checked(table, pipeline, j, row))
+    assert not _MET - set(met), "never drawn"
+
+
+def _settings(table):
+    workload, inter = table.instance.workload, table.instance.cluster.inter
+    if len(workload.recomputes) > 1:
+        yield "recompute"
+    if workload.costs.interleave > 1:
+        yield "interleave"
+    if inter.pairs or inter.islands:
+        yield "links"
+    if workload.costs.profile:
+        yield "profile"
+    if table.runs.equal:
+        yield "equal"
+
+
+def _checked(table, pipeline, j, row):
+    """One stage: it fits, and takes what the table says or longer."""
+    stage, behind = pipeline.stages[j], len(pipeline.stages) - 1 - j
+    run = int(table.runs.number[stage.layers])
+    flight = min(behind + 1, pipeline.micro_batches) if table.places else 1
+    nodes = {replica.node for replica in stage.replicas}
+    following = pipeline.stages[j + 1].replicas if behind else ()
+    away = not nodes & {replica.node for replica in following}
+    computed, took = 0, 0
+    for replica in stage.replicas:
+        number, one = _class(table, replica.node)
+        us = int(table.replica_us(number, flight)[replica.degree, replica.samples, run])
+        assert us < NEVER, "a stage of a valid plan fits"
+        hop = 0
+        if behind:
+            side = one.outer_us if away else one.inner_us
+            side = one.least_us if len(nodes) > 1 else side
+            hop = int(side[replica.samples])
+        computed, took = max(computed, us), max(took, us + hop)
+    assert computed <= row["compute_us"]
+    assert took <= row["compute_us"] + row["hop_us"]
+    yield "last" if not behind else "first" if not j else "middle"
+    if len(nodes) > 1:
+        yield "several nodes"
+    elif behind:
+        yield "outer" if away else "inner"
+    if len(stage.replicas) > 1:
+        yield "replicas"
+    if flight > 1:
+        yield "in flight"
+    if len(table.instance.workload.recomputes) == 1:
+        # All replicas fit, and nothing else is left to choose.
+        assert computed == row["compute_us"]
+        yield "exact"
+
+
+def _class(table, node):
+    pairs = enumerate(table.classes)
+    return next((c, each) for c, each in pairs if node in each.nodes)
+
+
+def test_transfers_do_not_fall_with_samples_and_leave_a_node_at_no_less(drawn):
+    for instance, _ in drawn:
+        for each in StageTable(instance).classes:
+            for us in (each.inner_us, each.outer_us, each.least_us):
+                assert (np.diff(us[1:]) >= 0).all()
+            assert (each.inner_us <= each.outer_us).all()
+            assert (each.least_us <= each.inner_us).all()
+
+
+def test_what_fits_still_fits_with_less_in_flight_and_takes_no_longer(drawn):
+    for instance, _ in drawn:
+        table = StageTable(instance)
+        for c in range(len(table.classes)):
+            less, more = (table.replica_us(c, flight) for flight in (1, 3))
+            assert (less <= more).all()
+
+
+def test_sizes_of_runs_hold_the_exact_size_between_them(drawn):
+    for instance, _ in drawn:
+        table = StageTable(instance)
+        exchanged, sync = table.costs.exchanged, table.sync
+        routed = table.costs.divided(exchanged)
+        own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
+        end = exchanged.end or 0
+        whole = sum(own) + 2 * end
+        average = Fraction(whole or 1, table.layers)
+        for first in range(table.layers):
+            for last in range(first + 1, table.layers + 1):
+                run = table.runs.number[first, last]
+                size = sum(own[first:last])
+                size += end * ((first == 0) + (last == table.layers))
+                units = UNIT * size / average
+                assert sync.low[run] <= units <= sync.high[run]
+                assert sync.high[run] - sync.low[run] <= 1
+        assert sync.whole <= UNIT * whole / average
+        assert UNIT * end / average <= sync.embedding
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 7])
+def test_runs_share_a_number_where_length_and_ends_are_the_same(layers):
+    apart, alike = (Runs.of(layers, equal=equal) for equal in (False, True))
+    keys = {}
+    for first in range(layers):
+        for last in range(first + 1, layers + 1):
+            key = last - first, first == 0, last == layers
+            number = int(alike.number[first, last])
+            assert keys.setdefault(key, number) == number
+            a, b = alike.spans[number].tolist()
+            assert (b - a, a == 0, b == layers) == key
+            assert alike.ends[number] == (last == layers)
+            assert apart.spans[apart.number[first, last]].tolist() == [first, last]
+    assert len(alike) == len(keys)
+    assert len(apart) == layers * (layers + 1) // 2
+    none = np.tril(np.ones((layers + 1, layers + 1), bool))
+    for runs in (apart, alike):
+        assert ((runs.number < 0) == none).all()
+
+
+def test_arrays_of_a_table_cannot_be_written_to():
+    instance = drawing.read(soaked.draw(Random(0))["instance"])
+    table = StageTable(variants(instance)[0])
+    given = (table.gpus, table.nodes, table.node_gpus, table.replica_us(0))
+    for array in (*given, table.runs.number, table.runs.spans):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
