@@ -190,7 +190,7 @@ def _refuted(bound: PipelineBound, plans: list[PlanFacts], rng: Random) -> str:
 
 def _told(box: Any) -> str:
     ranges = {
-        k: v for k, v in vars(box).items() if k not in ("state", "proof", "split")
+        k: v for k, v in vars(box).items() if k not in ("states", "proof", "split")
     }
     return str(ranges)
 

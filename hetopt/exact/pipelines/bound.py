@@ -2,9 +2,9 @@
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from math import floor
+from math import floor, inf
 
 import numpy as np
 
@@ -83,6 +83,8 @@ class PipelineBound:
         self.fair = _fair(self.table, each)
         self.first = self._first()
         self.boxes = list(self.first)
+        #: Sequences that the last master took in a box that stands.
+        self.taken = 0.0
 
     def _scaled(self, longest_us: int) -> int:
         """Return what a sequence is in whole prices where pipelines take so long.
@@ -140,14 +142,35 @@ class PipelineBound:
         if single and self.counted:
             box.counted = self.counted(box, left, time_us)
             return box.counted is not None
-        verdict = self.verdict(box, time_us)
-        box.proof = verdict.prices
-        if verdict.prices is None and self.counted and box.count_low > 1:
-            near = verdict.taken <= _NEAR * self.batch
-            if near and self.division.split(box, left) is None:
+        self.taken = inf
+        for places in self._levels(box):
+            box.places = places
+            verdict = self.verdict(box, time_us)
+            self.taken = min(self.taken, verdict.taken)
+            if verdict.prices is not None:
+                box.proof = verdict.prices
+                return True
+        if self.counted and self._near(box) and box.count_low > 1:
+            if self.division.split(box, left) is None:
                 box.counted = self.counted(box, left, time_us)
-        self.taken = verdict.taken
-        return box.proof is not None or box.counted is not None
+        return box.counted is not None
+
+    def _near(self, box: Box) -> bool:
+        """Tell whether prices nearly refute a box whose range is fine."""
+        return self.taken <= _NEAR * self.batch and self.division.is_fine(box)
+
+    def _levels(self, box: Box) -> Iterator[int]:
+        """Yield how many places of stages are told apart, as long as a box stands.
+
+        Where layers are equal, their order comes second: without it each node is
+        visited once.
+        """
+        several = self.table.places and self.schedule.places > 1
+        if self.table.runs.equal or not (several and box.most_places > 1):
+            yield 1
+        if several and (box.most_places > 1 or self._near(box)):
+            box.most_places = max(2, box.most_places)
+            yield box.most_places
 
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
@@ -157,7 +180,7 @@ class PipelineBound:
         for number, pricing, span in self._parts(box, time_us, left, rows):
             parts[number], ranges[number] = pricing, span
             if span[0] == 0:  # in no time a pipeline trains any number of sequences
-                return Verdict(None)
+                return Verdict(None, inf)
         if not parts:
             return Verdict(
                 Prices((0,) * len(rows.gpus), (0,) * len(rows.gpus), 0, 0, 0)
@@ -166,7 +189,8 @@ class PipelineBound:
             *(parts, rows, self.batch, self.scale, self.fair),
             *(self.schedule, self.check),
         )
-        return master.refute(box.state, ranges)
+        state = box.states.setdefault(box.places, State())
+        return master.refute(state, ranges)
 
     def _rows(self, box: Box) -> Rows:
         every = self.table.runs.number[0, self.table.layers]
@@ -264,13 +288,11 @@ class PipelineBound:
         """Return the parts of a box; itself with more places told apart; or nothing."""
         if not self.scale:
             return []
-        left = self._left(time_us, box.sync_low_us)
-        box.split = self.division.split(box, left)
+        box.split = self.division.split(box, self._left(time_us, box.sync_low_us))
         if box.split is not None:
             return [box.split.low, box.split.high]
-        if self.table.places and box.places < self.schedule.places:
-            box.places *= 2
-            box.state = State(box.state.prices)
+        if self.table.places and box.most_places < self.schedule.places:
+            box.most_places *= 2
             return [box]
         return []
 

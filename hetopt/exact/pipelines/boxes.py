@@ -21,8 +21,8 @@ Of = Literal["sync", "count", "replicas", "size", "slowest"]
 class Box:
     """Ranges, both ends included; None where there is no upper end.
 
-    `sizes` are numbers of sizes of micro-batches. `places` of stages are told apart
-    from now on. `proof` are the prices that refuted the box, if it was not divided; or
+    `sizes` are numbers of sizes of micro-batches. `places` of stages are told apart,
+    up to `most_places`; `states` are what is known, by places. `proof` are the prices that refuted the box, if it was not divided; or
     it is `counted` by GPUs, with intervals of this ratio, or `laid` on named nodes.
     """
 
@@ -37,7 +37,8 @@ class Box:
     slowest_low_us: int = 0
     slowest_high_us: int | None = None
     places: int = 1
-    state: State = field(default_factory=State)
+    most_places: int = 1
+    states: dict[int, State] = field(default_factory=dict)
     proof: Prices | None = None
     counted: float | None = None
     laid: bool = False
@@ -47,7 +48,7 @@ class Box:
     def part(self, **ranges: object) -> "Box":
         """Return a box with other ranges that begins with what is known of this one."""
         fields: dict[str, object] = {
-            "state": self.state.inherited(),
+            "states": {n: x.inherited() for n, x in self.states.items()},
             **{"proof": None, "counted": None, "laid": False, "split": None},
         }
         return replace(self, **{**fields, **ranges})  # type: ignore[arg-type]
@@ -114,6 +115,11 @@ class Division:
         if not alone and width > plan.finest:
             return self._by_sync(box)
         return self._by_slowest(box, left_us, 1.005) if single else None
+
+    def is_fine(self, box: Box) -> bool:
+        """Tell whether the range of synchronisation is fine, if that has any."""
+        width = self._width(box)
+        return width is None or width <= self.schedule.fine
 
     def _width(self, box: Box) -> float | None:
         """Return the range of synchronisation, as a share; None where it has no end."""
