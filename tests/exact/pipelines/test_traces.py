@@ -1,6 +1,7 @@
 """The stages that are read back from potentials are a path of just that cost."""
 
 from collections import Counter
+from itertools import product
 from random import Random
 
 import drawing
@@ -59,6 +60,7 @@ def test_a_path_costs_what_the_kernel_says_and_its_stages_are_possible():
 
 def _examined(table, rng):
     pricing = _pricing(table, rng)
+    _grows(pricing.arcs, table.layers)
     prices, times = _prices(pricing, rng), pricing.arcs.times
     if not len(times):
         yield "none"
@@ -89,6 +91,12 @@ def _examined(table, rng):
         yield "places"
     if any(prices.share) and (pricing.coupling.demand > 0).any():
         yield "dear shares"
+
+
+def _grows(each, layers):
+    """Longer runs take no less, but where the pipeline ends: kernels stop there."""
+    for side, first in product((each.inner, each.outer), range(layers)):
+        assert (np.diff(side[:, :, first, first + 1 : layers]) >= 0).all()
 
 
 def _possible(pricing, stages, high):
