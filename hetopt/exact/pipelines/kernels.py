@@ -358,12 +358,12 @@ def segment_us(
                         us = inner[arc, y]
                         if us > high:
                             break
+                        skip, stop = np.uint64(y), np.uint64(layers - y + 1)
                         for end in range(2):
-                            for x in range(1, layers - y + 1):
-                                if least_us[left - own, end, x] < HALF:
-                                    more = least_us[left - own, end, x] + us
-                                    now = least_us[left, end, x + y]
-                                    least_us[left, end, x + y] = min(now, more)
+                            for x in range(np.uint64(1), stop):
+                                more = least_us[left - own, end, x] + us
+                                now = least_us[left, end, x + skip]
+                                least_us[left, end, x + skip] = min(now, more)
             found[g, segment] = least_us[k]
     return found
 
@@ -372,7 +372,7 @@ def segment_us(
 def segment_price(
     kind: Whole, gpus: Whole, begin: Whole, used: Whole, price: Whole, light: Whole
 ) -> Whole:
-    """Return the least prices of segments, by [segment, layers].
+    """Return the least prices of stages in a node: [segment, GPUs, layers].
 
     `price` is by [arc, GPUs of the segment, layers], and may be negative.
     """
@@ -380,11 +380,9 @@ def segment_price(
     most = 0
     for k in gpus:
         most = max(most, k)
-    found = np.full((len(gpus), layers + 1), BIG, np.int64)
-    least_of = np.zeros((most + 1, layers + 1), np.int64)
+    found = np.full((len(gpus), most + 1, layers + 1), BIG, np.int64)
     for segment in range(len(gpus)):
-        k = gpus[segment]
-        least_of[: k + 1] = BIG
+        k, least_of = gpus[segment], found[segment]
         least_of[0, 0] = 0
         for left in range(1, k + 1):
             for arc in range(begin[kind[segment]], begin[kind[segment] + 1]):
@@ -397,7 +395,6 @@ def segment_price(
                         if least_of[left - own, x] < HALF:
                             more = least_of[left - own, x] + paid
                             least_of[left, x + y] = min(least_of[left, x + y], more)
-        found[segment] = least_of[k]
     return found
 
 
@@ -420,36 +417,37 @@ def least_unordered(
     costs after n visits, where it has an entry an interval.
     """
     count, layers = us.shape[0], us.shape[3] - 1
+    zero, all_layers = np.uint64(0), np.uint64(layers + 1)
     found = np.full(count, BIG, np.int64)
     one = np.zeros((len(visits), 2, layers + 1), np.int64)
     for g in range(count):
         table = kept[g if kept.shape[0] == count else 0]
         one[:] = BIG
         for segment in range(us.shape[1]):
+            c = kind[segment]
             for end in range(2):
-                for x in range(1, layers + 1):
-                    if us[g, segment, end, x] < HALF:
-                        cost = time * us[g, segment, end, x]
-                        cost = min(cost + scales[g] * price[segment, x], MOST)
-                        c = kind[segment]
-                        one[c, end, x] = min(one[c, end, x], cost)
+                for y in range(zero, all_layers):
+                    took = us[g, segment, end, y]
+                    cost = time * (took if took < HALF else 0)
+                    cost = min(cost + scales[g] * price[segment, y], MOST)
+                    cost = cost if took < HALF else BIG
+                    one[c, end, y] = min(one[c, end, y], cost)
         table[0] = start[g]
         n = 0
         for c in range(len(visits)):
             for _ in range(visits[c]):
                 table[n + 1] = table[n]
-                for x in range(layers):
-                    for y in range(1, layers - x + 1):
-                        on, ended = one[c, 0, y], one[c, 1, y]
-                        if on < HALF:
-                            for end in range(2):
-                                if table[n, end, x] < HALF:
-                                    more = table[n, end, x] + on
-                                    now = table[n + 1, end, x + y]
-                                    table[n + 1, end, x + y] = min(now, more)
-                        if ended < HALF and table[n, 0, x] < HALF:
-                            more = table[n, 0, x] + ended
-                            table[n + 1, 1, x + y] = min(table[n + 1, 1, x + y], more)
+                for y in range(1, layers + 1):
+                    for ended in range(2):
+                        more = one[c, ended, y]
+                        if more >= HALF:
+                            continue
+                        skip, stop = np.uint64(y), np.uint64(layers + 1 - y)
+                        for end in range(2 - ended):
+                            for x in range(zero, stop):
+                                own = table[n, end, x] + more
+                                now = table[n + 1, end + ended, x + skip]
+                                table[n + 1, end + ended, x + skip] = min(now, own)
                 n += 1
         found[g] = table[n, 1, layers]
     return found

@@ -212,7 +212,7 @@ def segment_us(
 def segment_price(
     kind: Whole, gpus: Whole, begin: Whole, used: Whole, price: Whole, light: Whole
 ) -> Whole:
-    """Return the least prices of segments, by [segment, layers]."""
+    """Return the least prices of stages in a node: [segment, GPUs, layers]."""
     layers, most = price.shape[2] - 1, int(gpus.max())
     light = np.minimum(light, layers)
     best = np.full((most + 1, len(gpus), layers + 1), BIG, np.int64)
@@ -222,8 +222,7 @@ def segment_price(
             rest = best[left - own, some, : layers + 1 - y]
             more = _sums(rest, price[arc, gpus[some], y][:, None])
             best[left, some, y:] = np.minimum(best[left, some, y:], more)
-    found: Whole = best[gpus, np.arange(len(gpus))]
-    return found
+    return np.ascontiguousarray(best.swapaxes(0, 1))
 
 
 def least_unordered(

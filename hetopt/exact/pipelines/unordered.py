@@ -112,21 +112,19 @@ class Unordered(Pricing):
         each = -(-self.high // (last - first))  # of the most that a layer counts as
         return max(1, self.layers * int(each.max()))
 
-    def _segment_price(self, prices: Prices) -> tuple[Whole, Whole]:
-        """Return what segments cost for each us of the slowest stage, and stages.
-
-        Stages are by [arc, GPUs of the segment, layers].
-        """
+    def _segment_price(self, prices: Prices) -> "_Paid":
+        """Return what segments and their stages cost at some prices."""
         known = self._segments
         paid = np.ascontiguousarray(self._paid(prices)[:, :, known.run])
         found = compiled.segment_price(
             *(known.kind, known.gpus, known.begin, known.used, paid, known.light)
         )
+        whole = found[np.arange(len(known.gpus)), known.gpus]
         gpu = np.array(prices.gpu)[known.kind] * known.gpus
         price = np.minimum(
-            np.where(found < HALF, found, 0) + gpu[:, None], self._limit()
+            np.where(whole < HALF, whole, 0) + gpu[:, None], self._limit()
         )
-        return price, paid
+        return _Paid(price, paid, found)
 
     def least(
         self,
@@ -161,13 +159,13 @@ class Unordered(Pricing):
             start[:, 0, 0] = 0
         kept = np.zeros((1, int(self._visits.sum()) + 1, 2, layers + 1), np.int64)
         us = known.us(highs, near=near)
-        price = self._kept_price(prices)[0]
+        price = self._kept_price(prices).segment
         found = compiled.least_unordered(
             time, scales, us, price, known.kind, self._visits, start, kept
         )
         return _Sweep(found, us, kept[0], start, near)
 
-    def _kept_price(self, prices: Prices) -> tuple[Whole, Whole]:
+    def _kept_price(self, prices: Prices) -> "_Paid":
         if self._price is None or self._price[0] != prices:
             self._price = prices, self._segment_price(prices)
         return self._price[1]
@@ -178,7 +176,7 @@ class Unordered(Pricing):
             self._front = prices, (us[0], cost[0])
         return self._front[1]
 
-    _price: tuple[Prices, tuple[Whole, Whole]] | None = None
+    _price: tuple[Prices, "_Paid"] | None = None
     _front: tuple[Prices, tuple[Whole, Whole]] | None = None
 
     def column(
@@ -191,10 +189,11 @@ class Unordered(Pricing):
         best = min(each, key=lambda sweep: int(sweep.found[0]))
         if best.found[0] >= HALF:
             return None
-        price, paid = self._kept_price(prices)
+        paid = self._kept_price(prices)
         scale = self.runs * int(lows[0])
         cost = (
-            time * np.minimum(best.us[0], BIG // max(1, time)) + scale * price[:, None]
+            time * np.minimum(best.us[0], BIG // max(1, time))
+            + scale * paid.segment[:, None]
         )
         cost = np.where(best.us[0] < HALF, np.minimum(cost, MOST), BIG)
         uses = np.zeros(2 * len(self.rows.gpus) + 3)
@@ -266,7 +265,7 @@ class Unordered(Pricing):
     _shared_uses: tuple[Prices, dict[tuple[int, int], Array]] | None = None
 
     def _kept_division(
-        self, segment: int, layers: int, paid: Whole
+        self, segment: int, layers: int, paid: "_Paid"
     ) -> list[tuple[int, int]]:
         """Return the cheapest stages of a segment, kept while prices are the same."""
         if self._divided is None or self._divided[0] is not paid:
@@ -276,32 +275,30 @@ class Unordered(Pricing):
             kept[segment, layers] = self._division(segment, layers, paid)
         return kept[segment, layers]
 
-    _divided: tuple[Whole, dict[tuple[int, int], list[tuple[int, int]]]] | None = None
+    _divided: tuple["_Paid", dict[tuple[int, int], list[tuple[int, int]]]] | None = None
 
     def _division(
-        self, segment: int, layers: int, paid: Whole
+        self, segment: int, layers: int, paid: "_Paid"
     ) -> list[tuple[int, int]]:
         """Return the cheapest stages of a segment: their arcs and numbers of layers."""
         known = self._segments
         k, kind = int(known.gpus[segment]), known.kind[segment]
         arcs = range(int(known.begin[kind]), int(known.begin[kind + 1]))
-        best: dict[tuple[int, int], tuple[int, int, int]] = {(0, 0): (0, -1, 0)}
-        for left in range(1, k + 1):
+        least, found, left, x = paid.least[segment], [], k, layers
+        while left or x:
             for arc in arcs:
                 own = int(known.used[arc])
-                for y in range(1, int(known.light[arc, k]) + 1):
-                    for x in range(layers - y + 1) if own <= left else ():
-                        before = best.get((left - own, x))
-                        if before is None:
-                            continue
-                        more = before[0] + int(paid[arc, k, y])
-                        if (left, x + y) not in best or more < best[left, x + y][0]:
-                            best[left, x + y] = more, arc, y
-        found, at = [], (k, layers)
-        while at != (0, 0):
-            _, arc, y = best[at]
-            found.append((arc, y))
-            at = at[0] - int(known.used[arc]), at[1] - y
+                if own > left:
+                    continue
+                y = np.arange(1, min(x, int(known.light[arc, k])) + 1)
+                rest = least[left - own, x - y]
+                same = (rest < HALF) & (rest + paid.stage[arc, k, y] == least[left, x])
+                if same.any():
+                    found.append((arc, int(y[same.argmax()])))
+                    left, x = left - own, x - found[-1][1]
+                    break
+            else:
+                raise InternalError("a segment has no stage")
         return found
 
     def _path(
@@ -331,6 +328,18 @@ class Unordered(Pricing):
             else:
                 raise InternalError("a path has no segment")
         return found, end, x
+
+
+class _Paid(NamedTuple):
+    """What is paid for each us of the slowest stage.
+
+    By [segment, layers]; of stages by [arc, GPUs of the segment, layers]; and the
+    least of stages on some of a segment's GPUs by [segment, GPUs, layers].
+    """
+
+    segment: Whole
+    stage: Whole
+    least: Whole
 
 
 class _Sweep(NamedTuple):

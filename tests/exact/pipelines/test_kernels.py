@@ -139,7 +139,7 @@ def test_segments_take_the_least_of_all_their_divisions(seed):
         for x in range(1, layers + 1):
             every = [*_divisions(begin, used, light, c, k, x)]
             each = (sum(int(price[arc, k, y]) for arc, y in one) for one in every)
-            assert min(int(paid[segment, x]), HALF) == min(each, default=HALF)
+            assert min(int(paid[segment, k, x]), HALF) == min(each, default=HALF)
             for (g, high), (end, last) in product(
                 enumerate(highs), enumerate((outer, ended))
             ):
