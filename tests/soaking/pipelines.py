@@ -171,8 +171,8 @@ def _refuted(bound: PipelineBound, plans: list[PlanFacts], rng: Random) -> str:
     best = plans[0].iteration_us
     low, high = min(best, bound.least_us), rng.choice([best, bound.most_us])
     word = "nothing refuted"
-    for share in (0.5, 0.9, 1.0):
-        time_us = low + int(share * (high - low))
+    for tenths in (5, 9, 10):
+        time_us = low + tenths * (high - low) // 10
         refutation = bound.refute(time_us)
         for _ in range(_STEPS):
             if not refutation.step():
