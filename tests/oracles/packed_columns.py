@@ -30,6 +30,7 @@ from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.shapes import split_of
 from hetopt.schema import Instance
+from hetopt.stages.sync import UNIT
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,7 @@ class Mapped:
 
     part: int
     interval: tuple[int, int]
+    sum_us: int
     gpus: dict[int, int]
     demand: dict[int, Fraction]
     held: dict[int, Fraction]
@@ -281,7 +283,7 @@ class Packing:
         runs = self.bound.table.runs
         chains = _chains(pipeline, whole=isinstance(pricing, Unordered))
         total = 0
-        column = Mapped(part, (0, 0), {}, {}, {})
+        column = Mapped(part, (0, 0), 0, {}, {}, {})
         count = len(pipeline.stages)
         slowest = 0
         for j, stage in enumerate(pipeline.stages):
@@ -304,7 +306,8 @@ class Packing:
         worth = min(worth, Fraction(pricing.most(low)))
         if worth < pipeline.sequences:
             raise _Missing(f"is worth {float(worth)}, trains {pipeline.sequences}")
-        return Mapped(part, interval, column.gpus, column.demand, column.held)
+        used = column.gpus, column.demand, column.held
+        return Mapped(part, interval, total, *used)
 
     def _interval(self, part: int, slowest_us: int, mapped_us: int) -> tuple[int, int]:
         """Return the interval that such a slowest stage lies in."""
@@ -437,6 +440,42 @@ class Packing:
             rest += [some(batch / self.rows.pipelines), some(each)]
         found = self.master._whole(np.array([*gpu, *rest]))
         assert self.rows.value(found) < batch * self.bound.scale
+        return found
+
+    def any_prices(self, rng: Random) -> Prices:
+        """Draw any prices that can be carried, the highest among them."""
+
+        def some(most: int) -> int:
+            return rng.choice([0, most, most >> rng.randint(0, 40)])
+
+        most = self.master._most_prices()
+        each, count = [*map(some, most)], len(self.rows.gpus)
+        gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
+        return Prices(gpu, share, *each[2 * count :])
+
+    def undercut(self, prices: Prices, rng: Random) -> list[str]:
+        """Return columns of the plan that cost less than the cheapest path is said to.
+
+        Costs are added up here in numbers of any size.
+        """
+        found = []
+        for column in self.columns:
+            pricing, (begin, end) = self.parts[column.part], column.interval
+            low, high = (int(pricing.arcs.times[i]) for i in (begin, end - 1))
+            time = rng.choice([0, 1, self.bound.scale // 2, self.bound.scale])
+            time *= pricing.arcs.size
+            paid = Fraction(0)
+            for c, used in column.gpus.items():
+                units = (prices.share[c] + prices.shares) * column.demand[c]
+                units -= (prices.share[c] + prices.held) * column.held[c]
+                paid += prices.gpu[c] * used + units / UNIT
+            cost = time * column.sum_us + pricing.runs * low * paid
+            lows, highs = np.array([low]), np.array([high])
+            (least,) = pricing.least(
+                prices, time, lows, highs, [column.interval]
+            ).tolist()
+            if cost < min(least, 1 << 57):
+                found.append(f"{float(cost)} is less than {least}")
         return found
 
     def refuted(self, prices: Prices) -> bool:

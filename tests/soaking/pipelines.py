@@ -133,6 +133,10 @@ def _in_boxes(bound: PipelineBound, plan: PlanFacts, rng: Random) -> set[str]:
         packing = Packing(bound, box, plan)
         if packing.faults:
             raise Contradiction(f"{packing.faults} in {_told(box)} of {plan}")
+        if packing.columns:
+            prices = packing.any_prices(rng)
+            if told := packing.undercut(prices, rng):
+                raise Contradiction(f"{told} in {_told(box)} of {plan} at {prices}")
         for _ in range(3 if packing.columns else 0):
             prices = packing.prices(rng)
             if packing.refuted(prices):

@@ -182,7 +182,8 @@ class Pricing:
         """
         limit, size, widest = self._limit(), self.arcs.size, self.coupling.widest
         units = self._held_most()
-        earned = (limit // 4 - self.layers) * self.rows.replicas * UNIT
+        # What each replica earns is rounded up.
+        earned = (limit // 4 - self.layers * size) * self.rows.replicas * UNIT
         most = max(0, earned // (2 * size * units))
         most = min(most, limit, (1 << 61) // (units * max(size, widest)))
         count = len(self.rows.gpus)
