@@ -8,7 +8,7 @@ refused before a checker computes with it.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -158,9 +158,104 @@ class TrainingCertificate(Record):
         return self
 
 
-def joined(
-    each: Sequence[TrainingCertificate | None],
-) -> TrainingCertificate | None:
+Cut = Literal["sync", "count", "replicas", "size", "slowest"]
+Natural = Annotated[int, Field(ge=0, le=2**60)]
+
+
+class BoxTree(Record):
+    """A box of the plans: refuted by prices, or divided in two.
+
+    A division is of the us that plans synchronise for, of the number of pipelines (one,
+    or several), of the least replicas that a layer has; and of one pipeline, of the
+    number of its size of micro-batches, or of the us of its slowest stage. The low part
+    goes up to `at`, the high part begins there, or beyond it where it is of numbers.
+
+    `prices` are whole numbers, in sequences / scale: of a GPU of each class, of what
+    stages need of the nodes of each class beyond what these hold, of all needs, of a
+    pipeline, and of what is held; sizes are those of an average layer. So many `places`
+    of stages from the end of a pipeline are told apart, or one. A box of one pipeline,
+    whose micro-batches have one sequence, may be `laid`: looked at on named nodes; and
+    any box `counted`: refuted by counts of GPUs. A box with nothing of all that is one
+    in which no time is left.
+    """
+
+    prices: Annotated[tuple[Natural, ...], Field(max_length=40_003)] | None = None
+    laid: Literal[True] | None = None
+    counted: Literal[True] | None = None
+    places: Annotated[int, Field(ge=1, le=64)] | None = None
+    split: Cut | None = None
+    at: Natural | None = None
+    low: "BoxTree | None" = None
+    high: "BoxTree | None" = None
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        divided = (self.at, self.low, self.high)
+        if self.split is None and divided != (None,) * 3:
+            raise ValueError("found parts of a box without split: say of what")
+        each = self.prices, self.laid, self.counted, self.split
+        if sum(value is not None for value in each) > 1:
+            raise ValueError(
+                "found some of prices, laid, counted and split: give one of them"
+            )
+        if self.split is not None and self.at is None:
+            raise ValueError("found split without at: say where")
+        return self
+
+    def parts(self) -> list["BoxTree"]:
+        """Return what the box is divided into, as far as it is given."""
+        return [part for part in (self.low, self.high) if part is not None]
+
+
+class BoxCertificate(Record):
+    """No plan is as quick as `time_us`: a tree of boxes, with prices at its leaves.
+
+    Prices are in sequences / `scale`, by the `classes` of equal nodes, each of which is
+    called by its first node. Where the certificate is `levelled`, nodes that differ by
+    the latency of their inner links alone have the least of these. `further` are the
+    certificates of the choices of ZeRO and of divisions after the first.
+    """
+
+    time_us: Natural
+    scale: Annotated[int, Field(ge=1, le=2**40)]
+    classes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=20_000)]
+    tree: BoxTree
+    levelled: bool = False
+    further: Annotated[
+        tuple["BoxCertificate", ...], Field(max_length=MOST_CHOICES - 1)
+    ] = ()
+
+    _later = frozenset({"levelled", "further"})
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if any(other.further for other in self.further):
+            raise ValueError("found further certificates within one: list them once")
+        number, level, depth = 0, [self.tree], 0
+        while level:
+            number, depth = number + len(level), depth + 1
+            if number > MOST_CASES or depth > MOST_DEPTH:
+                raise ValueError(
+                    f"found more than {MOST_CASES} boxes or {MOST_DEPTH} divisions "
+                    "of one another, expected fewer: solve again"
+                )
+            level = [part for box in level for part in box.parts()]
+        return self
+
+
+Certificate = TypeVar("Certificate", TrainingCertificate, BoxCertificate)
+
+
+def kind_of(record: type[Record], tree: object) -> type[Record]:
+    """Return the record of a method that left a tree: of `record`'s problem.
+
+    Training plans have certificates of two kinds.
+    """
+    boxes = record is TrainingCertificate and isinstance(tree, dict) and "tree" in tree
+    return BoxCertificate if boxes else record
+
+
+def joined(each: Sequence[Certificate | None]) -> Certificate | None:
     """One certificate of those of all choices; None where one is missing, or too many.
 
     None of them has further ones.
