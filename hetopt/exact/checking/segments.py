@@ -1,0 +1,235 @@
+"""Potentials where layers are equal: each node once, and the order does not matter.
+
+A *segment* is what a pipeline does in one node: a number of layers on k of its GPUs.
+Of all stages that divide it the least sum of times counts, and apart from that the
+least sum of prices. A stage takes as long as where the next one lies in the node, but
+one of them, which hands on to another node or ends the pipeline. Where a pipeline has
+stages in several nodes, that one, too, may hand on inside its node.
+
+Any stage may hold the first layer or the last one, with embedding or head: it needs at
+least what one in the middle does, and earns for one of both, or for all of the model.
+
+Nodes stand in a row, kind by kind. `cost[ended, x]` is what x layers cost at the least
+in the first of them and in stages in several nodes: each node adds a segment or none.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .prices import NONE, Part, Prices, due, earned, fronts
+from .sharing import Box, Sharing
+from .stages import Alone, Flags, Stages, Whole
+
+_AT_ONCE = 96
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A stage in one node, by the number of its layers less one.
+
+    Times: before a stage in the node, in another one, or none. By GPUs of the segment,
+    how many layers it may hold, and what they cost beside GPUs.
+    """
+
+    gpus: int
+    inner: Whole
+    outer: Whole
+    ended: Whole
+    light: list[int]
+    paid: Whole
+
+
+class Segments:
+    """Paths of a part of a box through equal layers, at prices."""
+
+    at_once = _AT_ONCE
+
+    def __init__(self, stages: Stages, box: Box, prices: Prices, part: Part) -> None:
+        """Compute what segments cost beside their times."""
+        self._stages, self._prices, self._box = stages, prices, box
+        layers, sharing = stages.layers, Sharing(stages, box, part.sync_us)
+        sizes = np.arange(1, layers + 1)
+        # The lightest run of each length lies in the middle, where it can.
+        begin = (sizes < layers - 1).astype(np.int64)
+        self._runs = stages.begin[begin] + sizes - 1
+        self._last_runs = stages.begin[layers - sizes] + layers - 1 - (layers - sizes)
+        largest = np.zeros(layers + 1, np.int64)
+        np.maximum.at(largest, stages.last - stages.first, stages.high)
+        self._largest = largest
+        self._sides: list[list[_Side]] = [[] for _ in stages.kinds]
+        for one in part.options.alone:
+            self._sides[one.kind].append(self._side(one, sharing))
+        self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
+        high = largest[stages.last - stages.first]
+        us, cost = fronts(stages, box, prices, sharing, part.options, high)
+        self._front_us, self._front_cost = us[0], cost[0]
+        self._kept: dict[tuple[int, bool, int], Whole] = {}
+
+    def _side(self, one: Alone, sharing: Sharing) -> _Side:
+        stages, c = self._stages, one.kind
+        gpus = stages.kinds[c].gpus
+        inner, outer = (x[0][self._runs].copy() for x in (one.inner, one.outer))
+        inner[-1] = outer[-1] = NONE  # all layers: nothing follows
+        together = np.arange(gpus + 1)
+        most = [sharing.most(one, k) for k in range(one.gpus, gpus + 1)]
+        light = np.searchsorted(stages.low[self._runs], most, "right").tolist()
+        needs = sharing.need(one)[self._runs]
+        paid = due(self._prices, c, needs[None], together[:, None], gpus)
+        least = self._box.replicas[0]
+        paid -= earned(self._prices, c, self._largest[1:], one.replicas, least)
+        ended = one.inner[0][self._last_runs]
+        return _Side(one.gpus, inner, outer, ended, [0] * one.gpus + light, paid)
+
+    # -- segments ----------------------------------------------------------------------
+
+    def _least_price(self, kind: int) -> Whole:
+        """Return prices of segments by [GPUs, layers], GPUs included."""
+        gpus, layers = self._stages.kinds[kind].gpus, self._stages.layers
+        # By GPUs of the segment, GPUs from here on, and layers.
+        table = np.full((gpus + 1, gpus + 1, layers + 1), NONE, np.int64)
+        table[:, 0, 0] = 0
+        for left in range(1, gpus + 1):
+            for side in self._sides[kind]:
+                if side.gpus > left:
+                    continue
+                light = np.array(side.light)
+                for y in range(1, int(light[left:].max(initial=0)) + 1):
+                    paid = np.where(light >= y, side.paid[:, y - 1], NONE)[:, None]
+                    more = table[:, left - side.gpus, : layers + 1 - y] + paid
+                    into = table[:, left, y:]
+                    np.minimum(into, more, out=into)
+        each = np.arange(gpus + 1)
+        price = self._prices.gpu[kind] * each[:, None]
+        found: Whole = np.where(
+            table[each, each] < NONE // 2, table[each, each] + price, NONE
+        )
+        return found
+
+    def _times(self, kind: int, highs: Whole, *, near: bool) -> Whole:
+        """Return times of segments by [GPUs, whether it ends, layers, interval]."""
+        new = [x for x in highs.tolist() if (kind, near, x) not in self._kept]
+        if new:
+            found = self._find_times(kind, np.array(sorted({*new})), near=near)
+            for i, high in enumerate(sorted({*new})):
+                self._kept[kind, near, high] = found[..., i]
+        each = [self._kept[kind, near, high] for high in highs.tolist()]
+        return np.stack(each, axis=-1)
+
+    def _find_times(self, kind: int, highs: Whole, *, near: bool) -> Whole:
+        gpus, layers = self._stages.kinds[kind].gpus, self._stages.layers
+        shape = gpus + 1, 2, layers + 1, len(highs)
+        found = np.full(shape, NONE, np.int64)
+        for k in self._numbers(kind):
+            table = np.full(shape, NONE, np.int64)
+            for left in range(1, k + 1):
+                for side in self._sides[kind]:
+                    self._lower(table, (left, k), side, highs, near=near)
+            at = slice(k, k + 1) if len(self._numbers(kind)) > 1 else slice(1, None)
+            found[at] = table[at]
+        return found
+
+    def _lower(
+        self,
+        table: Whole,
+        gpus: tuple[int, int],
+        side: _Side,
+        highs: Whole,
+        *,
+        near: bool,
+    ) -> None:
+        """Lower times on `gpus` from here on, of so many in all, by one stage."""
+        (left, k), layers = gpus, self._stages.layers
+        most, rest = side.light[k], left - side.gpus
+        if rest < 0 or not most:
+            return
+        if not rest:
+            outer = side.inner if near else side.outer
+            for row, us in zip(table[left], (outer, side.ended), strict=True):
+                into = row[1 : most + 1]
+                np.minimum(into, _within(us[:most], highs), out=into)
+            return
+        inner = _within(side.inner[:most], highs)
+        for y in range(1, most + 1):
+            if side.inner[y - 1] <= highs[-1]:
+                more = table[rest, :, 1 : layers + 1 - y] + inner[y - 1]
+                into = table[left, :, y + 1 :]
+                np.minimum(into, more, out=into)
+
+    def _numbers(self, kind: int) -> range:
+        """Return the GPUs of segments to look at; the most where all are alike."""
+        gpus = self._stages.kinds[kind].gpus
+        if all(len({*side.light[side.gpus :]}) <= 1 for side in self._sides[kind]):
+            return range(gpus, gpus + 1)
+        return range(1, gpus + 1)
+
+    # -- paths -----------------------------------------------------------------------
+
+    def least(self, us_cost: int, lows: Whole, highs: Whole) -> Whole:
+        """Return the least cost of a path, by interval of its slowest stage."""
+        layers = self._stages.layers
+        often = self._stages.costs.interleave * lows
+        start = np.full((2, layers + 1, len(lows)), NONE, np.int64)
+        start[0, 0] = 0
+        found = self._swept(start, us_cost, often, highs, near=False)
+        if self._front_us.shape[1]:
+            start = self._repeated(us_cost, often, highs)
+            more = self._swept(start, us_cost, often, highs, near=True)
+            found = np.minimum(found, more)
+        return found
+
+    def _swept(
+        self, cost: Whole, us_cost: int, often: Whole, highs: Whole, *, near: bool
+    ) -> Whole:
+        """Return the least cost of all layers, some of which are there already."""
+        layers = self._stages.layers
+        for c, kind in enumerate(self._stages.kinds):
+            on, ended = self._one(c, us_cost, often, highs, near=near)
+            for _ in range(min(len(kind.nodes), layers)):
+                more = cost.copy()
+                for y in range(1, layers + 1):
+                    some = cost[:, : layers + 1 - y]
+                    np.minimum(more[:, y:], some + on[y], out=more[:, y:])
+                    np.minimum(more[1, y:], some[0] + ended[y], out=more[1, y:])
+                cost = more
+        found: Whole = cost[1, layers]
+        return found
+
+    def _one(
+        self, kind: int, us_cost: int, often: Whole, highs: Whole, *, near: bool
+    ) -> Whole:
+        """Return the least cost of a segment by [whether it ends, layers, interval]."""
+        us, paid = self._times(kind, highs, near=near), self._paid[kind]
+        able: Flags = (us < NONE) & (paid < NONE)[:, None, :, None]
+        price = np.where(paid < NONE, paid, 0)[:, None, :, None]
+        cost = us_cost * np.where(able, us, 0) + price * often
+        found: Whole = np.where(able, cost, NONE)[1:].min(0)
+        return found
+
+    def _repeated(self, us_cost: int, often: Whole, highs: Whole) -> Whole:
+        """Return the least cost of stages in several nodes, one or more of them.
+
+        By [whether they end the pipeline, layers, interval].
+        """
+        layers = self._stages.layers
+        each = np.full((2, layers + 1, len(highs)), NONE, np.int64)
+        for row, runs in zip(each, (self._runs, self._last_runs), strict=True):
+            for y, run in enumerate(runs.tolist(), 1):
+                us, price = self._front_us[run][:, None], self._front_cost[run][:, None]
+                able = us <= highs
+                cost = us_cost * np.where(able, us, 0) + price * often
+                row[y] = np.where(able, cost, NONE).min(0)
+        each[0, layers] = NONE  # all layers: nothing follows
+        found = each.copy()
+        for x in range(2, layers + 1):
+            for y in range(1, x):
+                rest = found[0, x - y]
+                np.minimum(found[0, x], rest + each[0, y], out=found[0, x])
+                np.minimum(found[1, x], rest + each[1, y], out=found[1, x])
+        return found
+
+
+def _within(us: Whole, highs: Whole) -> Whole:
+    """Return times by [layers, interval]; `NONE` where they are too long."""
+    found: Whole = np.where(us[:, None] <= highs, us[:, None], NONE)
+    return found

@@ -1,0 +1,191 @@
+"""What a box lets stages hold, and what they need of their nodes: derived once more.
+
+A layer l has n replicas, h of them in node v. A stage there with replicas of d GPUs or
+more waits until its layers are exchanged, within S us in this box. In a ring a GPU of v
+is sent what n - h replicas elsewhere have, over links of beta units a us or less:
+
+    e_l (n - h) / n  <=  d beta S_l,     the sum of S_l over its layers  <=  S.      (1)
+
+So the stage's size is at most d beta S + A, where A is the sum over layers of e_l h / n
+in v: its node's *part* of the replicas. What size exceeds d beta S is its *need* of A.
+With `sync: bottleneck` a layer that is in two nodes or more takes e_l (n - 1) / n of
+d beta S_l; one that is not has all of e_l in A. So the need is what size exceeds
+d beta S n / (n - 1).
+
+A ring waits for its slowest member. Of m nodes that hold a layer one has no more than
+n / m replicas; so the size of a stage whose layers are in m nodes or more is at most
+d beta S / (1 - 1 / m).
+
+Parts of all nodes sum up to the size E of all layers, and are at most what their
+replicas hold over D, the least number of replicas of any layer. A pipeline on k of the
+C GPUs of a node has needs that sum up to A or less, since its stages have no layer in
+common; so needs weighted by k / C, of all pipelines, sum up to A or less, too.
+"""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor
+
+import numpy as np
+
+from .stages import MOST, Alone, Stages, Whole
+
+FREE = MOST  # units: no run has more
+
+
+@dataclass(frozen=True)
+class Box:
+    """Ranges that plans of a box are in; None where there is no upper end.
+
+    Of us that plans synchronise for, least replicas of a layer, numbers of pipelines;
+    of a single pipeline also the number of its size, and its slowest stage in us.
+    """
+
+    sync: tuple[int, int | None]
+    replicas: tuple[int, int]
+    count: tuple[int, int]
+    size: tuple[int, int]
+    slowest: tuple[int, int | None] = (0, None)
+
+    @property
+    def pipelines(self) -> int:
+        """The most pipelines: each has a replica of every layer."""
+        return min(self.count[1], self.replicas[1])
+
+    @property
+    def empty(self) -> bool:
+        """Whether no plan is in the box."""
+        ranges = self.sync, self.replicas, self.count, self.size, self.slowest
+        return any(high is not None and low > high for low, high in ranges)
+
+    def parts(self, of: str, at: int, largest: int) -> "tuple[Box, Box] | None":
+        """Return both sides of a division; None where it divides no such box.
+
+        `largest` are the sequences of the largest micro-batch: a single pipeline has no
+        more replicas of a layer.
+        """
+        single = self.count[1] == 1
+        if of == "sync":
+            low, high = self.sync
+            if at < low or (high is not None and at > high):
+                return None
+            return replace(self, sync=(low, at)), replace(self, sync=(at, high))
+        if of == "count":
+            if at != 1:
+                return None
+            most = min(self.replicas[1], largest)
+            one = replace(
+                self,
+                count=(self.count[0], min(1, self.count[1])),
+                replicas=(self.replicas[0], most),
+            )
+            least = max(2, self.replicas[0])
+            more = replace(
+                self,
+                count=(max(2, self.count[0]), self.count[1]),
+                replicas=(least, self.replicas[1]),
+            )
+            return one, more
+        if of == "replicas":
+            low, most = self.replicas
+            few = replace(
+                self,
+                replicas=(low, min(at, most)),
+                count=(self.count[0], min(self.count[1], at)),
+            )
+            return few, replace(self, replicas=(max(low, at + 1), most))
+        if not single:  # each of several pipelines has its own
+            return None
+        if of == "size":
+            low, most = self.size
+            return (
+                replace(self, size=(low, min(at, most))),
+                replace(self, size=(max(low, at + 1), most)),
+            )
+        low, high = self.slowest
+        return (
+            replace(self, slowest=(low, at if high is None else min(at, high))),
+            replace(self, slowest=(max(low, at), high)),
+        )
+
+
+class Sharing:
+    """Limits and needs of stages in a box, whose stages synchronise for `sync_us`."""
+
+    def __init__(self, stages: Stages, box: Box, sync_us: int | None) -> None:
+        """Take the box's least replicas and pipelines; None: as long as they like."""
+        self._stages, self._box, self._us = stages, box, sync_us
+        self._ring = stages.costs.sync == "ring"
+        self._widest = max(kind.gpus for kind in stages.kinds)
+
+    def _least(self, own: int) -> int:
+        """Return the least replicas of a layer of which a stage has `own` or more."""
+        return max(self._box.replicas[0], own + self._box.count[0] - 1)
+
+    @property
+    def _away(self) -> Fraction | None:
+        """Units that one GPU exchanges with other nodes in the time that there is."""
+        inter = self._stages.inter
+        return None if inter is None or self._us is None else inter * self._us
+
+    def _waited(self, least: int, here: int | None) -> Fraction:
+        """Return the least part of a layer's size that its replicas wait for.
+
+        It has `least` replicas or more in two nodes or more, up to `here` in this one.
+        """
+        if not self._ring:
+            return 1 - Fraction(1, least)
+        nodes = max(2, -(-least // self._widest))
+        parts = [Fraction(1, nodes)]
+        if here is not None:
+            parts.append(Fraction(here, least))
+        return 1 - min(parts)
+
+    def most(self, one: Alone, together: int) -> int:
+        """Return the most units that a stage holds; below 0 where there is none.
+
+        Its pipeline uses `together` GPUs of the node at least; the others may have a
+        replica each, unless there is but one pipeline.
+        """
+        kind = self._stages.kinds[one.kind]
+        lonely = self._box.pipelines == 1
+        if lonely and one.replicas < self._box.replicas[0]:
+            return -1
+        if self._us is None:
+            return FREE
+        here = one.replicas + (0 if lonely else kind.gpus - together)
+        least = self._least(1 if one.degree == one.gpus else 2)
+        found = [Fraction(FREE)]
+        rates = self._stages.intra(one.kind), self._stages.inter
+        known = [rate for rate in rates if rate is not None]
+        if known and least > 1:  # each replica is sent what all others have
+            able = one.degree * max(known) * self._us
+            found.append(able / (1 - Fraction(1, least)))
+        if self._away is not None and here < least:
+            found.append(one.degree * self._away / self._waited(least, here))
+        return floor(min(found))
+
+    def _needs(self, degree: int, least: int) -> Whole:
+        """Return what stages need of their node's part, by run."""
+        low = self._stages.low
+        if self._away is None or least < 2:
+            return np.zeros_like(low)
+        able = degree * self._away
+        if not self._ring:
+            able /= 1 - Fraction(1, least)
+        return np.maximum(0, low - min(FREE, ceil(able)))
+
+    def need(self, one: Alone) -> Whole:
+        """Return what such stages need, by run."""
+        return self._needs(one.degree, self._least(1))
+
+    def of_replicas(self, degree: int) -> tuple[int, Whole]:
+        """Return the most units of a stage in several nodes, and needs by run.
+
+        One of its replicas has `degree` GPUs, and none of its layers is in one node.
+        """
+        least = self._least(2)
+        most = FREE
+        if self._away is not None:
+            most = min(FREE, floor(degree * self._away / self._waited(least, None)))
+        return most, self._needs(degree, least)

@@ -1,0 +1,293 @@
+"""The check of a certificate: its boxes are divided anew, its leaves refuted anew.
+
+A pipeline of n micro-batches of b sequences, whose stages have v runs of layers and
+take t_j us, M the slowest, takes n M + (sum t_j - M) / v us or more. So within T, in
+the interval [m, m'] of M, no more than b (v T + m - sum t_j) / (v m) sequences, and no
+more than some W in all cases. Prices refute a box where each path pays for that: for
+some share z of the first limit, from 0 to 1,
+
+    z b Q sum t_j + v m price  >=  z b Q (v T + m) + (1 - z) Q W v m.
+
+Intervals are not in the certificate: wide ones are divided, down to single times. Where
+m is 0, so that n may be any number, z is 0, and any m > 0 says the same.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import floor
+from typing import Protocol
+
+import numpy as np
+
+from ...problems import Objective
+from ...problems.training_plan import settings
+from ...schema import Instance, exact
+from ...solving.certificates import BoxCertificate, BoxTree
+from .paths import Paths
+from .prices import Part, Prices
+from .segments import Segments
+from .sharing import Box
+from .stages import NONE_US, Stages, Whole, with_least_latency
+
+_ENOUGH = 10  # complaints, after which nothing more is checked
+_WIDE = 1.25  # of intervals, to begin with
+_PARTS = 4  # of an interval that was too wide
+_HIDDEN = 5  # halvings of what may be synchronised unseen
+_HALVINGS = 64  # of prices that are too large
+
+
+class Others(Protocol):
+    """Whoever refutes boxes that were settled without prices."""
+
+    def on_nodes(self, box: Box, left_us: int) -> bool:
+        """Tell whether one pipeline of micro-batches of one sequence takes longer."""
+
+    def counted(
+        self, box: Box, left_us: int, syncs: Sequence[tuple[int | None, int]]
+    ) -> bool:
+        """Tell whether pipelines by counts of GPUs take longer.
+
+        `syncs` are how long stages of a pipeline synchronise, and what is spent then.
+        """
+
+
+def missing(
+    instance: Instance,
+    certificate: BoxCertificate,
+    bound: Objective,
+    others: Callable[[Instance, Stages], Others] | None = None,
+) -> list[str]:
+    """Return what is missing for `bound` to be proved; empty when it is.
+
+    `others` make who refutes boxes without prices, of an instance and its stages.
+    """
+    chosen = settings.variants(instance)
+    each = (certificate, *certificate.further)
+    if len(each) != len(chosen):
+        return [f"{len(each)} certificates for {len(chosen)} choices of settings"]
+    found: list[str] = []
+    for given, mine in zip(chosen, each, strict=True):
+        if not bound <= mine.time_us + 1:
+            return [f"the certificate is of {mine.time_us} us, not of {bound}"]
+        found += Check(given, mine, others).run()
+    return found
+
+
+class Check:
+    """The check of the certificate of one choice of settings."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        certificate: BoxCertificate,
+        others: Callable[[Instance, Stages], Others] | None = None,
+    ) -> None:
+        """Read the instance's stages."""
+        whole = with_least_latency(instance) if certificate.levelled else instance
+        self._stages = Stages(whole)
+        self._others = others and others(instance, self._stages)
+        self._certificate = certificate
+        costs, table = instance.workload.costs, self._stages.table
+        self._pipeline, self._sync = (
+            exact(costs.pipeline_factor),
+            exact(costs.sync_factor),
+        )
+        self._time = certificate.time_us - table.overhead_us - table.least_update_us
+        self._found: list[str] = []
+
+    def run(self) -> list[str]:
+        """Return what is missing for the certificate to be a proof."""
+        stages, given = self._stages, self._certificate
+        names = tuple(kind.name for kind in stages.kinds)
+        if given.classes != names:
+            return [f"classes {', '.join(given.classes)}, expected {', '.join(names)}"]
+        gpus = sum(kind.gpus * len(kind.nodes) for kind in stages.kinds)
+        most = max(1, min(gpus, stages.batch))
+        sizes = 0, len(stages.sizes) - 1
+        self._walk(given.tree, Box((0, None), (1, most), (1, most), sizes))
+        return self._found
+
+    def _walk(self, tree: BoxTree | None, box: Box) -> None:
+        if len(self._found) >= _ENOUGH or box.empty:
+            return
+        if tree is None:
+            self._found.append(f"a box is left out: {_told(box)}")
+        elif tree.split is None:
+            if not self._refuted(tree, box):
+                self._found.append(f"prices do not refute the box {_told(box)}")
+        else:
+            parts = box.parts(tree.split, tree.at or 0, self._stages.sizes[-1])
+            if parts is None:
+                where = f"{tree.split} at {tree.at}"
+                self._found.append(f"{where} does not divide the box {_told(box)}")
+                return
+            self._walk(tree.low, parts[0])
+            self._walk(tree.high, parts[1])
+
+    # -- a leaf ---------------------------------------------------------------------
+
+    def _refuted(self, leaf: BoxTree, box: Box) -> bool:
+        """Tell whether no plan of the box is as quick."""
+        left = floor((self._time - self._sync * box.sync[0]) / self._pipeline)
+        if left >= NONE_US:
+            return False
+        stages = self._stages
+        parts = [*self._parts(box, left, leaf.places or 1)] if left >= 0 else []
+        parts = [part for part in parts if (part.options.times <= left).any()]
+        if not parts:  # no stage is as quick
+            return True
+        if leaf.laid or leaf.counted:
+            if self._others is None:
+                return False
+            if leaf.laid:
+                return self._others.on_nodes(box, left)
+            return self._others.counted(box, left, self._syncs(box))
+        prices = None
+        if leaf.prices is not None:
+            prices = Prices.of(leaf.prices, len(stages.kinds), self._certificate.scale)
+        if prices is None:
+            return False
+        largest = stages.sizes[box.size[1]]
+        for _ in range(_HALVINGS):
+            if prices.fit(stages, box, largest, left):
+                break
+            prices = prices.halved()
+        if not prices.scale or not prices.fit(stages, box, largest, left):
+            return False
+        if not prices.refute(stages, box):
+            return False
+        return all(Leaf(stages, box, prices, part).holds() for part in parts)
+
+    def _parts(self, box: Box, left: int, places: int) -> Iterator[Part]:
+        """Yield pipelines of every size, with few micro-batches and with more."""
+        stages = self._stages
+        told = places if stages.told else 1
+        for b in stages.sizes[box.size[0] : box.size[1] + 1]:
+            least, most = 1, stages.batch // b
+            if box.count[1] == 1:
+                if stages.batch % b:
+                    continue
+                least = most
+            for sync_us, spent_us in self._syncs(box):
+                if least < told:  # no more micro-batches than places: as one is told
+                    few = b * min(most, told - 1)
+                    one = stages.options(b, 1)
+                    yield Part(one, left, few, sync_us, spent_us)
+                if most >= told:
+                    each = stages.options(b, told)
+                    yield Part(
+                        each, left, b * most, sync_us, spent_us, together=told == 1
+                    )
+
+    def _syncs(self, box: Box) -> list[tuple[int | None, int]]:
+        """Return how long stages of a pipeline synchronise, and what is spent on that.
+
+        Where backward passes hide it: those before stage j take B us and less than the
+        stages. So S us of it and n - 1 slowest stages do not take less than
+
+            pf ((n - 1) M + B) + sf max(0, S - B)  >=  pf (n - 1) M + min(pf, sf) S.
+        """
+        costs = self._stages.costs
+        if costs.sync_overlap == "none":
+            return [(box.sync[1], 0)]
+        least = min(self._pipeline, self._sync)
+        if not least or costs.interleave > 1 or self._stages.inter is None:
+            return [(None, 0)]
+        most = floor(self._time / least)
+        edges = sorted({0, *(most >> i for i in range(_HIDDEN + 1))})
+        share = least / self._pipeline
+        pairs = pairwise(edges) if len(edges) > 1 else [(0, 0)]
+        return [(high, floor(share * low)) for low, high in pairs]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A part of a leaf: its pipelines, and prices."""
+
+    stages: Stages
+    box: Box
+    prices: Prices
+    part: Part
+
+    def holds(self) -> bool:
+        """Tell whether every pipeline pays for what it takes."""
+        part = self.part
+        times = part.options.times
+        high = part.left_us
+        if self.box.count[1] == 1:
+            high //= self.stages.batch // part.options.size
+        if self.box.slowest[1] is not None:
+            high = min(high, self.box.slowest[1])
+        if self.box.slowest[0] > high:
+            return True
+        times = times[: np.searchsorted(times, high, "right")]
+        spans = _wide(times, self.box.slowest[0])
+        kind = Segments if self.stages.equal and self.part.together else Paths
+        way = kind(self.stages, self.box, self.prices, part)
+        while spans:
+            some, spans = spans[-way.at_once :], spans[: -way.at_once]
+            short = self._short(way, times, some)
+            for (begin, end), failed in zip(some, short, strict=True):
+                if failed and end - begin == 1:
+                    return False
+                if failed:
+                    spans += _divided(times, begin, end)
+        return True
+
+    def _short(
+        self, way: Paths | Segments, times: Whole, spans: list[tuple[int, int]]
+    ) -> list[bool]:
+        """Tell of each interval whether a path may take more than it pays for."""
+        part, scale = self.part, self.prices.scale
+        v, b = self.stages.costs.interleave, part.options.size
+        lows = np.maximum(times[[begin for begin, _ in spans]], self.box.slowest[0])
+        highs = times[[end - 1 for _, end in spans]]
+        most = np.full(len(spans), part.most, np.int64)
+        timeless = lows == 0  # where stages take no time, the other limit counts alone
+        lows = np.maximum(lows, 1)
+        if part.spent_us:
+            spare = part.left_us - part.spent_us
+            some = b * (1 + spare // lows) if spare >= 0 else np.zeros_like(lows)
+            most = np.where(timeless, most, np.minimum(most, some))
+        short = np.ones(len(spans), np.bool_)
+        for halves in (2, 1, 0):
+            at = np.flatnonzero(short & ~timeless if halves else short)
+            if halves < 2:
+                by_time = b * (v * part.left_us + lows[at])
+                at = at[timeless[at] | (most[at] * v * lows[at] < by_time)]
+            if not len(at):
+                continue
+            mean = scale * halves // 2
+            need = mean * b * (v * part.left_us + lows[at])
+            need += (scale - mean) * most[at] * v * lows[at]
+            need -= v * lows[at] * self.prices.pipeline
+            short[at] = way.least(mean * b, lows[at], highs[at]) < need
+        return short.tolist()
+
+
+def _wide(times: Whole, least: int) -> list[tuple[int, int]]:
+    """Return intervals of times, as places of their first one and past the last."""
+    found, at = [], 0
+    while at < len(times):
+        most = int(max(times[at], least) * Fraction(str(_WIDE)))
+        end = max(at + 1, int(np.searchsorted(times, most, "right")))
+        found.append((at, end))
+        at = end
+    return found
+
+
+def _divided(times: Whole, begin: int, end: int) -> list[tuple[int, int]]:
+    low, high = int(times[begin]), int(times[end - 1])
+    cuts = [low + (high - low) * i // _PARTS for i in range(1, _PARTS)]
+    inner = {int(x) for x in np.searchsorted(times, cuts)} | {(begin + end) // 2}
+    edges = [begin, *sorted(x for x in inner if begin < x < end), end]
+    return [*pairwise(edges)]
+
+
+def _told(box: Box) -> str:
+    return ", ".join(
+        f"{name} {low} to {'any' if high is None else high}"
+        for name, (low, high) in vars(box).items()
+    )
