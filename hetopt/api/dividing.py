@@ -21,7 +21,12 @@ from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance, Split
 from ..search import attempts
-from ..solving.certificates import TrainingCertificate, joined
+from ..solving.certificates import (
+    BoxCertificate,
+    Certificate,
+    TrainingCertificate,
+    joined,
+)
 
 #: Planners whose pipelines are alike, as GPUs that divide experts must be; and who
 #: count them, as groups of ZeRO ask for.
@@ -213,16 +218,26 @@ def _interrupted(results: Iterable[Result]) -> bool:
     return any(result.stop is Stop.INTERRUPTED for result in results)
 
 
-def _joined(proofs: Sequence[tuple[Instance, object]]) -> TrainingCertificate | None:
+def _joined(
+    proofs: Sequence[tuple[Instance, object]],
+) -> TrainingCertificate | BoxCertificate | None:
     """One certificate of those of all ways, in the order of `settings.variants`.
 
     None where one of them has none, or not one for each of its own variants.
     """
-    pairs: list[tuple[int, TrainingCertificate]] = []
+    return _joined_of(proofs, TrainingCertificate) or _joined_of(proofs, BoxCertificate)
+
+
+def _joined_of(
+    proofs: Sequence[tuple[Instance, object]], kind: type[Certificate]
+) -> Certificate | None:
+    """The same of certificates of one kind."""
+    pairs: list[tuple[int, Certificate]] = []
     for way, proof in proofs:
-        if not isinstance(proof, TrainingCertificate):
+        if not isinstance(proof, kind):
             return None
-        each = (proof.model_copy(update={"further": ()}), *proof.further)
+        mine: Certificate = proof
+        each = (mine.model_copy(update={"further": ()}), *mine.further)
         zeros = [one.workload.costs.zero for one in settings.variants(way)]
         if len(each) != len(zeros):
             return None

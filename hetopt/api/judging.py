@@ -20,6 +20,7 @@ from ..problems import Evaluation, Objective
 from ..problems.training_plan import support
 from ..result import Bound, Result
 from ..schema import Instance, Record
+from ..solving.certificates import kind_of
 from ..text.complaints import shown, validated
 from .calling import (
     AnyInstance,
@@ -143,7 +144,8 @@ def by_certificate(
             f"{file}: a bound of {name} by {document.get('bound_source')!r} leaves "
             "nothing to check it by: solve again to prove it"
         )
-    record = validated(module.Certificate, certificate, str(file), ("certificate",))
+    kind = kind_of(module.Certificate, certificate)
+    record = validated(kind, certificate, str(file), ("certificate",))
     found: list[str] = module.recheck(data, record, bound)
     return found
 

@@ -23,6 +23,7 @@ from ..problems import training_plan
 from ..result import Bound, Method, Result, Status, Stop
 from ..schema import Instance, Record
 from ..schema.targets import TARGETS
+from ..solving.certificates import kind_of
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, read_text
 from .calling import AnyInstance, AnyPlan
@@ -123,9 +124,10 @@ class Known:
         """What the library's bound can be checked by."""
         if self.best_known is None or self.best_known.certificate is None:
             return None
-        kind = registry.entry("exact", "training_plan").Certificate
+        tree = self.best_known.certificate
+        kind = kind_of(registry.entry("exact", "training_plan").Certificate, tree)
         try:
-            found: Record = validated(kind, self.best_known.certificate, LIBRARY)
+            found: Record = validated(kind, tree, LIBRARY)
         except InstanceError:  # of another edition
             return None
         return found

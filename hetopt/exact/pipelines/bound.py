@@ -5,11 +5,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import floor, inf
+from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from ...errors import InternalError
 from ...schema import Instance
+from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
 from .arcs import Arcs, arcs
 from .boxes import Box, Division
@@ -54,7 +57,8 @@ class PipelineBound:
         pipeline, whose micro-batches have one sequence, takes `alone_us` or more.
         `counted` refutes boxes by other means, where prices do not.
         """
-        instance = levelled(instance)
+        given, instance = instance, levelled(instance)
+        self.is_levelled = instance is not given
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         self.counted = counted
@@ -329,13 +333,43 @@ class Refutation:
     def cancel(self) -> None:
         """Do nothing: what is known stays."""
 
-    def certificate(self) -> None:
-        """Return none yet."""
-
     @property
     def proved(self) -> bool:
         """Whether every box is settled: no plan is as quick as `time_us`."""
         return not self.open and not self.failed
+
+    def certificate(self) -> BoxCertificate | None:
+        """Return what a checker needs, of a time that is proved; no later one is begun.
+
+        None where there are more boxes than a file may have.
+        """
+        bound = self.bound
+        trees = [self._tree(box) for box in bound.first]
+        tree = trees[0]
+        if len(trees) > 1:
+            at = bound.division.most_sync_us
+            tree = {"split": "sync", "at": at, "low": trees[0], "high": trees[1]}
+        classes = tuple(each.nodes[0] for each in bound.table.classes)
+        given = {
+            **{"time_us": self.time_us, "scale": bound.scale, "classes": classes},
+            **{"tree": tree, "levelled": bound.is_levelled},
+        }
+        try:
+            return BoxCertificate.model_validate(given)
+        except ValidationError:
+            return None
+
+    def _tree(self, box: Box) -> dict[str, Any]:
+        if (split := box.split) is not None:
+            parts = {"low": self._tree(split.low), "high": self._tree(split.high)}
+            return {"split": split.of, "at": split.at, **parts}
+        if (y := box.proof) is None:
+            if box.counted is not None:
+                return {"counted": True}
+            return {"laid": True} if box.laid else {}
+        whole = (*y.gpu, *y.share, y.shares, y.pipelines, y.held)
+        places = box.places if box.places > 1 else None
+        return {"prices": whole, "places": places}
 
 
 def _least_slowest(table: StageTable, each: Arcs) -> int:

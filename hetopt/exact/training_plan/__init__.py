@@ -36,14 +36,15 @@ from ...result import Result
 from ...schema import Instance
 from ...search import choosing, grid, sites
 from ...search.improving import improve
-from ...solving.certificates import TrainingCertificate
+from ...solving.certificates import BoxCertificate, TrainingCertificate
 from ...solving.run import Report, Run
-from .. import one_pipeline
+from .. import checking, one_pipeline
 from ..pipelines import side_by_side
 from ..pipelines.bound import PipelineBound
 from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding, small
 from . import certificate as certificates
+from .again.others import Others
 from .counts import bound as count_bound
 from .counts import copies as counted_copies
 from .counts import plans as counted_plans
@@ -112,12 +113,14 @@ def solve(
 
 
 def recheck(
-    data: Instance, certificate: TrainingCertificate, bound: Objective
+    data: Instance, certificate: TrainingCertificate | BoxCertificate, bound: Objective
 ) -> list[str]:
     """What is missing for the bound to be proved by the certificate; empty if nothing.
 
     `Unsupported` where the check would need too large tables.
     """
+    if isinstance(certificate, BoxCertificate):
+        return checking.missing(data, certificate, bound, Others)
     return certificates.missing(data, certificate, bound)
 
 
@@ -263,7 +266,8 @@ def _list(run: Run, instance: Instance) -> None:
 def _forget(run: Run) -> None:
     """Drop a certificate that is of a lower bound than what is known."""
     found, bound = run.certificate, run.bound
-    if isinstance(found, TrainingCertificate) and bound is not None:
+    kinds = TrainingCertificate, BoxCertificate
+    if isinstance(found, kinds) and bound is not None:
         run.certificate = found if bound.value <= int(found.time_us) + 1 else None
 
 

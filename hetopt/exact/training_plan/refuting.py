@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ...errors import OutOfTime
 from ...result import Bound
 from ...schema import Record
-from ...solving.certificates import TrainingCertificate, joined
+from ...solving.certificates import joined
 from ..pipelines.bound import PipelineBound
 from ..pipelines.side_by_side import Processes, SideBySide
 from .patterns.bound import PatternBound
@@ -128,6 +128,10 @@ def endless(check: Callable[[], None]) -> Clock:
     return Clock(inf, look, lambda: looks, _LOOKS)
 
 
+#: Certificates that the refutations of a way leave, of one kind, or None.
+_Records = list[Any]
+
+
 class Way:
     """Refutes by counts of GPUs or by prices, under every choice of settings."""
 
@@ -178,7 +182,7 @@ class Way:
                 run.check()
         self.ended = True
 
-    def _tried(self, target: int) -> list[TrainingCertificate | None] | None:
+    def _tried(self, target: int) -> _Records | None:
         """What refutes a time; None where it cannot be, or is put off."""
         patience = _FEW_PATIENCE if self._counting else _PATIENCE
         span = max(self._clock.span(patience), self._spent)
@@ -199,7 +203,7 @@ class Way:
         self._goals.tell(records is not None)
         return records
 
-    def _records(self, target: int) -> list[TrainingCertificate | None] | None:
+    def _records(self, target: int) -> _Records | None:
         """What refutes a time under each choice; None where something may not.
 
         The last to stand is asked first next time.
