@@ -24,6 +24,7 @@ from hetopt import problems
 from hetopt.api import judging
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery
+from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.text.parsing import parse_tree
 
@@ -90,9 +91,13 @@ def _training(seed: int) -> Subject | None:
     if best is None:
         return None
     alone_us = least_alone_us(instance, best[0])
-    bound = PatternBound(instance, 0.1 * best[0], 1.5 * best[0], alone_us=alone_us)
+    bound: PatternBound | PipelineBound = PatternBound(
+        instance, 0.1 * best[0], 1.5 * best[0], alone_us=alone_us
+    )
+    if seed % 2:  # the other kind of certificate
+        bound = PipelineBound(instance, 2 * best[0], 1, alone_us=alone_us)
     for share in SHARES:
-        refutation = bound.refute(share * best[0])
+        refutation = bound.refute(int(share * best[0]))
         for _ in range(8):
             if not refutation.step():
                 break
