@@ -109,9 +109,7 @@ def _within(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the modules in these folders, which are read once."""
     found = (module.name for module in iter_modules(paths))
     helpers = ("checking", "pipelines")
-    return tuple(
-        sorted(x for x in found if not x.startswith("_") and x not in helpers)
-    )
+    return tuple(sorted(x for x in found if not x.startswith("_") and x not in helpers))
 
 
 def entry(folder: str, name: str) -> Any:

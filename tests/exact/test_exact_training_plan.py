@@ -19,10 +19,10 @@ import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
+from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.training_plan import node_kinds
 from hetopt.exact.training_plan.apart import sites
 from hetopt.exact.training_plan.node_kinds import Spread
-from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits

@@ -9,8 +9,8 @@ import pytest
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
-from hetopt.exact.training_plan import recheck
 from hetopt.exact.pipelines.levelling import levelled
+from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.exact.training_plan.refuting import (
     Clock,
