@@ -403,6 +403,7 @@ def least_unordered(
     time: int,
     scales: Whole,
     us: Whole,
+    rows: Whole,
     price: Whole,
     kind: Whole,
     visits: Whole,
@@ -412,22 +413,24 @@ def least_unordered(
     """Return the least cost of a path through equal layers, by interval.
 
     Paths go on from `start[g, ended, layers]`. Segments cost `time` for each us and
-    `scales[g]` times their `price`, by [segment, layers]. Nodes are visited class by
-    class, each once: `visits[c]` of class c. `kept[g, n, ended, layers]` are the least
-    costs after n visits, where it has an entry an interval.
+    `scales[g]` times their `price`, by [segment, layers]; times of the interval g are
+    `us[rows[g]]`. Nodes are visited class by class, each once: `visits[c]` of class c.
+    `kept[g, n, ended, layers]` are the least costs after n visits, where it has an
+    entry an interval.
     """
-    count, layers = us.shape[0], us.shape[3] - 1
+    count, layers = len(rows), us.shape[3] - 1
     zero, all_layers = np.uint64(0), np.uint64(layers + 1)
     found = np.full(count, BIG, np.int64)
     one = np.zeros((len(visits), 2, layers + 1), np.int64)
     for g in range(count):
         table = kept[g if kept.shape[0] == count else 0]
         one[:] = BIG
+        row = rows[g]
         for segment in range(us.shape[1]):
             c = kind[segment]
             for end in range(2):
                 for y in range(zero, all_layers):
-                    took = us[g, segment, end, y]
+                    took = us[row, segment, end, y]
                     cost = time * (took if took < HALF else 0)
                     cost = min(cost + scales[g] * price[segment, y], MOST)
                     cost = cost if took < HALF else BIG

@@ -229,6 +229,7 @@ def least_unordered(
     time: int,
     scales: Whole,
     us: Whole,
+    rows: Whole,
     price: Whole,
     kind: Whole,
     visits: Whole,
@@ -236,7 +237,7 @@ def least_unordered(
     kept: Whole,
 ) -> Whole:
     """Return the least cost of a path through equal layers, by interval."""
-    layers = us.shape[3] - 1
+    us, layers = us[rows], us.shape[3] - 1
     paid = scales[:, None, None, None] * price[:, None]
     able = us < HALF
     cost = np.where(able, np.minimum(time * np.where(able, us, 0) + paid, MOST), BIG)

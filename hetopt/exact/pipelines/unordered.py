@@ -55,16 +55,18 @@ class Segments:
         self.light = np.searchsorted(low[1:], light, "right")
         self.begin, self.used = arcs.begin(len(table.node_gpus)), arcs.gpus
         self._stages = inner, outer, ended
-        self._kept: tuple[dict[int, Whole], dict[int, Whole]] = {}, {}
+        none = np.zeros((0, len(self.gpus), 2, layers + 1), np.int64)
+        self._us = [none, none]
+        self._rows: tuple[dict[int, int], dict[int, int]] = {}, {}
 
-    def us(self, highs: Whole, *, near: bool = False) -> Whole:
-        """Return least times by [interval, segment, ended, layers].
+    def us(self, highs: Whole, *, near: bool = False) -> tuple[Whole, Whole]:
+        """Return least times by [row, segment, ended, layers], and rows by interval.
 
         No stage takes more than `highs[g]`. The last stage of a segment hands on to
         another node; or `near`, to a stage in several nodes, of which this is one.
         """
-        kept = self._kept[near]
-        missing = np.unique([x for x in highs.tolist() if x not in kept])
+        rows = self._rows[near]
+        missing = np.unique([x for x in highs.tolist() if x not in rows])
         if len(missing):
             inner, outer, ended = self._stages
             sides = inner, inner if near else outer, ended
@@ -72,13 +74,28 @@ class Segments:
                 *(missing.astype(np.int64), self.kind, self.gpus, self.begin),
                 *(self.used, *sides, self.light),
             )
-            kept.update(zip(missing.tolist(), found, strict=True))
-        return np.stack([kept[high] for high in highs.tolist()])
+            self._keep(missing.tolist(), found, near=near)
+        each = np.array([rows[high] for high in highs.tolist()], np.int64)
+        return self._us[near], each
+
+    def _keep(self, highs: list[int], found: Whole, *, near: bool) -> None:
+        """Keep times of further intervals; the table doubles where it is full."""
+        rows, table = self._rows[near], self._us[near]
+        count = len(rows) + len(highs)
+        if not rows:
+            self._us[near] = found
+        elif count <= len(table):
+            table[len(rows) : count] = found
+        else:
+            longer = np.empty((2 * count, *table.shape[1:]), np.int64)
+            longer[: len(rows)], longer[len(rows) : count] = table[: len(rows)], found
+            self._us[near] = longer
+        rows.update(zip(highs, range(len(rows), count), strict=True))
 
     @property
     def nbytes(self) -> int:
         """Return the memory of the times."""
-        return sum(each.nbytes for kept in self._kept for each in kept.values())
+        return sum(table.nbytes for table in self._us)
 
 
 class Unordered(Pricing):
@@ -158,12 +175,12 @@ class Unordered(Pricing):
         else:
             start[:, 0, 0] = 0
         kept = np.zeros((1, int(self._visits.sum()) + 1, 2, layers + 1), np.int64)
-        us = known.us(highs, near=near)
+        us, rows = known.us(highs, near=near)
         price = self._kept_price(prices).segment
         found = compiled.least_unordered(
-            time, scales, us, price, known.kind, self._visits, start, kept
+            time, scales, us, rows, price, known.kind, self._visits, start, kept
         )
-        return _Sweep(found, us, kept[0], start, near)
+        return _Sweep(found, us[rows[-1]], kept[0], start, near)
 
     def _kept_price(self, prices: Prices) -> "_Paid":
         if self._price is None or self._price[0] != prices:
@@ -192,16 +209,16 @@ class Unordered(Pricing):
         paid = self._kept_price(prices)
         scale = self.runs * int(lows[0])
         cost = (
-            time * np.minimum(best.us[0], BIG // max(1, time))
+            time * np.minimum(best.us, BIG // max(1, time))
             + scale * paid.segment[:, None]
         )
-        cost = np.where(best.us[0] < HALF, np.minimum(cost, MOST), BIG)
+        cost = np.where(best.us < HALF, np.minimum(cost, MOST), BIG)
         uses = np.zeros(2 * len(self.rows.gpus) + 3)
         uses[-2] = 1.0
         took = 0
         segments, end, left = self._path(best.kept, cost)
         for segment, ended, layers in segments:
-            took += int(best.us[0, segment, ended, layers])
+            took += int(best.us[segment, ended, layers])
             for arc, y in self._kept_division(segment, layers, paid):
                 k = int(known.gpus[segment])
                 self._use_run(uses, int(known.run[y]), arc, k)
@@ -343,7 +360,7 @@ class _Paid(NamedTuple):
 
 
 class _Sweep(NamedTuple):
-    """Least costs by interval, times of segments, and potentials of the last one."""
+    """Least costs by interval; of the last one, times of segments and potentials."""
 
     found: Whole
     us: Whole
