@@ -174,10 +174,12 @@ def boxes(
                 share = (1 - near) * rng.random()
                 slow_low = int(one.slowest_us * (1 - share))
                 slow_high = one.slowest_us + int(one.slowest_us * share)
+        places = rng.choice([1, 2, 4, 8])
         yield Box(
             *(low, high, replicas_low, replicas_high, count_low, count_high),
             *(size_low, size_high, slow_low, slow_high),
-            places=rng.choice([1, 2, 4, 8]),
+            places=places,
+            most_places=places,
         )
 
 
