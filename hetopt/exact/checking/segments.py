@@ -120,13 +120,12 @@ class Segments:
         gpus, layers = self._stages.kinds[kind].gpus, self._stages.layers
         shape = gpus + 1, 2, layers + 1, len(highs)
         found = np.full(shape, NONE, np.int64)
-        for k in self._numbers(kind):
+        for most, alike in self._numbers(kind):
             table = np.full(shape, NONE, np.int64)
-            for left in range(1, k + 1):
+            for left in range(1, most + 1):
                 for side in self._sides[kind]:
-                    self._lower(table, (left, k), side, highs, near=near)
-            at = slice(k, k + 1) if len(self._numbers(kind)) > 1 else slice(1, None)
-            found[at] = table[at]
+                    self._lower(table, (left, most), side, highs, near=near)
+            found[alike] = table[alike]
         return found
 
     def _lower(
@@ -156,12 +155,17 @@ class Segments:
                 into = table[left, :, y + 1 :]
                 np.minimum(into, more, out=into)
 
-    def _numbers(self, kind: int) -> range:
-        """Return the GPUs of segments to look at; the most where all are alike."""
-        gpus = self._stages.kinds[kind].gpus
-        if all(len({*side.light[side.gpus :]}) <= 1 for side in self._sides[kind]):
-            return range(gpus, gpus + 1)
-        return range(1, gpus + 1)
+    def _numbers(self, kind: int) -> list[tuple[int, list[int]]]:
+        """Return GPUs of segments with the same stages, after the most of them."""
+        sides, found = self._sides[kind], list[tuple[int, list[int]]]()
+        for k in range(self._stages.kinds[kind].gpus, 0, -1):
+            most = found[-1][0] if found else k
+            same = (x.light[k] == x.light[most] for x in sides if x.gpus <= k)
+            if found and all(same):
+                found[-1][1].append(k)
+            else:
+                found.append((k, [k]))
+        return found
 
     # -- paths -----------------------------------------------------------------------
 
