@@ -154,9 +154,9 @@ class PipelineBound:
             if verdict.prices is not None:
                 box.proof = verdict.prices
                 return True
-        if self.counted and self._near(box) and box.count_low > 1:
-            if self.division.split(box, left) is None:
-                box.counted = self.counted(box, left, time_us)
+        asked = self.counted and self._near(box) and box.count_low > 1
+        if asked and self.counted and self.division.split(box, left) is None:
+            box.counted = self.counted(box, left, time_us)
         return box.counted is not None
 
     def _near(self, box: Box) -> bool:

@@ -22,8 +22,9 @@ class Box:
     """Ranges, both ends included; None where there is no upper end.
 
     `sizes` are numbers of sizes of micro-batches. `places` of stages are told apart,
-    up to `most_places`; `states` are what is known, by places. `proof` are the prices that refuted the box, if it was not divided; or
-    it is `counted` by GPUs, with intervals of this ratio, or `laid` on named nodes.
+    up to `most_places`; `states` are what is known, by places. `proof` are the prices
+    that refuted the box, if it was not divided; or it is `counted` by GPUs, with
+    intervals of this ratio, or `laid` on named nodes.
     """
 
     sync_low_us: int
