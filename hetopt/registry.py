@@ -15,6 +15,8 @@ from .errors import PluginBroken, UnknownName
 
 #: Folders to which others may add.
 OPEN = ("formats", "formulations", "planners", "scheduling.policies")
+#: Packages beside the entries of a folder: what several of them are built on.
+_HELPERS = frozenset({"checking", "pipelines"})
 _added: dict[str, dict[str, Any]] = {folder: {} for folder in OPEN}
 
 
@@ -107,9 +109,8 @@ def _loaded(folder: str, name: str) -> Any:
 @cache
 def _within(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the modules in these folders, which are read once."""
-    found = (module.name for module in iter_modules(paths))
-    helpers = ("checking", "pipelines")
-    return tuple(sorted(x for x in found if not x.startswith("_") and x not in helpers))
+    found = {module.name for module in iter_modules(paths)} - _HELPERS
+    return tuple(sorted(name for name in found if not name.startswith("_")))
 
 
 def entry(folder: str, name: str) -> Any:
