@@ -33,7 +33,7 @@ _FEW_S = 0.1  # while there are too few for all processes
 _WAITING = 2  # boxes sent for each process, so that none is idle
 _LOOK_S = 0.2  # between looks at the clock
 
-_Prepared = tuple["Task", float]
+_Prepared = tuple["Task", int | None]
 
 
 @dataclass(frozen=True)
