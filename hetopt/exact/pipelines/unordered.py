@@ -7,7 +7,6 @@ box; nodes are visited class by class, each once, which ordered labels cannot as
 A segment's least time and its least price count, whichever divisions they are of.
 """
 
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -245,19 +244,24 @@ class Unordered(Pricing):
     ) -> int:
         """Add what stages in several nodes use, and return how long they take."""
         known, (us, cost) = self._segments, self._kept_fronts(prices)
+        runs = np.stack([known.run, known.ended])
+        able = (runs >= 0)[..., None] & (us[runs] <= high)
+        paid = time * np.where(able, us[runs], 0) + scale * cost[runs]
+        paid = np.where(able, np.minimum(paid, MOST), BIG)
+        fronts, least = paid.argmin(2), paid.min(2)
         took = 0
         while left:
-            now = int(start[end, left])
-            for y, ended in product(range(1, left + 1), range(end + 1)):
-                run = int((known.ended if ended else known.run)[y])
-                rest = int(start[end - ended, left - y]) if y < left else 0
-                if (y == left and ended != end) or rest >= HALF or run < 0:
-                    continue
-                able = us[run] <= high
-                sums = np.minimum(time * us[run][able] + scale * cost[run][able], MOST)
-                same = np.flatnonzero(sums + rest == now)
-                if len(same):
-                    slowest = int(us[run][same[0]])
+            for ended in range(end + 1):
+                rest = start[
+                    end - ended, left - 1 :: -1
+                ].copy()  # 1, 2, ... layers less
+                rest[-1] = 0 if ended == end else BIG
+                more = least[ended, 1 : left + 1]
+                same = (rest < HALF) & (more < HALF) & (rest + more == start[end, left])
+                if same.any():
+                    y = int(same.argmax()) + 1
+                    run = int(runs[ended, y])
+                    slowest = int(us[run, fronts[ended, y]])
                     uses += self._kept_shared_use(prices, run, slowest)
                     took, left, end = took + slowest, left - y, end - ended
                     break
