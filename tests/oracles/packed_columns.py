@@ -60,6 +60,7 @@ class PipelineFacts:
     size: int
     stages: tuple[StageFacts, ...]
     slowest_us: int
+    us: int
 
     @property
     def sequences(self) -> int:
@@ -93,7 +94,8 @@ def facts(instance: Instance, plan: TrainingPlan) -> PlanFacts:
             for layer in stage.span:
                 holders[layer] += [(r.node, r.degree) for r in stage.replicas]
     found = []
-    for pipeline, rows in zip(plan.pipelines, judged.parts["stages"], strict=True):
+    for number, pipeline in enumerate(plan.pipelines):
+        rows = judged.parts["stages"][number]
         last, entering, stages, busy = len(rows) - 1, rows[-1]["hop_us"], [], []
         for j, (stage, row) in enumerate(zip(pipeline.stages, rows, strict=True)):
             us = row["compute_us"] + row["hop_us"]
@@ -117,6 +119,7 @@ def facts(instance: Instance, plan: TrainingPlan) -> PlanFacts:
                 pipeline.micro_batch_size,
                 tuple(stages),
                 max(busy),
+                judged.parts["pipeline_us"][number],
             )
         )
     return PlanFacts(
@@ -244,8 +247,11 @@ class Packing:
         if any(open_ways.values()):  # nothing is refuted there
             self.reached |= {way for way, is_so in open_ways.items() if is_so}
             return
+        most = bound._left(time_us, plan.sync_us if bound.priced else 0)
         for number, pipeline in enumerate(plan.pipelines):
             self._map(number, pipeline)
+            if pipeline.us > most:
+                self.faults.append(f"pipeline {number}: {pipeline.us} us of {most}")
         if not self.faults:
             self.faults += self._rows_broken()
 
