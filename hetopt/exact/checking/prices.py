@@ -67,10 +67,13 @@ class Prices:
         widest = max(kind.gpus for kind in stages.kinds)
         size_all = int(stages.high[stages.layers - 1]) + stages.layers
         needs, holds = max(self.share) + self.shares, max(self.share) + self.held
-        earned = holds * size * size_all // (box.replicas[0] * UNIT) + 2 * stages.layers
+        stages_of_node = min(widest, stages.layers)
+        # What each replica of a path earns is rounded up.
+        earned = holds * size * size_all // (box.replicas[0] * UNIT)
+        earned += stages.layers * (size + 1)
         return (
             max(
-                8 * self.scale * max(size, stages.batch) * most_us,
+                8 * self.scale * max(size * stages_of_node, stages.batch) * most_us,
                 4 * max(self.gpu) * widest * size * most_us,
                 needs * size_all // 8 * widest,
                 4 * (needs * size_all // UNIT) * size * most_us,
