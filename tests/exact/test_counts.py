@@ -31,12 +31,12 @@ from hetopt.exact.training_plan.counts.on_nodes import RowsOnNodes
 from hetopt.exact.training_plan.counts.replicas import Runs
 from hetopt.exact.training_plan.counts.rows import Rows
 from hetopt.exact.training_plan.counts.stages import Stages
-from hetopt.exact.training_plan.node_kinds import Fleet, fleet
 from hetopt.files.clusters import generate
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
+from hetopt.stages import StageTable
 
 LONG_US = 1e12
 LONG = np.full((4, 5), LONG_US)  # by GPUs
@@ -48,12 +48,12 @@ def tiny(seed: int) -> Instance:
     rng = Random(f"counts/{seed}")
     while True:
         instance = variants(random_tiny_instance(rng))[0]
-        if bound.prepared(instance, fleet(instance)):
+        if bound.prepared(StageTable(instance)):
             return instance
 
 
-def counted(instance: Instance, kinds: Fleet) -> CountBound:
-    found = bound.prepared(instance, kinds)
+def counted(instance: Instance) -> CountBound:
+    found = bound.prepared(StageTable(instance))
     assert found is not None
     return found
 
@@ -214,9 +214,9 @@ def best_division(one: Any, fewest: int, most: int) -> int:
     return best
 
 
-def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
+def agreeing(instance: Instance, rng: Random) -> None:
     """Stages and least sums of method and check are equal, on one instance."""
-    method = counted(instance, kinds)
+    method = counted(instance)
     record = TrainingCertificate(
         time_us=LONG_US,
         most_sync_us=1.0,
@@ -227,8 +227,8 @@ def agreeing(instance: Instance, kinds: Fleet, rng: Random) -> None:
     sync_us = rng.choice([1e3, 1e4, 1e5, 1e6, inf])
     pipelines = rng.choice([1, 1, 2, 3])
     replicas = rng.randint(pipelines, 4)
-    for number, size in enumerate(kinds.sizes):
-        b, n = size.sequences, rng.choice([1, 2, 4])
+    for number, b in enumerate(method.sizes):
+        n = rng.choice([1, 2, 4])
         near = [kind for kind in range(len(method.kinds)) if rng.random() < 0.5]
         senders = method._senders(sync_us, pipelines - 1, replicas, frozenset(near))
         mine = method._tables(number, n).stages(senders)
@@ -289,7 +289,7 @@ def test_method_and_check_find_the_same_stages_and_rows(
     if seed % 2:  # however few numbers of GPUs there are, they are many
         monkeypatch.setattr(bound, "_FEW_STATES", 0)
         monkeypatch.setattr(bound, "_MANY", 0)
-    agreeing(instance, fleet(instance), Random(seed))
+    agreeing(instance, Random(seed))
 
 
 @FEW
@@ -303,12 +303,11 @@ def test_no_time_of_a_best_plan_is_refuted_by_its_own_range(
     if best is None:
         return
     time_us, plan = best
-    kinds = fleet(instance)
     costs = instance.workload.costs
     left = (time_us - float(costs.iteration_overhead_us)) / float(costs.pipeline_factor)
     some = len(plan.pipelines)
-    method = counted(instance, kinds).within(2 * left, lambda: None)
-    sizes = range(len(kinds.sizes))
+    method = counted(instance).within(2 * left, lambda: None)
+    sizes = range(len(method.sizes))
     every = Range(some, some, some, sizes, (Synchronising(),))
     assert method.refuted(every, left).ratio is None
 
@@ -322,8 +321,8 @@ def test_nor_is_any_plan_by_what_its_stages_synchronise(
     if instance.workload.costs.sync_overlap != "none":
         return
     look_at_few(instance, states, monkeypatch)
-    kinds = fleet(instance)
-    method, sizes = counted(instance, kinds), range(len(kinds.sizes))
+    method = counted(instance)
+    sizes = range(len(method.sizes))
     for number in range(20):
         plan = random_plan(instance, number)
         found = judge.evaluate(instance, plan)
@@ -373,8 +372,8 @@ def test_what_follows_a_stage_is_as_near_to_the_end_as_it_fits(
     best = best_training_plan(instance)
     assert best is not None
     assert len(best[1].pipelines[0].stages) == layers
-    kinds, left = fleet(instance), float(best[0])
-    method = counted(instance, kinds).within(2 * left, lambda: None)
+    left = float(best[0])
+    method = counted(instance).within(2 * left, lambda: None)
     alone = Range(1, 1, 1, range(1), (Synchronising(),))
     assert method.refuted(alone, left).ratio is None
     assert method.refuted(alone, left - 1).ratio is not None
@@ -457,8 +456,7 @@ def test_plans_of_rows_are_no_better_than_the_best_of_all_plans() -> None:
     for seed in range(30):
         instance = tiny(2_000 + seed)
         best = best_training_plan(instance, several_replicas=True)
-        kinds = fleet(instance)
-        method = counted(instance, kinds)
+        method = counted(instance)
         for plan in plans.pipelines(method):
             found = judge.evaluate(instance, plan)
             if found.valid:

@@ -1,4 +1,4 @@
-"""One proof on a Dask cluster: the same certificate as by a process of our own."""
+"""One proof on a Dask cluster: the same boxes as by a process of our own."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_exact_training_plan import eight_gpus
+from test_exact_training_plan import ranges
 from typer.testing import CliRunner
 
 import hetopt
@@ -18,9 +18,7 @@ from hetopt.cli import app
 from hetopt.errors import BackendMissing, SolverFailed, Unsupported
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.training_plan.patterns.bound import PatternBound
-from hetopt.problems import training_plan as judge
-from hetopt.search import islands
+from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.solving import dask
 
 NOWHERE = "tcp://127.0.0.1:9"
@@ -73,33 +71,33 @@ def test_a_cluster_without_workers_is_said() -> None:
         pass
 
 
-def refuted(several: side_by_side.Processes) -> Any:
-    """The certificate of a time that patterns refute, by a cluster's processes."""
-    instance = eight_gpus(3)
-    plan = islands.plan(instance, seed=0, deadline=None)
-    time = float(judge.evaluate(instance, plan).objective)
-    least = float(training_plan_bound(instance).value)
-    refutation = side_by_side.SideBySide(
-        PatternBound(instance, least, time), _target(least, time), several
-    )
+def refuted(several: side_by_side.Processes | None, tenths: int) -> Any:
+    """The refutation of so many tenths of the cheap bound, by processes or by none."""
+    instance = hetopt.load("generated:unequal/16/2")
+    least = int(training_plan_bound(instance).value)
+    bound, time_us = PipelineBound(instance, 2 * least, least), tenths * least // 10
+    refutation = bound.refute(time_us)
+    if several is not None:
+        refutation = side_by_side.SideBySide(bound, time_us, several)
     while refutation.step():
         pass
-    assert refutation.proved
-    return instance, refutation.certificate()
+    return refutation
 
 
-def _target(least: float, time: float) -> float:
-    return least + 0.3 * (time - least)
-
-
-def test_cases_of_a_cluster_make_a_certificate_that_is_derived_again(
+def test_boxes_of_a_cluster_are_those_of_one_process_and_derived_again(
     cluster: Any,
 ) -> None:
     with side_by_side.processes(1, cluster.scheduler_address) as several:
         assert several is not None
         assert len(several.executors) == 2
-        instance, certificate = refuted(several)
-    bound = int(certificate.time_us) + 1
+        beside = refuted(several, 15)
+        assert not refuted(several, 19).proved
+    alone = refuted(None, 15)
+    assert beside.proved
+    assert alone.proved
+    assert ranges(beside.bound.first) == ranges(alone.bound.first)
+    certificate, instance = beside.certificate(), beside.bound.instance
+    bound = certificate.time_us + 1
     assert training_plan.recheck(instance, certificate, bound) == []
     assert training_plan.recheck(instance, certificate, 2 * bound) != []
 
@@ -119,9 +117,9 @@ def test_a_case_that_kills_its_workers_is_lost(
     monkeypatch.setattr(side_by_side, "settle", _dies)
     with (
         side_by_side.processes(1, cluster.scheduler_address) as several,
-        pytest.raises(SolverFailed, match="a case was lost with its process"),
+        pytest.raises(SolverFailed, match="a box was lost with its process"),
     ):
-        refuted(several)
+        refuted(several, 15)
 
 
 def _dies(*_: Any) -> None:
@@ -159,4 +157,4 @@ def test_a_lost_case_ends_the_proof_and_not_the_plan(
     assert result.plan is not None
     assert result.bound == training_plan_bound(instance)
     (reason,) = result.reasons
-    assert "a case was lost with its process" in reason
+    assert "a box was lost with its process" in reason

@@ -1,18 +1,19 @@
-"""The pattern bound against all plans of tiny instances, and good plans of larger ones.
+"""The bounds against all plans of tiny instances, and good plans of larger ones.
 
 What a bound must never do is refute a time that some plan reaches: every plan that
 anybody found is such a time.
 """
 
+import json
 from random import Random
-from unittest.mock import patch
 
-import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance, tiny_instance
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
+from places import TESTS
 from random_plans import random_plan
+from refuters import WAYS, by, by_counts, by_prices, proves, refutation
 from sites_of_nodes import in_sites
 
 import hetopt
@@ -20,10 +21,8 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.training_plan import node_kinds
-from hetopt.exact.training_plan.apart import sites
-from hetopt.exact.training_plan.node_kinds import Spread
-from hetopt.exact.training_plan.patterns.bound import PatternBound
+from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines.boxes import Box, leaves
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import autohet, islands, megatron
@@ -32,7 +31,7 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.search.improving import improve
-from hetopt.solving.certificates import Case
+from hetopt.solving.certificates import Case, TrainingCertificate
 
 
 @pytest.fixture(autouse=True)
@@ -45,22 +44,14 @@ def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:
 
     By prices or by counts.
     """
-    bounds = [
-        PatternBound(variant, 0.2 * time_us, 1.5 * time_us)
-        for variant in variants(instance)
-    ]
+    times, choices = (0.2 * time_us, 1.5 * time_us), variants(instance)
     return any(
-        all(bound.start(counting) and proved(bound, time_us, steps) for bound in bounds)
-        for counting in (False, True)
+        all(
+            (bound := by(way, only, *times)) and proves(bound, time_us, steps)
+            for only in choices
+        )
+        for way in WAYS
     )
-
-
-def proved(bound: PatternBound, time_us: float, steps: int) -> bool:
-    refutation = bound.refute(float(time_us))
-    for _ in range(steps):
-        if not refutation.step():
-            break
-    return refutation.proved
 
 
 def agrees_with_all_plans(instance: Instance, steps: int) -> None:
@@ -83,23 +74,18 @@ def test_no_time_of_a_best_plan_is_refuted_for_many() -> None:
         agrees_with_all_plans(tiny_instance(seed), 400)
 
 
-@pytest.mark.parametrize("counting", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 @examples(3)
 @given(instance=tiny_instances())
 def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(
-    counting: bool, instance: Instance
+    way: str, instance: Instance
 ) -> None:
     best = best_training_plan(instance)
     if best is None:
         return
-    bound = PatternBound(instance, 0.1 * best[0], 2.0 * best[0])
-    bound.start(counting)
-    for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1):
-        refutation = bound.refute(share * best[0])
-        for _ in range(6):
-            if not refutation.step():
-                break
-        assert not refutation.proved or share < 1.0
+    bound = by(way, instance, 0.1 * best[0], 2.0 * best[0])
+    for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1) if bound else ():
+        assert not proves(bound, share * best[0], 6) or share < 1.0
 
 
 @pytest.mark.parametrize("family", ["equal", "unequal", "islands", "tight_memory"])
@@ -126,18 +112,11 @@ def test_the_bound_ends_just_below_the_proved_optimum_of_eight_gpus(seed: int) -
     assert result.status is Status.OPTIMAL
     optimum = result.objective
     assert optimum is not None
-    bound = PatternBound(instance, 0.5 * optimum, 1.3 * optimum)
-    proved = [share for share in (0.8, 0.88, 0.94, 1.0) if ends(bound, share * optimum)]
+    bound = by_prices(instance, 0.5 * optimum, 1.3 * optimum)
+    shares = (0.8, 0.88, 0.94, 1.0)
+    proved = [share for share in shares if proves(bound, share * optimum, 60)]
     assert proved
     assert max(proved) < 1.0
-
-
-def ends(bound: PatternBound, time_us: float) -> bool:
-    refutation = bound.refute(time_us)
-    for _ in range(60):
-        if not refutation.step():
-            break
-    return refutation.proved
 
 
 def eight_gpus(seed: int) -> Instance:
@@ -205,39 +184,6 @@ def quickest(instance: Instance) -> int | None:
         if judged.valid:
             found.append(judged.objective)
     return min(found, default=None)
-
-
-@pytest.mark.parametrize("family", ["equal", "unequal", "islands", "tight_memory"])
-def test_no_plan_has_more_replicas_of_all_layers_than_memory_has_room_for(
-    family: str,
-) -> None:
-    for seed in range(4):
-        instance = generate(family, size="12", seed=seed)
-        try:
-            plan = megatron.plan(instance, seed=0, deadline=None)
-        except NoPlan:
-            continue
-        layers = range(instance.model.layers)
-        counts = [
-            sum(
-                len(stage.replicas)
-                for pipeline in plan.pipelines
-                for stage in pipeline.stages
-                if layer in range(*stage.layers)
-            )
-            for layer in layers
-        ]
-        for variant in variants(instance):
-            assert min(counts) <= PatternBound(variant, 1.0, 2.0).most_pipelines
-
-
-def test_memory_for_few_replicas_leaves_few_pipelines() -> None:
-    """Weights of 7 billion parameters and their states fill most of a node."""
-    instance = hetopt.load("metis/p100-v100-32-wide-resnet-6.8b")
-    (only,) = variants(instance)
-    most = PatternBound(only, 1e6, 2e6).most_pipelines
-    room = sum(node.count * 16 * 2**30 for node in instance.cluster.nodes)
-    assert 1 <= most <= room / (16 * sum(instance.model.parameters))
 
 
 def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
@@ -315,16 +261,24 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert first.bound == second.bound
 
 
-@pytest.fixture(scope="module")
-def certified() -> tuple[Instance, training_plan.Certificate, int]:
+@pytest.fixture(scope="module", params=WAYS)
+def certified(request) -> tuple[Instance, training_plan.Certificate, int]:
     instance = eight_gpus(3)
+    if request.param == "prices":
+        return instance, *priced("eight GPUs")
     plan = islands.plan(instance, seed=0, deadline=None)
-    target = 0.9 * judge.evaluate(instance, plan).objective
-    refutation = PatternBound(instance, 0.5 * target, 1.2 * target).refute(target)
-    while refutation.step():
-        pass
-    assert refutation.proved
-    return instance, refutation.certificate(), int(target) + 1
+    target = int(0.9 * judge.evaluate(instance, plan).objective)
+    found = refutation(by_counts(instance, 0.5 * target, 1.2 * target), target, 1_000)
+    assert found.proved
+    return instance, found.certificate(), target + 1
+
+
+def priced(name: str) -> tuple[training_plan.Certificate, int]:
+    """A certificate as there were before those of boxes, and its bound."""
+    path = TESTS / "exact" / "priced_certificates.json"
+    row = json.loads(path.read_text(encoding="utf-8"))[name]
+    tree = json.dumps(row["certificate"])
+    return TrainingCertificate.model_validate_json(tree), row["bound"]
 
 
 def test_a_bound_is_proved_again_from_its_certificate(certified) -> None:
@@ -351,6 +305,9 @@ def test_a_certificate_that_leaves_out_a_case_proves_nothing(certified) -> None:
 
 def test_prices_that_are_too_low_or_too_high_prove_nothing(certified) -> None:
     instance, certificate, bound = certified
+    leaves = [leaf for case in certificate.cases for leaf in leaves_of(case)]
+    if all(leaf.prices is None for leaf in leaves):
+        return  # it has none
     for factor in (0.5, 1.5):
         cases = tuple(repriced(case, factor) for case in certificate.cases)
         changed = certificate.model_copy(update={"cases": cases})
@@ -358,22 +315,37 @@ def test_prices_that_are_too_low_or_too_high_prove_nothing(certified) -> None:
 
 
 def test_processes_side_by_side_refute_what_one_refutes() -> None:
-    """Their proof is one that stands by itself, and ends at the same times."""
-    instance = generate("unequal", seed=3)
-    lowest = float(training_plan_bound(instance).value)
-    bound = PatternBound(instance, lowest, 2 * lowest)
+    """Their boxes are those of one process, whatever the order, at the same times."""
+    instance = hetopt.load("generated:unequal/16/2")
+    lowest = int(training_plan_bound(instance).value)
+    bound, other = (PipelineBound(instance, 2 * lowest, lowest) for _ in range(2))
     with side_by_side.processes(2) as two:
         assert two is not None
-        for time_us in (1.5 * lowest, 1.9 * lowest):
-            refutation = side_by_side.SideBySide(bound, time_us, two)
-            alone = PatternBound(instance, lowest, 2 * lowest).refute(time_us)
-            for each in (refutation, alone):
+        for tenths in (12, 15, 19):
+            time_us = tenths * lowest // 10
+            beside = side_by_side.SideBySide(bound, time_us, two)
+            alone = other.refute(time_us)
+            for each in (beside, alone):
                 while each.step():
                     pass
-            assert refutation.proved == alone.proved
-            if refutation.proved:
-                certificate = refutation.certificate()
-                assert not training_plan.recheck(instance, certificate, int(time_us))
+            assert beside.proved == alone.proved
+            if beside.proved:
+                assert len(beside.settled) == len(alone.settled)
+                assert ranges(bound.first) == ranges(other.first)
+                certificate = beside.certificate()
+                assert certificate is not None
+                assert not training_plan.recheck(instance, certificate, time_us)
+
+
+def ranges(boxes: list[Box]) -> list[dict[str, int | None]]:
+    """What the leaves of a tree of boxes are, in its order."""
+    each = [vars(box) for first in boxes for box in leaves(first)]
+    ends = ("_low", "_high", "_us")
+    return [{k: x for k, x in box.items() if k.endswith(ends)} for box in each]
+
+
+def leaves_of(case: Case) -> list[Case]:
+    return [x for part in case.parts() for x in leaves_of(part)] or [case]
 
 
 def repriced(case: Case | None, factor: float) -> Case | None:
@@ -419,41 +391,6 @@ def test_what_is_refuted_of_sites_is_true_and_proved_again(seed: int) -> None:
     is_true_and_proved_again(sited(Random(f"sites/{seed}")), steps=30)
 
 
-def test_a_stage_lies_in_two_sites_where_its_replicas_are_large_enough() -> None:
-    """Of a layer of weight 1 one site has half of the replicas, or fewer."""
-    inside, degrees = (8.0, 8.0, 1.0, False), np.array([1, 2])
-    assert Spread(*inside).bridged(degrees).tolist() == [-1, -1]
-    across = Spread(*inside, Spread(0.25, 8.0, 1.0)).bridged(degrees)
-    assert across.tolist() == pytest.approx([0.5, 1.0])
-
-
-def test_slow_links_between_sites_are_priced() -> None:
-    """What is refuted where they are known is not where all links are of one site."""
-    instance = generate("islands", size="small", seed=1)
-    least = float(training_plan_bound(instance).value)
-    for known, refutes in ((sites, True), (lambda _: (), False)):
-        with patch.object(node_kinds, "sites", known):
-            bound = PatternBound(instance, least, 1.5 * least)
-        bound.start(counting=False)
-        assert bool(bound.fleet.sites) == refutes
-        assert proved(bound, 1.25 * least, 30) == refutes
-
-
-def test_of_many_sites_it_is_told_first_whether_pipelines_cross() -> None:
-    """No site has nearly all layers, or one has; then how many pipelines there are."""
-    instance = generate("islands", size="64", seed=0)
-    least = float(training_plan_bound(instance).value)
-    bound = PatternBound(instance, least, 3 * least)
-    case, told = bound.first[0], list[str]()
-    while (split := bound._split(case)) and split.of != "pipelines":
-        told.append(split.of)
-        assert split.low is not None
-        assert split.high is not None
-        case = split.high if split.of == "count" else split.low
-    assert told.count("site") == len(bound.fleet.sites) == 4
-    assert max(case.sites_high) < instance.model.layers
-
-
 @examples(10)
 @given(drawn(shared))
 def test_what_is_refuted_of_several_replicas_is_true_and_proved_again(
@@ -467,14 +404,13 @@ def is_true_and_proved_again(instance: Instance, steps: int) -> None:
     best = best_training_plan(instance, several_replicas=several)
     if best is None:
         return
-    bound = PatternBound(instance, 0.2 * best[0], 1.5 * best[0])
-    for share in (0.4, 0.8, 0.95, 1.0):
-        refutation = bound.refute(share * best[0])
-        for _ in range(steps):
-            if not refutation.step():
+    for way in WAYS:
+        bound = by(way, instance, 0.2 * best[0], 1.5 * best[0])
+        for share in (0.4, 0.8, 0.95, 1.0) if bound else ():
+            found = refutation(bound, share * best[0], steps)
+            if not found.proved:
                 break
-        if not refutation.proved:
-            return
-        assert share < 1.0
-        certificate = refutation.certificate()
-        assert training_plan.recheck(instance, certificate, int(share * best[0])) == []
+            assert share < 1.0
+            certificate, proved = found.certificate(), int(share * best[0])
+            if certificate is not None:  # a file may hold it
+                assert training_plan.recheck(instance, certificate, proved) == []

@@ -13,12 +13,12 @@ from hetopt.exact.training_plan import certificate as checking
 from hetopt.exact.training_plan.again.stages import Case as AskedAgain
 from hetopt.exact.training_plan.counts import bound, homes
 from hetopt.exact.training_plan.counts.bound import CountBound, Range, Synchronising
-from hetopt.exact.training_plan.node_kinds import fleet
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Cluster, Instance
 from hetopt.solving.certificates import Case, TrainingCertificate
+from hetopt.stages import StageTable
 
 
 def of_equal_nodes(seed: int) -> Instance:
@@ -39,7 +39,7 @@ def of_equal_nodes(seed: int) -> Instance:
 
 
 def counted(instance: Instance) -> CountBound | None:
-    return bound.prepared(instance, fleet(instance))
+    return bound.prepared(StageTable(instance))
 
 
 def plans_of(instance: Instance) -> Iterator[tuple[TrainingPlan, float, float]]:
@@ -77,13 +77,12 @@ def test_no_plan_is_refuted_and_what_the_method_refutes_the_check_does(
     method = counted(instance)
     if method is None or instance.workload.costs.sync_overlap != "none":
         return
-    check, sizes = again(instance, method), method.fleet.sizes
+    check, sizes = again(instance, method), method.sizes
     for plan, left, sync_us in plans_of(instance):
         there_are, replicas = len(plan.pipelines), fewest_replicas(instance, plan)
         by, each = (Synchronising(sync_us),), range(len(sizes))
         some = Range(there_are, there_are, replicas, each, by)
-        sequences = tuple(size.sequences for size in sizes)
-        asked = [AskedAgain((there_are,) * 2, replicas, sequences, sync_us)]
+        asked = [AskedAgain((there_are,) * 2, replicas, sizes, sync_us)]
         within = method.within(2 * left, lambda: None)
         assert within.refuted(some, left).ratio is None
         assert not check.refute(asked, left)

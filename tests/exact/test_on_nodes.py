@@ -16,15 +16,16 @@ from brute_force_training import (
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
 from pipelines_alone import least_alone_us
+from refuters import by, by_counts, refutation
 
 import hetopt
 from hetopt.costs import without_update
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact.one_pipeline.cluster_tables import BIG
+from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.training_plan.again import on_nodes
 from hetopt.exact.training_plan.alone import of_one_sequence
-from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
@@ -70,17 +71,18 @@ def test_plans_are_refuted_up_to_the_best_with_a_certificate(tiny: Instance) -> 
         return
     least = least_alone_us(tiny, best[0])
     assert least <= best[0]
-    bound = PatternBound(tiny, 0.2 * best[0], 1.5 * best[0], alone_us=least)
-    for counting, share in ((True, 1.0), (False, 1.0), (True, 0.9), (False, 0.6)):
-        if not bound.start(counting):
+    bounds = {
+        way: by(way, tiny, 0.2 * best[0], 1.5 * best[0], least)
+        for way in ("counts", "prices")
+    }
+    asked = ("counts", 1.0), ("prices", 1.0), ("counts", 0.9), ("prices", 0.6)
+    for bound, share in ((bounds[way], share) for way, share in asked):
+        if bound is None:
             continue
-        refutation = bound.refute(share * best[0])
-        for _ in range(20):
-            if not refutation.step():
-                break
-        assert not refutation.proved or share < 1
-        record = refutation.certificate() if refutation.proved else None
-        if record is not None:
+        found = refutation(bound, share * best[0], 20)
+        assert not found.proved or share < 1
+        record = found.certificate() if found.proved else None
+        if record is not None:  # a file may hold it
             assert not training_plan.recheck(tiny, record, int(share * best[0]) + 1)
 
 
@@ -110,17 +112,23 @@ def test_clusters_beyond_eight_gpus_are_proved_and_derived_again(name: str) -> N
     assert not training_plan.recheck(instance, certificate, result.objective)
 
 
+def counted_apart(box: Box, *_: object) -> float | None:
+    """Whatever is of single pipelines, or of several, is claimed to be refuted."""
+    divided = not box.count_low == 1 < box.count_high
+    return 1.1 if divided or box.sync_high_us is None else None
+
+
 def test_what_is_claimed_of_pipelines_alone_is_not_believed(sixteen: Instance) -> None:
     best = 1_357_134  # of one pipeline of micro-batches of one sequence
     for claimed, right in ((best, True), (2 * best, False)):
-        bound = PatternBound(sixteen, 0.6 * best, 2.0 * best, alone_us=claimed)
-        bound.start(True)
-        refutation = bound.refute(claimed - 1.0 if right else 1.0005 * best)
-        with patch.object(bound, "_refuted_by_counts", lambda *_: True):
-            while refutation.step():
+        bound = by_counts(sixteen, 0.6 * best, 2.0 * best, claimed)
+        assert bound is not None
+        asked = bound.refute(claimed - 1 if right else int(1.0005 * best))
+        with patch.object(bound, "_ratio", counted_apart):
+            while asked.step():
                 pass
-        assert refutation.proved
-        first = refutation.certificate()
+        assert asked.proved
+        first = asked.certificate()
         assert first is not None
         found = training_plan.recheck(sixteen, first, Fraction(int(first.time_us)))
         told = [text for text in found if "pipelines on nodes" in text]

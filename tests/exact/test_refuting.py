@@ -6,12 +6,15 @@ from itertools import count
 from math import inf
 
 import pytest
+from refuters import by_counts
+from test_exact_training_plan import priced
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
+from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.levelling import levelled
 from hetopt.exact.training_plan import recheck
-from hetopt.exact.training_plan.patterns.bound import PatternBound
+from hetopt.exact.training_plan.counts.tree import CountedTree
 from hetopt.exact.training_plan.refuting import (
     Clock,
     Way,
@@ -47,9 +50,16 @@ def cluster(request: pytest.FixtureRequest) -> Instance:
     return generate(request.param, size="8", seed=0)
 
 
-def bounds_of(instance: Instance, lowest: int) -> list[PatternBound]:
-    highest = 2.0 * lowest
-    return [PatternBound(each, lowest, highest) for each in variants(instance)]
+def counted(instance: Instance, lowest: int) -> list[CountedTree]:
+    each = [by_counts(each, lowest, 2 * lowest) for each in variants(instance)]
+    return [tree for tree in each if tree is not None]
+
+
+def ways(instance: Instance, lowest: int, clock: Clock) -> list[Way]:
+    """By counts and by prices."""
+    highest = 2 * lowest
+    each = [PipelineBound(each, highest, lowest) for each in variants(instance)]
+    return ways_of(counted(instance, lowest), each, highest, clock)
 
 
 @pytest.mark.parametrize("counting", [False, True])
@@ -65,8 +75,8 @@ def test_a_way_that_is_stopped_goes_on_where_it_ended(
             if next(looks) in stops:
                 raise OutOfTime
 
-        bounds = bounds_of(cluster, lowest)
-        way = Way(bounds, counting, 2.0 * lowest, None, Clock(inf, check))
+        both = ways(cluster, lowest, Clock(inf, check))
+        (way,) = (each for each in both if each._counting == counting)
         way._goals = _Goals((0.9, 0.8), 0, 1.0)  # fine ones take long
         while not way.ended:
             with suppress(OutOfTime):
@@ -79,14 +89,9 @@ def test_a_way_that_is_stopped_goes_on_where_it_ended(
 def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -> None:
     lowest = int(training_plan_bound(cluster).value)
     reached = []
-    for most in (40, 3_000):
+    for most in (10, 3_000):
         known, clock = Known(lowest), Clock(most, now=count().__next__)
-        highest = 2.0 * lowest
-        bounds = [
-            PatternBound(each, lowest, highest, clock.check)
-            for each in variants(cluster)
-        ]
-        in_turn(known, ways_of(bounds, highest, clock), clock)
+        in_turn(known, ways(cluster, lowest, clock), clock)
         assert known.bound is not None
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]
@@ -164,16 +169,21 @@ def test_nodes_that_differ_by_latency_are_levelled_where_kinds_are_many() -> Non
 
 def test_a_bound_of_levelled_nodes_is_derived_again_as_such() -> None:
     instance = generate("unequal", size="64", seed=1)
-    lowest = float(training_plan_bound(instance).value)
-    bound = PatternBound(instance, lowest, 3 * lowest)
-    assert bound.levelled
-    refutation = bound.refute(1.05 * lowest)
-    for _ in range(60):
-        if not refutation.step():
-            break
-    certificate = refutation.certificate()
-    assert refutation.proved
-    assert certificate is not None
-    assert not recheck(instance, certificate, int(1.05 * lowest) + 1)
+    certificate, bound = priced("levelled")
+    assert certificate.levelled
+    assert not recheck(instance, certificate, bound)
     apart = certificate.model_copy(update={"levelled": False})
-    assert recheck(instance, apart, int(1.05 * lowest) + 1)
+    assert recheck(instance, apart, bound)
+
+
+def test_counts_of_levelled_nodes_say_that_they_are() -> None:
+    instance = generate("unequal", size="64", seed=1)
+    tree = by_counts(instance, 1.0, 2.0)
+    assert tree is not None
+    found = tree.refute(1)
+    while found.step():
+        pass
+    certificate = found.certificate()
+    assert found.proved
+    assert certificate is not None
+    assert certificate.levelled

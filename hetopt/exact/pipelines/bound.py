@@ -15,7 +15,7 @@ from ...schema import Instance
 from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
 from .arcs import Arcs, arcs
-from .boxes import Box, Division
+from .boxes import Box, Descent, Division
 from .coupling import Coupling, Sharing
 from .levelling import levelled
 from .master import Master, State, Verdict
@@ -301,42 +301,15 @@ class PipelineBound:
         return []
 
 
-class Refutation:
-    """The refutation of one time, box by box, so that a caller can stop between."""
+class Refutation(Descent):
+    """The refutation of one time by prices."""
 
     def __init__(
         self, bound: PipelineBound, time_us: int, boxes: Sequence[Box]
     ) -> None:
         """Begin with the boxes that are known."""
-        self.bound, self.time_us = bound, time_us
-        self.open = list(boxes)
-        self.settled: list[Box] = []
-        self.failed = False
-
-    def step(self) -> bool:
-        """Settle or divide one box; False when there is nothing left to do."""
-        if self.failed or not self.open:
-            return False
-        box = self.open[-1]  # which stays where time is over before it is settled
-        settled = self.bound.settled(box, self.time_us)
-        self.open.pop()
-        if settled:
-            self.settled.append(box)
-        elif parts := self.bound.divide(box, self.time_us):
-            self.open += parts
-        else:
-            self.failed = True
-            self.open.append(box)
-        self.bound.boxes = self.settled + self.open
-        return True
-
-    def cancel(self) -> None:
-        """Do nothing: what is known stays."""
-
-    @property
-    def proved(self) -> bool:
-        """Whether every box is settled: no plan is as quick as `time_us`."""
-        return not self.open and not self.failed
+        super().__init__(bound, time_us, boxes)
+        self.bound = bound
 
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.

@@ -5,10 +5,10 @@ has, the number of pipelines; and where there is one pipeline, its size of micro
 and its slowest stage. The first boxes cover all plans, and the parts of a box cover it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import isqrt
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from .master import State
 from .pricing import Prices
@@ -43,7 +43,7 @@ class Box:
     proof: Prices | None = None
     counted: float | None = None
     laid: bool = False
-    wanted: object = None  # what counts told of the box, for less time
+    wanted: Any = None  # what counts told of the box, for less time
     split: "Split | None" = None
 
     def part(self, **ranges: object) -> "Box":
@@ -170,6 +170,54 @@ class Division:
         at = isqrt(low * high)
         first = box.part(slowest_high_us=at)
         return Split("slowest", at, first, box.part(slowest_low_us=at))
+
+
+class Tree(Protocol):
+    """The boxes of a bound, which it settles or divides."""
+
+    boxes: list[Box]
+
+    def settled(self, box: Box, time_us: int) -> bool:
+        """Tell whether no plan in the box takes `time_us` or less."""
+
+    def divide(self, box: Box, time_us: int) -> list[Box]:
+        """Return what is looked at in place of a box; nothing if it is too narrow."""
+
+
+class Descent:
+    """The refutation of one time, box by box, so that a caller can stop between."""
+
+    def __init__(self, tree: Tree, time_us: int, boxes: Sequence[Box]) -> None:
+        """Begin with the boxes that are known."""
+        self._boxes_of, self.time_us = tree, time_us
+        self.open = list(boxes)
+        self.settled: list[Box] = []
+        self.failed = False
+
+    def step(self) -> bool:
+        """Settle or divide one box; False when there is nothing left to do."""
+        if self.failed or not self.open:
+            return False
+        box = self.open[-1]  # which stays where time is over before it is settled
+        settled = self._boxes_of.settled(box, self.time_us)
+        self.open.pop()
+        if settled:
+            self.settled.append(box)
+        elif parts := self._boxes_of.divide(box, self.time_us):
+            self.open += parts
+        else:
+            self.failed = True
+            self.open.append(box)
+        self._boxes_of.boxes = self.settled + self.open
+        return True
+
+    def cancel(self) -> None:
+        """Do nothing: what is known stays."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether every box is settled: no plan is as quick as `time_us`."""
+        return not self.open and not self.failed
 
 
 def leaves(box: Box) -> Iterator[Box]:

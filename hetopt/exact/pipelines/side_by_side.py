@@ -234,3 +234,20 @@ class SideBySide(Refutation):
     def proved(self) -> bool:
         """Whether every box is settled: no plan is as quick as `time_us`."""
         return not (self.open or self._sent or self.failed)
+
+
+@dataclass
+class Beside:
+    """A bound whose boxes are refuted by processes."""
+
+    bound: PipelineBound
+    processes: Processes
+
+    @property
+    def boxes(self) -> list[Box]:
+        """The boxes that were needed so far."""
+        return self.bound.boxes
+
+    def refute(self, time_us: int) -> SideBySide:
+        """Start refuting that any plan has an iteration of at most `time_us`."""
+        return SideBySide(self.bound, time_us, self.processes)

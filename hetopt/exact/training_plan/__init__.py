@@ -1,9 +1,9 @@
-"""Training plan: proved optimal on small clusters, bounded by patterns on large ones.
+"""Training plan: proved optimal on small clusters, bounded by prices on large ones.
 
 Up to 8 GPUs every plan is looked at, in effect (`small`). Beyond that a
 local search improves the best planner's plan, and ever better iteration times are
 refuted: what no pipelines can reach together, no plan can. Two statements do that:
-`patterns` prices fractions of pipelines, for clusters of any size; `counts` puts
+`pipelines` prices fractions of pipelines, for clusters of any size; `counts` puts
 whole pipelines together by the GPUs that they use, where these can be counted. What
 one pipeline of micro-batches of one sequence takes at the least, `one_pipeline` says.
 
@@ -38,6 +38,7 @@ from ...search import choosing, grid, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate, TrainingCertificate
 from ...solving.run import Report, Run
+from ...stages import StageTable
 from .. import checking, one_pipeline
 from ..pipelines import side_by_side
 from ..pipelines.bound import PipelineBound
@@ -48,8 +49,7 @@ from .again.others import Others
 from .counts import bound as count_bound
 from .counts import copies as counted_copies
 from .counts import plans as counted_plans
-from .node_kinds import fleet
-from .patterns import bound as pattern_bound
+from .counts.tree import CountedTree
 from .refuting import Clock, endless, in_turn, ways_of
 
 Certificate = TrainingCertificate
@@ -360,7 +360,7 @@ def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
     if _short(run) or not alone.are_sought(light):
         return None
     with suppress(OutOfTime):
-        return count_bound.prepared(light, fleet(light, clock.check), clock.check)
+        return count_bound.prepared(StageTable(light), clock.check)
     run.check()
     return None
 
@@ -494,21 +494,25 @@ def _refute(
     clock = _clock(run, share) if limited else endless(run.check)
     try:
         with suppress(OutOfTime):  # what was refuted in time is known
-            bounds = [
-                pattern_bound.PatternBound(
-                    *(variant, lowest, highest, clock.check, known, alone_us)
-                )
-                for variant in settings.variants(instance)
-            ]
-            priced = [
-                PipelineBound(
-                    *(bound.given, int(highest), int(lowest), clock.check),
-                    alone_us=alone_us,
-                    counted=bound.counted if bound.counts_lines else None,
-                )
-                for bound in bounds
-            ]
-            ways = ways_of(bounds, priced, highest, clock, several)
+            counted, priced = list[CountedTree](), list[PipelineBound]()
+            between = int(highest), int(lowest), clock.check
+            for variant in settings.variants(instance):
+                bound = PipelineBound(variant, *between, alone_us=alone_us)
+                priced.append(bound)
+                same = known is not None and known.instance == bound.instance
+                rows = known if same else count_bound.prepared(bound.table, clock.check)
+                if rows is not None:
+                    levelled = bound.instance is not variant
+                    counted.append(
+                        CountedTree(
+                            rows, *between, alone_us=alone_us, levelled=levelled
+                        )
+                    )
+                    if rows.apart:
+                        bound.counted = counted[-1].counted
+            if len(counted) < len(priced):  # under every choice, or not at all
+                counted = []
+            ways = ways_of(counted, priced, highest, clock, several)
             if small.is_rather_small(instance) and not _alike(instance):
                 in_turn(run, ways, clock, _FIRST_SHARE)
                 _list(run, instance)

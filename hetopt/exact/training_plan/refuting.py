@@ -16,8 +16,9 @@ from ...result import Bound
 from ...schema import Record
 from ...solving.certificates import joined
 from ..pipelines.bound import PipelineBound
-from ..pipelines.side_by_side import Processes, SideBySide
-from .patterns.bound import PatternBound
+from ..pipelines.boxes import Box
+from ..pipelines.side_by_side import Beside, Processes
+from .counts.tree import CountedTree
 
 # Iteration times to refute, as gaps of the incumbent; each prepares the next.
 _POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
@@ -53,6 +54,34 @@ class Known(Protocol):
 
     def check(self) -> None:
         """Raise what ends the run."""
+
+
+class Attempt(Protocol):
+    """The refutation of one time, step by step."""
+
+    def step(self) -> bool:
+        """Do something of it; False when there is nothing left to do."""
+
+    def cancel(self) -> None:
+        """End what is at work elsewhere."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether the time is refuted."""
+
+    def certificate(self) -> Any:
+        """Return what a checker needs; None where that is too much for a file."""
+
+
+class Refuter(Protocol):
+    """A bound that refutes times, and keeps the boxes that it needed."""
+
+    @property
+    def boxes(self) -> list[Box]:
+        """The boxes that were needed so far."""
+
+    def refute(self, time_us: int) -> Attempt:
+        """Start refuting that any plan has an iteration of at most `time_us`."""
 
 
 class _PutOff(OutOfTime):
@@ -137,29 +166,26 @@ class Way:
 
     def __init__(
         self,
-        bounds: Sequence[PatternBound] | Sequence[PipelineBound],
-        counting: bool,
+        bounds: Sequence[Refuter],
         highest_us: float,
-        processes: Processes | None,
         clock: Clock,
+        *,
+        counting: bool,
+        turn: float = _TURN,
     ) -> None:
-        """Refutes times up to `highest_us`, prices by processes if there are any.
+        """Refutes times up to `highest_us`; a first `turn` is this share of the time.
 
-        Cases of counts take long, and share what is summed up: these stay here, where
-        a goal can be put off at any time.
+        Where GPUs are counted, what is summed up for a goal serves all others.
         """
         self._bounds, self._counting = bounds, counting
         self._highest, self._clock = highest_us, clock
-        self._processes = None if counting else processes
         self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
-        counted = [bound for bound in bounds if isinstance(bound, PatternBound)]
-        few = counting and all(bound.few_counts for bound in counted)
-        self.turn = _FEW_TURN if few else _TURN
+        self.turn = turn
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
-        self._begun: dict[int, Any] = {}
+        self._begun: dict[int, Attempt] = {}
         self._spent = 0.0  # on goals that were reached
 
     def tighten(self, run: Known, gained: Callable[[], None] = lambda: None) -> None:
@@ -167,9 +193,7 @@ class Way:
 
         `gained()` is called whenever something is refuted.
         """
-        counted = [x for x in self._bounds if isinstance(x, PatternBound)]
-        able = all([bound.start(counting=True) for bound in counted])
-        while able and (goal := self._goals.next()) is not None:
+        while (goal := self._goals.next()) is not None:
             # Nothing below the goal: at 0, nothing better than the incumbent.
             target = int(self._highest / (1 + goal)) - (1 if goal == 0 else 0)
             assert run.bound is not None
@@ -211,39 +235,37 @@ class Way:
         if target != self._at:
             self._at, self._begun = target, {}
         order = range(len(self._bounds))
-        for i in sorted(order, key=lambda i: (i not in self._begun, -self._cases(i))):
+        boxes = [len(bound.boxes) for bound in self._bounds]
+        for i in sorted(order, key=lambda i: (i not in self._begun, -boxes[i])):
             if i not in self._begun:
-                self._begun[i] = self._refutation(self._bounds[i], target)
+                self._begun[i] = self._bounds[i].refute(target)
             while self._begun[i].step():
                 self._clock.check()
             if not self._begun[i].proved:
                 return None
         return [self._begun[i].certificate() for i in order]
 
-    def _cases(self, i: int) -> int:
-        bound = self._bounds[i]
-        return len(bound.cases if isinstance(bound, PatternBound) else bound.boxes)
-
-    def _refutation(self, bound: PatternBound | PipelineBound, target: int) -> Any:
-        if self._processes is None or isinstance(bound, PatternBound):
-            return bound.refute(target)
-        return SideBySide(bound, target, self._processes)
-
 
 def ways_of(
-    counted: Sequence[PatternBound],
+    counted: Sequence[CountedTree],
     priced: Sequence[PipelineBound],
     highest_us: float,
     clock: Clock,
     processes: Processes | None = None,
 ) -> list[Way]:
-    """Both ways to refute times up to `highest_us`: counts know nothing of sites."""
-    apart = any(bound.fleet.sites for bound in counted)
-    ways = [
-        Way(counted, True, highest_us, None, clock),
-        Way(priced, False, highest_us, processes, clock),
-    ]
-    return ways[::-1] if apart else ways
+    """Both ways to refute times up to `highest_us`; one where nothing is `counted`.
+
+    Prices are by processes, if there are any. Boxes of counts take long, and share what
+    is summed up: these stay here, where a goal can be put off at any time.
+    """
+    each: Sequence[Refuter] = priced
+    if processes is not None:
+        each = [Beside(bound, processes) for bound in priced]
+    ways = [Way(each, highest_us, clock, counting=False)]
+    if counted:
+        turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN
+        ways = [Way(counted, highest_us, clock, counting=True, turn=turn), *ways]
+    return ways
 
 
 def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> None:

@@ -23,12 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....costs import CostTable
-from ....schema import Instance
-from ..node_kinds import Array, Fleet, sent_bytes
+from ....stages import StageTable
+from .exchanged import layer_weights, spread_us, within_us
 from .homes import Homes, Parts, in_parts, numbered
 from .in_places import RowsInPlaces
-from .kinds import Kind, together
+from .kinds import Array, Kind, together
 from .on_nodes import RowsOnNodes
 from .replicas import Memory, Replicas, Runs, Whole
 from .rows import Laid
@@ -56,7 +55,7 @@ _MANY = 2  # times as many replicas fit near the end as far from it, where GPUs 
 _NUMBERED, _FEW_NUMBERED = 4, 2
 _TOLD = 2 * len(_BEHIND)  # tables of stages that are kept,
 _FEW_KEPT = 3  # and rows in their places
-_SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
+SURE = 1e-9  # relative, for what was rounded: times are less, and sequences more
 
 
 class Synchronising(NamedTuple):
@@ -106,25 +105,19 @@ class Verdict(NamedTuple):
 
 
 def prepared(
-    instance: Instance, fleet: Fleet, check: Callable[[], None] = lambda: None
+    table: StageTable, check: Callable[[], None] = lambda: None
 ) -> "CountBound | None":
     """The bound of an instance; None where it has other rows of stages, or too many.
 
     `check()` is called before what takes long, and may raise.
     """
-    split = instance.workload.costs
+    split = table.instance.workload.costs
     if split.interleave > 1 or split.expert_parallel > 1:
         return None
-    table = CostTable(instance)
-    found = _kinds(fleet, table)
-    return None if found is None else CountBound(table, fleet, found, check)
-
-
-def _kinds(fleet: Fleet, table: CostTable) -> list[Kind] | None:
-    """So few kinds of nodes that GPUs can be counted; None where one is too many."""
-    each = _entries(fleet, table.layers)
-    most = min(MOST_STATES, _MOST_ENTRIES // each)
-    return together(fleet, table, lambda found: _states(found) <= most)
+    # So few kinds of nodes that GPUs can be counted; None where one is too many.
+    most = min(MOST_STATES, _MOST_ENTRIES // _entries(table))
+    found = together(table, lambda found: _states(found) <= most)
+    return None if found is None else CountBound(table, found, check)
 
 
 def _states(kinds: Sequence[Kind]) -> int:
@@ -132,10 +125,10 @@ def _states(kinds: Sequence[Kind]) -> int:
     return prod(kind.total + 1 for kind in kinds)
 
 
-def _entries(fleet: Fleet, layers: int) -> int:
+def _entries(table: StageTable) -> int:
     """Of a table of spread stages, for each number of GPUs."""
-    largest = max(size.sequences for size in fleet.sizes) + 1
-    return len(Runs.of(layers)) * (largest if largest > 2 else 1)
+    largest = table.sizes[-1] + 1
+    return len(Runs.of(table.layers)) * (largest if largest > 2 else 1)
 
 
 class CountBound:
@@ -143,23 +136,26 @@ class CountBound:
 
     def __init__(
         self,
-        table: CostTable,
-        fleet: Fleet,
+        table: StageTable,
         kinds: list[Kind],
         check: Callable[[], None],
     ) -> None:
         """As `prepared` makes it."""
-        self.instance, self.fleet, self._check = table.instance, fleet, check
+        self.instance, self.table, self._check = table.instance, table, check
+        #: Sequences of micro-batches, in ascending order.
+        self.sizes = table.sizes
         self.kinds = kinds
-        self._batch = table.workload.global_batch
-        self._all_wait = table.workload.costs.sync == "bottleneck"
+        self._batch = table.batch
+        self._all_wait = table.instance.workload.costs.sync == "bottleneck"
         self._gpus = [kind.total for kind in self.kinds]
         #: Numbers of GPUs that a plan may use, by kind.
         self.states = _states(kinds)
-        each = _entries(fleet, table.layers)
-        self._most_in_parts = min(_FEW_STATES, _FEW_ENTRIES // each)
-        self._within = [_within_us(table, kind) for kind in self.kinds]
-        self._memory = Memory(table)
+        self._most_in_parts = min(_FEW_STATES, _FEW_ENTRIES // _entries(table))
+        self._weights = layer_weights(table.costs)
+        #: What one GPU takes to synchronise an average layer with other nodes.
+        self.spread_us = spread_us(table.costs)
+        self._within = [within_us(table.costs, kind) for kind in self.kinds]
+        self._memory = Memory(table.costs)
         self._stages: dict[tuple[int, int], StageTables] = {}
         self._told: OrderedDict[tuple[object, ...], StageTables] = OrderedDict()
         self._alone_in_places: OrderedDict[object, RowsInPlaces | None] = OrderedDict()
@@ -188,7 +184,12 @@ class CountBound:
     @property
     def apart(self) -> bool:
         """Whether no kinds are looked at as one."""
-        return len(self.kinds) == len(self.fleet.kinds)
+        return len(self.kinds) == len(self.table.classes)
+
+    @property
+    def together(self) -> tuple[tuple[str, ...], ...]:
+        """Nodes of kinds that are looked at as one, one node of each kind."""
+        return tuple(kind.speakers for kind in self.kinds if len(kind.speakers) > 1)
 
     @property
     def few(self) -> bool:
@@ -206,7 +207,7 @@ class CountBound:
 
         `check()` is called before what takes long, and may raise.
         """
-        every = range(len(self.fleet.sizes))
+        every = range(len(self.sizes))
         alone = Range(1, 1, 1, every, (Synchronising(),))
         bound = self.within(time_us, check)
         return bound.refuted(alone, self.left_us(time_us)).ratio is None
@@ -225,7 +226,7 @@ class CountBound:
         self, sync_us: float, others: int, replicas: int, near: frozenset[int]
     ) -> Senders:
         """What a time for synchronisation lets replicas hold."""
-        every = [self.fleet.spread_us, *self._within]
+        every = [self.spread_us, *self._within]
         away, *within = [sync_us / us if us else np.inf for us in every]
         fastest = tuple(max(away, rate) for rate in within)
         return Senders(away, fastest, others, replicas, self._all_wait, near)
@@ -261,19 +262,18 @@ class CountBound:
     def _made(
         self, size: int, micro_batches: int, stages_behind: tuple[int, ...] = ()
     ) -> StageTables:
-        b = self.fleet.sizes[size].sequences
+        b = self.sizes[size]
         told = self._memory, self.kinds, b, micro_batches, self._check, stages_behind
         numbered = _NUMBERED if self.states <= _SMALL else _FEW_NUMBERED
         if not self._all_wait:
             numbered = 0
-        weights = self.fleet.layer_weights
-        return StageTables(Replicas(*told), self.kinds, weights, b, numbered)
+        return StageTables(Replicas(*told), self.kinds, self._weights, b, numbered)
 
     # -- one pipeline --------------------------------------------------------------
 
     def _alone(self, size: int, by: Synchronising, left_us: float) -> bool:
         """Whether one pipeline of this size of micro-batches takes longer."""
-        n, rest = divmod(self._batch, self.fleet.sizes[size].sequences)
+        n, rest = divmod(self._batch, self.sizes[size])
         if rest:
             return True
         sums = self._sums_of(size, n, self._alone_senders(by.most_us))
@@ -302,7 +302,7 @@ class CountBound:
 
         Or where there is too much to look at: `work` without places.
         """
-        layers = len(self.fleet.layer_weights)
+        layers = self.table.layers
         many = self.states > _FEW_STATES
         told = _BEHIND if self.states <= _SMALL else _FEW_BEHIND
         if many:
@@ -337,7 +337,7 @@ class CountBound:
         None where it would take `most_us`. Stages synchronise up to a time, and have
         the memory of a place that so many stages follow, by the layers before these.
         """
-        b = self.fleet.sizes[size].sequences
+        b = self.sizes[size]
         n = self._batch // b
         tables = self._placed((size, n), tuple(stages_behind))
         stages = tables.stages(self._alone_senders(sync_us))
@@ -458,7 +458,7 @@ class CountBound:
         `times` are what is left, and what a pipeline spends beside its bottlenecks.
         Fewer may be told than there are where they are less than is `wanted`.
         """
-        b = self.fleet.sizes[size].sequences
+        b = self.sizes[size]
         fewest = -(-wanted // b)
 
         def taken(least: int, most: int) -> Whole:
@@ -486,15 +486,15 @@ class CountBound:
 
         def most_us(low: float) -> Array:
             """Of a row of stages that takes as many as are wanted."""
-            spare = left_us - np.maximum(0, fewest - 1) * low * (1 - 2 * _SURE)
-            return np.where(fewest > highest, -1.0, spare + _SURE * left_us)
+            spare = left_us - np.maximum(0, fewest - 1) * low * (1 - 2 * SURE)
+            return np.where(fewest > highest, -1.0, spare + SURE * left_us)
 
         def taken(low: float, least: Array) -> Whole:
             spare = left_us - np.maximum(least, spent_us)
             # Stages of no time are no limit to their number.
             found = np.full_like(spare, self._batch)
             if low > 0:
-                found = np.maximum(spare, 0) / low * (1 + _SURE) + _SURE
+                found = np.maximum(spare, 0) / low * (1 + SURE) + SURE
             able = 1 + np.minimum(found, self._batch).astype(np.int64)
             return np.where(spare >= 0, np.minimum(able, highest), 0)
 
@@ -512,13 +512,6 @@ class CountBound:
         return most
 
 
-def _within_us(table: CostTable, kind: Kind) -> float:
-    """What one GPU takes to synchronise a layer of average size inside a node."""
-    several = (x for x in kind.speakers if table.cluster.node[x].count > 1)
-    rates = [table.link(name, name)[1] for name in several]
-    return float(sent_bytes(table) * 10**6 / max(rates)) if rates else 0.0
-
-
 def _slowest(
     times: Array,
     least: Callable[[float], float],
@@ -533,14 +526,14 @@ def _slowest(
     """
     limit = most_us
     while True:
-        times = times[times <= limit * (1 + _SURE)]
+        times = times[times <= limit * (1 + SURE)]
         if not len(times):
             return 0.0
         slowest = float(times[-1])
         spare = left_us - least(slowest)
         if spare < 0:
             return 0.0
-        if spare >= (n - 1) * slowest * (1 - _SURE):
+        if spare >= (n - 1) * slowest * (1 - SURE):
             return limit
         limit = spare / (n - 1)
 

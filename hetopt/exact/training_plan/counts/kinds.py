@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
-from ....costs import CostTable
-from ..node_kinds import Array, Fleet
+from ....stages import NEVER, StageTable
+from ....stages.classes import Whole
+
+Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -35,22 +38,23 @@ _Worths = tuple[float, ...]  # of a GPU: its parts of all speed and of all memor
 
 
 def together(
-    fleet: Fleet, table: CostTable, few: Callable[[Sequence[Kind]], bool]
+    table: StageTable, few: Callable[[Sequence[Kind]], bool]
 ) -> list[Kind] | None:
-    """The kinds of a fleet, together until they are `few`; None where one is many."""
+    """The classes of nodes, together until they are `few`; None where one is many."""
     found = [
         Kind(
-            kind.nodes[:1],
-            kind.nodes,
-            kind.gpus,
-            kind.gpus * len(kind.nodes),
-            kind.within_us,
-            kind.away_us,
+            each.nodes[:1],
+            each.nodes,
+            each.gpus,
+            each.gpus * len(each.nodes),
+            _times(each.inner_us),
+            _times(each.outer_us),
         )
-        for kind in fleet.kinds
+        for each in table.classes
     ]
-    speeds = [kind.speed for kind in fleet.kinds]
-    worths = _worths(found, speeds, table)
+    if few(found):
+        return found
+    worths = _worths(found, table)
     while not few(found):
         if len(found) == 1:
             return None
@@ -61,14 +65,27 @@ def together(
     return found
 
 
-def _worths(
-    found: list[Kind], speeds: Sequence[float], table: CostTable
-) -> list[_Worths]:
-    memory = [table.memory_mib(kind.nodes[0]) for kind in found]
+def _times(us: Whole) -> Array:
+    return np.where(us < NEVER, us, np.inf)
+
+
+def _worths(found: list[Kind], table: StageTable) -> list[_Worths]:
+    speeds = [_speed(table, number) for number in range(len(found))]
+    memory = [table.costs.memory_mib(kind.nodes[0]) for kind in found]
     each = np.array([*zip(speeds, memory, strict=True)], float)
     whole = np.array([kind.total for kind in found]) @ each
     shares = np.divide(each, whole, out=np.zeros_like(each), where=whole > 0)
     return [tuple(one) for one in shares.tolist()]
+
+
+def _speed(table: StageTable, number: int) -> float:
+    """Layers that one GPU of a class does in a us, at the most."""
+    us = table.replica_us(number)
+    first, last = table.runs.spans.T
+    degrees = np.arange(len(us))[:, None, None]
+    able = (us > 0) & (us < NEVER)
+    each = np.divide(last - first, degrees * us, out=np.zeros(us.shape), where=able)
+    return float(each.max())
 
 
 def _best(one: _Worths, other: _Worths) -> _Worths:

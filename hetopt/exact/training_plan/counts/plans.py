@@ -52,7 +52,7 @@ def pipelines(
     batch = bound.instance.workload.global_batch
     # Widely apart ones first: what rows say at the least may be far from what is. And
     # small micro-batches, which leave less to be shared.
-    even = [i for i, x in enumerate(bound.fleet.sizes) if not batch % x.sequences]
+    even = [i for i, b in enumerate(bound.sizes) if not batch % b]
     queue = [_Syncs(2 * i, 0.0, size, 0.0, inf, inf) for i, size in enumerate(even)]
     while queue:
         parted, least_us, size, low, high, us = heappop(queue)
@@ -60,7 +60,7 @@ def pipelines(
             continue
         if us == inf:  # nothing is known of it
             us = yield from _rows(bound, cluster, (size, inf), most_us)
-            if bound.fleet.sizes[size].sequences > 1:  # or none is synchronised
+            if bound.sizes[size] > 1:  # or none is synchronised
                 heappush(queue, _Syncs(parted, us, size, low, high, us))
             continue
         middle = sqrt(low * high) if low else _PART * min(us, high)
@@ -79,7 +79,7 @@ def _rows(
 ) -> Generator[TrainingPlan, None, float]:
     """Plans of a size of micro-batches within a limit; what their rows take."""
     size, sync_us = limits
-    b = bound.fleet.sizes[size].sequences
+    b = bound.sizes[size]
     behind, least = [0] * (cluster.layers + 1), inf
     for _ in range(1 + _AGAIN):
         us, row = bound.row(size, sync_us, behind, most_us())

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from ....costs import CostTable
 from ....costs.memory import in_flight
-from ..node_kinds import Array
-from .kinds import Kind
+from .kinds import Array, Kind
 
 Whole = npt.NDArray[np.int64]
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...pipelines import compiling
-from ..node_kinds import Array
+from .kinds import Array
 from .replicas import Runs, Whole
 from .stages import Stages
 

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from ..node_kinds import Array
+from .kinds import Array
 
 
 def slowest(us: Array, gpus: int) -> Array:

@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..node_kinds import Array
 from . import shares
-from .kinds import Kind
+from .kinds import Array, Kind
 from .replicas import Replicas
 
 _ABOVE = 1 + 1e-9  # relative, for what was rounded

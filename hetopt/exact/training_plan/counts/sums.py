@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ..node_kinds import Array
+from .kinds import Array
 from .replicas import Runs
 from .rows import Laid, Rows
 from .stages import Stages

@@ -1,4 +1,4 @@
-"""The bound by patterns, asked to refute what a known plan shows to be possible."""
+"""The bound by counts, asked to refute what a known plan shows to be possible."""
 
 from random import Random
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import drawing
 from claims import random_plans, some_plans
 from pipelines_alone import least_alone_us
+from refuters import by_counts, refutation
 from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
 from hetopt.exact.training_plan.counts import bound as counts
-from hetopt.exact.training_plan.patterns.bound import PatternBound
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
 from soaking import Contradiction
@@ -23,7 +23,7 @@ WEIGHT = 30
 
 
 def draw(rng: Random) -> dict[str, Any]:
-    """An instance of 2 to 12 GPUs with what patterns cover, and a seed of plans."""
+    """An instance of 2 to 12 GPUs with what counts cover, and a seed of plans."""
     counts = tuple(rng.choice([1, 1, 2, 4]) for _ in range(rng.choice([2, 2, 2, 3, 4])))
     tree = drawing.instance(
         rng,
@@ -51,36 +51,32 @@ def check(data: dict[str, Any]) -> str:
     cheap = int(training_plan_bound(instance).value)
     if cheap > best:
         raise Contradiction(f"cheap bound {cheap}, a plan of {best} us is valid")
-    # Whole numbers beyond 2**53 may be one as doubles.
-    if (lowest := float(cheap)) >= float(best):
+    if cheap >= best:
         return "closed"
     (only,) = variants(instance)  # nothing is to be chosen
     kept = counts.MOST_STATES
     counts.MOST_STATES = rng.choice([kept, 12, 5])  # kinds of nodes together, or not
     try:
         alone_us = least_alone_us(only, best) if rng.random() < 0.5 else 0
-        patterns = PatternBound(only, lowest, float(best), alone_us=alone_us)
+        tree = by_counts(only, cheap, best, alone_us)
     finally:
         counts.MOST_STATES = kept
-    patterns.start(counting=rng.random() < 0.5)
+    if tree is None:
+        return "not counted"
     word = "nothing refuted"
     for share in (0.25, 0.5, 0.8, 1.0):
-        target = lowest + share * (best - lowest) if share < 1 else best
-        refutation = patterns.refute(target)
-        for _ in range(_STEPS):
-            if not refutation.step():
-                break
-        if not refutation.proved:
+        target = cheap + int(share * (best - cheap)) if share < 1 else best
+        found = refutation(tree, target, _STEPS)
+        if not found.proved:
             return word
         if target >= best:
             raise Contradiction(f"{target} us is refuted, a plan of {best} us is valid")
         word = "refuted below"
         if rng.random() < 0.2:
-            if (certificate := refutation.certificate()) is None:
+            if (certificate := found.certificate()) is None:
                 return "no certificate"  # of times beyond what a file may hold
-            bound = int(target) + 1
             try:
-                missing = training_plan.recheck(instance, certificate, bound)
+                missing = training_plan.recheck(instance, certificate, target + 1)
             except Unsupported:  # too large a table
                 missing = []
             if missing:

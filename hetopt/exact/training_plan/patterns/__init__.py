@@ -1,1 +1,0 @@
-"""The bound by prices of pipeline patterns, for clusters of any size."""
