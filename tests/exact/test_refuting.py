@@ -11,20 +11,16 @@ from test_exact_training_plan import priced
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
-from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.levelling import levelled
 from hetopt.exact.training_plan import recheck
-from hetopt.exact.training_plan.counts.tree import CountedTree
 from hetopt.exact.training_plan.refuting import (
     Clock,
-    Way,
     _Goals,
     endless,
     in_turn,
     ways_of,
 )
 from hetopt.files.clusters import generate
-from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Bound
 from hetopt.schema import Instance
 
@@ -50,18 +46,6 @@ def cluster(request: pytest.FixtureRequest) -> Instance:
     return generate(request.param, size="8", seed=0)
 
 
-def counted(instance: Instance, lowest: int) -> list[CountedTree]:
-    each = [by_counts(each, lowest, 2 * lowest) for each in variants(instance)]
-    return [tree for tree in each if tree is not None]
-
-
-def ways(instance: Instance, lowest: int, clock: Clock) -> list[Way]:
-    """By counts and by prices."""
-    highest = 2 * lowest
-    each = [PipelineBound(each, highest, lowest) for each in variants(instance)]
-    return ways_of(counted(instance, lowest), each, highest, clock)
-
-
 @pytest.mark.parametrize("counting", [False, True])
 def test_a_way_that_is_stopped_goes_on_where_it_ended(
     counting: bool, cluster: Instance
@@ -70,12 +54,18 @@ def test_a_way_that_is_stopped_goes_on_where_it_ended(
     at_once, stopped = Known(lowest), Known(lowest)
     for known, stops in ((at_once, set[int]()), (stopped, {2**i for i in range(20)})):
         looks = count(1)
+        prepared = list[bool]()
 
-        def check(looks: Iterator[int] = looks, stops: set[int] = stops) -> None:
-            if next(looks) in stops:
+        def check(
+            looks: Iterator[int] = looks,
+            stops: set[int] = stops,
+            prepared: list[bool] = prepared,
+        ) -> None:
+            if prepared and next(looks) in stops:
                 raise OutOfTime
 
-        both = ways(cluster, lowest, Clock(inf, check))
+        both = ways_of(cluster, 2 * lowest, lowest, Clock(inf, check))
+        prepared.append(True)
         (way,) = (each for each in both if each._counting == counting)
         way._goals = _Goals((0.9, 0.8), 0, 1.0)  # fine ones take long
         while not way.ended:
@@ -89,9 +79,9 @@ def test_a_way_that_is_stopped_goes_on_where_it_ended(
 def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -> None:
     lowest = int(training_plan_bound(cluster).value)
     reached = []
-    for most in (10, 3_000):
+    for most in (40, 3_000):
         known, clock = Known(lowest), Clock(most, now=count().__next__)
-        in_turn(known, ways(cluster, lowest, clock), clock)
+        in_turn(known, ways_of(cluster, 2 * lowest, lowest, clock), clock)
         assert known.bound is not None
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]

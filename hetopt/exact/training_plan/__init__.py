@@ -41,7 +41,6 @@ from ...solving.run import Report, Run
 from ...stages import StageTable
 from .. import checking, one_pipeline
 from ..pipelines import side_by_side
-from ..pipelines.bound import PipelineBound
 from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding, small
 from . import certificate as certificates
@@ -49,13 +48,12 @@ from .again.others import Others
 from .counts import bound as count_bound
 from .counts import copies as counted_copies
 from .counts import plans as counted_plans
-from .counts.tree import CountedTree
 from .refuting import Clock, endless, in_turn, ways_of
 
 Certificate = TrainingCertificate
 problem = "training_plan"
 
-_BEYOND = 16.0  # times the cheap bound is tried without an incumbent
+_BEYOND = 16  # times the cheap bound is tried without an incumbent
 # Quick ones, where there is no warm start, and the share of the time when each ends.
 _PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
 # And where no plan was found before the bound: in all of the time that it leaves.
@@ -486,33 +484,20 @@ def _refute(
         run.tighten(cheap.value, cheap.source)
     assert run.bound is not None
     # From 1 us on: ratios of times are looked at, and a bound may be 0.
-    lowest = max(1.0, float(run.bound.value))
-    highest = float(run.objective) if run.objective else _BEYOND * lowest
+    lowest = max(1, int(run.bound.value))
+    highest = int(run.objective) if run.objective else _BEYOND * lowest
     if lowest >= highest:
         return
     limited = run.limits.time_s is not None
     clock = _clock(run, share) if limited else endless(run.check)
     try:
         with suppress(OutOfTime):  # what was refuted in time is known
-            counted, priced = list[CountedTree](), list[PipelineBound]()
-            between = int(highest), int(lowest), clock.check
-            for variant in settings.variants(instance):
-                bound = PipelineBound(variant, *between, alone_us=alone_us)
-                priced.append(bound)
-                same = known is not None and known.instance == bound.instance
-                rows = known if same else count_bound.prepared(bound.table, clock.check)
-                if rows is not None:
-                    levelled = bound.instance is not variant
-                    counted.append(
-                        CountedTree(
-                            rows, *between, alone_us=alone_us, levelled=levelled
-                        )
-                    )
-                    if rows.apart:
-                        bound.counted = counted[-1].counted
-            if len(counted) < len(priced):  # under every choice, or not at all
-                counted = []
-            ways = ways_of(counted, priced, highest, clock, several)
+            ways = ways_of(
+                *(instance, highest, lowest, clock),
+                processes=several,
+                known=known,
+                alone_us=alone_us,
+            )
             if small.is_rather_small(instance) and not _alike(instance):
                 in_turn(run, ways, clock, _FIRST_SHARE)
                 _list(run, instance)

@@ -12,12 +12,14 @@ from math import inf
 from typing import Any, Protocol
 
 from ...errors import OutOfTime
+from ...problems.training_plan import settings
 from ...result import Bound
-from ...schema import Record
+from ...schema import Instance, Record
 from ...solving.certificates import joined
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
 from ..pipelines.side_by_side import Beside, Processes
+from .counts.bound import CountBound, prepared
 from .counts.tree import CountedTree
 
 # Iteration times to refute, as gaps of the incumbent; each prepares the next.
@@ -247,22 +249,36 @@ class Way:
 
 
 def ways_of(
-    counted: Sequence[CountedTree],
-    priced: Sequence[PipelineBound],
-    highest_us: float,
+    instance: Instance,
+    highest_us: int,
+    lowest_us: int,
     clock: Clock,
+    *,
     processes: Processes | None = None,
+    known: CountBound | None = None,
+    alone_us: int = 0,
 ) -> list[Way]:
-    """Both ways to refute times up to `highest_us`; one where nothing is `counted`.
+    """Both ways to refute times between two; one where GPUs are too many to count.
 
     Prices are by processes, if there are any. Boxes of counts take long, and share what
-    is summed up: these stay here, where a goal can be put off at any time.
+    is summed up: these stay here, where a goal can be put off at any time. What is
+    `known` of rows of stages is of use if they are the instance's. No pipeline of
+    micro-batches of one sequence takes less than `alone_us` by itself.
     """
-    each: Sequence[Refuter] = priced
-    if processes is not None:
-        each = [Beside(bound, processes) for bound in priced]
-    ways = [Way(each, highest_us, clock, counting=False)]
-    if counted:
+    counted, priced = list[CountedTree](), list[Refuter]()
+    times = highest_us, lowest_us, clock.check
+    for variant in settings.variants(instance):
+        bound = PipelineBound(variant, *times, alone_us=alone_us)
+        rows = known if known and known.instance == bound.instance else None
+        if rows := rows or prepared(bound.table, clock.check):
+            tree = CountedTree(
+                rows, *times, alone_us=alone_us, levelled=bound.is_levelled
+            )
+            bound.counted = tree.counted if rows.apart else None
+            counted.append(tree)
+        priced.append(bound if processes is None else Beside(bound, processes))
+    ways = [Way(priced, highest_us, clock, counting=False)]
+    if len(counted) == len(priced):  # under every choice of settings
         turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN
         ways = [Way(counted, highest_us, clock, counting=True, turn=turn), *ways]
     return ways
