@@ -18,30 +18,36 @@ Whole = npt.NDArray[np.int64]
 NEVER = 1 << 49  # us, 18 years: longer than any time that a plan is looked for in
 
 
+Sites = tuple[tuple[str, ...], ...]  # names of nodes, by site
+
+
 class NodeClass(NamedTuple):
     """Nodes that no method tells apart: equal GPUs, equally many, on equal links.
 
-    Transfers are in us by samples, from 0 on; `NEVER` where there is none.
+    Transfers are in us by samples, from 0 on; `NEVER` where there is none. Where a
+    cluster has sites, all nodes of a class are in one.
     """
 
     nodes: tuple[str, ...]
     gpus: int
+    site: int
     inner_us: Whole  # to a stage in the node
     outer_us: Whole  # to a stage in another node
     least_us: Whole  # from any node that a stage lies in, to anywhere
 
 
-def node_classes(table: CostTable, samples: int) -> tuple[NodeClass, ...]:
+def node_classes(table: CostTable, samples: int, sites: Sites) -> tuple[NodeClass, ...]:
     """Return the classes of a cluster, in the order of their first nodes."""
-    groups: dict[object, list[str]] = {}
+    site = {name: number for number, names in enumerate(sites) for name in names}
+    groups: dict[tuple[object, int, int], list[str]] = {}
     for node in table.cluster.nodes:
-        key = (table.node_class[node.name], node.count)
+        key = (table.node_class[node.name], node.count, site.get(node.name, 0))
         groups.setdefault(key, []).append(node.name)
     sides = [_transfers(table, names, samples) for names in groups.values()]
     least = np.min([inner for inner, _ in sides], axis=0)
     return tuple(
-        NodeClass(tuple(names), table.cluster.node[names[0]].count, *side, least)
-        for names, side in zip(groups.values(), sides, strict=True)
+        NodeClass(tuple(names), count, at, *side, least)
+        for ((_, count, at), names), side in zip(groups.items(), sides, strict=True)
     )
 
 
@@ -65,6 +71,17 @@ def _transfers(table: CostTable, names: list[str], samples: int) -> tuple[Whole,
         near = [0, *(table.least_hop_us(one, one, s) for s in sizes)]
         inner = np.minimum(whole_us(near), outer)
     return np.minimum(often * inner, NEVER), np.minimum(often * outer, NEVER)
+
+
+def farther_us(table: CostTable, each: NodeClass, links: set[int], samples: int) -> int:
+    """Return how much longer a transfer takes to another site than to any other node.
+
+    At the least, over `links` between sites and up to so many samples.
+    """
+    often = table.workload.costs.interleave
+    far = (min(table.hop_over_us(x, s) for x in links) for s in range(1, samples + 1))
+    pairs = zip(far, each.outer_us[1:].tolist(), strict=False)
+    return max(0, min(often * us - outer for us, outer in pairs))
 
 
 def _least_out(table: CostTable, names: list[str], samples: int) -> int:

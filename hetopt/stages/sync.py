@@ -38,6 +38,8 @@ class SyncSizes:
     embedding: int
     inter: Fraction | None
     intra: tuple[Fraction | None, ...]
+    layer: Fraction
+    bytes_each: Fraction
 
     @classmethod
     def of(
@@ -47,7 +49,7 @@ class SyncSizes:
         exchanged, costs = table.exchanged, table.workload.costs
         routed = table.divided(exchanged)
         own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
-        end = exchanged.end or 0
+        end, smallest = exchanged.end or 0, min(own)
         own[0] += end
         own[-1] += end
         size = Fraction(UNIT * table.layers, sum(own) or 1)
@@ -57,19 +59,26 @@ class SyncSizes:
         behind = [*accumulate(own, initial=0)]
         each = [(behind[last] - behind[first]) * size for first, last in runs.spans]
 
-        def rate(bytes_per_s: Fraction | None) -> Fraction | None:
-            if not bytes_per_s or not bytes_each:
-                return None
-            return bytes_per_s / 10**6 / bytes_each
-
         return cls(
             np.array([floor(x) for x in each], np.int64),
             np.array([ceil(x) for x in each], np.int64),
             floor(behind[-1] * size),
             ceil(end * size),
-            rate(_fastest_inter(table)),
-            tuple(rate(_intra(table, each.nodes[0])) for each in classes),
+            _rate(_fastest_inter(table), bytes_each),
+            tuple(_rate(_intra(table, x.nodes[0]), bytes_each) for x in classes),
+            smallest * size,
+            bytes_each,
         )
+
+    def rate(self, bytes_per_s: Fraction) -> Fraction | None:
+        """Return the units that one GPU exchanges over a link in a us."""
+        return _rate(bytes_per_s, self.bytes_each)
+
+
+def _rate(bytes_per_s: Fraction | None, bytes_each: Fraction) -> Fraction | None:
+    if not bytes_per_s or not bytes_each:
+        return None
+    return bytes_per_s / 10**6 / bytes_each
 
 
 def _fastest_inter(table: CostTable) -> Fraction | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..costs import CostTable
 from ..schema import Instance, exact
-from .classes import NEVER, NodeClass, Whole, node_classes, whole_us
+from .classes import NEVER, NodeClass, Sites, Whole, node_classes, whole_us
 from .memory import fitting
 from .runs import Runs
 from .sync import SyncSizes
@@ -20,8 +20,11 @@ class StageTable:
     Arrays are of whole numbers and cannot be written to.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        """Read the instance; `InstanceError` where it has no cluster."""
+    def __init__(self, instance: Instance, sites: Sites = ()) -> None:
+        """Read the instance; `InstanceError` where it has no cluster.
+
+        Nodes of different `sites` are of different classes.
+        """
         self.instance = instance
         self.costs = CostTable(instance)
         workload = instance.workload
@@ -30,7 +33,7 @@ class StageTable:
         self.batch = workload.global_batch
         #: Sizes of micro-batches, in ascending order.
         self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
-        self.classes = node_classes(self.costs, self.sizes[-1])
+        self.classes = node_classes(self.costs, self.sizes[-1], sites)
         #: Nodes and GPUs of each class; GPUs of one node.
         self.nodes = _fixed([len(each.nodes) for each in self.classes])
         self.node_gpus = _fixed([each.gpus for each in self.classes])

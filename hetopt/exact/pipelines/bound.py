@@ -3,8 +3,10 @@
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
-from math import floor, inf
+from math import ceil, floor, inf
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from ...errors import InternalError
 from ...schema import Instance
 from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
+from ...stages.classes import farther_us
 from .arcs import Arcs, arcs
 from .boxes import Box, Descent, Division
 from .coupling import Coupling, Sharing
@@ -21,7 +24,8 @@ from .levelling import levelled
 from .master import Master, State, Verdict
 from .pricing import Array, Limits, Prices, Pricing, Rows
 from .schedule import Schedule
-from .unordered import Segments, Unordered
+from .sites import Sites, far_links, sites
+from .unordered import Segments, SiteRange, Unordered
 
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
@@ -62,7 +66,7 @@ class PipelineBound:
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         self.counted = counted
-        self.table = StageTable(instance)
+        self.table, self._sites = self._table(instance)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
         self._runs = costs.interleave
@@ -82,7 +86,8 @@ class PipelineBound:
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
         self.division = Division(
-            schedule, most_sync, self.table.sizes, min(slowest), self.batch
+            *(schedule, most_sync, self.table.sizes, min(slowest), self.batch),
+            *(self.table.layers, self.table.sync.layer),
         )
         self.fair = _fair(self.table, each)
         self.first = self._first()
@@ -115,14 +120,30 @@ class PipelineBound:
     def _first(self) -> list[Box]:
         """Return boxes that cover all plans."""
         most = max(1, min(int(self.table.gpus.sum()), self.batch))
+        shares: dict[str, tuple[int, ...]] = {}
+        if self._sites and self.priced:
+            whole = ceil(self.table.layers * self.table.sync.layer)
+            count = len(self._sites)
+            shares = {"sites_low": (0,) * count, "sites_high": (whole,) * count}
         sizes = 0, len(self.table.sizes) - 1
         edges: list[int | None] = [0, None]
         if self.priced:
             edges = [0, self.division.most_sync_us, None]
         return [
-            Box(low or 0, high, 1, most, 1, most, *sizes)
+            Box(low or 0, high, 1, most, 1, most, *sizes, **shares)
             for low, high in pairwise(edges)
         ]
+
+    def _table(self, instance: Instance) -> tuple[StageTable, Sites]:
+        """Return the stage table, and sites where layers are equal and links are not.
+
+        Then paths without an order visit the sites one after another.
+        """
+        table = StageTable(instance)
+        found = sites(table.costs)
+        if not (found and table.runs.equal and table.sync.inter):
+            return table, ()
+        return StageTable(instance, found), found
 
     def _left(self, time_us: int, sync_us: int) -> int:
         """Return what an iteration leaves for its pipelines."""
@@ -135,7 +156,7 @@ class PipelineBound:
         """Tell whether no plan in the box takes `time_us` or less."""
         box.laid, box.counted, box.proof = False, None, None
         left = self._left(time_us, box.sync_low_us)
-        if left < 0:
+        if left < 0 or box.is_empty:
             return True
         if not self.scale:
             return False
@@ -241,7 +262,7 @@ class PipelineBound:
                     if self.table.runs.equal and told == 1:
                         known = self._segments(coupling)
                         pricing: Pricing = Unordered(
-                            self.table, coupling, limits, rows, known
+                            self.table, coupling, limits, rows, known, self._ranges(box)
                         )
                     else:
                         pricing = Pricing(self.table, coupling, limits, rows)
@@ -258,6 +279,50 @@ class PipelineBound:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
+
+    def _ranges(self, box: Box) -> tuple[SiteRange, ...]:
+        """Return what a pipeline may hold in each site.
+
+        A site's stages synchronise with others over no faster link than the fastest
+        between any two sites. By the same sentence as for nodes, a pipeline holds no
+        more of all layers there than the site's share and what all its GPUs exchange
+        in time; under `bottleneck` twice that, as only a half of it may be elsewhere.
+        """
+        if not self._sites:
+            return ()
+        ring = self.instance.workload.costs.sync == "ring"
+        layers, found = self.table.layers, []
+        alone = False
+        if box.sync_high_us is not None and self._far_rate and self.priced:
+            # Of a stage in two sites, one has a half of each layer's replicas or less.
+            able = int(self.table.node_gpus.max()) * self._far_rate * box.sync_high_us
+            alone = self.table.sync.layer > 2 * able
+        for number in range(len(self._sites)):
+            mine = [c for c, x in enumerate(self.table.classes) if x.site == number]
+            gpus = int(self.table.gpus[mine].sum())
+            most = layers
+            if box.sites_high and box.sync_high_us is not None and self._far_rate:
+                able = gpus * self._far_rate * box.sync_high_us * (1 if ring else 2)
+                units = box.sites_high[number] + able
+                most = min(layers, floor(units / self.table.sync.layer))
+            found.append(SiteRange(tuple(mine), most, self._farther_us, alone))
+        return tuple(found)
+
+    @cached_property
+    def _far_rate(self) -> Fraction | None:
+        """Units that a GPU exchanges in a us over the fastest link between sites."""
+        links = self.table.costs.cluster.links
+        rates = (links.exactly(x)[1] for x in far_links(self.table.costs, self._sites))
+        return self.table.sync.rate(max(rates))
+
+    @cached_property
+    def _farther_us(self) -> int:
+        """How much longer a transfer to another site takes at the least."""
+        links, samples = far_links(self.table.costs, self._sites), self.table.sizes[-1]
+        return min(
+            farther_us(self.table.costs, each, links, samples)
+            for each in self.table.classes
+        )
 
     def _kept_bytes(self) -> int:
         return sum(each.nbytes for each in self._kept.values())

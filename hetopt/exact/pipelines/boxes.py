@@ -7,21 +7,24 @@ and its slowest stage. The first boxes cover all plans, and the parts of a box c
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import isqrt
+from fractions import Fraction
+from math import ceil, floor, isqrt
 from typing import Any, Literal, Protocol
 
 from .master import State
 from .pricing import Prices
 from .schedule import Schedule
 
-Of = Literal["sync", "count", "replicas", "size", "slowest"]
+Of = Literal["sync", "count", "replicas", "size", "slowest", "site"]
 
 
 @dataclass
 class Box:
     """Ranges, both ends included; None where there is no upper end.
 
-    `sizes` are numbers of sizes of micro-batches. `places` of stages are told apart,
+    `sizes` are numbers of sizes of micro-batches. `sites` are shares of sites: of each
+    layer the part of its replicas there, summed over layers by size, in units; together
+    they are the size of all layers. `places` of stages are told apart,
     up to `most_places`; `states` are what is known, by places. `proof` are the prices
     that refuted the box, if it was not divided; or it is `counted` by GPUs, with
     intervals of this ratio, or `laid` on named nodes.
@@ -37,6 +40,8 @@ class Box:
     size_high: int
     slowest_low_us: int = 0
     slowest_high_us: int | None = None
+    sites_low: tuple[int, ...] = ()
+    sites_high: tuple[int, ...] = ()
     places: int = 1
     most_places: int = 1
     states: dict[int, State] = field(default_factory=dict)
@@ -45,6 +50,12 @@ class Box:
     laid: bool = False
     wanted: Any = None  # what counts told of the box, for less time
     split: "Split | None" = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether shares of sites can never be the size of all layers."""
+        pairs = zip(self.sites_low, self.sites_high, strict=True)
+        return any(low > high for low, high in pairs)
 
     def part(self, **ranges: object) -> "Box":
         """Return a box with other ranges that begins with what is known of this one."""
@@ -59,13 +70,15 @@ class Box:
 class Split:
     """How a box was divided: the low part goes up to `at`, the high one begins beyond.
 
-    The low part of a split by count is a single pipeline.
+    The low part of a split by count is a single pipeline; one by site is of the share
+    of the site of that number.
     """
 
     of: Of
     at: int
     low: Box
     high: Box
+    site: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,8 @@ class Division:
     """How boxes of an instance are divided.
 
     `most_sync_us` is what plans may synchronise, of which shares are shares; `sizes`
-    are those of micro-batches.
+    are those of micro-batches; `layer_units` is the size of each of the `layers`, where
+    sites have shares.
     """
 
     schedule: Schedule
@@ -81,6 +95,8 @@ class Division:
     sizes: tuple[int, ...]
     least_slowest_us: int
     batch: int
+    layers: int = 0
+    layer_units: Fraction = Fraction(0)
 
     def split(self, box: Box, left_us: int) -> Split | None:
         """Return the next division of a box; None where it is too narrow.
@@ -102,12 +118,16 @@ class Division:
         if not alone:
             if width > plan.coarse:
                 return self._by_sync(box)
+            if split := self._by_site(box, self.layers / 4):
+                return split
             if several and 2 * box.replicas_high > 3 * box.replicas_low:
                 return self._by_replicas(box)
             if width > plan.fine:
                 return self._by_sync(box)
             if several:
                 return self._by_replicas(box)
+            if split := self._by_site(box, 1 / 2):
+                return split
         if single:
             if box.size_high > box.size_low:
                 return self._by_size(box)
@@ -153,6 +173,37 @@ class Division:
         at = min(at, box.replicas_high - 1)
         low = box.part(replicas_high=at, count_high=min(box.count_high, at))
         return Split("replicas", at, low, box.part(replicas_low=at + 1))
+
+    def _by_site(self, box: Box, widest: float) -> Split | None:
+        """Divide the widest share of a site; None where all are narrow, or no share.
+
+        `widest` is what a share may have, in layers.
+        """
+        if box.count_high == 1 or not box.sites_high:
+            return None
+        pairs = zip(box.sites_low, box.sites_high, strict=True)
+        widths = [high - low for low, high in pairs]
+        i = max(range(len(widths)), key=widths.__getitem__)
+        if widths[i] <= widest * self.layer_units:
+            return None
+        at = (box.sites_low[i] + box.sites_high[i]) // 2
+        less, more = list(box.sites_high), list(box.sites_low)
+        less[i] = more[i] = at
+        low = self._summed(box.part(sites_high=tuple(less)))
+        high = self._summed(box.part(sites_low=tuple(more)))
+        return Split("site", at, low, high, i)
+
+    def _summed(self, box: Box) -> Box:
+        """Tighten shares of sites, which are the size of all layers together.
+
+        Ranges are empty where shares cannot be as much, or are more.
+        """
+        whole, low, high = self.layers * self.layer_units, box.sites_low, box.sites_high
+        least, most = sum(low), sum(high)
+        pairs = [*zip(low, high, strict=True)]
+        box.sites_low = tuple(max(x, floor(whole) - (most - y)) for x, y in pairs)
+        box.sites_high = tuple(min(y, ceil(whole) - (least - x)) for x, y in pairs)
+        return box
 
     def _by_size(self, box: Box) -> Split:
         at = (box.size_low + box.size_high) // 2

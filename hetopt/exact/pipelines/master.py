@@ -196,6 +196,7 @@ class Master:
             pricing, times = self.parts[part], self.parts[part].arcs.times
             spans = [*pairwise(edges)][::step]
             while spans:
+                self._check()
                 excess = pricing.excess(prices, self.scale, spans)
                 parts: Spans = []
                 for i in np.flatnonzero(excess > 0).tolist():
@@ -221,6 +222,7 @@ class Master:
         taken: list[tuple[int, int]] = []
         known, count = set(state.columns), len(state.columns)
         for _, part, span in sorted(found, key=lambda x: -x[0]):
+            self._check()
             pricing = self.parts[part]
             low = int(pricing.arcs.times[span[0]])
             if any(part == other and abs(low - at) < 0.03 * at for other, at in taken):

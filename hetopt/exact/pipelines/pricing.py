@@ -310,12 +310,24 @@ class Pricing:
 
     _shared_kept: tuple[Prices, Whole] | None = None
 
-    def shared_items(self, prices: Prices, p: int, run: int, most_us: int) -> list[int]:
-        """Return the cheapest replicas of a stage, none of which takes longer."""
+    def shared_items(
+        self,
+        prices: Prices,
+        p: int,
+        run: int,
+        most_us: int,
+        kinds: tuple[int, ...] | None = None,
+    ) -> list[int]:
+        """Return the cheapest replicas of a stage, none of which takes longer.
+
+        On nodes of these `kinds`, or of all.
+        """
         arcs, size = self.arcs, self.arcs.size
         cost = self._kept_shared_cost(prices)[run]
         us, light = arcs.shared_us[p, run], self.coupling.shared_light
         able = (us <= most_us) & (self.table.sync.low[run] <= light)
+        if kinds is not None:
+            able &= np.isin(arcs.shared[:, 0], kinds)
         best: list[tuple[int, int]] = [(0, -1)] + [(BIG, -1)] * size
         for item in np.flatnonzero(able).tolist():
             own = int(arcs.shared[item, 2])
@@ -329,12 +341,17 @@ class Pricing:
             left -= int(arcs.shared[items[-1], 2])
         return items
 
-    def _fronts(self, prices: Prices) -> tuple[Whole, Whole]:
+    def _fronts(
+        self, prices: Prices, kinds: tuple[int, ...] | None = None
+    ) -> tuple[Whole, Whole]:
+        """Return fronts of stages in several nodes, of these `kinds` or of all."""
         arcs = self.arcs
         if not len(arcs.shared):
             none = np.zeros((arcs.places, len(self.table.runs), 0), np.int64)
             return none, none
         able = self.table.sync.low[:, None] <= self.coupling.shared_light
+        if kinds is not None:
+            able = able & np.isin(arcs.shared[:, 0], kinds)
         samples = np.ascontiguousarray(arcs.shared[:, 2])
         cost = self._shared_cost(prices)
         found = compiled.fronts(

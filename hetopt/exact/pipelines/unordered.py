@@ -7,6 +7,7 @@ box; nodes are visited class by class, each once, which ordered labels cannot as
 A segment's least time and its least price count, whichever divisions they are of.
 """
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +98,22 @@ class Segments:
         return sum(table.nbytes for table in self._us)
 
 
+_Kinds = tuple[int, ...] | None  # classes of nodes; None for all of them
+
+
+class SiteRange(NamedTuple):
+    """Classes of nodes of a site, and the most layers that a pipeline holds there.
+
+    A transfer to another site takes so much longer than the stages' times say. Stages
+    in several nodes may be `alone` in one site each.
+    """
+
+    kinds: tuple[int, ...]
+    most: int
+    farther_us: int
+    alone: bool
+
+
 class Unordered(Pricing):
     """Paths through equal layers, whose order does not matter.
 
@@ -111,9 +128,14 @@ class Unordered(Pricing):
         limits: Limits,
         rows: Rows,
         segments: Segments,
+        sites: tuple[SiteRange, ...] = (),
     ) -> None:
-        """Bind the segments that the coupling of a box allows."""
+        """Bind the segments that the coupling of a box allows.
+
+        Where there are several `sites`, they are visited one after another.
+        """
         super().__init__(table, coupling, limits, rows)
+        self._sites = sites
         self._segments = segments
         self._visits = np.minimum(table.nodes, table.layers)
         # Any run may hold the first layer and the last: what holding it earns is that
@@ -165,35 +187,64 @@ class Unordered(Pricing):
     ) -> "_Sweep":
         layers, known = self.layers, self._segments
         scales = self.runs * lows
-        start = np.full((len(lows), 2, layers + 1), BIG, np.int64)
-        if near:
-            us, cost = self._kept_fronts(prices)
-            start = compiled.repeated(
+        nowhere = np.full((len(lows), 2, layers + 1), BIG, np.int64)
+        nowhere[:, 0, 0] = 0
+
+        def begun(kinds: _Kinds) -> Whole:
+            us, cost = self._kept_fronts(prices, kinds)
+            return compiled.repeated(
                 time, scales, highs, us, cost, known.run, known.ended
             )
-        else:
-            start[:, 0, 0] = 0
-        kept = np.zeros((1, int(self._visits.sum()) + 1, 2, layers + 1), np.int64)
+
+        alone = near and any(site.alone for site in self._sites)
+        start = begun(None) if near and not alone else nowhere
         us, rows = known.us(highs, near=near)
         price = self._kept_price(prices).segment
-        found = compiled.least_unordered(
-            time, scales, us, rows, price, known.kind, self._visits, start, kept
-        )
-        return _Sweep(found, us[rows[-1]], kept[0], start, near)
+
+        def visited(visits: Whole, begin: Whole, entries: int) -> tuple[Whole, Whole]:
+            steps = int(visits.sum()) + 1
+            kept = np.zeros((entries, steps, 2, layers + 1), np.int64)
+            found = compiled.least_unordered(
+                time, scales, us, rows, price, known.kind, visits, begin, kept
+            )
+            return found, kept
+
+        last = us[rows[-1]]
+        if not self._sites:
+            found, kept = visited(self._visits, start, 1)
+            walk = _Walk(self._visits, kept[0], start[-1], layers, 0, None)
+            return _Sweep(found, last, [walk], kept[0, -1])
+        table, walks = start, list[_Walk]()
+        for site in self._sites:
+            visits = np.zeros_like(self._visits)
+            visits[[*site.kinds]] = self._visits[[*site.kinds]]
+            first = nowhere
+            if alone:
+                first = np.minimum(nowhere, begun(site.kinds))
+            _, kept = visited(visits, first, len(lows))
+            far_us = 0 if near else site.farther_us
+            kinds = site.kinds if alone else None
+            walks.append(_Walk(visits, kept[-1], table[-1], site.most, far_us, kinds))
+            farther = min(time * far_us, MOST)
+            table = _joined(table, kept[:, -1], site.most, farther)
+        return _Sweep(table[:, 1, layers], last, walks, table[-1])
 
     def _kept_price(self, prices: Prices) -> "_Paid":
         if self._price is None or self._price[0] != prices:
             self._price = prices, self._segment_price(prices)
         return self._price[1]
 
-    def _kept_fronts(self, prices: Prices) -> tuple[Whole, Whole]:
+    def _kept_fronts(self, prices: Prices, kinds: _Kinds) -> tuple[Whole, Whole]:
         if self._front is None or self._front[0] != prices:
-            us, cost = self._fronts(prices)
-            self._front = prices, (us[0], cost[0])
-        return self._front[1]
+            self._front = prices, {}
+        kept = self._front[1]
+        if kinds not in kept:
+            us, cost = self._fronts(prices, kinds)
+            kept[kinds] = us[0], cost[0]
+        return kept[kinds]
 
     _price: tuple[Prices, "_Paid"] | None = None
-    _front: tuple[Prices, tuple[Whole, Whole]] | None = None
+    _front: tuple[Prices, dict[_Kinds, tuple[Whole, Whole]]] | None = None
 
     def column(
         self, number: int, prices: Prices, time: int, span: tuple[int, int]
@@ -214,16 +265,15 @@ class Unordered(Pricing):
         cost = np.where(best.us < HALF, np.minimum(cost, MOST), BIG)
         uses = np.zeros(2 * len(self.rows.gpus) + 3)
         uses[-2] = 1.0
-        took = 0
-        segments, end, left = self._path(best.kept, cost)
+        segments, begun, took = self._way(best, cost, time)
         for segment, ended, layers in segments:
             took += int(best.us[segment, ended, layers])
             for arc, y in self._kept_division(segment, layers, paid):
                 k = int(known.gpus[segment])
                 self._use_run(uses, int(known.run[y]), arc, k)
-        if left:
+        for walk, end, left in begun:
             took += self._use_repeated(
-                uses, prices, time, scale, int(highs[0]), best.start[0], end, left
+                uses, prices, time, scale, int(highs[0]), walk, end, left
             )
         return Column(number, span, tuple(uses), took, int(highs[0]))
 
@@ -238,12 +288,13 @@ class Unordered(Pricing):
         time: int,
         scale: int,
         high: int,
-        start: Whole,
+        walk: "_Walk",
         end: int,
         left: int,
     ) -> int:
         """Add what stages in several nodes use, and return how long they take."""
-        known, (us, cost) = self._segments, self._kept_fronts(prices)
+        known, (us, cost) = self._segments, self._kept_fronts(prices, walk.kinds)
+        start = walk.kept[0]
         runs = np.stack([known.run, known.ended])
         able = (runs >= 0)[..., None] & (us[runs] <= high)
         paid = time * np.where(able, us[runs], 0) + scale * cost[runs]
@@ -262,28 +313,30 @@ class Unordered(Pricing):
                     y = int(same.argmax()) + 1
                     run = int(runs[ended, y])
                     slowest = int(us[run, fronts[ended, y]])
-                    uses += self._kept_shared_use(prices, run, slowest)
+                    uses += self._kept_shared_use(prices, run, slowest, walk.kinds)
                     took, left, end = took + slowest, left - y, end - ended
                     break
             else:
                 raise InternalError("a path has no stage in several nodes")
         return took
 
-    def _kept_shared_use(self, prices: Prices, run: int, slowest: int) -> Array:
+    def _kept_shared_use(
+        self, prices: Prices, run: int, slowest: int, kinds: _Kinds
+    ) -> Array:
         """Return what a stage in several nodes uses, kept while prices are the same."""
         if self._shared_uses is None or self._shared_uses[0] != prices:
             self._shared_uses = prices, {}
         kept = self._shared_uses[1]
-        if (run, slowest) not in kept:
-            items = self.shared_items(prices, 0, run, slowest)
+        if (run, slowest, kinds) not in kept:
+            items = self.shared_items(prices, 0, run, slowest, kinds)
             replicas = tuple(tuple(self.arcs.shared[x].tolist()) for x in items)
             first, last = self.table.runs.spans[run].tolist()
             found = np.zeros(2 * len(self.rows.gpus) + 3)
             self._use(found, Placed(first, last, -1, 0, replicas, tuple(items)))
-            kept[run, slowest] = found
-        return kept[run, slowest]
+            kept[run, slowest, kinds] = found
+        return kept[run, slowest, kinds]
 
-    _shared_uses: tuple[Prices, dict[tuple[int, int], Array]] | None = None
+    _shared_uses: tuple[Prices, dict[tuple[int, int, _Kinds], Array]] | None = None
 
     def _kept_division(
         self, segment: int, layers: int, paid: "_Paid"
@@ -322,16 +375,47 @@ class Unordered(Pricing):
                 raise InternalError("a segment has no stage")
         return found
 
-    def _path(
-        self, kept: Whole, cost: Whole
-    ) -> tuple[list[tuple[int, int, int]], int, int]:
-        """Return the segments of the cheapest path, and what it begins with.
+    def _way(
+        self, sweep: "_Sweep", cost: Whole, time: int
+    ) -> tuple[list[tuple[int, int, int]], list[tuple["_Walk", int, int]], int]:
+        """Return the segments of the cheapest path, and what walks begin with.
 
-        Each segment by number, whether it ends the pipeline, and layers; then whether
-        stages in several nodes end it, and how many layers these have.
+        Each segment by number, whether it ends the pipeline, and layers; of walks,
+        whether stages in several nodes end it, and how many layers these have; and what
+        transfers between sites take beside the stages' times.
         """
-        found, x, end = [], self.layers, 1
-        kinds = np.repeat(np.arange(len(self._visits)), self._visits)
+        found, begun, x, end, far_us = [], [], self.layers, 1, 0
+        after = sweep.after
+        for walk in reversed(sweep.walks):
+            now, after = after[end, x], walk.before
+            if not self._sites:
+                found, end, x = self._path(walk, cost, end, x)
+                return found, [(walk, end, x)] if x else [], 0
+            if after[end, x] == now:
+                continue
+            inside = walk.kept[-1]
+            for y, ended in product(range(1, min(walk.most, x) + 1), range(end + 1)):
+                rest, own = after[end - ended, x - y], inside[ended, y]
+                us = walk.farther_us if x > y else 0
+                if max(rest, own) < HALF and rest + own + min(time * us, MOST) == now:
+                    some, own_end, left = self._path(walk, cost, ended, y)
+                    found += some
+                    begun += [(walk, own_end, left)] if left else []
+                    x, end, far_us = x - y, end - ended, far_us + us
+                    break
+            else:
+                raise InternalError("a path has no site")
+        if x:  # stages in several nodes, of any sites
+            walk = sweep.walks[0]
+            begun.append((walk._replace(kept=walk.before[None]), end, x))
+        return found, begun, far_us
+
+    def _path(
+        self, walk: "_Walk", cost: Whole, end: int, x: int
+    ) -> tuple[list[tuple[int, int, int]], int, int]:
+        """Return the segments of so many layers, and what they go on from."""
+        kept, found = walk.kept, []
+        kinds = np.repeat(np.arange(len(walk.visits)), walk.visits)
         for n in range(len(kept) - 2, -1, -1):
             now = kept[n + 1, end, x]
             if kept[n, end, x] == now:
@@ -363,11 +447,46 @@ class _Paid(NamedTuple):
     least: Whole
 
 
+class _Walk(NamedTuple):
+    """Visits of the nodes of one site, or of all: for the last interval.
+
+    How many nodes of each class are visited, least costs after each visit, those of
+    paths before, the most layers here, and what a transfer from another site takes
+    beside. Stages in several nodes that it begins with are on nodes of these `kinds`.
+    """
+
+    visits: Whole
+    kept: Whole
+    before: Whole
+    most: int
+    farther_us: int
+    kinds: _Kinds
+
+
 class _Sweep(NamedTuple):
     """Least costs by interval; of the last one, times of segments and potentials."""
 
     found: Whole
     us: Whole
-    kept: Whole
-    start: Whole
-    near: bool
+    walks: list[_Walk]
+    after: Whole
+
+
+def _joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
+    """Return least costs of paths that go on in a site, or do not visit it.
+
+    By [interval, ended, layers]; a path holds up to `most` layers there. One that was
+    in other sites before pays `farther` for a transfer between two of them.
+    """
+    found, layers = before.copy(), before.shape[2] - 1
+    for y in range(1, min(most, layers) + 1):
+        for ended in range(2):
+            own = inside[:, ended, y]
+            for end in range(2 - ended):
+                rest = before[:, end, : layers + 1 - y]
+                sums = rest + own[:, None]
+                sums[:, 1:] += farther
+                able = (rest < HALF) & (own < HALF)[:, None]
+                into = found[:, end + ended, y:]
+                np.minimum(into, np.where(able, sums, BIG), out=into)
+    return found
