@@ -106,8 +106,10 @@ def _states_exceed(instance: Instance) -> bool:
     ]
     rows = [row for row in floats.costs.profile if row.layer_mib]
     most = min(cluster.gpu_count, instance.workload.global_batch)
-    layers = [floats.parameter(1, floats.narrow) * p for p in model.parameters]
-    alone = [floats.parameter(most, floats.narrow) * p for p in model.parameters]
+    # Each context-parallel part of a group has all that the others have.
+    held = [floats.costs.context_parallel * p for p in model.parameters]
+    layers = [floats.parameter(1, floats.narrow) * p for p in held]
+    alone = [floats.parameter(most, floats.narrow) * p for p in held]
     if rows:
         layers = alone = [
             2**20 * min(row.tensor_parallel * row.layer_mib[x] for row in rows)
