@@ -8,7 +8,8 @@ some share z of the first limit, from 0 to 1,
 
     z b Q sum t_j + v m price  >=  z b Q (v T + m) + (1 - z) Q W v m.
 
-Intervals are not in the certificate: wide ones are divided, down to single times. Where
+Intervals are not in the certificate: wide ones are divided, down to single times; and
+any m up to the slowest stage will do, which a time that fails is tried with. Where
 m is 0, so that n may be any number, z is 0, and any m > 0 says the same.
 """
 
@@ -34,6 +35,7 @@ from .stages import NONE_US, Stages, Whole, with_least_latency
 _ENOUGH = 10  # complaints, after which nothing more is checked
 _WIDE = 1.25  # of intervals, to begin with
 _PARTS = 4  # of an interval that was too wide
+_BELOW = 64  # lower ends of an interval that are tried, one less
 _HIDDEN = 5  # halvings of what may be synchronised unseen
 _HALVINGS = 64  # of prices that are too large
 
@@ -228,30 +230,41 @@ class Leaf:
         way = kind(self.stages, self.box, self.prices, part)
         while spans:
             some, spans = spans[-way.at_once :], spans[: -way.at_once]
-            short = self._short(way, times, some)
+            lows = np.maximum(times[[x for x, _ in some]], self.box.slowest[0])
+            short = self._short(way, lows, times[[y - 1 for _, y in some]])
             for (begin, end), failed in zip(some, short, strict=True):
-                if failed and end - begin == 1:
-                    return False
-                if failed:
+                if failed and end - begin > 1:
                     spans += _divided(times, begin, end)
+                elif failed and not self._holds_below(way, int(times[begin])):
+                    return False
         return True
 
-    def _short(
-        self, way: Paths | Segments, times: Whole, spans: list[tuple[int, int]]
-    ) -> list[bool]:
+    def _holds_below(self, way: Paths | Segments, high: int) -> bool:
+        """Tell whether some lower end of an interval will do, whose last time it is.
+
+        At lower ones paths that take longer than there is time for are worth less, and
+        all others more.
+        """
+        lows = [high * i // _BELOW for i in range(_BELOW - 1, 0, -1)]
+        some = np.array([low for low in lows if low], np.int64)
+        for at in range(0, len(some), way.at_once):
+            part = some[at : at + way.at_once]
+            if not all(self._short(way, part, np.full_like(part, high))):
+                return True
+        return False
+
+    def _short(self, way: Paths | Segments, lows: Whole, highs: Whole) -> list[bool]:
         """Tell of each interval whether a path may take more than it pays for."""
         part, scale = self.part, self.prices.scale
         v, b = self.stages.costs.interleave, part.options.size
-        lows = np.maximum(times[[begin for begin, _ in spans]], self.box.slowest[0])
-        highs = times[[end - 1 for _, end in spans]]
-        most = np.full(len(spans), part.most, np.int64)
+        most = np.full(len(lows), part.most, np.int64)
         timeless = lows == 0  # where stages take no time, the other limit counts alone
         lows = np.maximum(lows, 1)
         if part.spent_us:
             spare = part.left_us - part.spent_us
             some = b * (1 + spare // lows) if spare >= 0 else np.zeros_like(lows)
             most = np.where(timeless, most, np.minimum(most, some))
-        short = np.ones(len(spans), np.bool_)
+        short = np.ones(len(lows), np.bool_)
         for halves in (2, 1, 0):
             at = np.flatnonzero(short & ~timeless if halves else short)
             if halves < 2:
@@ -264,7 +277,8 @@ class Leaf:
             need += (scale - mean) * most[at] * v * lows[at]
             need -= v * lows[at] * self.prices.pipeline
             short[at] = way.least(mean * b, lows[at], highs[at]) < need
-        return short.tolist()
+        found: list[bool] = short.tolist()
+        return found
 
 
 def _wide(times: Whole, least: int) -> list[tuple[int, int]]:
