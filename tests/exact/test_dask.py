@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_exact_training_plan import ranges
+from refuters import by_prices
+from test_exact_training_plan import eight_gpus, ranges
 from typer.testing import CliRunner
 
 import hetopt
@@ -18,7 +19,9 @@ from hetopt.cli import app
 from hetopt.errors import BackendMissing, SolverFailed, Unsupported
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.training_plan.counts.tree import counted
+from hetopt.problems import training_plan as judge
+from hetopt.search import islands
 from hetopt.solving import dask
 
 NOWHERE = "tcp://127.0.0.1:9"
@@ -71,14 +74,17 @@ def test_a_cluster_without_workers_is_said() -> None:
         pass
 
 
-def refuted(several: side_by_side.Processes | None, tenths: int) -> Any:
-    """The refutation of so many tenths of the cheap bound, by processes or by none."""
-    instance = hetopt.load("generated:unequal/16/2")
+def refuted(several: side_by_side.Processes | None, part: float = 0.3) -> Any:
+    """The refutation of a time between bound and plan, by processes or by none."""
+    instance = eight_gpus(3)
+    plan = islands.plan(instance, seed=0, deadline=None)
+    objective = int(judge.evaluate(instance, plan).objective)
     least = int(training_plan_bound(instance).value)
-    bound, time_us = PipelineBound(instance, 2 * least, least), tenths * least // 10
+    bound = by_prices(instance, least, objective)
+    time_us = least + int(part * (objective - least))
     refutation = bound.refute(time_us)
     if several is not None:
-        refutation = side_by_side.SideBySide(bound, time_us, several)
+        refutation = side_by_side.SideBySide(bound, time_us, several, counted)
     while refutation.step():
         pass
     return refutation
@@ -90,9 +96,9 @@ def test_boxes_of_a_cluster_are_those_of_one_process_and_derived_again(
     with side_by_side.processes(1, cluster.scheduler_address) as several:
         assert several is not None
         assert len(several.executors) == 2
-        beside = refuted(several, 15)
-        assert not refuted(several, 19).proved
-    alone = refuted(None, 15)
+        beside = refuted(several)
+        assert not refuted(several, 1.0).proved
+    alone = refuted(None)
     assert beside.proved
     assert alone.proved
     assert ranges(beside.bound.first) == ranges(alone.bound.first)
@@ -119,7 +125,7 @@ def test_a_case_that_kills_its_workers_is_lost(
         side_by_side.processes(1, cluster.scheduler_address) as several,
         pytest.raises(SolverFailed, match="a box was lost with its process"),
     ):
-        refuted(several, 15)
+        refuted(several)
 
 
 def _dies(*_: Any) -> None:

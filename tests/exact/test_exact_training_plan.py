@@ -21,8 +21,8 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Box, leaves
+from hetopt.exact.training_plan.counts.tree import counted
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import autohet, islands, megatron
@@ -318,12 +318,12 @@ def test_processes_side_by_side_refute_what_one_refutes() -> None:
     """Their boxes are those of one process, whatever the order, at the same times."""
     instance = hetopt.load("generated:unequal/16/2")
     lowest = int(training_plan_bound(instance).value)
-    bound, other = (PipelineBound(instance, 2 * lowest, lowest) for _ in range(2))
+    bound, other = (by_prices(instance, lowest, 2 * lowest) for _ in range(2))
     with side_by_side.processes(2) as two:
         assert two is not None
         for tenths in (12, 15, 19):
             time_us = tenths * lowest // 10
-            beside = side_by_side.SideBySide(bound, time_us, two)
+            beside = side_by_side.SideBySide(bound, time_us, two, counted)
             alone = other.refute(time_us)
             for each in (beside, alone):
                 while each.step():

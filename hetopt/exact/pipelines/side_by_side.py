@@ -7,7 +7,7 @@ again. The proof that comes out is the one of a single process, but for the orde
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -25,13 +25,16 @@ from typing import Any
 from ...errors import SolverFailed
 from ...schema import Instance
 from ...solving import dask
-from .bound import PipelineBound, Refutation
+from .bound import Counted, PipelineBound, Refutation
 from .boxes import Box
 
 _SLICE_S = 0.5  # of one box and what it is divided into
 _FEW_S = 0.1  # while there are too few for all processes
 _WAITING = 2  # boxes sent for each process, so that none is idle
 _LOOK_S = 0.2  # between looks at the clock
+
+#: Makes what refutes boxes of a bound by other means; a function of some module.
+Counting = Callable[[PipelineBound], Counted | None]
 
 _Prepared = tuple["Task", int | None]
 
@@ -44,6 +47,7 @@ class Task:
     least_us: int
     most_us: int
     alone_us: int
+    counting: Counting | None
 
 
 @dataclass
@@ -131,7 +135,10 @@ def _leaks_nothing() -> None:
 def _prepared(task: Task, thread: int) -> PipelineBound:
     """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
-    return PipelineBound(instance, task.most_us, task.least_us, alone_us=task.alone_us)
+    times = task.most_us, task.least_us
+    bound = PipelineBound(instance, *times, alone_us=task.alone_us)
+    bound.counted = task.counting(bound) if task.counting else None
+    return bound
 
 
 def settle(box: Box, task: Task, time_us: int, slice_s: float) -> Settled:
@@ -148,12 +155,18 @@ class SideBySide(Refutation):
     """A refutation whose boxes are with several processes."""
 
     def __init__(
-        self, bound: PipelineBound, time_us: int, processes: Processes
+        self,
+        bound: PipelineBound,
+        time_us: int,
+        processes: Processes,
+        counting: Counting | None = None,
     ) -> None:
+        """Begin with the boxes that are known; processes make what is `counting`."""
         super().__init__(bound, time_us, bound.boxes)
         self._processes = processes
         instance = bound.instance.model_dump_json()
-        self._task = Task(instance, bound.least_us, bound.most_us, bound.alone_us)
+        times = bound.least_us, bound.most_us, bound.alone_us
+        self._task = Task(instance, *times, counting)
         self._sent: dict[Future[Settled], tuple[int, Box]] = {}
 
     def step(self) -> bool:
@@ -242,6 +255,7 @@ class Beside:
 
     bound: PipelineBound
     processes: Processes
+    counting: Counting
 
     @property
     def boxes(self) -> list[Box]:
@@ -250,4 +264,4 @@ class Beside:
 
     def refute(self, time_us: int) -> SideBySide:
         """Start refuting that any plan has an iteration of at most `time_us`."""
-        return SideBySide(self.bound, time_us, self.processes)
+        return SideBySide(self.bound, time_us, self.processes, self.counting)

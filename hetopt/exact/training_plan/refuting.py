@@ -21,6 +21,7 @@ from ..pipelines.boxes import Box
 from ..pipelines.side_by_side import Beside, Processes
 from .counts.bound import CountBound, prepared
 from .counts.tree import CountedTree
+from .counts.tree import counted as counted_boxes
 
 # Iteration times to refute, as gaps of the incumbent; each prepares the next.
 _POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
@@ -276,7 +277,8 @@ def ways_of(
             )
             bound.counted = tree.counted if rows.apart else None
             counted.append(tree)
-        priced.append(bound if processes is None else Beside(bound, processes))
+        beside = processes and Beside(bound, processes, counted_boxes)
+        priced.append(beside or bound)
     ways = [Way(priced, highest_us, clock, counting=False)]
     if len(counted) == len(priced):  # under every choice of settings
         turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN

@@ -15,9 +15,10 @@ from pydantic import ValidationError
 
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
+from ...pipelines.bound import Counted, PipelineBound
 from ...pipelines.boxes import Box, Descent, Division, Split
 from ...pipelines.schedule import Schedule
-from .bound import SURE, CountBound, Range, Synchronising
+from .bound import SURE, CountBound, Range, Synchronising, prepared
 
 # Of the synchronisation time that plans may have: ranges before the number of pipelines
 # is divided, those after, and those of single pipelines.
@@ -189,6 +190,17 @@ class CountedTree:
         """Return the parts of a box; nothing where it is too narrow."""
         box.split = self.division.split(box, time_us)
         return [] if box.split is None else [box.split.low, box.split.high]
+
+
+def counted(bound: PipelineBound) -> Counted | None:
+    """Return what refutes boxes of a bound by counts; None where that loses much.
+
+    That is where kinds of nodes would be looked at as one.
+    """
+    rows = prepared(bound.table, bound.check)
+    if rows is None or not rows.apart:
+        return None
+    return CountedTree(rows, bound.most_us, bound.least_us, bound.check).counted
 
 
 class CountedRefutation(Descent):
