@@ -1,16 +1,16 @@
-"""One proof by one process and by two, and what its cases would let more do.
+"""One proof by one process and by two, and what its boxes would let more do.
 
     python benchmarks/proof_workers.py [--gap 0.07] [--instance NAME] [--page]
 
 Refutes, for ever smaller gaps down to the one given, that a plan is faster than the
-best known one by more: by one process, whose seconds for every case are kept, and by
+best known one by more: by one process, whose seconds for every box are kept, and by
 two as `hetopt plan --exact --workers 2` does. These begin while plans are searched for,
 which is told apart. The picture is of the seconds that N processes would take for the
-measured cases, each begun when its whole is divided and a process is free, without the
+measured boxes, each begun when its whole is divided and a process is free, without the
 tables that every process makes for itself. Appends to results/proof_workers.jsonl;
 `--page` writes results/proof_workers.md and .svg.
 
-It reaches into the exact method, as no command says how long a case takes.
+It reaches into the exact method, as no command says how long a box takes.
 """
 
 import argparse
@@ -30,17 +30,14 @@ import hetopt
 from hetopt.bench import best
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.training_plan.patterns.bound import (
-    PatternBound,
-    Refutation,
-    variants,
-)
+from hetopt.exact.pipelines.bound import PipelineBound, Refutation
 from hetopt.exact.training_plan.refuting import _ALL_GOALS
+from hetopt.problems.training_plan.settings import variants
 
 LINES, PAGE, PICTURE = (f"proof_workers.{end}" for end in ("jsonl", "md", "svg"))
 HEAD = """# Proofs by several processes
 
-Made by `python benchmarks/proof_workers.py --page`. Cases of a proof are settled by
+Made by `python benchmarks/proof_workers.py --page`. Boxes of a proof are settled by
 themselves: `hetopt plan --exact --workers N` sends them to N processes. Seconds are of
 the wall, from one run each, after the other, for all times that are refuted on the way
 to the gap. Tables are each process's own, and two make some of them twice.
@@ -52,22 +49,25 @@ NUMBERS = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass
 class Step:
-    """A case that was settled or divided: how long it took, and its parts."""
+    """A box that was settled or divided: how long it took, and its parts."""
 
-    seconds: float
+    seconds: float = 0.0
     parts: list[int] = field(default_factory=list)
 
 
 def alone(refutation: Refutation) -> tuple[list[Step], list[int]]:
     """Its steps by one process, and the first of them."""
     steps, numbers = list[Step](), dict[int, int]()
-    first = [id(case) for case in refutation.open]
+    first = [id(box) for box in refutation.open]
     while refutation.open and not refutation.failed:
-        case, begun = refutation.open[-1], perf_counter()
+        box, begun = refutation.open[-1], perf_counter()
         refutation.step()
-        numbers[id(case)] = len(steps)
-        parts = case.split.parts if case.split is not None else []
-        steps.append(Step(perf_counter() - begun, [id(part) for part in parts]))
+        at = numbers.setdefault(id(box), len(steps))
+        if at == len(steps):  # else it is looked at again
+            steps.append(Step())
+        steps[at].seconds += perf_counter() - begun
+        if box.split is not None:
+            steps[at].parts = [id(box.split.low), id(box.split.high)]
     for step in steps:
         step.parts = [numbers[part] for part in step.parts if part in numbers]
     return steps, [numbers[each] for each in first]
@@ -92,13 +92,13 @@ def measured(words: argparse.Namespace) -> Iterator[_pages.Row]:
     """One process and two"""
     instance, known = hetopt.load(words.instance), best.known(words.instance)
     (variant,) = variants(instance)
-    objective = float(known.objective)
-    least = float(training_plan_bound(instance).value)
+    objective = int(known.objective)
+    least = int(training_plan_bound(instance).value)
     gaps = [*(gap for gap in _ALL_GOALS if gap > words.gap), words.gap]
-    goals = [objective / (1 + gap) for gap in gaps]
+    goals = [int(objective / (1 + gap)) for gap in gaps]
 
-    def prepared() -> PatternBound:
-        return PatternBound(variant, least, objective)
+    def prepared() -> PipelineBound:
+        return PipelineBound(variant, objective, least)
 
     begun = perf_counter()
     bound, proofs = prepared(), []
@@ -134,11 +134,11 @@ def measured(words: argparse.Namespace) -> Iterator[_pages.Row]:
 
 
 def draw(row: _pages.Row) -> None:
-    """Seconds by processes, for the cases measured."""
+    """Seconds by processes, for the boxes measured."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     seconds = [row[f"cases on {n}, s"] for n in NUMBERS]
-    axes.plot(NUMBERS, seconds, marker="o", label="the measured cases")
+    axes.plot(NUMBERS, seconds, marker="o", label="the measured boxes")
     axes.plot(NUMBERS, [seconds[0] / n for n in NUMBERS], "--", label="divided evenly")
     axes.set(xscale="log", yscale="log", xlabel="processes", ylabel="seconds")
     axes.set_xticks(NUMBERS, [str(n) for n in NUMBERS])

@@ -1,15 +1,15 @@
-"""What is proved of every training plan, and what each price of the bound brings.
+"""What is proved of every training plan, and what each part of the bound brings.
 
     python benchmarks/run.py proofs --workers 2 [--update-best]     the rows
-    python benchmarks/proofs.py --ablations [--seconds 10]          without each price
+    python benchmarks/proofs.py --ablations [--seconds 10]          without each part
     python benchmarks/proofs.py --check [--only WORD ...] [--workers N]   bounds again
     python benchmarks/proofs.py --page          results/proofs.md and README.md's table
 
 The suite runs the exact method once on each cluster of the library and of the generated
-families. "By total work" is how far the best plan is from the bound that there was
-before patterns were priced, derived anew. `--ablations` asks for the bound alone, below
-the best known plan, in so many CPU seconds, and takes one price away at a time: it
-replaces functions inside the method. Appends to results/proofs.jsonl. The suite takes
+families. "By total work" is how far the best plan is from the bound that needs no
+search, derived anew. `--ablations` asks for the bound alone, below the best known plan,
+in so many CPU seconds, and takes one part away at a time: it replaces functions inside
+the method. Appends to results/proofs.jsonl. The suite takes
 25 minutes with 2 workers, the ablations 27 and checks an hour, each on one core.
 """
 
@@ -24,7 +24,6 @@ from unittest.mock import patch
 
 import _pages
 import gap_table
-import numpy as np
 from _measuring import RESULTS, keep, publish
 from joblib import Parallel, delayed
 
@@ -32,12 +31,14 @@ import hetopt
 from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import HetoptError, OutOfTime
-from hetopt.exact.training_plan import alone, node_kinds, refuting
+from hetopt.exact.pipelines import compiled, plain
+from hetopt.exact.pipelines.coupling import Coupling
+from hetopt.exact.pipelines.master import Master
+from hetopt.exact.training_plan import alone, refuting
 from hetopt.exact.training_plan.counts import bound as counting
 from hetopt.exact.training_plan.counts import kinds as counted_kinds
 from hetopt.exact.training_plan.counts import rows as walks
-from hetopt.exact.training_plan.patterns import bound as patterns
-from hetopt.exact.training_plan.patterns import convolution, prices, visits
+from hetopt.stages import StageTable, classes, sync
 from hetopt.text import writing
 
 LINES, PAGE, FOLDER = "proofs.jsonl", "proofs.md", RESULTS / "proofs"
@@ -83,20 +84,14 @@ class _Known:
 def refuted(name: str, plan_us: float, seconds: float) -> float:
     """The best bound in us below a plan that so many CPU seconds prove."""
     instance = hetopt.load(name)
-    known = _Known(max(1.0, float(training_plan_bound(instance).value)))
+    known = _Known(max(1, int(training_plan_bound(instance).value)))
     now = time.process_time
     clock = refuting.Clock(now() + seconds, now=now)
-    lowest = float(known.bound.value)
+    times = int(plan_us), int(known.bound.value)
     limits = hetopt.Limits(time_s=seconds)
     alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
-        bounds = [
-            patterns.PatternBound(
-                *(each, lowest, plan_us, clock.check), alone_us=alone_us
-            )
-            for each in patterns.variants(instance)
-        ]
-        ways = refuting.ways_of(bounds, plan_us, clock)
+        ways = refuting.ways_of(instance, *times, clock, alone_us=alone_us)
         refuting.in_turn(known, ways, clock)
     return float(known.bound.value)
 
@@ -105,57 +100,42 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
 
 
 def _no_hops(stack: ExitStack) -> None:
-    def none(table: Any, names: Any, most: int, apart: Any) -> Any:
-        return tuple(np.zeros(most + 1) for _ in range(3))
+    def none(table: Any, names: Any, samples: int) -> Any:
+        nothing = classes.whole_us([0] * (samples + 1))
+        return nothing, nothing
 
-    stack.enter_context(patch.object(node_kinds, "_hops", none))
+    stack.enter_context(patch.object(classes, "_transfers", none))
 
 
 def _no_synchronisation(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(node_kinds, "_spread_us", lambda table: 0.0))
-    stack.enter_context(patch.object(node_kinds, "_far_us", lambda *_: 0.0))
+    stack.enter_context(patch.object(sync, "_fastest_inter", lambda table: None))
+    stack.enter_context(patch.object(sync, "_intra", lambda table, node: None))
+    for name in ("spread_us", "within_us"):
+        stack.enter_context(patch.object(counting, name, lambda *_: 0.0))
 
 
-def _no_filling(stack: ExitStack) -> None:
-    class Filled(visits.VisitTables):
-        def __init__(self, fleet: Any, grids: Any, fill: float, check: Any) -> None:
-            super().__init__(fleet, grids, 0.0, check)
+def _no_shares(stack: ExitStack) -> None:
+    def nothing(coupling: Coupling, degree: int, replicas: int) -> Any:
+        return 0 * coupling.table.sync.low
 
-    stack.enter_context(patch.object(patterns, "VisitTables", Filled))
-
-
-def _no_nodes(stack: ExitStack) -> None:
-    never = patch.object(prices._Search, "_limit_more", lambda *_: False)
-    stack.enter_context(never)
+    stack.enter_context(patch.object(Coupling, "_beyond", nothing))
 
 
-def _no_memory_of_replicas(stack: ExitStack) -> None:
-    def most(bound: patterns.PatternBound) -> int:
-        return min(bound.instance.planned_cluster.gpu_count, bound.batch)
+def _no_held_sizes(stack: ExitStack) -> None:
+    most = Master._most_prices
 
-    never = patch.object(prices._Search, "_owe_more", lambda *_: False)
-    stack.enter_context(never)
-    stack.enter_context(patch.object(patterns.PatternBound, "_most_pipelines", most))
+    def free(master: Master) -> list[int]:
+        return [*most(master)[:-1], 0]
 
-
-def _no_parts(stack: ExitStack) -> None:
-    whole = patterns.PatternBound._spread
-
-    def apart(*given: Any) -> Any:
-        return whole(*given)._replace(part=1.0)
-
-    stack.enter_context(patch.object(patterns.PatternBound, "_spread", apart))
+    stack.enter_context(patch.object(Master, "_most_prices", free))
 
 
-def _no_shared_stages(stack: ExitStack) -> None:
-    def most(spread: node_kinds.Spread, rows: Any, gpus: int) -> Any:
-        return spread.most(rows.degree)
-
-    stack.enter_context(patch.object(node_kinds.Spread, "shared", most))
+def _no_places(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(StageTable, "places", False))
 
 
-def _no_sites(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(node_kinds, "sites", lambda table: ()))
+def _no_unordered_layers(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(StageTable, "_equal", False))
 
 
 def _no_pipelines_on_nodes(stack: ExitStack) -> None:
@@ -163,7 +143,7 @@ def _no_pipelines_on_nodes(stack: ExitStack) -> None:
 
 
 def _no_rows_in_whole_gpus(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(counting, "prepared", lambda *_: None))
+    stack.enter_context(patch.object(refuting, "prepared", lambda *_: None))
 
 
 def _no_numbers_of_homes(stack: ExitStack) -> None:
@@ -171,8 +151,8 @@ def _no_numbers_of_homes(stack: ExitStack) -> None:
 
 
 def _no_kinds_together(stack: ExitStack) -> None:
-    def apart(fleet: Any, table: Any, few: Any) -> Any:
-        found = counted_kinds.together(fleet, table, lambda _: True)
+    def apart(table: Any, few: Any) -> Any:
+        found = counted_kinds.together(table, lambda _: True)
         return found if few(found) else None
 
     stack.enter_context(patch.object(counting, "together", apart))
@@ -183,24 +163,24 @@ def _no_fine_ranges(stack: ExitStack) -> None:
 
 
 def _no_compiler(stack: ExitStack) -> None:
-    twins = ("compiled", "plainly"), ("compiled_cheapest", "cheapest_plainly")
-    for name, plain in twins:
-        twin = getattr(convolution, plain)
-        stack.enter_context(patch.object(convolution, name, lambda twin=twin: twin))
+    for name in KERNELS:
+        stack.enter_context(patch.object(compiled, name, getattr(plain, name)))
     for name in ("compiled", "compiled_whole"):
         stack.enter_context(patch.object(walks, name, lambda: walks.plainly))
 
 
+KERNELS = (
+    *("least", "fronts", "segment_us", "segment_price"),
+    *("least_unordered", "repeated"),
+)
 WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "all": lambda stack: None,
     "hops": _no_hops,
     "synchronisation": _no_synchronisation,
-    "filling": _no_filling,
-    "each node once": _no_nodes,
-    "memory of replicas": _no_memory_of_replicas,
-    "replicas in a node": _no_parts,
-    "gradients of shared stages": _no_shared_stages,
-    "slow links between sites": _no_sites,
+    "shares of nodes": _no_shares,
+    "held sizes": _no_held_sizes,
+    "places": _no_places,
+    "layers in any order": _no_unordered_layers,
     "pipelines on nodes": _no_pipelines_on_nodes,
     "rows in whole GPUs": _no_rows_in_whole_gpus,
     "fine ranges of rows": _no_fine_ranges,
@@ -211,9 +191,8 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
 
 
 def ablations(seconds: float) -> Iterator[_pages.Row]:
-    """Gaps of the best known plan without one price at a time."""
-    for kernel in (convolution, walks):
-        kernel.compiled()  # before the clock is looked at
+    """Gaps of the best known plan without one part at a time."""
+    refuted(ABLATED[0], float(_best_us(ABLATED[0])), seconds)  # which compiles
     for name in ABLATED:
         plan_us = float(_best_us(name))
         row: _pages.Row = {"instance": f"`{name}`"}
@@ -304,7 +283,7 @@ def _checked(name: str, bound: Any, file: str) -> _pages.Row:
 
 
 def write() -> None:
-    """The page, with all rows and what each price brings, and the README's counts."""
+    """The page, with all rows and what each part brings, and the README's counts."""
     rows = list(proved())
     head, _ = journal.read(FOLDER)
     limits = ", ".join(f"{limit:g}" for limit in head["limits"]["time_limit_s"])
@@ -321,7 +300,7 @@ def write() -> None:
         f"\n{made}",
     ]
     if found := _latest("ablations"):
-        words += ["\n## Without each price\n", WHY, *_pages.table(found)]
+        words += ["\n## Without each part\n", WHY, *_pages.table(found)]
         words.append(f"\n{_pages.ran(LINES, 'ablations')}")
     publish(PAGE, "\n".join(words) + "\n", "proofs/rows.jsonl")
     text = README.read_text(encoding="utf-8")
@@ -329,14 +308,13 @@ def write() -> None:
 
 
 WHY = """The gap of the best known plan to the bound that equal CPU seconds prove. Hops
-between stages, gradients between nodes, pipelines that fill; nodes that a pipeline
-visits once; memory that limits how many replicas all layers can have; the replicas of
-a layer of which no more than a node's GPUs lie in one; gradients of a stage that is
-shared between nodes; slow links between sites of nodes on quick ones; single pipelines
-of micro-batches of one sequence, searched for on named nodes; whole pipelines by the
-GPUs that they use, ranges of their slowest stage finer than 1 %, how many nodes hold
-all replicas of a layer, kinds of nodes that are looked at as one where their GPUs are
-too many to count; and sums of tables by a compiler in place of numpy.
+between stages; gradients, and the shares of nodes for which replicas compete; memory
+that limits what all replicas can hold; stages that need more memory the further they
+are from the end; equal layers in any order, so that each node is visited once; single
+pipelines of micro-batches of one sequence, searched for on named nodes; whole pipelines
+by the GPUs that they use, ranges of their slowest stage finer than 1 %, how many nodes
+hold all replicas of a layer, kinds of nodes that are looked at as one where their GPUs
+are too many to count; and a compiler in place of numpy.
 """
 
 
