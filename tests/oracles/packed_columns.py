@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from math import ceil, floor
 from random import Random
 
 import numpy as np
@@ -178,19 +179,66 @@ def boxes(
                 slow_low = int(one.slowest_us * (1 - share))
                 slow_high = one.slowest_us + int(one.slowest_us * share)
         places = rng.choice([1, 2, 4, 8])
+        shares = _shares_around(bound, plan, near, rng)
         yield Box(
             *(low, high, replicas_low, replicas_high, count_low, count_high),
-            *(size_low, size_high, slow_low, slow_high),
+            *(size_low, size_high, slow_low, slow_high, *shares),
             places=places,
             most_places=places,
         )
+
+
+def _shares_around(
+    bound: PipelineBound, plan: PlanFacts, near: float, rng: Random
+) -> tuple[tuple[int, ...], ...]:
+    """Return ranges of what lies in sites; none where boxes have none."""
+    if not (bound.sites and bound.priced):
+        return ()
+    whole = ceil(bound.table.layers * bound.table.sync.layer)
+    shares = site_shares(bound, plan)
+    wide = [int(whole * (1 - near) * rng.random()) for _ in shares]
+    low = (max(0, floor(x) - w) for x, w in zip(shares, wide, strict=True))
+    high = (min(whole, ceil(x) + w) for x, w in zip(shares, wide, strict=True))
+    return tuple(low), tuple(high)
+
+
+def site_shares(bound: PipelineBound, plan: PlanFacts) -> list[Fraction]:
+    """Return the part of each layer's replicas in a site, summed by size, in units."""
+    site = {name: i for i, names in enumerate(bound.sites) for name in names}
+    found = [Fraction(0)] * len(bound.sites)
+    for layer in range(bound.table.layers):
+        here = [
+            site[node]
+            for one in plan.pipelines
+            for stage in one.stages
+            if stage.first <= layer < stage.last
+            for node, *_ in stage.replicas
+        ]
+        for number in here:
+            found[number] += bound.table.sync.layer / len(here)
+    return found
+
+
+def _beyond_sites(bound: PipelineBound, box: Box, plan: PlanFacts) -> Iterator[str]:
+    """Yield what pipelines hold in sites and a box says that they cannot."""
+    for number, one in enumerate(plan.pipelines):
+        for site, allowed in zip(bound.sites, bound._ranges(box), strict=True):
+            held = 0
+            for stage in one.stages:
+                here = {*stage.nodes} & {*site}
+                if here and {*stage.nodes} - {*site} and allowed.alone:
+                    yield f"pipeline {number}: a stage on {stage.nodes}, in two sites"
+                if here == {*stage.nodes} and (allowed.alone or len(here) == 1):
+                    held += stage.last - stage.first
+            if held > allowed.most:
+                yield f"pipeline {number}: {held} layers in {site}, not {allowed.most}"
 
 
 def holds(box: Box, bound: PipelineBound, plan: PlanFacts) -> bool:
     """Tell whether a plan lies in a box."""
     count, sizes = len(plan.pipelines), bound.table.sizes
 
-    def within(low: int, value: int, high: int | None) -> bool:
+    def within(low: int, value: int | Fraction, high: int | None) -> bool:
         return low <= value and (high is None or value <= high)
 
     if bound.priced and not within(box.sync_low_us, plan.sync_us, box.sync_high_us):
@@ -198,6 +246,9 @@ def holds(box: Box, bound: PipelineBound, plan: PlanFacts) -> bool:
     if not within(box.replicas_low, plan.replicas, box.replicas_high):
         return False
     if not within(box.count_low, count, box.count_high):
+        return False
+    shares = site_shares(bound, plan) if box.sites_high else []
+    if not all(map(within, box.sites_low, shares, box.sites_high)):
         return False
     return all(
         within(box.size_low, sizes.index(one.size), box.size_high)
@@ -252,6 +303,9 @@ class Packing:
             self._map(number, pipeline)
             if pipeline.us > most:
                 self.faults.append(f"pipeline {number}: {pipeline.us} us of {most}")
+        if bound.sites and bound.priced:
+            self.faults += _beyond_sites(bound, box, plan)
+            self.reached.add("sites")
         if not self.faults:
             self.faults += self._rows_broken()
 

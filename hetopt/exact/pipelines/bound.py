@@ -66,7 +66,8 @@ class PipelineBound:
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         self.counted = counted
-        self.table, self._sites = self._table(instance)
+        #: Names of nodes by site, where links between sites are slow and layers equal.
+        self.table, self.sites = self._table(instance)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
         self._runs = costs.interleave
@@ -121,9 +122,9 @@ class PipelineBound:
         """Return boxes that cover all plans."""
         most = max(1, min(int(self.table.gpus.sum()), self.batch))
         shares: dict[str, tuple[int, ...]] = {}
-        if self._sites and self.priced:
+        if self.sites and self.priced:
             whole = ceil(self.table.layers * self.table.sync.layer)
-            count = len(self._sites)
+            count = len(self.sites)
             shares = {"sites_low": (0,) * count, "sites_high": (whole,) * count}
         sizes = 0, len(self.table.sizes) - 1
         edges: list[int | None] = [0, None]
@@ -288,7 +289,7 @@ class PipelineBound:
         more of all layers there than the site's share and what all its GPUs exchange
         in time; under `bottleneck` twice that, as only a half of it may be elsewhere.
         """
-        if not self._sites:
+        if not self.sites:
             return ()
         ring = self.instance.workload.costs.sync == "ring"
         layers, found = self.table.layers, []
@@ -297,7 +298,7 @@ class PipelineBound:
             # Of a stage in two sites, one has a half of each layer's replicas or less.
             able = int(self.table.node_gpus.max()) * self._far_rate * box.sync_high_us
             alone = self.table.sync.layer > 2 * able
-        for number in range(len(self._sites)):
+        for number in range(len(self.sites)):
             mine = [c for c, x in enumerate(self.table.classes) if x.site == number]
             gpus = int(self.table.gpus[mine].sum())
             most = layers
@@ -312,13 +313,13 @@ class PipelineBound:
     def _far_rate(self) -> Fraction | None:
         """Units that a GPU exchanges in a us over the fastest link between sites."""
         links = self.table.costs.cluster.links
-        rates = (links.exactly(x)[1] for x in far_links(self.table.costs, self._sites))
+        rates = (links.exactly(x)[1] for x in far_links(self.table.costs, self.sites))
         return self.table.sync.rate(max(rates))
 
     @cached_property
     def _farther_us(self) -> int:
         """How much longer a transfer to another site takes at the least."""
-        links, samples = far_links(self.table.costs, self._sites), self.table.sizes[-1]
+        links, samples = far_links(self.table.costs, self.sites), self.table.sizes[-1]
         return min(
             farther_us(self.table.costs, each, links, samples)
             for each in self.table.classes
