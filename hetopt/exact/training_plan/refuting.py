@@ -16,6 +16,7 @@ from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
+from ...stages import StageTable
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
 from ..pipelines.side_by_side import Beside, Processes
@@ -266,24 +267,26 @@ def ways_of(
     `known` of rows of stages is of use if they are the instance's. No pipeline of
     micro-batches of one sequence takes less than `alone_us` by itself.
     """
-    counted, priced = list[CountedTree](), list[Refuter]()
+    counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
     times = highest_us, lowest_us, clock.check
     for variant in settings.variants(instance):
         bound = PipelineBound(variant, *times, alone_us=alone_us)
         rows = known if known and known.instance == bound.instance else None
-        if rows := rows or prepared(bound.table, clock.check):
+        # Counts know nothing of sites, nor does their check.
+        if rows := rows or prepared(StageTable(bound.instance), clock.check):
             tree = CountedTree(
                 rows, *times, alone_us=alone_us, levelled=bound.is_levelled
             )
             bound.counted = tree.counted if rows.apart else None
             counted.append(tree)
+        in_sites |= any(box.sites_high for box in bound.first)
         beside = processes and Beside(bound, processes, counted_boxes)
         priced.append(beside or bound)
     ways = [Way(priced, highest_us, clock, counting=False)]
     if len(counted) == len(priced):  # under every choice of settings
         turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN
-        ways = [Way(counted, highest_us, clock, counting=True, turn=turn), *ways]
-    return ways
+        ways.append(Way(counted, highest_us, clock, counting=True, turn=turn))
+    return ways if in_sites else ways[::-1]
 
 
 def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> None:
