@@ -19,6 +19,8 @@ from ...stages import NEVER, StageTable
 from ...stages.classes import farther_us
 from .arcs import Arcs, arcs
 from .boxes import Box, Descent, Division
+from .compiling import kernels
+from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
 from .master import Master, State, Verdict
@@ -31,6 +33,7 @@ _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
 _KEPT_BYTES = 400_000_000  # of times of segments
 _NEAR = 1.03  # of the batch, that prices take: other means may tell what is left
+_COMPILED = kernels().active == "compiled"  # whole pipelines are too slow without
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 
@@ -54,18 +57,20 @@ class PipelineBound:
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
         alone_us: int = 0,
         counted: Counted | None = None,
+        whole: bool = False,
     ) -> None:
         """Prepare for times between `least_us` and `most_us`.
 
         `check()` is called before what takes long, and may raise. A plan of one
         pipeline, whose micro-batches have one sequence, takes `alone_us` or more.
-        `counted` refutes boxes by other means, where prices do not.
+        `counted` refutes boxes by other means, where prices do not. Pipelines may be
+        looked at as a `whole`, too, which no certificate can hold yet.
         """
         given, instance = instance, levelled(instance)
         self.is_levelled = instance is not given
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
-        self.counted = counted
+        self.counted, self.whole = counted, whole and _COMPILED
         #: Names of nodes by site, where links between sites are slow and layers equal.
         self.table, self.sites = self._table(instance)
         costs = instance.workload.costs
@@ -76,6 +81,7 @@ class PipelineBound:
         self.priced = known and costs.sync_overlap == "none"
         self.hidden = known and costs.sync_overlap != "none" and costs.interleave == 1
         self.batch = instance.workload.global_batch
+        self._vectors = Vectors(self.table, schedule)
         self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
         self._arcs: dict[tuple[int, int, bool], Arcs] = {}
         most_sync = 0
@@ -155,7 +161,7 @@ class PipelineBound:
 
     def settled(self, box: Box, time_us: int) -> bool:
         """Tell whether no plan in the box takes `time_us` or less."""
-        box.laid, box.counted, box.proof = False, None, None
+        box.laid, box.counted, box.proof, box.whole = False, None, None, None
         left = self._left(time_us, box.sync_low_us)
         if left < 0 or box.is_empty:
             return True
@@ -176,10 +182,32 @@ class PipelineBound:
             if verdict.prices is not None:
                 box.proof = verdict.prices
                 return True
+            near = verdict.taken <= self.schedule.counted_near * self.batch
+            if near and self.whole and self._whole(box, time_us):
+                return True
         asked = self.counted and self._near(box) and box.count_low > 1
         if asked and self.counted and self.division.split(box, left) is None:
             box.counted = self.counted(box, left, time_us)
         return box.counted is not None
+
+    def _whole(self, box: Box, time_us: int) -> bool:
+        """Tell whether whole pipelines of a box take less than the batch."""
+        left = self._left(time_us, box.sync_low_us)
+        rows, state = self._rows(box), box.states.get(box.places, State())
+        if state.prices is None:
+            return False
+        fewest = box.count_low
+        if self.table.sizes[box.size_high] == 1:  # no stage has several replicas
+            fewest = max(fewest, box.replicas_low)
+        parts = self._parts(box, time_us, left, rows, ordered=True)
+        master = IntegerMaster(
+            {number: pricing for number, pricing, _ in parts},
+            *(rows, self.batch, self.scale, (fewest, rows.pipelines)),
+            *(self._vectors, self.schedule, self.check),
+        )
+        ends = {part: (x[0], x[-1]) for part, x in state.edges.items()}
+        box.whole = master.refute(state.prices, ends)
+        return box.whole is not None
 
     def _near(self, box: Box) -> bool:
         """Tell whether prices nearly refute a box whose range is fine."""
@@ -230,12 +258,19 @@ class PipelineBound:
         )
 
     def _parts(
-        self, box: Box, time_us: int, left: int, rows: Rows
+        self,
+        box: Box,
+        time_us: int,
+        left: int,
+        rows: Rows,
+        *,
+        ordered: bool = False,
     ) -> list[tuple[int, Pricing, tuple[int, int]]]:
         """Return the parts of a box by number, and ranges of their slowest stages.
 
-        The number says size, whether there are few micro-batches, and the range of what
-        is hidden: it is the same in the parts of a box.
+        Paths are `ordered`, or where layers are equal need not be. The number says
+        size, whether there are few micro-batches, and the range of what is hidden: it
+        is the same in the parts of a box.
         """
         found = []
         told = box.places if self.table.places else 1
@@ -260,7 +295,7 @@ class PipelineBound:
                     if box.slowest_high_us is not None:
                         high = min(high, box.slowest_high_us)
                     low = max(self.least_slowest_us[size], box.slowest_low_us)
-                    if self.table.runs.equal and told == 1:
+                    if self.table.runs.equal and told == 1 and not ordered:
                         known = self._segments(coupling)
                         pricing: Pricing = Unordered(
                             self.table, coupling, limits, rows, known, self._ranges(box)
@@ -380,9 +415,11 @@ class Refutation(Descent):
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have.
+        None where there are more boxes than a file may have, or whole pipelines.
         """
         bound = self.bound
+        if any(box.whole for box in self.settled):
+            return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]
         if len(trees) > 1:

@@ -26,8 +26,9 @@ class Box:
     layer the part of its replicas there, summed over layers by size, in units; together
     they are the size of all layers. `places` of stages are told apart,
     up to `most_places`; `states` are what is known, by places. `proof` are the prices
-    that refuted the box, if it was not divided; or it is `counted` by GPUs, with
-    intervals of this ratio, or `laid` on named nodes.
+    that refuted the box, if it was not divided, or `whole` those at which whole
+    pipelines did; or it is `counted` by GPUs, with intervals of this ratio, or `laid`
+    on named nodes.
     """
 
     sync_low_us: int
@@ -46,6 +47,7 @@ class Box:
     most_places: int = 1
     states: dict[int, State] = field(default_factory=dict)
     proof: Prices | None = None
+    whole: Prices | None = None
     counted: float | None = None
     laid: bool = False
     wanted: Any = None  # what counts told of the box, for less time
@@ -61,7 +63,8 @@ class Box:
         """Return a box with other ranges that begins with what is known of this one."""
         fields: dict[str, object] = {
             "states": {n: x.inherited() for n, x in self.states.items()},
-            **{"proof": None, "counted": None, "laid": False, "split": None},
+            **{"proof": None, "whole": None, "counted": None, "laid": False},
+            "split": None,
         }
         return replace(self, **{**fields, **ranges})  # type: ignore[arg-type]
 

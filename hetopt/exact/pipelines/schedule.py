@@ -43,3 +43,23 @@ class Schedule(Record):
     places: int = Field(
         default=8, description="Stages behind a stage that are told apart, at the most."
     )
+    counted_states: int = Field(
+        default=60_000,
+        description="Numbers of GPUs by class, times places, at the most.",
+    )
+    counted_vectors: int = Field(
+        default=40_000_000, description="Of stages in several nodes, at the most."
+    )
+    counted_first: float = Field(
+        default=1.1, description="Of intervals whose least costs counting asks first."
+    )
+    counted_ratio: float = Field(
+        default=1.05, description="Of intervals that counting begins with."
+    )
+    counted_intervals: int = Field(
+        default=400, description="That counting looks at in one box, at the most."
+    )
+    counted_near: float = Field(
+        default=1.1,
+        description="What the linear master takes, where counting is tried.",
+    )

@@ -1,0 +1,421 @@
+"""The integer master: whole pipelines, put together by the GPUs that they use.
+
+The linear master takes fractions of pipelines, which costs nothing where there are
+many, and much where there are few. Here a label of the path carries the GPUs used of
+each class (decremental state-space relaxation: Righini and Salani 2008). So the least
+sum of stage times is known for every number of GPUs u and every interval [m, m'] of the
+slowest stage, and with it the most sequences w(u) of one pipeline, whole micro-batches.
+A (max, +) knapsack over u puts pipelines together; where they take less than the batch,
+no plan of the box takes it in time.
+
+Three things keep that small. None of them can hide a plan.
+
+*Reduced costs* (enumeration within the gap: Baldacci, Christofides and Mingozzi 2008).
+At any prices the columns of a packing cost no more than all rows are worth. A column
+that takes w sequences costs `Q w - violation` or more, where `violation` is what
+pricing finds at the most. So in a packing that takes the batch no column costs more
+than `gap + (P - 1) violation` beyond Q w, where `gap` is what all rows are worth beyond
+the batch, and P the most pipelines. The potentials of `kernels.least` say which labels
+can still be part of such a path. That holds for whole w, too: a column whose last
+micro-batch does not quite fit may be too dear for what it takes.
+
+*Others.* A pipeline on u GPUs takes part in a packing of the batch only where it takes
+what the others leave: no less than `batch - others(N - u)`. This limits its sum of
+times, and says which intervals have to be looked at more finely.
+
+*Dominance.* A label goes where one of no more GPUs is neither slower nor dearer.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil, inf, prod
+
+import numpy as np
+
+from ...stages import NEVER, StageTable
+from ...stages.classes import Whole
+from ...stages.sync import UNIT
+from . import compiled, count_kernels
+from .arcs import Arcs
+from .count_kernels import Least, States
+from .kernels import HALF
+from .pricing import Array, Prices, Pricing, Rows, flat
+from .schedule import Schedule
+
+_NONE = 1 << 60  # sequences that nothing takes
+_CLEAR, _ANY = 1 << 57, 1 << 62  # costs that labels carry, and more than any cost
+
+Span = tuple[int, int]
+_Interval = tuple[int, Span, int]  # of a part, with the mean that prices go by
+
+
+class Vectors:
+    """GPUs of each class, as states, and stages in several nodes by them.
+
+    They are made once for each table of arcs.
+    """
+
+    def __init__(self, table: StageTable, schedule: Schedule) -> None:
+        """Number the states of a cluster."""
+        self.table, self._schedule = table, schedule
+        sides = [n + 1 for n in table.gpus.tolist()]
+        #: How many states there are.
+        self.count = prod(sides)
+        self._kept: dict[tuple[int, int, bool], Whole] = {}
+        self._states: States | None = None
+
+    @property
+    def states(self) -> States:
+        """Return the states without stages in several nodes."""
+        if self._states is None:
+            sides = self.table.gpus + 1
+            use = np.indices(sides.tolist()).reshape(len(sides), -1).T
+            strides = np.ones(len(sides), np.int64)
+            strides[:-1] = np.cumprod(sides[:0:-1])[::-1]
+            none = np.zeros((0, len(sides)), np.int64)
+            empty = np.zeros((1, 1, 0), np.int64)
+            self._states = States(
+                self.table.gpus.copy(),
+                np.ascontiguousarray(use, np.int64),
+                strides,
+                *(none, empty, empty[0]),
+            )
+        return self._states
+
+    def able(self, arcs: Arcs) -> bool:
+        """Tell whether tables are small enough."""
+        plan = self._schedule
+        if self.count * arcs.places > plan.counted_states:
+            return False
+        entries = self.count * arcs.places * len(self.table.runs)
+        degrees = int(self.table.node_gpus.max()) if len(arcs.shared) else 0
+        return bool(entries * degrees <= plan.counted_vectors)
+
+    def several(self, arcs: Arcs) -> Whole:
+        """Return times of stages in several nodes: [least degree, p, run, state]."""
+        key = arcs.size, arcs.places, arcs.few
+        if key not in self._kept:
+            self._kept[key] = count_kernels.vector_us(
+                arcs.shared_us, arcs.shared, self.table.nodes, self.states, arcs.size
+            )
+        return self._kept[key]
+
+
+class _Part:
+    """Paths of one part of a box by the GPUs that they use, at some prices."""
+
+    def __init__(self, pricing: Pricing, vectors: Vectors, prices: Prices, scale: int):
+        self.pricing, self.prices, self._scale = pricing, prices, scale
+        self.b, self.v = pricing.arcs.size, pricing.runs
+        graph, self._costs = pricing._costs(prices, scale * self.b)
+        if len(graph.far):
+            graph = graph._replace(outer=np.minimum(graph.outer, graph.far))
+        self._graph = graph
+        self.states = self._bound(vectors)
+        # Potentials of times: those of an interval serve for its parts.
+        self._timed: dict[Span, Whole] = {}
+
+    def _bound(self, vectors: Vectors) -> States:
+        """Return the states with the stages in several nodes that the box allows."""
+        pricing, arcs, states = self.pricing, self.pricing.arcs, vectors.states
+        if not len(arcs.shared):
+            return states
+        every = vectors.several(arcs)
+        low = pricing.table.sync.low
+        degrees, light = arcs.shared[:, 1], pricing.coupling.shared_light
+        # The least degree that may hold a run; none is where all times are NEVER.
+        able = np.where(low[:, None] <= light, degrees, 1 << 30)
+        least = able.min(1, initial=1 << 30)
+        us = np.full(every.shape[1:], NEVER, np.int64)
+        for degree in range(1, len(every)):
+            us[:, least == degree] = every[degree][:, least == degree]
+        some = np.flatnonzero((us < NEVER).any((0, 1)))
+        use = states.use[some]
+        gpu, share = np.array(self.prices.gpu), np.array(self.prices.share)
+        most = int(share.max()) + self.prices.held
+        # No stage has more replicas than a micro-batch has samples.
+        held = self.b * pricing._held(np.array(most), pricing.table.sync.high)
+        cost = (use @ gpu)[None, :] - held[:, None]
+        return states._replace(
+            vectors=np.ascontiguousarray(use),
+            vector_us=np.ascontiguousarray(us[..., some]),
+            vector_cost=np.minimum(cost, pricing._limit()),
+        )
+
+    @property
+    def held(self) -> int:
+        """Return what a path may earn at the most by what it holds."""
+        pricing = self.pricing
+        price = max(self.prices.share) + self.prices.held
+        units = self.b * (pricing.rows.size_high + pricing.layers)
+        each = -(-price * units // (pricing.rows.replicas * UNIT))
+        return each + self.b * pricing.layers
+
+    def range(self, span: Span) -> Span:
+        """Return the least slowest stage of an interval, and the largest."""
+        times = self.pricing.arcs.times
+        return int(times[span[0]]), int(times[span[1] - 1])
+
+    def _tables(self, entries: int) -> Whole:
+        return self.pricing._kept(entries)
+
+    def need(self, low: int, mean: int) -> int:
+        """Return what paths cost that are worth just what they cost.
+
+        `mean` is how much of a sequence's price goes by time, the rest by the limit on
+        what any path takes.
+        """
+        left = self.pricing.limits.left_us
+        timed = mean * self.b * (self.v * left + low)
+        most = (self._scale - mean) * self.pricing.most(low)
+        return timed + self.v * low * (most - self.prices.pipelines)
+
+    def excess(self, spans: list[Span]) -> list[tuple[Fraction | float, int]]:
+        """Return by how much a path costs more than it is worth, at the least.
+
+        By interval, with the mean that says most; infinite where there is no path.
+        """
+        lows, highs = (
+            np.array(x, np.int64) for x in zip(*map(self.range, spans), strict=True)
+        )
+        best: list[tuple[Fraction | float, int]] = [(-inf, 0)] * len(spans)
+        some = np.arange(len(spans))
+        for part in (2, 1, 0):
+            mean = part * self._scale // 2
+            costs = self._costs._replace(time=mean * self.b)
+            found = compiled.least(
+                self._graph, costs, lows[some], highs[some], self.v, self._tables(0)
+            )
+            limited = []
+            for i, cost in zip(some.tolist(), found.tolist(), strict=True):
+                low = int(lows[i])
+                more = Fraction(cost - self.need(low, mean), self.v * low)
+                best[i] = max(best[i], (more if cost < HALF else inf, mean))
+                timed = self.b * (self.v * self.pricing.limits.left_us + low)
+                if cost < HALF and self.pricing.most(low) * self.v * low < timed:
+                    limited.append(i)
+            some = np.array(limited, np.int64)
+            if not limited:
+                break
+        return best
+
+    def sums(self, span: Span, mean: int, most_us: Whole, allowed: Fraction) -> Whole:
+        """Return least sums of stage times, by GPUs used."""
+        low, high = self.range(span)
+        graph, costs = self._graph, self._costs._replace(time=mean * self.b)
+        lows, highs = np.array([low]), np.array([high])
+        priced = self._tables(1)
+        compiled.least(graph, costs, lows, highs, self.v, priced)
+        if span not in self._timed:
+            timed = self._tables(1)
+            compiled.least(graph, costs._replace(time=1), lows, highs, 0, timed)
+            self._timed[span] = timed
+        sites = graph.sites
+        each = [
+            side
+            for (kept,) in (self._timed[span], priced)
+            for side in (kept[:sites].min(0), kept[sites], kept[sites + 1 :])
+        ]
+        least = Least(*each)
+        most = self.need(low, mean) + ceil(self.v * low * allowed)
+        return count_kernels.least_sums(
+            *(graph, costs, self.states, least, high, self.v * low),
+            *(most_us, most if most < _CLEAR else _ANY),
+        )
+
+    def spans(self, begin: int, end: int, ratio: float) -> list[Span]:
+        """Return intervals that grow by a ratio."""
+        times, at = self.pricing.arcs.times, [begin]
+        while at[-1] < end:
+            on = int(np.searchsorted(times, int(times[at[-1]] * ratio), "right"))
+            at.append(min(end, max(at[-1] + 1, on)))
+        return [*pairwise(at)]
+
+    def divided(self, span: Span) -> list[Span]:
+        """Return the parts of an interval of more than one time."""
+        begin, end = span
+        low, high = self.range(span)
+        times = self.pricing.arcs.times
+        cuts = {
+            int(np.searchsorted(times, low + (high - low) * i // 4)) for i in (1, 2, 3)
+        }
+        inner = cuts | {(begin + end) // 2}
+        at = [begin, *sorted(x for x in inner if begin < x < end), end]
+        found = [*pairwise(at)]
+        if span in self._timed:
+            self._timed |= dict.fromkeys(found, self._timed[span])
+        return found
+
+    def taken(self, slowest_us: int, sums: Whole) -> Whole:
+        """Return the most sequences of paths with such sums and slowest stages."""
+        paid = self.v * slowest_us
+        n = (self.v * self.pricing.limits.left_us + slowest_us - sums) // paid
+        most = self.pricing.most(slowest_us)
+        return np.where(sums < HALF, np.clip(self.b * n, 0, most), 0)
+
+    def most_us(self, span: Span, wanted: Whole) -> Whole:
+        """Return the largest sums of paths that take what is wanted, by GPUs."""
+        low, _ = self.range(span)
+        n = -(-wanted // self.b)
+        most = (
+            self.v * self.pricing.limits.left_us
+            + low
+            - self.v * low * np.minimum(n, 1 << 20)
+        )
+        return np.where(wanted > self.pricing.most(low), -1, most)
+
+
+class IntegerMaster:
+    """The integer master of one box for one target time."""
+
+    def __init__(
+        self,
+        parts: dict[int, Pricing],
+        rows: Rows,
+        batch: int,
+        scale: int,
+        counts: tuple[int, int],
+        vectors: Vectors,
+        schedule: Schedule,
+        check: Callable[[], None],
+    ) -> None:
+        """Put pipelines of the `parts` together, `counts` of them: fewest and most."""
+        self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
+        self.fewest, self.most = counts
+        self.vectors, self._schedule, self._check = vectors, schedule, check
+        self.looked = 0  # intervals
+
+    def refute(self, proposed: Array, ends: dict[int, Span]) -> Prices | None:
+        """Return prices at which whole pipelines take less than the batch, or None.
+
+        `proposed` are any prices: those of the linear master leave the least gap.
+        `ends` are of the slowest stage, by part, as an interval of times.
+        """
+        if any(self.parts[x].arcs.times[begin] == 0 for x, (begin, _) in ends.items()):
+            return None  # in no time a pipeline trains any number of sequences
+        if not all(self.vectors.able(self.parts[x].arcs) for x in ends):
+            return None
+        prices = self._whole(proposed)
+        parts = {
+            x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
+        }
+        gap = self.rows.value(prices) - self.batch * self.scale
+        allowed, some = self._within(parts, ends, gap)
+        if not some:
+            return prices  # no pipeline is possible
+        states = self.vectors.states
+        # What a pipeline takes that is not too dear for it, by part.
+        least = {}
+        for x, part in parts.items():
+            cost = states.use @ np.array(part.prices.gpu) + part.prices.pipelines
+            short = cost - part.held - ceil(allowed)
+            least[x] = np.maximum(1, -(-short // self.scale))
+        wanted, sure = np.zeros((2, len(states.use)), np.int64)
+        kept: dict[_Interval, Whole] = {}
+        while some:
+            self._check()
+            for x, span, mean in some:
+                asked = np.maximum(wanted, least[x])
+                most_us = self._from_above(parts[x].most_us(span, asked))
+                sums = parts[x].sums(span, mean, most_us, allowed)
+                low, high = parts[x].range(span)
+                taken = parts[x].taken(low, sums)
+                kept[x, span, mean] = np.where(taken >= least[x], taken, 0)
+                np.maximum(sure, parts[x].taken(high, sums), out=sure)
+            self.looked += len(some)
+            one = np.max([*kept.values()], axis=0)
+            exactly, others = count_kernels.most_taken(
+                one, states, self.fewest, self.most
+            )
+            if exactly[self.fewest :, -1].max(initial=-1) < self.batch:
+                return prices
+            wanted = np.where(others < 0, _NONE, self.batch - others)[::-1]
+            packing = self._packing(one, exactly)
+            some = []
+            for (x, span, mean), taken in [*kept.items()]:
+                taken[taken < wanted] = 0
+                if not taken.any():
+                    del kept[x, span, mean]
+                    continue
+                open_ = (taken == one)[packing] & (taken > sure)[packing]
+                if span[1] - span[0] > 1 and open_.any():
+                    cuts = parts[x].divided(span)
+                    some += [(x, cut, mean) for cut in cuts]
+                    del kept[x, span, mean]
+            if self.looked + len(some) > self._schedule.counted_intervals:
+                break
+        return None
+
+    def _packing(self, one: Whole, exactly: Whole) -> list[int]:
+        """Return the GPUs of pipelines that take the most together, as states."""
+        states = self.vectors.states
+        state = len(one) - 1
+        number = self.fewest + int(exactly[self.fewest :, -1].argmax())
+        found = []
+        items = np.flatnonzero(one)
+        while number:
+            able = items[(states.use[items] <= states.use[state]).all(1)]
+            rest = exactly[number - 1, state - able]
+            same = (rest >= 0) & (rest + one[able] == exactly[number, state])
+            found.append(int(able[same.argmax()]))
+            state -= found[-1]
+            number -= 1
+        return found
+
+    def _whole(self, proposed: Array) -> Prices:
+        """Return whole prices, none below what is proposed that 64 bits carry."""
+        whole = np.ceil(np.maximum(proposed, 0.0) * self.scale).tolist()
+        every = [[*flat(part.most_prices)] for part in self.parts.values()]
+        most = (min(row) for row in zip(*every, strict=True))
+        each = [min(int(x), y) for x, y in zip(whole, most, strict=True)]
+        count = len(self.rows.gpus)
+        gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
+        return Prices(gpu, share, *each[2 * count :])
+
+    def _within(
+        self, parts: dict[int, _Part], ends: dict[int, Span], gap: Fraction
+    ) -> tuple[Fraction, list[_Interval]]:
+        """Return what columns may cost beyond their worth, and intervals of them."""
+        plan = self._schedule
+        excess: list[tuple[int, Span, int, Fraction | float]] = []
+        some = [(x, parts[x].spans(*ends[x], plan.counted_first)) for x in ends]
+        enough = Fraction(gap, 4 * max(1, self.most - 1))
+        while some:
+            self._check()
+            finer = []
+            for x, spans in some:
+                cuts: list[Span] = []
+                for span, (more, mean) in zip(
+                    spans, parts[x].excess(spans), strict=True
+                ):
+                    low, high = parts[x].range(span)
+                    if -more > enough and high > low * self._schedule.finest_ratio:
+                        cuts += parts[x].divided(span)
+                    else:
+                        excess.append((x, span, mean, more))
+                if cuts:
+                    finer.append((x, cuts))
+            some = finer
+        excess.sort()
+        least = min([Fraction(0), *(x for *_, x in excess if isinstance(x, Fraction))])
+        allowed = gap - (self.most - 1) * least
+        found: list[_Interval] = []
+        for x, span, mean, more in excess:
+            if more > allowed:
+                continue
+            if found and found[-1][::2] == (x, mean) and found[-1][1][1] == span[0]:
+                low, _ = parts[x].range(found[-1][1])
+                if parts[x].range(span)[1] <= low * self._schedule.counted_ratio:
+                    found[-1] = x, (found[-1][1][0], span[1]), mean
+                    continue
+            found.append((x, span, mean))
+        return allowed, found
+
+    def _from_above(self, most_us: Whole) -> Whole:
+        """Return the most of any state of no fewer GPUs."""
+        found = most_us.reshape((self.vectors.table.gpus + 1).tolist())
+        for axis in range(found.ndim):
+            back = np.flip(found, axis)
+            found = np.flip(np.maximum.accumulate(back, axis), axis)
+        return np.ascontiguousarray(found).reshape(-1)

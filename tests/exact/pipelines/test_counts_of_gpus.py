@@ -1,0 +1,191 @@
+"""The integer master: its kernels against all paths, its verdicts against all plans."""
+
+from itertools import combinations_with_replacement, product
+from random import Random
+
+import numpy as np
+import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+from random_graphs import Several, Visit, cost_of, paths, potentials, random_graph
+
+from hetopt.exact.pipelines import count_kernels, kernels
+from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines.count_kernels import Least, States
+from hetopt.exact.pipelines.kernels import BIG, HALF
+from hetopt.exact.pipelines.schedule import Schedule
+from hetopt.problems.training_plan.settings import variants
+from hetopt.stages import NEVER
+
+_SEEDS = range(80)
+
+
+def _states(gpus, vectors, vector_us, vector_cost):
+    sides = np.array(gpus) + 1
+    use = np.indices(sides).reshape(len(sides), -1).T
+    strides = np.array([int(sides[c + 1 :].prod()) for c in range(len(sides))])
+    given = (np.array(gpus), np.ascontiguousarray(use), strides)
+    return States(*given, vectors, vector_us, vector_cost)
+
+
+def _random_states(rng, graph, costs):
+    """GPUs of some nodes of each class, and stages in several nodes, if any."""
+    places, runs, several = costs.front_us.shape
+    gpus = graph.node_gpus * rng.integers(1, 3, len(graph.node_gpus))
+    count = int(rng.integers(1, 4)) if several else 0
+    vectors = np.array([rng.integers(0, gpus + 1) for _ in range(count)])
+    vectors = vectors.reshape(count, len(gpus)).astype(np.int64)
+    us = rng.integers(1, 60, (places, runs, count))
+    us[rng.random(us.shape) < 0.3] = NEVER
+    cost = rng.integers(0, 100, (runs, count)) + vectors @ costs.gpu
+    front_us = np.where(np.sort(us) < NEVER, np.sort(us), BIG)
+    each = np.take_along_axis(np.broadcast_to(cost, us.shape), np.argsort(us), 2)
+    front_cost = np.minimum.accumulate(each, 2) if count else each
+    costs = costs._replace(front_us=front_us, front_cost=front_cost.copy())
+    return costs, _states(gpus, vectors, us, cost)
+
+
+def _all_paths(graph, costs, states, high, scale):
+    """Time, cost and GPUs of all paths that are possible."""
+    places = costs.front_us.shape[0]
+    none = np.zeros((*costs.front_us.shape[:2], 1), np.int64)
+    free = costs._replace(front_us=none, front_cost=none)
+    timed = free._replace(time=1)
+    for path in paths(graph, costs):
+        us = cost_of(graph, timed, path, high, 0)
+        cost = cost_of(graph, free, path, high, scale)
+        if us is None:
+            continue
+        gpus = np.zeros(len(graph.node_gpus), np.int64)
+        left = sum(1 if isinstance(x, Several) else len(x.stages) for x in path)
+        options = []
+        for part in path:
+            left -= 1 if isinstance(part, Several) else len(part.stages)
+            if isinstance(part, Visit):
+                gpus[part.c] += part.k
+                continue
+            run = graph.run[part.first, part.last]
+            options.append(
+                [
+                    (int(us_), int(states.vector_cost[run, v]), states.vectors[v])
+                    for v, us_ in enumerate(
+                        states.vector_us[min(left, places - 1), run]
+                    )
+                    if us_ <= high
+                ]
+            )
+        for chosen in product(*options):
+            yield (
+                us + sum(x for x, _, _ in chosen),
+                cost + sum(costs.time * x + scale * y for x, y, _ in chosen),
+                tuple((gpus + sum(use for _, _, use in chosen)).tolist()),
+            )
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
+    rng = np.random.default_rng(seed)
+    graph, costs = random_graph(rng)
+    if graph.sites > 1:
+        nearest = np.minimum(graph.outer, graph.far)
+        graph = graph._replace(outer=nearest, far=nearest)
+    costs, states = _random_states(rng, graph, costs)
+    high, scale = int(rng.integers(5, 70)), int(rng.integers(1, 40))
+    sides = []
+    for priced, times in ((costs._replace(time=1), 0), (costs, scale)):
+        kept = potentials(graph, costs.front_us.shape[0], 1)
+        lows, highs = np.array([times]), np.array([high])
+        kernels.least(graph, priced, lows, highs, 1, kept)
+        sites = graph.sites
+        sides += [kept[0, :sites].min(0), kept[0, sites], kept[0, sites + 1 :]]
+    every = [*_all_paths(graph, costs, states, high, scale)]
+    most_cost = int(rng.choice([x for _, x, _ in every] or [0])) + int(
+        rng.choice([0, 1 << 40])
+    )
+    longest = int(rng.choice([x for x, _, _ in every] or [0]))
+    most_us = longest + 30 - states.use.sum(1) * int(rng.integers(0, 8))
+    found = count_kernels.least_sums(
+        graph, costs, states, Least(*sides), high, scale, most_us, most_cost
+    )
+    exactly = {}
+    for us, cost, gpus in every:
+        exactly.setdefault(gpus, set()).add(us)
+        if (np.array(gpus) > states.gpus).any() or cost > most_cost:
+            continue
+        if us > most_us[int(np.array(gpus) @ states.strides)]:
+            continue
+        within = (states.use <= np.array(gpus)).all(1)
+        assert found[within].min() <= us
+    for state in np.flatnonzero(found < HALF):
+        assert int(found[state]) in exactly[tuple(states.use[state].tolist())]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_stages_in_several_nodes_share_samples_as_is_best(seed):
+    rng = np.random.default_rng(seed)
+    gpus, nodes = rng.integers(1, 5, 2), rng.integers(1, 3, 2)
+    size, count = int(rng.integers(2, 5)), int(rng.integers(1, 6))
+    items = np.stack(
+        [rng.integers(*x, count) for x in ((0, 2), (1, 4), (1, size))], axis=1
+    )
+    us = rng.integers(1, 40, (1, 1, count))
+    none = np.zeros((0, 2), np.int64)
+    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    found = count_kernels.vector_us(us, items, nodes, states, size)
+    for least in range(1, len(found)):
+        usable = [i for i in range(count) if items[i, 1] >= least]
+        for many in range(2, size + 1):
+            for chosen in combinations_with_replacement(usable, many):
+                some = items[[*chosen]]
+                if some[:, 2].sum() != size:
+                    continue
+                use = np.bincount(some[:, 0], some[:, 1], 2).astype(int)
+                if nodes[np.unique(some[:, 0])].sum() < 2 or (use > gpus).any():
+                    continue
+                within = (states.use <= use).all(1)
+                assert found[least, 0, 0, within].min() <= us[0, 0, [*chosen]].max()
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
+    rng = np.random.default_rng(seed)
+    gpus = rng.integers(1, 4, 2)
+    none = np.zeros((0, 2), np.int64)
+    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    one = rng.integers(0, 9, len(states.use))
+    one[0], one[rng.random(len(one)) < 0.4] = 0, 0
+    fewest = int(rng.integers(1, 4))
+    most = fewest + int(rng.integers(0, 3))
+    found, others = count_kernels.most_taken(one, states, fewest, most)
+    every = {}
+    for number in range(most + 1):
+        for chosen in combinations_with_replacement(np.flatnonzero(one), number):
+            use = states.use[[*chosen]].sum(0)
+            for state in np.flatnonzero((states.use >= use).all(1)):
+                key = number, int(state)
+                every[key] = max(every.get(key, -1), int(one[[*chosen]].sum()))
+    for number, state in product(range(most + 1), range(len(one))):
+        assert found[number, state] == every.get((number, state), -1)
+    for state in range(len(one)):
+        each = [every.get((n, state), -1) for n in range(fewest - 1, most)]
+        assert others[state] == max(each)
+
+
+def test_whole_pipelines_never_refute_the_time_of_the_best_plan():
+    refuted = 0
+    schedule = Schedule(counted_near=1e9)
+    for seed in range(30):
+        instance = random_tiny_instance(Random(f"counts of GPUs/{seed}"), 4)
+        best = best_training_plan(instance, several_replicas=True)
+        if best is None:
+            continue
+        proved = []
+        for way in variants(instance):
+            bound = PipelineBound(way, 2 * best[0], 1, schedule=schedule, whole=True)
+            trial = bound.refute(best[0])
+            for _ in range(200):
+                if not trial.step():
+                    break
+            proved.append(trial.proved)
+            refuted += sum(box.whole is not None for box in bound.boxes)
+        assert not all(proved), seed
+    assert refuted
