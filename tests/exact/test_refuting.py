@@ -11,8 +11,10 @@ from test_exact_training_plan import priced
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
+from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.levelling import levelled
 from hetopt.exact.training_plan import recheck
+from hetopt.exact.training_plan.counts.tree import CountedTree
 from hetopt.exact.training_plan.refuting import (
     Clock,
     _Goals,
@@ -23,6 +25,7 @@ from hetopt.exact.training_plan.refuting import (
 from hetopt.files.clusters import generate
 from hetopt.result import Bound
 from hetopt.schema import Instance
+from hetopt.stages import StageTable
 
 
 class Known:
@@ -86,6 +89,19 @@ def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]
     assert lowest < reached[1] <= 2 * lowest
+
+
+def test_counts_are_of_nodes_whatever_their_sites_and_come_behind_prices() -> None:
+    instance = generate("islands", size="32", seed=0)
+    lowest = int(training_plan_bound(instance).value)
+    prices, counts = ways_of(instance, 2 * lowest, lowest, Clock(inf))
+    (bound,), (tree,) = prices._bounds, counts._bounds
+    assert isinstance(bound, PipelineBound)
+    assert isinstance(tree, CountedTree)
+    assert bound.first[0].sites_high
+    assert len(tree.rows.table.classes) < len(bound.table.classes)
+    names = [each.nodes for each in StageTable(instance).classes]
+    assert [each.nodes for each in tree.rows.table.classes] == names
 
 
 def test_without_a_time_limit_no_way_waits_for_another_that_never_ends() -> None:
