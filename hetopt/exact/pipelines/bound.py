@@ -183,7 +183,9 @@ class PipelineBound:
                 box.proof = verdict.prices
                 return True
             near = verdict.taken <= self.schedule.counted_near * self.batch
-            if near and self.whole and self._whole(box, time_us):
+            few = self._vectors.count <= self.schedule.counted_few
+            asked = near and (few or self.division.split(box, left) is None)
+            if self.whole and asked and self._whole(box, time_us):
                 return True
         asked = self.counted and self._near(box) and box.count_low > 1
         if asked and self.counted and self.division.split(box, left) is None:
@@ -415,10 +417,11 @@ class Refutation(Descent):
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have, or whole pipelines.
+        None where there are more boxes than a file may have, whole pipelines, or shares
+        of sites.
         """
         bound = self.bound
-        if any(box.whole for box in self.settled):
+        if bound.sites or any(box.whole for box in self.settled):
             return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]

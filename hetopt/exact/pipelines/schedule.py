@@ -47,6 +47,10 @@ class Schedule(Record):
         default=60_000,
         description="Numbers of GPUs by class, times places, at the most.",
     )
+    counted_few: int = Field(
+        default=750,
+        description="Numbers of GPUs by class, so few that counting comes early.",
+    )
     counted_vectors: int = Field(
         default=40_000_000, description="Of stages in several nodes, at the most."
     )

@@ -270,7 +270,7 @@ def ways_of(
     counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
     times = highest_us, lowest_us, clock.check
     for variant in settings.variants(instance):
-        bound = PipelineBound(variant, *times, alone_us=alone_us)
+        bound = PipelineBound(variant, *times, alone_us=alone_us, whole=True)
         rows = known if known and known.instance == bound.instance else None
         # Counts know nothing of sites, nor does their check.
         if rows := rows or prepared(StageTable(bound.instance), clock.check):
