@@ -80,8 +80,9 @@ def farther_us(table: CostTable, each: NodeClass, links: set[int], samples: int)
     """
     often = table.workload.costs.interleave
     far = (min(table.hop_over_us(x, s) for x in links) for s in range(1, samples + 1))
-    pairs = zip(far, each.outer_us[1:].tolist(), strict=False)
-    return max(0, min(often * us - outer for us, outer in pairs))
+    outer: list[int] = each.outer_us[1 : samples + 1].tolist()
+    pairs = zip(far, outer, strict=True)
+    return max(0, min(often * us - near for us, near in pairs))
 
 
 def _least_out(table: CostTable, names: list[str], samples: int) -> int:

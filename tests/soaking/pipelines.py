@@ -123,7 +123,7 @@ def _bound(only: Instance, time_us: int, rng: Random) -> PipelineBound:
         coarse=rng.choice([1 / 8, 1 / 2]),
     )
     most = time_us + rng.choice([0, 0, 1, time_us // 2])
-    return PipelineBound(only, most, least, schedule=plan)
+    return PipelineBound(only, most, least, schedule=plan, whole=rng.random() < 0.5)
 
 
 def _in_boxes(bound: PipelineBound, plan: PlanFacts, rng: Random) -> set[str]:

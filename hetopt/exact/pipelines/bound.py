@@ -16,7 +16,7 @@ from ...errors import InternalError
 from ...schema import Instance
 from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
-from ...stages.classes import farther_us
+from ...stages.classes import Sites, farther_us
 from .arcs import Arcs, arcs
 from .boxes import Box, Descent, Division
 from .compiling import kernels
@@ -26,7 +26,7 @@ from .levelling import levelled
 from .master import Master, State, Verdict
 from .pricing import Array, Limits, Prices, Pricing, Rows
 from .schedule import Schedule
-from .sites import Sites, far_links, sites
+from .sites import far_links, sites
 from .unordered import Segments, SiteRange, Unordered
 
 _BITS = 58  # of what a path costs, all prices and times together
@@ -127,17 +127,21 @@ class PipelineBound:
     def _first(self) -> list[Box]:
         """Return boxes that cover all plans."""
         most = max(1, min(int(self.table.gpus.sum()), self.batch))
-        shares: dict[str, tuple[int, ...]] = {}
+        low_shares, high_shares = tuple[int, ...](), tuple[int, ...]()
         if self.sites and self.priced:
             whole = ceil(self.table.layers * self.table.sync.layer)
             count = len(self.sites)
-            shares = {"sites_low": (0,) * count, "sites_high": (whole,) * count}
+            low_shares, high_shares = (0,) * count, (whole,) * count
         sizes = 0, len(self.table.sizes) - 1
         edges: list[int | None] = [0, None]
         if self.priced:
             edges = [0, self.division.most_sync_us, None]
         return [
-            Box(low or 0, high, 1, most, 1, most, *sizes, **shares)
+            Box(
+                *(low or 0, high, 1, most, 1, most, *sizes),
+                sites_low=low_shares,
+                sites_high=high_shares,
+            )
             for low, high in pairwise(edges)
         ]
 

@@ -384,7 +384,9 @@ class Unordered(Pricing):
         whether stages in several nodes end it, and how many layers these have; and what
         transfers between sites take beside the stages' times.
         """
-        found, begun, x, end, far_us = [], [], self.layers, 1, 0
+        found: list[tuple[int, int, int]] = []
+        begun: list[tuple[_Walk, int, int]] = []
+        x, end, far_us = self.layers, 1, 0
         after = sweep.after
         for walk in reversed(sweep.walks):
             now, after = after[end, x], walk.before
