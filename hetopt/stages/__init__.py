@@ -13,6 +13,6 @@ it limits, and up where it helps.
 from .classes import NEVER, NodeClass
 from .runs import Runs
 from .sync import SyncSizes
-from .table import StageTable
+from .table import StageTable, carries
 
-__all__ = ["NEVER", "NodeClass", "Runs", "StageTable", "SyncSizes"]
+__all__ = ["NEVER", "NodeClass", "Runs", "StageTable", "SyncSizes", "carries"]

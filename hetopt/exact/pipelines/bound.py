@@ -31,6 +31,7 @@ from .unordered import Segments, SiteRange, Unordered
 
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
+_MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _KEPT_BYTES = 400_000_000  # of times of segments
 _NEAR = 1.03  # of the batch, that prices take: other means may tell what is left
 _COMPILED = kernels().active == "compiled"  # whole pipelines are too slow without
@@ -87,13 +88,25 @@ class PipelineBound:
         most_sync = 0
         if self.priced:
             most_sync = floor((most_us - least_us) / self.sync_factor) + 1
-        #: What a sequence is in whole prices; 0 where times are too long for proofs.
+        #: What a sequence is in whole prices; 0 where times are too long for proofs, or
+        #: tables too large.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
-        each = [self.stages(size, 1) for size in range(len(self.table.sizes))]
+        told = [n for n in (1, 2, 4, 8, 16) if self._bytes(n) <= _MOST_BYTES]
+        self.most_places = min(max(told, default=0), schedule.places)
+        if not self.most_places:
+            self.scale = 0
+        sizes = range(len(self.table.sizes)) if self.scale else ()
+        each = [self.stages(size, 1) for size in sizes]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
         self.division = Division(
-            *(schedule, most_sync, self.table.sizes, min(slowest), self.batch),
+            *(
+                schedule,
+                most_sync,
+                self.table.sizes,
+                min(slowest, default=0),
+                self.batch,
+            ),
             *(self.table.layers, self.table.sync.layer),
         )
         self.fair = _fair(self.table, each)
@@ -101,6 +114,14 @@ class PipelineBound:
         self.boxes = list(self.first)
         #: Sequences that the last master took in a box that stands.
         self.taken = 0.0
+
+    def _bytes(self, places: int) -> int:
+        """Return about what arcs of the largest size take, with so many places."""
+        layers, most = self.table.layers, self.table.sizes[-1]
+        gpus = self.table.node_gpus
+        arcs_ = int((gpus * (gpus + 1) // 2 if most > 1 else gpus).sum())
+        shared = int(gpus.sum()) * (most - 1) * len(self.table.runs)
+        return 16 * places * (arcs_ * layers * (layers + 1) + shared)
 
     def _scaled(self, longest_us: int) -> int:
         """Return what a sequence is in whole prices where pipelines take so long.
@@ -225,12 +246,12 @@ class PipelineBound:
         Where layers are equal, their order comes second: without it each node is
         visited once.
         """
-        several = self.table.places and self.schedule.places > 1
+        several = self.table.places and self.most_places > 1
         if self.table.runs.equal or not (several and box.most_places > 1):
             yield 1
         if several and (box.most_places > 1 or self._near(box)):
             box.most_places = max(2, box.most_places)
-            yield box.most_places
+            yield min(box.most_places, self.most_places)
 
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
@@ -402,7 +423,7 @@ class PipelineBound:
         box.split = self.division.split(box, self._left(time_us, box.sync_low_us))
         if box.split is not None:
             return [box.split.low, box.split.high]
-        if self.table.places and box.most_places < self.schedule.places:
+        if self.table.places and box.most_places < self.most_places:
             box.most_places *= 2
             return [box]
         return []

@@ -38,7 +38,7 @@ from ...search import choosing, grid, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate, TrainingCertificate
 from ...solving.run import Report, Run
-from ...stages import StageTable
+from ...stages import StageTable, carries
 from .. import checking, one_pipeline
 from ..pipelines import side_by_side
 from ..pipelines.side_by_side import Processes
@@ -355,7 +355,7 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
 def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
     """What is known of rows of stages by counts of GPUs, for plans and for a proof."""
     light, clock = without_update(instance), _clock(run, _ROWS_SHARE)
-    if _short(run) or not alone.are_sought(light):
+    if _short(run) or not (carries(light) and alone.are_sought(light)):
         return None
     with suppress(OutOfTime):
         return count_bound.prepared(StageTable(light), clock.check)

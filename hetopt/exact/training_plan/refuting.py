@@ -16,7 +16,7 @@ from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
-from ...stages import StageTable
+from ...stages import StageTable, carries
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
 from ..pipelines.side_by_side import Beside, Processes
@@ -262,12 +262,16 @@ def ways_of(
 ) -> list[Way]:
     """Both ways to refute times between two; one where GPUs are too many to count.
 
+    None where the model has more layers than tables of stages carry.
+
     Prices are by processes, if there are any. Boxes of counts take long, and share what
     is summed up: these stay here, where a goal can be put off at any time. What is
     `known` of rows of stages is of use if they are the instance's. No pipeline of
     micro-batches of one sequence takes less than `alone_us` by itself.
     """
     counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
+    if not carries(instance):
+        return []
     times = highest_us, lowest_us, clock.check
     for variant in settings.variants(instance):
         bound = PipelineBound(variant, *times, alone_us=alone_us, whole=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from ....plans import Pipeline, TrainingPlan
 from ....schema import Instance
-from ....stages import StageTable
+from ....stages import StageTable, carries
 from . import bound, plans
 
 
@@ -37,7 +37,7 @@ def pipelines(
 def _rows(
     part: Instance, most_us: Callable[[], float], check: Callable[[], None]
 ) -> Iterator[TrainingPlan]:
-    rows = bound.prepared(StageTable(part), check)
+    rows = bound.prepared(StageTable(part), check) if carries(part) else None
     if rows is not None:
         yield from plans.pipelines(rows, lambda: rows.left_us(most_us()))
 
