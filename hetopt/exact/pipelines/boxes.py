@@ -18,6 +18,9 @@ from .schedule import Schedule
 Of = Literal["sync", "count", "replicas", "size", "slowest", "site"]
 
 
+_FEW_SITES = 2  # whose shares have so few ranges that they come early
+
+
 @dataclass
 class Box:
     """Ranges, both ends included; None where there is no upper end.
@@ -121,9 +124,10 @@ class Division:
         if not alone:
             if width > plan.coarse:
                 return self._by_sync(box)
-            if split := self._by_site(box, self.layers / 4):
+            few = len(box.sites_high) <= _FEW_SITES
+            if few and (split := self._by_site(box, self.layers / 4)):
                 return split
-            if several and 2 * box.replicas_high > 3 * box.replicas_low:
+            if several and 2 * box.replicas_high >= 3 * box.replicas_low:
                 return self._by_replicas(box)
             if width > plan.fine:
                 return self._by_sync(box)

@@ -103,7 +103,7 @@ class Master:
             state.prices = proposed
             if value < self.batch * (1 - _USED):
                 continue
-            if not self._refine(amounts, state):
+            if self._stands(amounts, state) or not self._refine(amounts, state):
                 break
             value, amounts, proposed = self._solve(state.columns)
             state.prices = proposed
@@ -148,6 +148,18 @@ class Master:
         at = int(np.searchsorted(times, column.slowest_us))
         j = bisect_right(edges, max(at, edges[0]))
         return column._replace(span=(edges[j - 1], edges[j]))
+
+    def _stands(self, amounts: Array, state: State) -> bool:
+        """Tell whether a packing takes the batch, however fine intervals are.
+
+        Its pipelines count with their own slowest stages.
+        """
+        taken = 0.0
+        for column, amount in zip(state.columns, amounts, strict=True):
+            if amount > _USED:
+                part = self.parts[column.part]
+                taken += amount * part.worth(column.sum_us, max(1, column.slowest_us))
+        return taken >= self.batch
 
     def _refine(self, amounts: Array, state: State) -> bool:
         """Divide wide intervals of columns that are taken; tell if there are any."""
