@@ -497,3 +497,27 @@ def repeated(
                     over = min(over, found[g, 1, x - y] + one[0, y])
             found[g, 0, x], found[g, 1, x] = on, over
     return found
+
+
+@kernel
+def joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
+    """Return least costs of paths that go on in a site, or do not visit it.
+
+    All are by [interval, ended, layers]; a path holds up to `most` layers in the site,
+    `inside`. One that was in other sites before pays `farther` for a transfer.
+    """
+    found, layers = before.copy(), before.shape[2] - 1
+    for g in range(before.shape[0]):
+        for y in range(1, min(most, layers) + 1):
+            for ended in range(2):
+                own = inside[g, ended, y]
+                if own >= HALF:
+                    continue
+                for end in range(2 - ended):
+                    for x in range(layers + 1 - y):
+                        rest = before[g, end, x]
+                        if rest < HALF:
+                            cost = rest + own + (farther if x > 0 else 0)
+                            now = found[g, end + ended, x + y]
+                            found[g, end + ended, x + y] = min(now, cost)
+    return found

@@ -292,3 +292,23 @@ def repeated(
             found[:, 0, x] = np.minimum(found[:, 0, x], on)
             found[:, 1, x] = np.minimum(found[:, 1, x], over)
     return found
+
+
+def joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
+    """Return least costs of paths that go on in a site, or do not visit it.
+
+    By [interval, ended, layers]; a path holds up to `most` layers there. One that was
+    in other sites before pays `farther` for a transfer between two of them.
+    """
+    found, layers = before.copy(), before.shape[2] - 1
+    for y in range(1, min(most, layers) + 1):
+        for ended in range(2):
+            own = inside[:, ended, y]
+            for end in range(2 - ended):
+                rest = before[:, end, : layers + 1 - y]
+                sums = rest + own[:, None]
+                sums[:, 1:] += farther
+                able = (rest < HALF) & (own < HALF)[:, None]
+                into = found[:, end + ended, y:]
+                np.minimum(into, np.where(able, sums, BIG), out=into)
+    return found

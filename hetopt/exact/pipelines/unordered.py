@@ -226,7 +226,8 @@ class Unordered(Pricing):
             kinds = site.kinds if alone else None
             walks.append(_Walk(visits, kept[-1], table[-1], site.most, far_us, kinds))
             farther = min(time * far_us, MOST)
-            table = _joined(table, kept[:, -1], site.most, farther)
+            last_kept = np.ascontiguousarray(kept[:, -1])
+            table = compiled.joined(table, last_kept, site.most, farther)
         return _Sweep(table[:, 1, layers], last, walks, table[-1])
 
     def _kept_price(self, prices: Prices) -> "_Paid":
@@ -472,23 +473,3 @@ class _Sweep(NamedTuple):
     us: Whole
     walks: list[_Walk]
     after: Whole
-
-
-def _joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
-    """Return least costs of paths that go on in a site, or do not visit it.
-
-    By [interval, ended, layers]; a path holds up to `most` layers there. One that was
-    in other sites before pays `farther` for a transfer between two of them.
-    """
-    found, layers = before.copy(), before.shape[2] - 1
-    for y in range(1, min(most, layers) + 1):
-        for ended in range(2):
-            own = inside[:, ended, y]
-            for end in range(2 - ended):
-                rest = before[:, end, : layers + 1 - y]
-                sums = rest + own[:, None]
-                sums[:, 1:] += farther
-                able = (rest < HALF) & (own < HALF)[:, None]
-                into = found[:, end + ended, y:]
-                np.minimum(into, np.where(able, sums, BIG), out=into)
-    return found

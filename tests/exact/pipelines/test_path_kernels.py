@@ -228,3 +228,36 @@ def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
         assert [min(int(y), HALF) for y in found[g, :, x]] == [
             min(y, HALF) for y in best
         ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_paths_through_sites_are_joined_alike_by_kernel_and_twin(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count, layers = int(rng.integers(1, 5)), int(rng.integers(1, 7))
+    tables = []
+    for _ in range(2):
+        table = rng.integers(-(10**6), 10**9, (count, 2, layers + 1))
+        table[rng.random(table.shape) < 0.4] = kernels.BIG
+        tables.append(table)
+    most, farther = int(rng.integers(0, layers + 2)), int(rng.integers(0, 10**6))
+    found = kernels.joined(*tables, most, farther)
+    twin = plain.joined(*tables, most, farther)
+    assert np.array_equal(
+        np.minimum(found, kernels.HALF), np.minimum(twin, kernels.HALF)
+    )
+    least = [
+        min(
+            [int(tables[0][g, 1, layers])]
+            + [
+                int(tables[0][g, end, layers - y])
+                + int(tables[1][g, 1 - end, y])
+                + (farther if y < layers else 0)
+                for y in range(1, min(most, layers) + 1)
+                for end in range(2)
+                if max(tables[0][g, end, layers - y], tables[1][g, 1 - end, y])
+                < kernels.HALF
+            ]
+        )
+        for g in range(count)
+    ]
+    assert found[:, 1, layers].tolist() == least
