@@ -36,7 +36,7 @@ _FEW_GOALS = (
 )
 _FEW_FIRST = _FEW_GOALS.index(0.2)
 # No goal is looked at between two that are as near as this, or as a part of the finer.
-_NEAR, _FEW_NEAR, _NEAR_PART = 0.0005, 0.003, 0.05
+_NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
 # Of the time, what a goal may take before it is put off; or as much as all before it.
 # Counts have longer, as they keep what they have summed up, and gain late.
 _PATIENCE, _FEW_PATIENCE = 0.05, 0.2

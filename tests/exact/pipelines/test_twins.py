@@ -13,7 +13,7 @@ from hetopt.problems.training_plan.settings import variants
 
 _TWINS = [
     *("least", "fronts", "segment_us"),
-    *("segment_price", "least_unordered", "repeated"),
+    *("segment_price", "least_unordered", "repeated", "joined"),
 ]
 
 
