@@ -99,7 +99,7 @@ def test_the_command_says_what_it_was_derived_by(small: Result, tmp_path: Path) 
     ("name", "by"),
     [
         ("frenzy/testbed-30", "its certificate, by code of its own"),
-        ("autohet/three-types-24-gpt3-6.7b", "its certificate, by code of its own"),
+        ("autohet/three-types-24-gpt3-6.7b", "total work, by the judge's tables"),
     ],
 )
 def test_bounds_of_the_library_are_derived_again(name: str, by: str) -> None:
