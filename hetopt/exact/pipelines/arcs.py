@@ -46,13 +46,6 @@ class Arcs:
     order: Whole
     times: Whole
 
-    @property
-    def most_micro_batches(self) -> int | None:
-        """Return how many micro-batches such a pipeline has at the most, if limited."""
-        return self._few_most if self.few else None
-
-    _few_most: int = 0
-
     def begin(self, classes: int) -> Whole:
         """Return the first arc of each class, and one past the last arc."""
         found: Whole = np.searchsorted(self.kind, np.arange(classes + 1))
@@ -90,7 +83,6 @@ def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arc
         *(size, few, told, kind, gpus, degree, replicas, degree == gpus),
         *(inner, outer, fits, shared, shared_us, order),
         np.unique(np.maximum(np.concatenate([*every]), 1)),
-        places - 1,
     )
 
 
