@@ -146,15 +146,7 @@ class TrainingCertificate(Record):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        number, level, depth = 0, list(self.cases), 0
-        while level:
-            number, depth = number + len(level), depth + 1
-            if number > MOST_CASES or depth > MOST_DEPTH:
-                raise ValueError(
-                    f"found more than {MOST_CASES} cases or {MOST_DEPTH} divisions "
-                    "of one another, expected fewer: solve again"
-                )
-            level = [part for case in level for part in case.parts()]
+        _limit(self.cases, "cases")
         return self
 
 
@@ -231,19 +223,24 @@ class BoxCertificate(Record):
     def _bounded(self) -> Self:
         if any(other.further for other in self.further):
             raise ValueError("found further certificates within one: list them once")
-        number, level, depth = 0, [self.tree], 0
-        while level:
-            number, depth = number + len(level), depth + 1
-            if number > MOST_CASES or depth > MOST_DEPTH:
-                raise ValueError(
-                    f"found more than {MOST_CASES} boxes or {MOST_DEPTH} divisions "
-                    "of one another, expected fewer: solve again"
-                )
-            level = [part for box in level for part in box.parts()]
+        _limit([self.tree], "boxes")
         return self
 
 
 Certificate = TypeVar("Certificate", TrainingCertificate, BoxCertificate)
+
+
+def _limit(first: Sequence[Case | BoxTree], what: str) -> None:
+    """Refuse trees that are too large or too deep; `what` is what they are of."""
+    number, depth, level = 0, 0, first
+    while level:
+        number, depth = number + len(level), depth + 1
+        if number > MOST_CASES or depth > MOST_DEPTH:
+            raise ValueError(
+                f"found more than {MOST_CASES} {what} or {MOST_DEPTH} divisions of one "
+                "another, expected fewer: solve again"
+            )
+        level = [part for one in level for part in one.parts()]
 
 
 def kind_of(record: type[Record], tree: object) -> type[Record]:

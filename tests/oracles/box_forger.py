@@ -6,12 +6,33 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
-from hetopt.solving.certificates import BoxCertificate
+from hetopt.solving.certificates import BoxCertificate, joined
 
 _SPLITS = ("sync", "count", "replicas", "size", "slowest")
 _FACTORS = (0, 1, 2, 3, 7, 50, 1000, 10**6, 10**12)
 _SHARES = (0.5, 0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 2.0)
+
+
+def honest(
+    instance: Instance, time_us: int, most_us: int, steps: int
+) -> BoxCertificate | None:
+    """Return a certificate that no plan takes the time.
+
+    None if that takes more than so many steps for a choice of settings.
+    """
+    each = []
+    for one in variants(instance) if time_us > 0 else ():
+        refutation = PipelineBound(one, most_us, 1).refute(time_us)
+        for _ in range(steps):
+            if not refutation.step():
+                break
+        if not refutation.proved:
+            return None
+        each.append(refutation.certificate())
+    return joined(each) if each else None
 
 
 def forged(rng: Random, honest: BoxCertificate, time_us: int) -> BoxCertificate | None:

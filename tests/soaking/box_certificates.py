@@ -5,16 +5,13 @@ from typing import Any
 
 import drawing
 from box_forger import forged, random_tree
+from box_forger import honest as certified
 from claims import random_plans, some_plans
 from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.exact import checking
-from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.problems import training_plan as judge
-from hetopt.problems.training_plan.settings import variants
-from hetopt.schema import Instance
-from hetopt.solving.certificates import BoxCertificate, joined
 from soaking import Contradiction
 
 _STEPS = 12
@@ -54,7 +51,7 @@ def check(data: dict[str, Any]) -> str:
     honest, word = None, "nothing refuted"
     for share in (0.2, 0.6, 0.9):
         target = int(cheap + share * (best - cheap)) - 1
-        found = certificate(instance, target, best)
+        found = certified(instance, target, best, _STEPS)
         if found is None:
             break
         if missing := checking.missing(instance, found, target + 1):
@@ -67,21 +64,3 @@ def check(data: dict[str, Any]) -> str:
                 f"{best} us is said to be refuted, a plan of that time is valid: {lie}"
             )
     return word
-
-
-def certificate(
-    instance: Instance, time_us: int, most_us: int
-) -> BoxCertificate | None:
-    """Return a certificate that no plan takes the time; None if that takes long."""
-    each = []
-    for one in variants(instance):
-        if time_us < 1:
-            return None
-        refutation = PipelineBound(one, most_us, 1).refute(time_us)
-        for _ in range(_STEPS):
-            if not refutation.step():
-                break
-        if not refutation.proved:
-            return None
-        each.append(refutation.certificate())
-    return joined(each)

@@ -22,30 +22,13 @@ from hetopt.exact.checking.prices import Part, Prices
 from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
 from hetopt.exact.checking.stages import Stages
-from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
-from hetopt.solving.certificates import BoxCertificate, joined
+from hetopt.solving.certificates import BoxCertificate
 
 STEPS = 40
 ONE = "hexiscale/setting-1-llama2-7b"
 KNOWN_US = 30_628_800  # of a plan of that
-
-
-def certificate(
-    instance: Instance, time_us: int, most_us: int
-) -> BoxCertificate | None:
-    """Return a certificate that no plan takes the time; None if it takes long."""
-    each = []
-    for one in variants(instance):
-        refutation = PipelineBound(one, most_us, 1).refute(time_us)
-        for _ in range(STEPS):
-            if not refutation.step():
-                break
-        if not refutation.proved:
-            return None
-        each.append(refutation.certificate())
-    return joined(each)
 
 
 def some_instance(seed: int) -> Instance:
@@ -70,7 +53,7 @@ def checked(instance: Instance) -> int:
         time_us = int(share * least) - 1
         if time_us < 1:
             break
-        found = certificate(instance, time_us, 2 * least)
+        found = box_forger.honest(instance, time_us, 2 * least, STEPS)
         if found is not None:
             tree = json.loads(json.dumps(found.model_dump(mode="json")))
             again = BoxCertificate.model_validate_json(json.dumps(tree))
@@ -88,7 +71,8 @@ def test_no_prices_refute_the_optimum(seed: int) -> None:
         return
     honest = None
     for share in (0.5, 0.9, 0.99):
-        honest = certificate(instance, int(share * best[0]), best[0]) or honest
+        found = box_forger.honest(instance, int(share * best[0]), best[0], STEPS)
+        honest = found or honest
     for _ in range(30):
         lie = box_forger.random_tree(rng, instance, best[0])
         if honest is not None and rng.random() < 0.7:
@@ -103,7 +87,7 @@ def test_no_prices_refute_the_optimum(seed: int) -> None:
 @cache
 def text() -> str:
     """Return a certificate of 3% for a cluster of HexiScale."""
-    found = certificate(load(ONE), int(KNOWN_US / 1.03), KNOWN_US)
+    found = box_forger.honest(load(ONE), int(KNOWN_US / 1.03), KNOWN_US, STEPS)
     assert found is not None
     return found.model_dump_json(exclude_none=True)
 
