@@ -176,6 +176,18 @@ def _kept(
 
 
 @kernel
+def _room(
+    live: Whole, us: Whole, cost: Whole, most_us: Whole, most_cost: int
+) -> tuple[int, int]:
+    """Return the most time and cost that any of the labels may still add."""
+    left_us, left = -BIG, -BIG
+    for state in live:
+        left_us = max(left_us, most_us[state] - us[state])
+        left = max(left, most_cost - cost[state])
+    return left_us, left
+
+
+@kernel
 def least_sums(
     graph: Graph,
     costs: Costs,
@@ -223,11 +235,9 @@ def least_sums(
                 best_cost,
                 live,
             )
-            left_us, left = -BIG, -BIG
-            for j in range(number):
-                left_us = max(left_us, most_us[live[j]] - us[0, first, q, live[j]])
-                left = max(left, most_cost - cost[0, first, q, live[j]])
-            room = (left_us, left)
+            room = _room(
+                live[:number], us[0, first, q], cost[0, first, q], most_us, most_cost
+            )
             for c in range(classes) if number else range(0):
                 most = graph.node_gpus[c]
                 step_us[:] = BIG
@@ -303,11 +313,9 @@ def least_sums(
             )
             if number == 0:
                 continue
-            left_us, left = -BIG, -BIG
-            for j in range(number):
-                left_us = max(left_us, most_us[live[j]] - us[1, first, q, live[j]])
-                left = max(left, most_cost - cost[1, first, q, live[j]])
-            room = (left_us, left)
+            room = _room(
+                live[:number], us[1, first, q], cost[1, first, q], most_us, most_cost
+            )
             for p in range(max(0, q - 1), places):
                 if min(p + 1, places - 1) != q:
                     continue
