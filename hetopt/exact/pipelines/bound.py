@@ -72,8 +72,14 @@ class PipelineBound:
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         self.counted, self.whole = counted, whole and _COMPILED
-        #: Names of nodes by site, where links between sites are slow and layers equal.
-        self.table, self.sites = self._table(instance)
+        #: Stages of nodes that no site tells apart: what counts of GPUs read.
+        self.plain_table = StageTable(instance)
+        #: Names of nodes by site, where links between sites are slow and layers equal:
+        #: paths without an order visit them one after another.
+        self.sites = self._sites()
+        self.table = self.plain_table
+        if self.sites:
+            self.table = StageTable(instance, self.sites)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
         self._runs = costs.interleave
@@ -95,7 +101,7 @@ class PipelineBound:
         self.most_places = min(max(told, default=0), schedule.places)
         if not self.most_places:
             self.scale = 0
-        sizes = range(len(self.table.sizes)) if self.scale else ()
+        sizes = range(len(self.table.sizes)) if self.most_places else ()
         each = [self.stages(size, 1) for size in sizes]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
@@ -166,16 +172,11 @@ class PipelineBound:
             for low, high in pairwise(edges)
         ]
 
-    def _table(self, instance: Instance) -> tuple[StageTable, Sites]:
-        """Return the stage table, and sites where layers are equal and links are not.
-
-        Then paths without an order visit the sites one after another.
-        """
-        table = StageTable(instance)
-        found = sites(table.costs)
-        if not (found and table.runs.equal and table.sync.inter):
-            return table, ()
-        return StageTable(instance, found), found
+    def _sites(self) -> Sites:
+        """Return the sites of a cluster where layers are equal and are synchronised."""
+        table = self.plain_table
+        able = table.runs.equal and table.sync.inter
+        return sites(table.costs) if able else ()
 
     def _left(self, time_us: int, sync_us: int) -> int:
         """Return what an iteration leaves for its pipelines."""
@@ -212,8 +213,8 @@ class PipelineBound:
             asked = near and (few or self.division.split(box, left) is None)
             if self.whole and asked and self._whole(box, time_us):
                 return True
-        asked = self.counted and self._near(box) and box.count_low > 1
-        if asked and self.counted and self.division.split(box, left) is None:
+        near = self._near(box) and box.count_low > 1
+        if self.counted and near and self.division.split(box, left) is None:
             box.counted = self.counted(box, left, time_us)
         return box.counted is not None
 

@@ -16,7 +16,7 @@ from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
-from ...stages import StageTable, carries
+from ...stages import carries
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
 from ..pipelines.side_by_side import Beside, Processes
@@ -277,7 +277,7 @@ def ways_of(
         bound = PipelineBound(variant, *times, alone_us=alone_us, whole=True)
         rows = known if known and known.instance == bound.instance else None
         # Counts know nothing of sites, nor does their check.
-        if rows := rows or prepared(StageTable(bound.instance), clock.check):
+        if rows := rows or prepared(bound.plain_table, clock.check):
             tree = CountedTree(
                 rows, *times, alone_us=alone_us, levelled=bound.is_levelled
             )

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from ....solving import certificates
 from ....solving.certificates import TrainingCertificate
-from ....stages import StageTable
 from ...pipelines.bound import Counted, PipelineBound
 from ...pipelines.boxes import Box, Descent, Division, Split
 from ...pipelines.schedule import Schedule
@@ -198,7 +197,7 @@ def counted(bound: PipelineBound) -> Counted | None:
 
     That is where kinds of nodes would be looked at as one.
     """
-    rows = prepared(StageTable(bound.instance), bound.check)
+    rows = prepared(bound.plain_table, bound.check)
     if rows is None or not rows.apart:
         return None
     return CountedTree(rows, bound.most_us, bound.least_us, bound.check).counted
