@@ -71,7 +71,7 @@ class Method:
     version: str | None = None
     seed: int = 0
     threads: int = 1
-    options: dict[str, Any] = field(default_factory=dict)  # of a planner
+    options: dict[str, Any] = field(default_factory=dict)  # where it has some
 
     def to_json(self) -> dict[str, Any]:
         """The fields; `options` only where some were given."""

@@ -46,6 +46,8 @@ _KINDS = {
     "planners": "planner",
 }
 NO_PLANNER = "options were given, but no planner: name the one they are of"
+#: Arguments of every method, which are no options of one.
+_COMMON = ("data", "seed", "deadline", "limits", "warm_start", "report")
 
 
 @public
@@ -66,16 +68,16 @@ def solve(
     and a planner is the statement; for an instance also the exact method of a
     problem that narrows its own, such as `one_pipeline`: the result is then of that.
     With `backend` it is a statement, by default the first that the back end carries.
-    `options` are of a planner, by name (`options_of`). Raises `InstanceError`,
-    `UnknownName`, `BackendMissing` and `Unsupported`.
+    `options` are of a planner or an exact method, by name (`options_of`). Raises
+    `InstanceError`, `UnknownName`, `BackendMissing` and `Unsupported`.
     """
     asked, report = limits_of(limits), progress_of(progress).report
     name, data = posed(problem)
     if isinstance(data, Instance):
         support.require(data)
     named = None if method is None else placed(method)[1]
-    if options and (backend or named not in registry.known_for("planners", name)):
-        raise Unsupported(NO_PLANNER)
+    if options and backend:
+        raise Unsupported("a statement has no options: leave them or the back end out")
     if named is not None and _narrows(named, data):
         name = named
     stated = partial(
@@ -97,8 +99,19 @@ def solve(
         listed = [f"{x} ({_KINDS[kind]})" for kind in _KINDS for x in known[kind]]
         raise UnknownName("method", asked_for, listed)
     if named is None or named in known["exact"]:
-        return exact_result(name, data, asked, warm_start, report)
+        taken = options_of(named or name, "exact")
+        chosen = checked("method", taken, options) if options else {}
+        found = exact_result(name, data, asked, warm_start, report, chosen)
+        told = {
+            option: value.model_dump(mode="json", exclude_unset=True)
+            if isinstance(value, BaseModel)
+            else value
+            for option, value in chosen.items()
+        }
+        return replace(found, method=replace(found.method, options=told))
     if named in known["formulations"]:
+        if options:
+            raise Unsupported(f"statement {named} has no options: leave them out")
         return stated(named, carriers(named)[0])
     return bounded(heuristic(named, data, asked, options))
 
@@ -134,10 +147,11 @@ def planners_for(problem: str) -> list[str]:
     return registry.entries_for("planners", problem)
 
 
-def options_of(planner: str) -> type[BaseModel]:
-    """A record of what a planner takes beside `seed` and `deadline`."""
-    plan = registry.entry("planners", planner).plan
-    return record(planner, plan, ("data", "seed", "deadline"))
+def options_of(name: str, kind: str = "planners") -> type[BaseModel]:
+    """Return a record of what one planner takes, or one method of `kind` "exact"."""
+    entry = registry.entry(kind, name)
+    function = entry.plan if kind == "planners" else entry.solve
+    return record(name, function, _COMMON)
 
 
 def carriers(formulation: str) -> list[str]:
@@ -177,7 +191,9 @@ def exact_result(
     limits: Limits,
     warm_start: Any | None,
     report: Report | None,
+    options: Options | None = None,
 ) -> Result:
+    """Return what the exact method of a problem finds, in words of the data."""
     ways = settings.divided(data) if problem == "training_plan" else [data]
     if len(ways) > 1:
 
@@ -185,7 +201,8 @@ def exact_result(
             mine, own = way.workload.costs.split, None
             if warm_start is not None and shapes.split_of(data, warm_start) == mine:
                 own = choices.said(way, data, warm_start)
-            return _said(data, way, exact_result(problem, way, share, own, report))
+            found = exact_result(problem, way, share, own, report, options)
+            return _said(data, way, found)
 
         return dividing.solved(ways, limits, solve)
     module: Any = registry.entry("exact", problem)
@@ -193,7 +210,11 @@ def exact_result(
     if warm_start is not None and twin is not data:
         warm_start = choices.said(twin, data, warm_start)
     found: Result = module.solve(
-        twin, limits=limits, warm_start=warm_start, report=report
+        twin,
+        limits=limits,
+        warm_start=warm_start,
+        report=report,
+        **(options or {}),
     )
     return bounded(_said(data, twin, found))
 

@@ -50,9 +50,11 @@ def entries(kind: str) -> list[dict[str, Any]]:
         return _gpus()
     if kind == "machines":
         return _machines()
-    if kind == "planners":
-        return [{**e, "options": _options(e["name"])} for e in _folder("planners")]
-    return _folder(_FOLDER[kind])
+    entries = _folder(_FOLDER[kind])
+    if kind in ("planners", "methods"):
+        folder = _FOLDER[kind]
+        return [{**e, "options": _options(e["name"], folder)} for e in entries]
+    return entries
 
 
 def _folder(folder: str) -> list[dict[str, str]]:
@@ -121,10 +123,10 @@ def _machines() -> list[dict[str, Any]]:
     ]
 
 
-def _options(planner: str) -> str:
+def _options(name: str, folder: str) -> str:
     from ..api.solving import options_of
 
-    defaults = options_of(planner)().model_dump()
+    defaults = options_of(name, folder)().model_dump()
     return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults.items())
 
 

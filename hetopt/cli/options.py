@@ -143,6 +143,16 @@ Options = Annotated[
         help="An option of the planner: `hetopt list planners`.",
     ),
 ]
+MethodOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="An option of the method or planner: `hetopt list methods`, `hetopt list "
+        "planners`. A record is given as JSON, or as a file of its fields.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the result document, a plan file too."),

@@ -8,12 +8,14 @@ lists its options by their types; a word is read as what its type says.
 import json
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ..errors import Unsupported
 from .complaints import validated
+from .parsing import read_tree
 
 
 def pairs(words: Iterable[str]) -> dict[str, str]:
@@ -62,11 +64,31 @@ def listed(name: str, types: Mapping[str, Any]) -> type[BaseModel]:
 def checked(
     kind: str, known: type[BaseModel], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The options that were given, as the function of an entry of that kind takes them.
+    """Return the options that were given, as an entry of that kind takes them.
 
-    `InstanceError` says what is wrong with them, `Unsupported` that there are none.
+    One that is a record may be given as a record, as its fields, or as the name of a
+    file that holds these. Raises `InstanceError` where an option is wrong, and
+    `Unsupported` where the entry has none.
     """
     if given and not known.model_fields:
         raise Unsupported(f"{kind} {known.__name__} has no options: leave them out")
-    options = validated(known, dict(given), f"options of {known.__name__}", file="")
+    tree = {
+        name: _fields(known.model_fields[name].annotation, value)
+        if name in known.model_fields
+        else value
+        for name, value in given.items()
+    }
+    options = validated(known, tree, f"options of {known.__name__}", file="")
     return {name: getattr(options, name) for name in given}
+
+
+def _fields(kind: Any, value: Any) -> Any:
+    """Return the fields of an option that is a record; other values as they are."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    is_record = isinstance(kind, type) and issubclass(kind, BaseModel)
+    if is_record and isinstance(value, str | Path):
+        return validated(kind, read_tree(Path(value)), str(value)).model_dump(
+            mode="json"
+        )
+    return value

@@ -72,9 +72,6 @@ def test_options_without_a_planner_that_has_them_are_refused() -> None:
         hetopt.plan(INSTANCE, "amp", options={"variance": 1})
     with pytest.raises(Unsupported, match="no planner"):
         hetopt.plan(INSTANCE, options={"variance": 1})
-    for method, backend in ((None, None), ("one_pipeline", None), (None, "cpsat")):
-        with pytest.raises(Unsupported, match="no planner"):
-            hetopt.solve(INSTANCE, method, backend, options={"variance": 1})
 
 
 @pytest.mark.parametrize("command", [["plan", "--planner"], ["solve", "--method"]])

@@ -22,6 +22,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from math import inf
+from typing import NamedTuple
 
 from ... import registry
 from ...bounds import impossible
@@ -41,6 +42,7 @@ from ...solving.run import Report, Run
 from ...stages import StageTable, carries
 from .. import checking, one_pipeline
 from ..pipelines import side_by_side
+from ..pipelines.schedule import Schedule
 from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding, small
 from . import certificate as certificates
@@ -80,17 +82,26 @@ _REASON_S = 1.0  # at the most, to tell why there is no plan
 _CANDIDATES = 150_000  # of one local search
 
 
+class _Means(NamedTuple):
+    """What refutes times side by side, and how it goes about it."""
+
+    processes: Processes | None
+    schedule: Schedule
+
+
 def solve(
     data: Instance,
     *,
     limits: Limits,
     warm_start: TrainingPlan | None = None,
     report: Report | None = None,
+    schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
 ) -> Result:
     """The best training plan that was found, and how far from optimal it can be.
 
     `limits.threads` is how many processes refute side by side, `limits.dask` a cluster
-    whose workers do; the search has one process.
+    whose workers do; the search has one process. `schedule` steers the time of proofs
+    that go by prices.
     Proved where the cluster has at most 8 GPUs and the limits allow, often up to 12.
     Raises `InstanceError` for an instance without a cluster and for a bad warm start,
     `Unsupported` where the program that has to run the plan can run none.
@@ -98,15 +109,16 @@ def solve(
     support.require(data)
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
-    with run, side_by_side.processes(limits.threads, limits.dask) as several:
+    with run, side_by_side.processes(limits.threads, limits.dask) as processes:
+        means = _Means(processes, schedule)
         if reason := impossible.reason(data):
             run.reasons = (reason,)
         elif _alike(data):
-            _on_target(run, data, several)
+            _on_target(run, data, means)
         elif small.is_small(data):
-            _small(run, data, several)
+            _small(run, data, means)
         else:
-            _large(run, data, several)
+            _large(run, data, means)
     return run.result()
 
 
@@ -128,7 +140,7 @@ def _alike(instance: Instance) -> bool:
     return not workload.target.free or workload.costs.expert_parallel > 1
 
 
-def _on_target(run: Run, instance: Instance, several: Processes | None) -> None:
+def _on_target(run: Run, instance: Instance, means: _Means) -> None:
     """Grids, which all targets run; a bound of grids where there are no others."""
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
@@ -142,7 +154,7 @@ def _on_target(run: Run, instance: Instance, several: Processes | None) -> None:
             run.reasons = (_no_grid(instance),)
             return
         run.tighten(int(found.bound_us), "all grids of stages, replicas and degrees")
-    _refute(run, instance, several)
+    _refute(run, instance, means)
     run.check()
 
 
@@ -153,7 +165,7 @@ def _no_grid(instance: Instance) -> str:
     )
 
 
-def _small(run: Run, instance: Instance, several: Processes | None) -> None:
+def _small(run: Run, instance: Instance, means: _Means) -> None:
     rows, alone_us = None, 0
     if max(instance.workload.micro_batch_sizes) > 1:
         rows = _prepared(run, instance)
@@ -165,7 +177,7 @@ def _small(run: Run, instance: Instance, several: Processes | None) -> None:
     known = small.solve_small(instance, run, warm_start=run.plan, fewer=False)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
-        _refute(run, instance, several, _SMALL_SHARE, rows, alone_us)
+        _refute(run, instance, means, _SMALL_SHARE, rows, alone_us)
         known = small.solve_small(instance, run, warm_start=run.plan)
     if known.plan is None and known.proved:
         run.reasons = (_nowhere(instance),)
@@ -174,7 +186,7 @@ def _small(run: Run, instance: Instance, several: Processes | None) -> None:
     _forget(run)
     if not known.proved:
         run.check()
-        _refute(run, instance, several, known=rows, alone_us=alone_us)
+        _refute(run, instance, means, known=rows, alone_us=alone_us)
         run.check()
 
 
@@ -205,12 +217,12 @@ def _one_stage_does(light: Instance) -> bool:
     return any(holding.taken(table, b) for b in sizes)
 
 
-def _large(run: Run, instance: Instance, several: Processes | None) -> None:
+def _large(run: Run, instance: Instance, means: _Means) -> None:
     if run.plan is None and (reason := holding.no_room(instance)):
         run.reasons = (reason,)
         return
-    if several is not None:
-        several.begin()
+    if means.processes is not None:
+        means.processes.begin()
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     rows = _prepared(run, instance)
@@ -238,7 +250,7 @@ def _large(run: Run, instance: Instance, several: Processes | None) -> None:
     # Moves begin elsewhere where the best row has several replicas in a stage.
     rows_won = few and _shares(run.plan)
     until = 1.0 if rows_won else _BOUND_SHARE
-    _refute(run, instance, several, until, rows, alone_us)
+    _refute(run, instance, means, until, rows, alone_us)
     if run.plan is None:
         _start(run, instance, _LATE_PLANNERS)
     # Other seeds, or it would walk the same way again; and from where the first search
@@ -469,7 +481,7 @@ def _search(
 def _refute(
     run: Run,
     instance: Instance,
-    several: Processes | None,
+    means: _Means,
     share: float = _BOUND_SHARE,
     known: count_bound.CountBound | None = None,
     alone_us: int = 0,
@@ -494,7 +506,8 @@ def _refute(
         with suppress(OutOfTime):  # what was refuted in time is known
             ways = ways_of(
                 *(instance, highest, lowest, clock),
-                processes=several,
+                processes=means.processes,
+                schedule=means.schedule,
                 known=known,
                 alone_us=alone_us,
             )

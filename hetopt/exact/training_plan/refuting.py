@@ -19,6 +19,7 @@ from ...solving.certificates import joined
 from ...stages import carries
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
+from ..pipelines.schedule import Schedule
 from ..pipelines.side_by_side import Beside, Processes
 from .counts.bound import CountBound, prepared
 from .counts.tree import CountedTree
@@ -259,6 +260,7 @@ def ways_of(
     processes: Processes | None = None,
     known: CountBound | None = None,
     alone_us: int = 0,
+    schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
 ) -> list[Way]:
     """Both ways to refute times between two; one where GPUs are too many to count.
 
@@ -274,7 +276,9 @@ def ways_of(
         return []
     times = highest_us, lowest_us, clock.check
     for variant in settings.variants(instance):
-        bound = PipelineBound(variant, *times, alone_us=alone_us, whole=True)
+        bound = PipelineBound(
+            variant, *times, schedule=schedule, alone_us=alone_us, whole=True
+        )
         rows = known if known and known.instance == bound.instance else None
         # Counts know nothing of sites, nor does their check.
         if rows := rows or prepared(bound.plain_table, clock.check):
