@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from .. import plans
-from ..schema import Count, Name, Record, tabled
+from ..errors import InstanceError
+from ..schema import Count, Name, Record, exact, tabled
 from . import Evaluation, Violation
 
 sense: Literal["maximise"] = "maximise"
@@ -69,39 +70,62 @@ class Data(Record):
         return self.global_batch_micro_batches // groups
 
 
-def data(instance: Any) -> Data:
-    """The grouping problem of a cluster, one device a GPU (tensor parallelism 1).
+def data(
+    instance: Any,
+    *,
+    tensor_parallel: Annotated[int, Field(ge=1)] = 1,
+    micro_batch: Annotated[int, Field(ge=1)] | None = None,
+    micro_batches: Annotated[int, Field(ge=1)] | None = None,
+    groups: Annotated[int, Field(ge=1)] | None = None,
+) -> Data:
+    """Return the grouping problem of a cluster.
 
-    The memory floor is that of the model's states; `K` comes from the batch.
+    A device is `tensor_parallel` GPUs of one node; GPUs that make up no device stay
+    idle. The memory floor is that of the model's states. K is `micro_batches`; by
+    default the groups share the global batch in micro-batches of `micro_batch`
+    sequences, the smallest size of the workload.
     """
     from ..costs import CostTable
     from ..costs.memory import states_mib
 
-    table = CostTable(instance)
-    costs, model = instance.workload.costs, instance.model
+    table, t = CostTable(instance), tensor_parallel
+    workload, model = instance.workload, instance.model
     parameters = sum(model.parameters)
-    if costs.head == "include":
+    if workload.costs.head == "include":
         parameters += model.embedding_parameters * (2 - model.tied_embeddings)
     counts: Counter[str] = Counter()
-    strength: dict[str, tuple[int, int]] = {}
+    room: dict[str, int] = {}
     for node in table.cluster.nodes:
-        gpu = table.gpu(node.name)
-        gflops = int(gpu.peak_tflops * gpu.efficiency * 1000)
-        counts[node.gpu] += node.count
-        strength[node.gpu] = (gflops, table.memory_mib(node.name))
-    smallest = min(instance.workload.micro_batch_sizes)
+        counts[node.gpu] += node.count // t
+        room[node.gpu] = table.memory_mib(node.name)
+    if not any(counts.values()):
+        largest = max(node.count for node in table.cluster.nodes)
+        raise InstanceError(
+            f"instance {instance.name!r}: found tensor_parallel {t}, expected at most "
+            f"{largest}, the GPUs of the largest node; lower it"
+        )
+    power = {
+        name: exact(gpu.peak_tflops) * exact(gpu.efficiency)
+        for name, gpu in table.cluster.gpus.items()
+    }
+    size = min(workload.micro_batch_sizes) if micro_batch is None else micro_batch
     fields = {
         "gpus": tuple(
             {
-                "type": t,
-                "count": n,
-                "gflops": strength[t][0],
-                "memory_mib": strength[t][1],
+                "type": name,
+                "count": count,
+                "gflops": max(1, int(t * power[name] * 1000)),
+                "memory_mib": t * room[name],
             }
-            for t, n in sorted(counts.items())
+            for name, count in sorted(counts.items())
+            if count
         ),
-        "minimum_memory_mib": states_mib(costs, parameters, 1),
-        "global_batch_micro_batches": instance.workload.global_batch // smallest,
+        "minimum_memory_mib": states_mib(workload.costs, parameters, 1),
+        "micro_batches": micro_batches,
+        "global_batch_micro_batches": (
+            workload.global_batch // size if micro_batches is None else None
+        ),
+        "groups": groups,
     }
     return tabled(Data, f"instance {instance.name!r}", fields)
 

@@ -31,20 +31,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...costs.memory import states_mib
 from ...errors import InstanceError, NoPlan, OutOfTime, keeping
 from ...exact import device_grouping
 from ...modelling import Limits
 from ...plans import Grouping, TrainingPlan
 from ...problems.device_grouping import Data
+from ...problems.device_grouping import data as grouping_of
 from ...result import Result, Stop
-from ...schema import Instance, tabled
+from ...schema import Instance
 from ...search.balancing import Balancer, Chain
 from ...search.fast_cost import FastCost, Pipe, Slot
 from ...search.shortage import worst_shortage
 from ...search.symmetric import common_degrees, equal_cuts, measured, on_groups
 from ...solving import statements
-from .mapping import Group, compute_of, in_order, mapped
+from .mapping import Group, in_order, mapped
 
 problem: Literal["training_plan"] = "training_plan"
 
@@ -247,29 +247,10 @@ def grouped(data: Data, by: GroupingBy, limits: Limits) -> Result:
 def grouping_data(
     cost: FastCost, t: int, b: int, micro_batches: int | None = None
 ) -> Data:
-    """The grouping problem whose devices are groups of `t` GPUs of one node.
+    """Return the grouping problem whose devices are groups of `t` GPUs of one node.
 
     K is `micro_batches`; None: groups share the batch in micro-batches of `b`.
     """
-    model, costs = cost.instance.model, cost.costs
-    parameters = sum(model.parameters)
-    if costs.head == "include":
-        parameters += model.embedding_parameters * (2 - model.tied_embeddings)
-    shared = cost.instance.workload.global_batch // b
-    power = compute_of(cost)
-    room = {node.gpu: cost.room[i] for i, node in enumerate(cost.nodes)}
-    fields = {
-        "gpus": tuple(
-            {
-                "type": name,
-                "count": count,
-                "gflops": max(1, int(t * power[name] * 1000)),
-                "memory_mib": t * room[name],
-            }
-            for name, count in sorted(_everything(cost, t).items())
-        ),
-        "minimum_memory_mib": states_mib(costs, parameters, 1),
-        "micro_batches": micro_batches,
-        "global_batch_micro_batches": shared if micro_batches is None else None,
-    }
-    return tabled(Data, f"groups of {t} GPUs", fields)
+    return grouping_of(
+        cost.instance, tensor_parallel=t, micro_batch=b, micro_batches=micro_batches
+    )
