@@ -9,7 +9,7 @@ from hetopt.problems.layer_partition import Data, Stage
 
 def _key(stage: Stage) -> tuple[object, ...]:
     """What may swap positions where it is equal: all but the name."""
-    return (stage.memory_mib, stage.layer_us, stage.hop_us)
+    return (stage.memory_mib, stage.layer_us, stage.hop_us, stage.layer_mib, stage.in_flight_mib)
 
 
 def kinds(data: Data) -> list[list[int]]:
@@ -27,11 +27,13 @@ def alike(data: Data) -> list[tuple[int, int]]:
     return [pair for stages in kinds(data) for pair in pairwise(stages)]
 
 
-def needs(data: Data) -> list[list[int]]:
-    """By position, the memory of each layer with the micro-batches in flight there."""
+def needs(data: Data) -> list[list[list[int]]]:
+    """Return by stage and position the memory of each layer, with the micro-batches in flight there."""
     flights = [min(data.micro_batches, len(data.stages) - j) for j in range(len(data.stages))]
-    layers = list(zip(data.layer_mib, data.in_flight_mib, strict=True))
-    return [[m + held * a for m, a in layers] for held in flights]
+    return [
+        [[m + held * a for m, a in zip(*data.needs(stage), strict=True)] for held in flights]
+        for stage in data.stages
+    ]
 
 
 def in_order(data: Data, plan: Partition) -> Iterator[tuple[int, range, int]]:

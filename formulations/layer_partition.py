@@ -1,6 +1,7 @@
 """Layer partition, assignment statement: layers are put on stages in positions.
 
-Layers l < L with memory m[l], in-flight memory a[l], time t[l,s] on stage s; stages s
+Layers l < L with memory m[l], in-flight memory a[l] and time t[l,s] on stage s, which
+may have an m and an a of its own; stages s
 with room M[s] and hop[s], the time to send on; positions j < P; K micro-batches. Seats
 are the pairs (s, j) that may be: (j, j) in the given order, all if it is free.
 
@@ -57,7 +58,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     model.each("placed",  {l: total(put[l, s, j] for s, j in seats) == 1          for l in L})
     model.each("seat",    {(l, s, j): put[l, s, j] <= at[s, j]                    for l, s, j in put})
     model.each("used",    {(s, j): total(put[l, s, j] for l in L) >= at[s, j]     for s, j in seats})
-    model.each("fits",    {(s, j): total(need[j][l] * put[l, s, j] for l in L) <= M[s] * at[s, j]
+    model.each("fits",    {(s, j): total(need[s][j][l] * put[l, s, j] for l in L) <= M[s] * at[s, j]
                                                                                   for s, j in seats})
     model.each("slowest", {(s, j): time[s, j] <= bottleneck                       for s, j in seats})
     model.each("contiguous", {(l, j): on[l, j] <= on[l - 1, j] + (on[l - 1, j - 1] if j else 0)

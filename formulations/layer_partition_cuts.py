@@ -1,14 +1,14 @@
 """Layer partition, boundary statement: cuts between layers, and prefix sums.
 
 As in `layer_partition`: L layers, P stages s and as many positions j, K micro-batches.
-T[s][c] = time of the layers before c on stage s; N[j][c] = memory that they need at
-position j; whole[s] = time of all layers on s, and of the hop.
+T[s][c] = time of the layers before c on stage s; N[s][j][c] = memory that they need there
+at position j; whole[s] = time of all layers on s, and of the hop.
 
     cut[j,c]  position j begins at layer c, 0 < j < P, 0 < c < L
     at[s,j]   stage s is at position j
     took[j]   time of position j
     X(j)      for sums X of layers: X[c] at the cut c of position j, 0 at the first
-              position, all of X past the last: position j holds N[j](j+1) - N[j](j)
+              position, all of X past the last: stage s at position j holds N[s][j](j+1) - N[s][j](j)
     work[s,j] T[s](j+1) - T[s](j) + the hop of s, none from the last position
 
 Minimise the bottleneck, or sum_j took[j] + (K - 1) bottleneck, subject to
@@ -17,7 +17,9 @@ Minimise the bottleneck, or sum_j took[j] + (K - 1) bottleneck, subject to
     seated    every stage has a position
     filled    every position has a stage
     given     its own, in the given order
-    fits      the stage at a position has room for what it holds
+    fits      the stage at a position has room for what it holds; where stages need
+              different memory, one elsewhere says nothing, as it never needs more than
+              all layers do
     took      and takes as long as it works; elsewhere a stage says nothing, as it never
               works longer than whole[s]
     slowest   no position takes longer than the bottleneck
@@ -46,7 +48,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     L, J, stages, total = len(data.layer_mib), range(len(data.stages)), data.stages, model.total
     C, last = range(1, L), J[-1]
     T = [_prefix(stage.layer_us) for stage in stages]
-    N = [_prefix(need) for need in needs(data)]
+    N = [[_prefix(need) for need in rows] for rows in needs(data)]
     M = [stage.memory_mib for stage in stages]
     whole = [sum(stage.layer_us) + stage.hop_us for stage in stages]
 
@@ -71,7 +73,11 @@ def build(data: Data, model: Model) -> ReadPlan:
     model.each("filled",  {j: total(at[s, j] for s in J) == 1                for j in J})
     if data.order == "given":
         model.each("given", {j: at[j, j] == 1                                for j in J})
-    model.each("fits",    {j: within(N[j], j) <= total(M[s] * at[s, j] for s in J)    for j in J})
+    if all(rows == N[0] for rows in N):
+        model.each("fits", {j: within(N[0][j], j) <= total(M[s] * at[s, j] for s in J)    for j in J})
+    else:
+        model.each("fits", {(s, j): within(N[s][j], j) <= M[s] * at[s, j] + N[s][j][L] * (1 - at[s, j])
+                                                                             for s, j in at})
     model.each("took",    {(s, j): took[j] >= work[s, j] - whole[s] * (1 - at[s, j])  for s, j in at})
     model.each("slowest", {j: took[j] <= bottleneck                          for j in J})
     # our own

@@ -103,12 +103,12 @@ def _runs(data: Data) -> dict[Run, int]:
             f"{P} stages have near {P * L * L // 2} runs of {L} layers, expected at most {MOST_RUNS}: "
             "use the exact method, or layer_partition_cuts"
         )
-    need = [list(accumulate(row, initial=0)) for row in needs(data)]
+    need = [[list(accumulate(row, initial=0)) for row in rows] for rows in needs(data)]
     found = {}
     for s, stage in enumerate(data.stages):
         for a in range(L):
             for b in range(a + 1, L - P + 2 + min(a, P - 1)):
-                at = [j for j in range(P) if need[j][b] - need[j][a] <= stage.memory_mib]
+                at = [j for j in range(P) if need[s][j][b] - need[s][j][a] <= stage.memory_mib]
                 if b <= L and at:
                     found[s, a, b] = at[0]
     return found

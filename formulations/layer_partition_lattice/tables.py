@@ -72,7 +72,7 @@ class Lattice:
             )
         self.step = {stages[0]: radix for stages, radix in zip(self.members, self.radix, strict=True)}
         self.prefix = [_sums(stage.layer_us) for stage in data.stages]
-        self.need = [_sums(row) for row in needs(data)]
+        self.need = [[_sums(row) for row in rows] for rows in needs(data)]
 
     @cached_property
     def moves(self) -> list[list[Move]]:
@@ -120,7 +120,7 @@ class Lattice:
         left = slow - self.hop(stage, position)
         if left < 0:
             return np.arange(self.L + 1)
-        time, need = self.prefix[stage], self.need[position]
+        time, need = self.prefix[stage], self.need[stage][position]
         by_time = np.searchsorted(time, time + left, side="right")
         by_memory = np.searchsorted(need, need + self.data.stages[stage].memory_mib, side="right")
         return np.minimum(by_time, by_memory) - 1

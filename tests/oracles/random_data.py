@@ -59,6 +59,13 @@ def _partition(random: Random) -> layer_partition.Data:
     ]
     if count > 1 and random.random() < 0.4:  # interchangeable but for the name
         stages[1] = stages[0].model_copy(update={"name": "s1"})
+    if random.random() < 0.3:  # a stage of another degree weighs layers differently
+        own = {
+            "layer_mib": _row(random, layers, 0, 9, even),
+            "in_flight_mib": _row(random, layers, 0, 4, even),
+        }
+        s = random.randrange(count)
+        stages[s] = stages[s].model_copy(update=own)
     return layer_partition.Data(
         layer_mib=layer_mib,
         stages=tuple(stages),

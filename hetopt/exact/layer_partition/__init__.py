@@ -58,7 +58,7 @@ def _work(data: Data, run: Run) -> None:
         )
         return
     run.tighten(_fluid(data), "fastest stage for every layer")
-    kinds = kinds_of(data.stages)
+    kinds = kinds_of(data)
     if data.order == "given":
         order = [
             i for n in range(stages) for i, k in enumerate(kinds) if n in k.members
@@ -201,7 +201,7 @@ def _improve(data: Data, run: Run, order: list[int]) -> None:
     )
     inner = Run(problem, given, replace(run.limits, gap=None, time_s=run.left_s()))
     with inner:
-        kinds = kinds_of(given.stages)
+        kinds = kinds_of(given)
         chain = [
             i for n in range(len(order)) for i, k in enumerate(kinds) if n in k.members
         ]
@@ -221,7 +221,13 @@ def _too_tight(
     data: Data, lattice: Lattice, check: Callable[[], None]
 ) -> tuple[str, ...]:
     """How much more memory every stage needs for a first partition to fit."""
-    low, high = 0, sum(data.layer_mib) + data.micro_batches * sum(data.in_flight_mib)
+    low, high = (
+        0,
+        max(
+            sum(once) + data.micro_batches * sum(each)
+            for once, each in map(data.needs, data.stages)
+        ),
+    )
     while high - low > 1:
         middle = (low + high) // 2
         if lattice.walk(_no_limit(data), check, middle) is None:
@@ -265,9 +271,16 @@ def _loss(a: Kind, b: Kind) -> float:
 
 def _best_of(a: Kind, b: Kind) -> Kind:
     """A kind that is at least as good as both, everywhere."""
-    times = np.minimum(np.diff(a.times), np.diff(b.times))
+    sums = (
+        np.concatenate([[0], np.cumsum(np.minimum(np.diff(x), np.diff(y)))])
+        for x, y in (
+            (a.times, b.times),
+            (a.once_mib, b.once_mib),
+            (a.each_mib, b.each_mib),
+        )
+    )
     return Kind(
-        np.concatenate([[0], np.cumsum(times)]),
+        *sums,
         max(a.memory_mib, b.memory_mib),
         min(a.hop_us, b.hop_us),
         tuple(sorted(a.members + b.members)),

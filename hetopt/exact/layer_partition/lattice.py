@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...problems.layer_partition import Data, Stage
+from ...problems.layer_partition import Data
 
 Array = Any  # of int64
 
@@ -33,6 +33,8 @@ class Kind:
     """Stages that may stand for each other; `members` are their positions in data."""
 
     times: Array  # prefix sums of layer_us, from 0
+    once_mib: Array  # prefix sums of layer_mib
+    each_mib: Array  # prefix sums of in_flight_mib
     memory_mib: int
     hop_us: int
     members: tuple[int, ...]
@@ -67,15 +69,15 @@ def prefix(values: Sequence[int]) -> Array:
     return np.concatenate([[0], np.cumsum(np.array(values, dtype=np.int64))])
 
 
-def kinds_of(stages: Sequence[Stage]) -> list[Kind]:
+def kinds_of(data: Data) -> list[Kind]:
     """Stages of equal times, memory and hop put together, in order of appearance."""
     found: dict[Any, list[int]] = {}
-    for number, stage in enumerate(stages):
-        key = (stage.layer_us, stage.memory_mib, stage.hop_us)
+    for number, stage in enumerate(data.stages):
+        key = (stage.layer_us, *data.needs(stage), stage.memory_mib, stage.hop_us)
         found.setdefault(key, []).append(number)
     return [
-        Kind(prefix(times), memory, hop, tuple(members))
-        for (times, memory, hop), members in found.items()
+        Kind(*map(prefix, rows), memory, hop, tuple(members))
+        for (*rows, memory, hop), members in found.items()
     ]
 
 
@@ -89,7 +91,6 @@ class Lattice:
         self.layers = len(data.layer_mib)
         self.stages = sum(kind.count for kind in kinds)
         self._micro_batches = data.micro_batches
-        self._held_mib = prefix(data.layer_mib), prefix(data.in_flight_mib)
         if order is None:
             self._levels, self._sizes = _all_orders([k.count for k in kinds])
         else:
@@ -127,10 +128,10 @@ class Lattice:
         self, level: int, limit_us: int, extra_mib: int
     ) -> Iterator[tuple[_Move, Array]]:
         """Moves from a level, with the first layer a stage up to l may begin at."""
-        fixed, in_flight = self._held_mib
-        need = fixed + min(self._micro_batches, self.stages - level) * in_flight
+        held = min(self._micro_batches, self.stages - level)
         for move in self._levels[level]:
             kind = self.kinds[move.kind]
+            need = kind.once_mib + held * kind.each_mib
             room = kind.memory_mib + extra_mib
             time = limit_us - self._hop(level, move.kind)
             begin = np.maximum(

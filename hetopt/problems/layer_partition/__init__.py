@@ -3,21 +3,23 @@
 Given L layers and P stages with times layer_us[l], a hop, and memory. Each stage
 takes at least one layer, contiguous, in the given order of stages or in any. At
 position j (from 0) a stage needs
-    sum layer_mib + min(K, P - j) sum in_flight_mib <= memory_mib.
+    sum layer_mib + min(K, P - j) sum in_flight_mib <= memory_mib,
+where a stage may have numbers of its own for layer_mib and in_flight_mib: tensor
+parallelism divides states, and not all of what is in flight.
 time = sum layer_us + hop_us, no hop for the last position.
 Minimise  `bottleneck` = max time,  or  `iteration` = sum time + (K - 1) max time.
 
 Source: AutoHet, Eq. 4 (which prints g/l for l/g).
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .. import plans
-from ..errors import Unsupported
-from ..schema import Count, Name, Record
-from . import Evaluation, Violation
+from ... import plans
+from ...errors import InstanceError
+from ...schema import Count, Instance, Name, Record, tabled
+from .. import Evaluation, Violation
 
 sense: Literal["minimise"] = "minimise"
 Plan = plans.Partition
@@ -34,6 +36,14 @@ class Stage(Record):
         description="Time of each layer here, both passes."
     )
     hop_us: Amount = 0
+    layer_mib: tuple[Amount, ...] | None = Field(
+        None, description="Where layers take another memory here than elsewhere."
+    )
+    in_flight_mib: tuple[Amount, ...] | None = Field(
+        None, description="The same of a micro-batch in flight."
+    )
+
+    _later = frozenset({"layer_mib", "in_flight_mib"})
 
 
 class Data(Record):
@@ -61,6 +71,12 @@ class Data(Record):
                     f"stage {stage.name!r} times {got} layers, layer_mib has {want}: "
                     "list one time a layer"
                 )
+            for own in (stage.layer_mib, stage.in_flight_mib):
+                if own is not None and (got := len(own)) != want:
+                    raise ValueError(
+                        f"stage {stage.name!r} weighs {got} layers, layer_mib of the "
+                        f"problem has {want}: list one number a layer"
+                    )
         names = [stage.name for stage in self.stages]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(
@@ -68,13 +84,60 @@ class Data(Record):
             )
         return self
 
+    def needs(self, stage: Stage) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return MiB of each layer on a stage: once, and a micro-batch in flight."""
+        once, each = stage.layer_mib, stage.in_flight_mib
+        return (
+            self.layer_mib if once is None else once,
+            self.in_flight_mib if each is None else each,
+        )
 
-def data(instance: Any) -> Data:
-    """Not posed by an instance: its stages come from a grouping and a mapping."""
-    raise Unsupported(
-        "layer_partition needs stages: write a problem file, or `hetopt plan` "
-        "the whole instance"
-    )
+
+def data(
+    instance: Instance,
+    *,
+    plan: plans.TrainingPlan | None = None,
+    pipeline: Annotated[int, Field(ge=0)] = 0,
+    stages: tuple[Name, ...] | None = None,
+    tensor_parallel: Annotated[int, Field(ge=1)] | None = None,
+    micro_batch: Annotated[int, Field(ge=1)] | None = None,
+    micro_batches: Annotated[int, Field(ge=1)] | None = None,
+    objective: Literal["bottleneck", "iteration"] = "iteration",
+    order: Literal["given", "free"] = "given",
+) -> Data:
+    """Return the partition of one pipeline of a training plan, or of given stages.
+
+    With a `plan` the stages are those of its `pipeline`. Without one there is a stage
+    of `tensor_parallel` GPUs, by default 1, on each of the nodes that `stages` lists,
+    by default as many as nodes have GPUs for, in their order; its `micro_batches` are
+    by default those of `micro_batch` sequences that make up the global batch.
+    """
+    from . import posing
+
+    if plan is not None:
+        chosen = {
+            "stages": stages,
+            "tensor_parallel": tensor_parallel,
+            "micro_batch": micro_batch,
+            "micro_batches": micro_batches,
+        }
+        if told := [name for name, value in chosen.items() if value is not None]:
+            raise InstanceError(
+                f"found {', '.join(told)} beside a plan, which says them: leave them "
+                "or the plan out"
+            )
+        line = posing.line_of_plan(instance, plan, pipeline)
+    else:
+        if pipeline:
+            raise InstanceError(
+                f"found pipeline {pipeline} and no plan that it is of: give plan"
+            )
+        line = posing.line_of_nodes(
+            instance, stages, tensor_parallel or 1, micro_batch, micro_batches
+        )
+    fields = posing.fields(line, order)
+    where = f"instance {instance.name!r}"
+    return tabled(Data, where, fields | {"objective": objective, "order": order})
 
 
 def unit(data: Data) -> str:
@@ -103,7 +166,8 @@ def evaluate(data: Data, plan: plans.Partition) -> Evaluation:
     for position, (name, size) in enumerate(zip(plan.order, plan.layers, strict=True)):
         stage, span = by_name[name], slice(first, first + size)
         held = min(data.micro_batches, count - position)
-        need = sum(data.layer_mib[span]) + held * sum(data.in_flight_mib[span])
+        once, each = data.needs(stage)
+        need = sum(once[span]) + held * sum(each[span])
         if need > stage.memory_mib:
             what = f"{need - stage.memory_mib} MiB too much"
             broken.append(Violation("memory", name, what))

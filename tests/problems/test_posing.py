@@ -1,0 +1,178 @@
+"""Subproblems that an instance poses, beside what the training plan's judge finds."""
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import examples, seeds
+from places import INSTANCES
+
+import hetopt
+from hetopt import registry
+from hetopt.errors import InstanceError, NoPlan, Unsupported
+from hetopt.files.clusters import generate
+from hetopt.plans import Partition, TrainingPlan
+from hetopt.problems import device_grouping, layer_partition, training_plan
+from hetopt.schema import Instance
+
+FAMILIES = ["equal", "unequal", "islands", "tight_memory", "steep"]
+PLANNERS = ["megatron", "autohet", "metis", "hexiscale", "whale"]
+
+
+def shipped(name: str) -> Instance:
+    return hetopt.load(str(INSTANCES / f"{name}.yaml"))
+
+
+def planned(planner: str, instance: Instance) -> TrainingPlan | None:
+    module: Any = registry.entry("planners", planner)
+    try:
+        return module.plan(instance, seed=0)
+    except NoPlan:
+        return None
+
+
+def partition(
+    instance: Instance, plan: TrainingPlan, number: int
+) -> layer_partition.Data | None:
+    """The partition of a pipeline; None where the problem has no words for it."""
+    try:
+        return layer_partition.data(instance, plan=plan, pipeline=number)
+    except Unsupported as reason:
+        told = str(reason)
+    known = "lockstep", "which of its replicas is the slowest"
+    return pytest.fail(told) if not any(word in told for word in known) else None
+
+
+# --- device grouping -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", [1, 2, 3, 8])
+def test_devices_are_whole_groups_of_gpus_within_nodes(t: int) -> None:
+    instance = shipped("hexiscale/setting-3-llama-30b")
+    data = device_grouping.data(instance, tensor_parallel=t)
+    wanted: Counter[str] = Counter()
+    for node in instance.planned_cluster.nodes:
+        wanted[node.gpu] += node.count // t
+    assert {gpu.type: gpu.count for gpu in data.gpus} == {
+        name: count for name, count in wanted.items() if count
+    }
+
+
+def test_groups_share_the_batch_unless_micro_batches_are_given() -> None:
+    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
+    batch = instance.workload.global_batch
+    assert device_grouping.data(instance).micro_batches_of(4) == batch // 4
+    halved = device_grouping.data(instance, micro_batch=2)
+    assert halved.micro_batches_of(4) == batch // 2 // 4
+    assert device_grouping.data(instance, micro_batches=16).micro_batches_of(4) == 16
+
+
+def test_a_degree_that_no_node_has_room_for_is_refused() -> None:
+    with pytest.raises(InstanceError, match="tensor_parallel 16, expected at most 8"):
+        device_grouping.data(
+            shipped("hexiscale/setting-1-llama2-7b"), tensor_parallel=16
+        )
+
+
+# --- layer partition -------------------------------------------------------------
+
+
+@examples(15)
+@given(st.sampled_from(FAMILIES), st.sampled_from(PLANNERS), seeds())
+def test_a_plans_own_partition_takes_as_long_as_its_pipeline(
+    family: str, planner: str, seed: int
+) -> None:
+    instance = generate(family, size="tiny", seed=seed)
+    plan = planned(planner, instance)
+    if plan is None:
+        return
+    judged = training_plan.evaluate(instance, plan)
+    for number, pipeline in enumerate(plan.pipelines):
+        data = partition(instance, plan, number)
+        if data is None:
+            continue
+        own = Partition(
+            order=tuple(stage.name for stage in data.stages),
+            layers=tuple(len(stage.span) for stage in pipeline.stages),
+        )
+        found = layer_partition.evaluate(data, own)
+        assert found.objective == judged.parts["pipeline_us"][number]
+        # Rounded up a layer, needs may pass what is free by a MiB each.
+        spare = judged.parts["least_headroom_mib"]
+        assert found.valid or spare < 2 * instance.model.layers + 2
+
+
+@examples(15)
+@given(st.sampled_from(FAMILIES), st.sampled_from(PLANNERS), seeds(), seeds())
+def test_every_partition_of_the_problem_fits_the_instance(
+    family: str, planner: str, seed: int, drawn: int
+) -> None:
+    instance = generate(family, size="tiny", seed=seed)
+    plan = planned(planner, instance)
+    if plan is None or len(plan.pipelines) != 1:
+        return
+    data = partition(instance, plan, 0)
+    if data is None:
+        return
+    layers, stages = instance.model.layers, len(data.stages)
+    cuts = sorted({drawn // 7**k % layers for k in range(stages - 1)} - {0})
+    if len(cuts) != stages - 1:
+        return
+    bounds = [0, *cuts, layers]
+    sizes = tuple(b - a for a, b in pairwise(bounds))
+    names = tuple(stage.name for stage in data.stages)
+    found = layer_partition.evaluate(data, Partition(order=names, layers=sizes))
+    (pipeline,) = plan.pipelines
+    moved = tuple(
+        stage.model_copy(update={"layers": (a, b)})
+        for stage, (a, b) in zip(pipeline.stages, pairwise(bounds), strict=True)
+    )
+    other = TrainingPlan(
+        pipelines=(pipeline.model_copy(update={"stages": moved}),),
+        **plan.model_dump(exclude={"pipelines"}),
+    )
+    judged = training_plan.evaluate(instance, other)
+    if found.valid and plan.zero is None:
+        assert judged.violations == ()
+    if judged.objective is not None:
+        assert found.objective == judged.parts["pipeline_us"][0]
+
+
+def test_stages_by_name_are_those_of_a_plan_on_the_same_gpus() -> None:
+    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
+    nodes = tuple(node.name for node in instance.planned_cluster.nodes)
+    data = layer_partition.data(instance, stages=nodes, tensor_parallel=4)
+    assert [stage.name for stage in data.stages] == ["0:node0", "1:node1"]
+    assert data == layer_partition.data(instance, tensor_parallel=4)
+    free = layer_partition.data(instance, tensor_parallel=4, order="free")
+    assert all(
+        a.hop_us <= b.hop_us for a, b in zip(data.stages, free.stages, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"stages": ("nowhere",)}, "found 'nowhere', expected nodes of instance"),
+        ({"stages": ("node0",) * 9}, "9 stages of 1 GPUs on node 'node0'"),
+        ({"tensor_parallel": 64}, "found 0, expected from 1 to 32"),
+        ({"pipeline": 1}, "found pipeline 1 and no plan"),
+    ],
+)
+def test_stages_that_there_cannot_be_are_refused(
+    wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InstanceError, match=message):
+        layer_partition.data(shipped("autohet/a100-h20-4x4-gpt3-6.7b"), **wrong)
+
+
+def test_a_plan_says_its_stages_itself() -> None:
+    instance = shipped("tiny/two-nodes")
+    plan = planned("megatron", instance)
+    with pytest.raises(InstanceError, match="found tensor_parallel beside a plan"):
+        layer_partition.data(instance, plan=plan, tensor_parallel=2)
+    with pytest.raises(InstanceError, match="pipeline: found 99, expected one from 0"):
+        layer_partition.data(instance, plan=plan, pipeline=99)
