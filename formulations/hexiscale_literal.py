@@ -47,7 +47,7 @@ down as there, so the optimum may be less than the judge's by 1 us for each laye
 from itertools import product
 from typing import Any
 
-from hetopt.errors import Unsupported
+from hetopt import capability
 from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
@@ -57,19 +57,10 @@ from .hexiscale.tables import Tables
 problem = "training_plan"
 backends = ("scip",)
 
-APPENDIX = {
-    "head": "omit",
-    "recompute": "full",
-    "activations": "checkpoint",
-    "in_flight": "one",
-    "pipeline_factor": 1,
-    "sync_factor": 1,
-}
-
 
 def build(data: Instance, model: Model) -> ReadPlan:
     """State the problem; return what reads the plan back. `Unsupported` names a field."""
-    _refuse(data)
+    capability.require("statement hexiscale_literal", data)
     t, total, gpus = Tables(data), model.total, list(data.planned_cluster.gpu_ids())
     D, G, M, L = range(len(gpus)), range(len(t.kinds)), range(len(t.nodes)), range(t.layers)
     I, J = range(min(len(gpus), t.batch)), range(min(len(gpus), t.layers))
@@ -198,17 +189,3 @@ def _plan(gpus: list[str], x: Any, at: Any, n: dict[int, int]) -> TrainingPlan:
         if stages:
             pipelines.append(Pipeline(micro_batches=n[i], stages=tuple(stages)))
     return TrainingPlan(pipelines=tuple(pipelines))
-
-
-def _refuse(data: Instance) -> None:
-    """`Unsupported` for costs that are not the appendix's, with the field's name."""
-    costs = data.workload.costs
-    asked = [
-        f"workload.costs.{field} is {found!r}, expected {wanted!r}"
-        for field, wanted in APPENDIX.items()
-        if (found := getattr(costs, field)) != wanted
-    ]
-    if asked:
-        raise Unsupported(
-            f"the hexiscale_literal statement does not carry instance {data.name!r}: " + "; ".join(asked)
-        )

@@ -12,8 +12,9 @@ from functools import cached_property, lru_cache
 from heapq import heapify, heapreplace
 from itertools import accumulate, pairwise
 
+from hetopt import capability
 from hetopt.bounds.crossing import Crossing
-from hetopt.costs import CostTable, beyond
+from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
@@ -40,7 +41,7 @@ class Tables:
 
     def __init__(self, instance: Instance) -> None:
         """Tables of `instance`; `Unsupported` names the field that is not carried."""
-        _refuse(instance)
+        capability.require("statement hexiscale", instance)
         self.instance = instance
         self.costs = instance.workload.costs
         self.table = CostTable(instance)
@@ -53,10 +54,9 @@ class Tables:
         self.pair = lru_cache(None)(self._pair)
         every = list(self._kinds())
         if not every:
-            raise _refusal(
-                instance,
-                "workload.costs.profile measures no micro-batch of 1 on a GPU that the "
-                "cluster has, expected one: measure it",
+            raise Unsupported(
+                "not supported by the statement hexiscale: workload.costs.profile measures no micro-batch "
+                "of 1 on a GPU that the cluster has, expected one: measure it"
             )
         # A group that cannot hold one layer is never used; keep some for the proof.
         self.kinds = [k for k in every if self.most_layers(k)] or every
@@ -70,13 +70,8 @@ class Tables:
             for t in range(1, node.count + 1):
                 if not self.table.usable(node.name, t, 1):
                     continue
-                times = set(self.table.layer_us(node.name, t, 1))
-                even = {"times": len(times) == 1, "weighs": self.table.profile.even_mib(node.gpu, t, 1)}
-                for does, equal in even.items():
-                    if not equal:
-                        what = f"workload.costs.profile {does} layers differently, expected equal layers"
-                        raise _refusal(self.instance, what)
-                yield Kind(number, t, times.pop(), self.table.head_us(node.name, t, 1))
+                layer_us = self.table.layer_us(node.name, t, 1)[0]
+                yield Kind(number, t, layer_us, self.table.head_us(node.name, t, 1))
 
     # --- room ------------------------------------------------------------------
 
@@ -421,32 +416,3 @@ def _shares(batch: int, stages: list[list[int]]) -> list[int]:
         shares[i] += 1
         heapreplace(ends, (end + max(stages[i]), i))
     return shares
-
-
-def _refuse(instance: Instance) -> None:
-    """`Unsupported` for what the statement does not carry, with the field's name."""
-    costs, workload = instance.workload.costs, instance.workload
-    carried = [
-        ("workload.micro_batch_sizes", list(workload.micro_batch_sizes), [1]),
-        ("workload.costs.pipeline", costs.pipeline, "critical"),
-        ("workload.costs.sync", costs.sync, "ring"),
-        ("workload.costs.sync_overlap", costs.sync_overlap, "none"),
-        ("workload.costs.iteration_overhead_us", costs.iteration_overhead_us, 0),
-    ]
-    asked = [
-        f"{field} is {found!r}, expected {expected!r}"
-        for field, found, expected in carried
-        if found != expected
-    ]
-    asked += beyond(instance)
-    asked += [
-        f"model.{field} differ by layer, expected equal layers"
-        for field in ("parameters", "active_parameters", "kinds")
-        if len(set(getattr(instance.model, field))) > 1
-    ]
-    if asked:
-        raise _refusal(instance, "; ".join(asked))
-
-
-def _refusal(instance: Instance, what: str) -> Unsupported:
-    return Unsupported(f"the hexiscale statement does not carry instance {instance.name!r}: {what}")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import TypeVar
 
+from .. import capability
 from ..bounds.training_plan import training_plan_bound
 from ..errors import Interrupted, NoPlan, keeping
 from ..modelling import Limits
@@ -28,10 +29,6 @@ from ..solving.certificates import (
     joined,
 )
 
-#: Planners whose pipelines are alike, as GPUs that divide experts must be; and who
-#: count them, as groups of ZeRO ask for.
-_ALIKE = ("megatron", "grid")
-
 _STOPS = {Stop.INTERRUPTED: 0, Stop.TIME: 1}  # what ended one way ended all, first
 _SHARES = 3  # of the time that is left, one is for the next way
 _Item = TypeVar("_Item")
@@ -39,20 +36,14 @@ _Make = Callable[[Instance, float | None], TrainingPlan | None]
 
 
 def ways_of(planner: str, data: Instance) -> list[Instance]:
-    """The instance once for each way that a planner knows; `NoPlan` without one."""
-    ways = settings.divided(data)
-    known = [
-        way
-        for way in ways
-        if way.workload.costs.expert_parallel == way.workload.costs.zero_groups == 1
-    ]
-    if planner in _ALIKE:
-        known = ways
+    """The instance once for each way that a planner carries.
+
+    Raises `Unsupported` where it carries none.
+    """
+    ways, method = settings.divided(data), f"planner {planner}"
+    known = [way for way in ways if capability.carries(method, way)]
     if not known:
-        what = "experts that are divided among GPUs"
-        if max(split.groups for split in data.workload.splits) > 1:
-            what = "groups of replicas that divide states"
-        raise NoPlan(f"{planner} knows no {what}")
+        capability.require(method, ways[0])
     return known
 
 

@@ -31,6 +31,7 @@ from typing import Self
 
 import numpy as np
 
+from .. import capability
 from ..costs import CostTable, compute
 from ..schema import exact
 
@@ -55,11 +56,9 @@ class Crossing:
         """The constants, None where the proof does not hold."""
         workload, cluster = table.workload, table.cluster
         costs = workload.costs
-        if max(workload.micro_batch_sizes) > 1 or len(cluster.nodes) < 2:
+        if not capability.carries("proof crossing", table.instance):
             return None
-        if costs.sync_overlap != "none" or costs.layer_times != "analytic":
-            return None
-        if not costs.shown_hop_factor or costs.lora is not None:
+        if len(cluster.nodes) < 2 or not costs.shown_hop_factor:
             return None
         model = table.model
         flops = [

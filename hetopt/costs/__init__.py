@@ -10,7 +10,6 @@ and by whoever searches.
 """
 
 from .settings import fixed, under, without_update
-from .support import beyond
 from .table import CostTable
 
-__all__ = ["CostTable", "beyond", "fixed", "under", "without_update"]
+__all__ = ["CostTable", "fixed", "under", "without_update"]

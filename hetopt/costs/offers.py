@@ -29,9 +29,9 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+from .. import capability
 from ..errors import InstanceError
 from ..schema import (
-    CostSettings,
     GpuType,
     Instance,
     ModelSpec,
@@ -149,23 +149,7 @@ def _search(instance: Instance) -> Search:
             f"instance {instance.name!r}: provisioning needs offers and search "
             "(data_parallel, max_stages, micro_batches)"
         )
-    if not instance.model.even:
-        raise InstanceError(
-            f"instance {instance.name!r}: provisioning needs layers of equal size"
-        )
-    if instance.workload.costs.profile:
-        raise InstanceError(
-            f"instance {instance.name!r}: found a profile and offers, which are timed "
-            "by formula; remove workload.costs.profile and layer_times"
-        )
-    costs, usual = instance.workload.costs, CostSettings()
-    gathers = ("gathers",) if max(instance.workload.zeros) == 3 else ()
-    for field in ("iteration_overhead_us", "tied_sync", "flat_gradients", *gathers):
-        if (found := getattr(costs, field)) != getattr(usual, field):
-            raise InstanceError(
-                f"instance {instance.name!r}: found workload.costs.{field} {found!r} "
-                "and offers, whose price leaves it out; remove it"
-            )
+    capability.require("problem provisioning", instance)
     return instance.search
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
+from .. import capability
 from ..costs import CostTable, compute
 from ..errors import InstanceError
 from ..plans import Pipeline, TrainingPlan
@@ -20,7 +21,11 @@ Transfers = Literal["charged", "overlapped"]
 
 
 def refuse_shape(schedule: Schedule, data: Instance, plan: TrainingPlan) -> None:
-    """Raise `InstanceError` for a schedule that a pipeline has no shape for."""
+    """Raise `InstanceError` for a schedule that a pipeline has no shape for.
+
+    `Unsupported` for one that does not carry a setting of the instance.
+    """
+    capability.require(f"schedule {schedule}", data)
     for number, pipeline in enumerate(plan.pipelines):
         stages, n = len(pipeline.stages), pipeline.micro_batches
         if schedule == "dualpipe" and (stages % 2 or n % 2 or n < 2 * stages):
@@ -34,11 +39,6 @@ def refuse_shape(schedule: Schedule, data: Instance, plan: TrainingPlan) -> None
                 f"pipelines[{number}]: found a stage of one layer, zbv expects two "
                 "runs of layers on each; choose another schedule"
             )
-    if schedule == "zbv" and data.workload.costs.hops == "both":
-        raise InstanceError(
-            "workload.costs.hops: found 'both', zbv expects 'sender'; choose another "
-            "schedule"
-        )
 
 
 def times_of(

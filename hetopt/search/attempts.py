@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .. import problems
-from ..errors import HetoptError, MethodFailed, NoPlan, OutOfTime, PlanRejected
+from ..errors import (
+    HetoptError,
+    MethodFailed,
+    NoPlan,
+    OutOfTime,
+    PlanRejected,
+    Unsupported,
+)
 from ..problems import Evaluation
 from ..problems.training_plan import targets
 
@@ -50,6 +57,8 @@ def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
         return alone(name, work)
     except MethodFailed as error:
         return Attempt(None, str(error), failed=True)
+    except Unsupported as error:
+        return Attempt(None, str(error))
     except HetoptError as error:
         return Attempt(None, f"{name} failed: {error}; please report it", failed=True)
 

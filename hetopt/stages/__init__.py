@@ -13,6 +13,6 @@ it limits, and up where it helps.
 from .classes import NEVER, NodeClass
 from .runs import Runs
 from .sync import SyncSizes
-from .table import StageTable, carries
+from .table import StageTable
 
-__all__ = ["NEVER", "NodeClass", "Runs", "StageTable", "SyncSizes", "carries"]
+__all__ = ["NEVER", "NodeClass", "Runs", "StageTable", "SyncSizes"]

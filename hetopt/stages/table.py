@@ -6,15 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
+from .. import capability
 from ..costs import CostTable
-from ..errors import Unsupported
 from ..schema import Instance, exact
 from .classes import NEVER, NodeClass, Sites, Whole, node_classes, whole_us
 from .memory import fitting
 from .runs import Runs
 from .sync import SyncSizes
-
-MOST_LAYERS = 512  # with more, runs of layers are too many to list
 
 
 class StageTable:
@@ -26,14 +24,10 @@ class StageTable:
     def __init__(self, instance: Instance, sites: Sites = ()) -> None:
         """Read the instance; `InstanceError` where it has no cluster.
 
-        Nodes of different `sites` are of different classes. Raises `Unsupported` beyond
-        `MOST_LAYERS`: ask `carries` before.
+        Nodes of different `sites` are of different classes. Raises `Unsupported` for
+        what the proofs by prices do not carry.
         """
-        if not carries(instance):
-            raise Unsupported(
-                f"the model has {instance.model.layers} layers, and tables of stages "
-                f"carry {MOST_LAYERS}: proofs and counts leave it out"
-            )
+        capability.require("proof pipelines", instance)
         self.instance = instance
         self.costs = CostTable(instance)
         workload = instance.workload
@@ -119,11 +113,6 @@ class StageTable:
         """Return the exact factors of pipelines and of synchronisation."""
         costs = self.instance.workload.costs
         return exact(costs.pipeline_factor), exact(costs.sync_factor)
-
-
-def carries(instance: Instance) -> bool:
-    """Tell whether a table of an instance's stages can be made."""
-    return instance.model.layers <= MOST_LAYERS
 
 
 def _fixed(values: object) -> Whole:

@@ -12,8 +12,9 @@ from inputs import examples, seeds
 from pydantic import ValidationError
 from random_pipelines import random_instance, random_pipes
 
+from hetopt import capability
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.costs import beyond, memory
+from hetopt.costs import memory
 from hetopt.costs.saved import saved
 from hetopt.exact import training_plan as exact
 from hetopt.files import load_instance
@@ -242,11 +243,12 @@ def _holds(seed: int, limit_s: float) -> None:
 
 def test_what_closed_forms_do_not_carry_is_named() -> None:
     instance = load_instance("tiny/two-nodes")
-    assert beyond(instance) == ()
+    method = "exact method one_pipeline"
+    assert capability.carries(method, instance)
     document = instance.model_dump(mode="json")
     document["workload"]["costs"] |= {"zero": 2, "interleave": 2, "hops": "both"}
     for gpu in document["cluster"]["gpus"].values():
         gpu["memory_gbytes_per_s"] = 900
-    named = " ".join(beyond(Instance.model_validate(document, strict=False)))
-    for field in ("zero is 2", "interleave is 2", "hops is", "memory_gbytes_per_s is"):
-        assert field in named
+    named = capability.reason(method, Instance.model_validate(document, strict=False))
+    for field in ("zero: 2", "interleave: 2", "hops: both", "memory_gbytes_per_s: 900"):
+        assert field in str(named)

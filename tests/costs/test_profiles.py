@@ -20,7 +20,7 @@ from hetopt import files
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, memory
 from hetopt.costs.offers import provisioning_data
-from hetopt.errors import InstanceError
+from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact.training_plan.small import solve_small
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
@@ -209,7 +209,7 @@ def test_offers_are_not_timed_by_a_profile() -> None:
     layers = offered["model"]["layers"]
     row = {"gpu": "A", "tensor_parallel": 1, "micro_batch": 1, "layer_us": [1] * layers}
     offered["workload"]["costs"] |= {"layer_times": "profile", "profile": [row]}
-    with pytest.raises(InstanceError, match="found a profile and offers"):
+    with pytest.raises(Unsupported, match="layer_times: profile"):
         provisioning_data(Instance.model_validate_json(json.dumps(offered)))
 
 

@@ -396,9 +396,9 @@ def test_what_holds_no_layer_is_proved_infeasible() -> None:
         ("tiny/several-samples", "workload.micro_batch_sizes"),
         ("tiny/two-nodes-lockstep", "workload.costs.pipeline"),
         ("tiny/two-nodes-overlap", "workload.costs.sync_overlap"),
-        ("tiny/two-nodes-overlap", "workload.costs.sync is"),
-        ("tiny/uneven-layers", "model.parameters"),
-        ("tiny/infeasible-layer", "model.parameters"),
+        ("tiny/two-nodes-overlap", "workload.costs.sync: "),
+        ("tiny/uneven-layers", "model.layers: parameters"),
+        ("tiny/infeasible-layer", "model.layers: parameters"),
     ],
 )
 def test_what_is_not_carried_is_refused_by_the_field(name: str, field: str) -> None:

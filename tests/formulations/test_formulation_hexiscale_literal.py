@@ -16,7 +16,15 @@ from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.solving import statements
 
-APPENDIX = {"bytes_per_parameter": 8} | hexiscale_literal.APPENDIX
+APPENDIX = {
+    "bytes_per_parameter": 8,
+    "head": "omit",
+    "recompute": "full",
+    "activations": "checkpoint",
+    "in_flight": "one",
+    "pipeline_factor": 1,
+    "sync_factor": 1,
+}
 
 SLOW = {"intra_gbytes_per_s": 2.0, "intra_latency_us": 5.5}
 FAST = {"intra_gbytes_per_s": 200.0, "intra_latency_us": 0}

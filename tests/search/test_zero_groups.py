@@ -14,6 +14,7 @@ from random_pipelines import random_instance, random_pipes
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, under
+from hetopt.errors import Unsupported
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search import islands
@@ -159,8 +160,10 @@ def test_planners_make_groups_or_say_that_they_know_none(planner: str) -> None:
     work = data.workload.model_copy(update={"global_batch": 24})
     data = data.model_copy(update={"workload": work})
     if planner == "islands":
-        why = hetopt.plan(data, planner, limits=2).reasons
-        assert "knows no groups of replicas" in why[0]
+        with pytest.raises(Unsupported, match="planner islands: groups of ZeRO"):
+            hetopt.plan(data, planner, limits=2)
+        row = hetopt.compare(data, [planner], limits=2).rows[0]
+        assert row.result.reasons[0].startswith("not supported by the planner islands")
     made = islands.plan(data) if planner == "islands" else None
     made = made or hetopt.plan(data, planner, limits=2).plan
     assert made is not None
@@ -192,5 +195,5 @@ def test_what_cannot_be_divided_is_refused(
 def test_exact_statements_refuse_groups_by_name() -> None:
     data = four([4], 4, "any", zero=1)
     grouped = under(data, split=data.workload.splits[1])
-    with pytest.raises(hetopt.errors.HetoptError, match="zero_groups is 2, expected 1"):
+    with pytest.raises(hetopt.errors.HetoptError, match="zero_groups: 2"):
         hetopt.solve(grouped, "one_pipeline")

@@ -16,23 +16,22 @@ nodes, those that are alike counted once. Limits rise from the bound until a pla
 found below one; then nothing below that plan must be left. Dives into the most
 promising boxes, their maxima raised, find plans before limits come near them.
 
-`Unsupported` for lockstep and interleaved pipelines, hops that occupy both stages,
-synchronisation that backward passes hide, ZeRO, rules of recomputation that a plan may
-choose, timed optimisers, and times beyond 48 bits of us. Source: the
-space is Metis's (sections 4.1, 4.2 and Eq. 1); the method is our own.
+`Unsupported` for settings that it does not carry (`hetopt.capability`), and for times
+beyond 48 bits of us. Source: the space is Metis's (sections 4.1, 4.2 and Eq. 1); the
+method is our own.
 """
 
 from collections.abc import Callable
 from heapq import heappop, heappush, nsmallest
 
+from ... import capability
 from ...bounds.longest import longest
-from ...costs import beyond
 from ...errors import ObjectiveMismatch, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
 from ...result import Result, Stop
-from ...schema import CostSettings, Instance
+from ...schema import Instance
 from ...solving.run import Halt, Report, Run
 from .boxes import OpenBox, Size
 from .cluster_tables import BIG, ClusterTables
@@ -40,6 +39,7 @@ from .items import TooMany
 from .search import Goal
 
 problem = "one_pipeline"
+METHOD = "exact method one_pipeline"  # in the capability matrix
 
 _SOURCE = "pipelines by counts of GPUs"
 _FIRST = 0.001  # of the bound, the first limit above it; then twice as much
@@ -60,9 +60,9 @@ def solve(
     """The fastest plan of one pipeline with proof, or the best known and a bound.
 
     Raises `InstanceError` for an instance without a cluster and for a bad warm start,
-    `Unsupported` for the cost settings above.
+    `Unsupported` as `require` does.
     """
-    refuse(data)
+    require(data)
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
     with run:
@@ -82,7 +82,7 @@ def faster(
     fits. For methods whose plans may have several pipelines. Raises `Unsupported` as
     `solve` does, and what `Ctrl-C` raises, after the offer.
     """
-    refuse(data)
+    require(data)
     run = Run(problem, data, limits)
     run.objective = than
     try:
@@ -95,19 +95,9 @@ def faster(
             offer(run.plan)
 
 
-def refuse(instance: Instance) -> None:
-    """Raise `Unsupported` where cost settings are beyond this method."""
-    costs, usual = instance.workload.costs, CostSettings()
-    found = [
-        f"workload.costs.{field} is {value!r}, expected {getattr(usual, field)!r}"
-        for field in ("pipeline", "sync_overlap")
-        if (value := getattr(costs, field)) != getattr(usual, field)
-    ]
-    if found := [*found, *beyond(instance)]:
-        raise Unsupported(
-            f"one_pipeline: {'; '.join(found)}; use `hetopt plan`, or the exact method "
-            "training_plan"
-        )
+def require(instance: Instance) -> None:
+    """Raise `Unsupported` where settings or times are beyond this method."""
+    capability.require(METHOD, instance)
     if (most := longest(instance).whole_us(instance)) >= _HOPELESS:
         raise Unsupported(
             f"one_pipeline: an iteration may take {most} us, expected less than "

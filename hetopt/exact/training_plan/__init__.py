@@ -24,7 +24,7 @@ from itertools import count
 from math import inf
 from typing import NamedTuple
 
-from ... import registry
+from ... import capability, registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
 from ...costs import CostTable, without_update
@@ -39,7 +39,7 @@ from ...search import choosing, grid, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate, TrainingCertificate
 from ...solving.run import Report, Run
-from ...stages import StageTable, carries
+from ...stages import StageTable
 from .. import checking, one_pipeline
 from ..pipelines import side_by_side
 from ..pipelines.schedule import Schedule
@@ -367,7 +367,9 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
 def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
     """What is known of rows of stages by counts of GPUs, for plans and for a proof."""
     light, clock = without_update(instance), _clock(run, _ROWS_SHARE)
-    if _short(run) or not (carries(light) and alone.are_sought(light)):
+    if _short(run) or not capability.carries("proof counts", light):
+        return None
+    if not alone.are_sought(light):
         return None
     with suppress(OutOfTime):
         return count_bound.prepared(StageTable(light), clock.check)

@@ -18,7 +18,7 @@ def are_sought(instance: Instance) -> bool:
     if instance.planned_cluster.gpu_count > _GPUS:
         return False
     try:
-        one_pipeline.refuse(instance)
+        one_pipeline.require(instance)
     except Unsupported:
         return False
     return True

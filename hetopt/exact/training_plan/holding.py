@@ -9,8 +9,7 @@ more than, all replicas are worth no more than the prices of all GPUs and positi
 that less than the layers, there is no such pipeline. A linear programme proposes the
 prices, and what it rounds counts against the proof.
 
-It is said of equal layers, and where neither pipelines are interleaved nor experts
-divided.
+`hetopt.capability` names the settings of which it is said.
 """
 
 from bisect import bisect_left
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ... import capability
 from ...bounds.training_plan import most_pipelines
 from ...costs import CostTable
 from ...schema import Instance
@@ -64,9 +64,8 @@ def least_memory(instance: Instance) -> list[CostTable] | None:
     The highest stage of ZeRO has, but for what calibrated activations gather.
     None where a number of layers does not say what a stage of some pipeline needs.
     """
-    workload = instance.workload
-    split, own = workload.splits[0], CostTable(instance)
-    if len(workload.splits) > 1 or split.interleave > 1 or split.experts > 1:
+    workload, own = instance.workload, CostTable(instance)
+    if not capability.carries("proof memory", instance):
         return None
     zeros = {max(workload.zeros)}
     if workload.costs.activations == "calibrated":

@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Protocol
 
+from ... import capability
 from ...errors import OutOfTime
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
-from ...stages import carries
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
 from ..pipelines.schedule import Schedule
@@ -264,7 +264,7 @@ def ways_of(
 ) -> list[Way]:
     """Both ways to refute times between two; one where GPUs are too many to count.
 
-    None where the model has more layers than tables of stages carry.
+    None where prices do not carry the instance.
 
     Prices are by processes, if there are any. Boxes of counts take long, and share what
     is summed up: these stay here, where a goal can be put off at any time. What is
@@ -272,7 +272,7 @@ def ways_of(
     micro-batches of one sequence takes less than `alone_us` by itself.
     """
     counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
-    if not carries(instance):
+    if not capability.carries("proof pipelines", instance):
         return []
     times = highest_us, lowest_us, clock.check
     for variant in settings.variants(instance):

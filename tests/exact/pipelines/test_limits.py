@@ -4,12 +4,12 @@ import pytest
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.capability import MOST_TABLED, carries
 from hetopt.errors import Unsupported
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.training_plan.refuting import Clock, ways_of
 from hetopt.schema import Instance
-from hetopt.stages import StageTable, carries
-from hetopt.stages.table import MOST_LAYERS
+from hetopt.stages import StageTable
 
 
 def deep(layers: int) -> Instance:
@@ -20,15 +20,15 @@ def deep(layers: int) -> Instance:
 
 
 def test_tables_of_stages_carry_as_many_layers_as_they_say() -> None:
-    assert carries(deep(MOST_LAYERS))
-    assert StageTable(deep(MOST_LAYERS)).layers == MOST_LAYERS
-    assert not carries(deep(MOST_LAYERS + 1))
-    with pytest.raises(Unsupported, match=f"{MOST_LAYERS + 1} layers"):
-        StageTable(deep(MOST_LAYERS + 1))
+    assert carries("proof pipelines", deep(MOST_TABLED))
+    assert StageTable(deep(MOST_TABLED)).layers == MOST_TABLED
+    assert not carries("proof pipelines", deep(MOST_TABLED + 1))
+    with pytest.raises(Unsupported, match=f"layers: {MOST_TABLED + 1}"):
+        StageTable(deep(MOST_TABLED + 1))
 
 
 def test_nothing_is_refuted_of_models_with_more_layers() -> None:
-    instance = deep(MOST_LAYERS + 1)
+    instance = deep(MOST_TABLED + 1)
     assert not ways_of(instance, 10**9, 10**8, Clock(0.0))
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .... import capability
 from ....schema import Instance
 from ...checking.sharing import Box
 from ...checking.stages import Stages
@@ -65,8 +66,8 @@ class Others:
 
         `syncs` are how long stages of a pipeline synchronise, and what is spent then.
         """
-        costs = self._stages.costs
-        if costs.interleave > 1 or costs.expert_parallel > 1 or not self._counts:
+        instance = self._stages.table.instance
+        if not capability.carries("proof counts", instance) or not self._counts:
             return False
         sizes = tuple(self._stages.sizes[box.size[0] : box.size[1] + 1])
         # A pipeline has a replica for each sequence of a micro-batch, or fewer.

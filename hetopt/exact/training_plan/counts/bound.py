@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .... import capability
 from ....stages import StageTable
 from .exchanged import layer_weights, spread_us, within_us
 from .homes import Homes, Parts, in_parts, numbered
@@ -111,8 +112,7 @@ def prepared(
 
     `check()` is called before what takes long, and may raise.
     """
-    split = table.instance.workload.costs
-    if split.interleave > 1 or split.expert_parallel > 1:
+    if not capability.carries("proof counts", table.instance):
         return None
     # So few kinds of nodes that GPUs can be counted; None where one is too many.
     most = min(MOST_STATES, _MOST_ENTRIES // _entries(table))

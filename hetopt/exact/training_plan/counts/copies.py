@@ -6,9 +6,10 @@ lie in one node and synchronise there. One of them is a least row on the n-th pa
 
 from collections.abc import Callable, Iterator
 
+from .... import capability
 from ....plans import Pipeline, TrainingPlan
 from ....schema import Instance
-from ....stages import StageTable, carries
+from ....stages import StageTable
 from . import bound, plans
 
 
@@ -37,7 +38,9 @@ def pipelines(
 def _rows(
     part: Instance, most_us: Callable[[], float], check: Callable[[], None]
 ) -> Iterator[TrainingPlan]:
-    rows = bound.prepared(StageTable(part), check) if carries(part) else None
+    if not capability.carries("proof counts", part):
+        return
+    rows = bound.prepared(StageTable(part), check)
     if rows is not None:
         yield from plans.pipelines(rows, lambda: rows.left_us(most_us()))
 

@@ -19,9 +19,10 @@ from functools import cache, partial
 from itertools import islice, pairwise
 from math import inf
 
+from .... import capability
 from ....bounds.longest import longest
 from ....bounds.training_plan import training_plan_bound
-from ....costs import beyond, under
+from ....costs import under
 from ....errors import InternalError, OutOfTime
 from ....plans import Pipeline, Replica, TrainingPlan
 from ....plans import Stage as PlanStage
@@ -37,6 +38,7 @@ from .sets import Sets, worthwhile
 from .stages import Place, Stage, StageTables, TooMany
 from .syncs import Syncs
 
+_METHOD = "proof listing"  # in the capability matrix
 _GPUS = 8
 _MORE_GPUS = 12
 _MOST_CHAINS = 60_000  # of one micro-batch size, listed in seconds
@@ -58,50 +60,28 @@ class Small:
 
 
 def is_small(instance: Instance) -> bool:
-    """Whether the cluster has at most 8 GPUs, and its costs are stated here."""
-    return _stated(instance, _GPUS)
+    """Whether the cluster has at most 8 GPUs, and its plans are listed as they are."""
+    return _is_exact(instance) and _is_listed(instance, _GPUS)
 
 
 def is_rather_small(instance: Instance) -> bool:
     """The same with 9 to 12 GPUs, whose rows of stages can often be listed, too.
 
-    Or with up to 12 whose nodes have adapters: what is listed then takes no longer than
-    plans do, so that its least time is a bound.
+    Or with up to 12 where what is listed takes no longer than plans do, so that its
+    least time is a bound.
     """
-    if is_small(instance) or not _stated(_without_adapters(instance), _MORE_GPUS):
-        return False
-    return longest(instance).fit
+    return not is_small(instance) and _is_listed(instance, _MORE_GPUS)
 
 
-def _has_adapters(instance: Instance) -> bool:
-    """Whether plans may take longer than is stated here, as transfers share links."""
-    return any(node.adapters for node in instance.planned_cluster.nodes)
+def _is_exact(instance: Instance) -> bool:
+    """Whether plans take as long as what is listed, not longer."""
+    return capability.carries_exactly(_METHOD, instance)
 
 
-def _without_adapters(instance: Instance) -> Instance:
-    """The instance as far as it is stated here: every transfer has all of a link."""
-    if not _has_adapters(instance):
-        return instance
-    cluster = instance.planned_cluster
-    plain = tuple(x.model_copy(update={"adapters": None}) for x in cluster.nodes)
-    cluster = cluster.model_copy(update={"nodes": plain})
-    return instance.model_copy(update={"cluster": cluster})
-
-
-def _stated(instance: Instance, gpus: int) -> bool:
-    """Whether the cluster has at most so many GPUs, and its costs are stated here.
-
-    Times must fit into 64 bits, those of the worst plan, too. Under ZeRO the replicas
-    of a layer must be known, that is, the pipelines: then a stage must have one
-    replica, and so a micro-batch one sequence.
-    """
-    workload = instance.workload
-    if max(workload.zeros) and max(workload.micro_batch_sizes) > 1:
-        return False
-    plain = under(instance, workload.costs.recompute, zero=0)
-    stated = not beyond(plain, updates=True)
+def _is_listed(instance: Instance, gpus: int) -> bool:
+    """Whether rows of stages are listed on so many GPUs, in times of 64 bits."""
     few = instance.planned_cluster.gpu_count <= gpus
-    return stated and few and longest(instance).fit
+    return few and capability.carries(_METHOD, instance) and longest(instance).fit
 
 
 def solve_small(
@@ -140,7 +120,7 @@ def solve_small(
                 break
             search.run()
     proved = all(search.proved for search in searches)
-    if clock.objective is not None and _has_adapters(instance):
+    if clock.objective is not None and not _is_exact(instance):
         proved = False  # the least of what is stated may be a slower plan's
     proved = proved or clock.closed()
     bound = min(search.bound for search in searches)
@@ -410,7 +390,7 @@ class _Search:
     def _found(self, better: Found) -> None:
         plan = _plan(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
-        known = not _has_adapters(self._instance)
+        known = _is_exact(self._instance)
         if known and self._clock.objective != better.objective:
             raise InternalError(
                 f"instance {self._instance.name!r}: a plan of {better.objective} us "

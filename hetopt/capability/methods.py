@@ -1,0 +1,314 @@
+"""Which method carries which setting: the matrix, a row a method.
+
+A method carries every setting that its row does not name. One that it carries *in part*
+it takes, and what it says holds: a bound is weaker, a planner looks at fewer plans, a
+schedule leaves something out. One that it does *not* carry it refuses by this row.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Carried(StrEnum):
+    """How a method carries a setting."""
+
+    EXACTLY = "exactly"
+    IN_PART = "in part"
+    NOT = "not"
+
+
+class Cell(NamedTuple):
+    """How a method carries a setting, and why not exactly."""
+
+    carried: Carried
+    reason: str
+
+
+class Method(NamedTuple):
+    """A method: what it does, what it carries in part or not, and who carries more."""
+
+    does: str
+    cells: Mapping[str, Cell]
+    instead: str
+
+
+Reasons = Mapping[str, str]
+_NONE: Reasons = MappingProxyType({})
+
+
+def _method(
+    does: str, *, in_part: Reasons = _NONE, refused: Reasons = _NONE, instead: str = ""
+) -> Method:
+    """Return a row; what is refused counts where both name a setting."""
+    some = {name: Cell(Carried.IN_PART, why) for name, why in in_part.items()}
+    none = {name: Cell(Carried.NOT, why) for name, why in refused.items()}
+    return Method(does, MappingProxyType(some | none), instead)
+
+
+def _only(reasons: Reasons, *names: str) -> Reasons:
+    return {name: reasons[name] for name in names}
+
+
+def _without(reasons: Reasons, names: Iterable[str]) -> Reasons:
+    return {name: why for name, why in reasons.items() if name not in {*names}}
+
+
+_SPLITS = (
+    *("choice_of_context", "choice_of_experts"),
+    *("choice_of_interleave", "choice_of_groups"),
+)
+_BY_COSTS = "it plans under the setting of workload.costs alone"
+
+#: Of methods that take a plan apart: a stage is timed by its own layers and transfer,
+#: and weighed by its position, whatever else the plan has.
+_APART: Reasons = MappingProxyType(
+    {
+        **dict.fromkeys(("choice_of_recompute", "choice_of_zero", *_SPLITS), _BY_COSTS),
+        "context_parallel": "its groups of GPUs are tensor-parallel alone",
+        "expert_parallel": "GPUs that divide experts belong to several pipelines",
+        "zero": "what a replica holds of the states depends on other pipelines",
+        "zero_groups": "groups of replicas reach across pipelines",
+        "gathers": "how often weights are gathered depends on the whole plan",
+        "flat_gradients": "what a stage copies depends on other pipelines",
+        "interleave": "its stages have one run of layers each",
+        "hops": "it charges a transfer to the stage that sends",
+        "hop_parts": "it has each GPU of a group send an equal part",
+        "adapters": "stages share the ports of a node, and it times them one by one",
+        "tied_sync": "it does not time what the first and the last stage exchange",
+        "profiled_update": "it does not read measured updates",
+    }
+)
+_NO_UPDATE = "it times passes and synchronisation, not the optimiser"
+
+#: Besides, of those that know passes and synchronisation alone.
+_PASSES: Reasons = MappingProxyType(
+    {
+        "timed_update": _NO_UPDATE,
+        "calibrated_update": _NO_UPDATE,
+        "lora": "it takes all weights for trained",
+        "offload": "it does not time links to hosts",
+        "lockstep": "it times pipelines by their critical path",
+        "sync_overlap": "it adds all of the synchronisation to the pipelines",
+    }
+)
+#: What is not listed where all plans of a small cluster are, and left to prices.
+_NOT_LISTED: Reasons = MappingProxyType(
+    {
+        **_only(_APART, *_SPLITS, "context_parallel", "expert_parallel", "zero_groups"),
+        **_only(_APART, "gathers", "flat_gradients", "interleave", "hops", "hop_parts"),
+        **_only(_APART, "tied_sync", "profiled_update"),
+        "zero_and_samples": "stages of several replicas divide states that depend on "
+        "all of them",
+    }
+)
+_LEAST_STATES = "states are as small as the most replicas could make them"
+_LEAST_UPDATE = "it counts the optimiser at the least that any plan needs"
+_FREE_GROUPS = "replicas in groups exchange for nothing"
+_FREE_EXPERTS = "what divided experts exchange is left out"
+_LEAST_FLIGHT = "micro-batches in flight take the least memory that they can"
+
+#: Of lower bounds that count stages: what they do not count, or not in full.
+_NOT_COUNTED: Reasons = MappingProxyType(
+    {
+        "runs_on": "plans of all shapes are bounded, those too that the program cannot "
+        "run",
+        "micro_batch_sizes": "replicas of a stage in several nodes are priced one by "
+        "one, as if it could have any mix of them",
+        "expert_parallel": _FREE_EXPERTS,
+        "choice_of_experts": _FREE_EXPERTS,
+        "choice_of_zero": _LEAST_STATES,
+        "choice_of_interleave": _LEAST_FLIGHT,
+        "choice_of_groups": _FREE_GROUPS,
+        "zero": _LEAST_STATES,
+        "zero_and_samples": _LEAST_STATES,
+        "zero_groups": _FREE_GROUPS,
+        "gathers": "weights are gathered once an iteration",
+        "flat_gradients": "copies of gradients are as small as they can be",
+        "interleave": _LEAST_FLIGHT,
+        "lockstep": "the critical path is counted, which is no longer",
+        "tied_sync": "what the first and the last stage exchange is left out",
+        "hops": "a transfer is charged to the stage that sends",
+        "hop_parts": "transfers are counted at their cheapest, to one GPU",
+        "adapters": "every transfer and every ring has the whole link",
+        "pairs": "the fastest link of a node counts",
+        "offload": _LEAST_UPDATE,
+        "timed_update": _LEAST_UPDATE,
+        "calibrated_update": _LEAST_UPDATE,
+        "profiled_update": _LEAST_UPDATE,
+    }
+)
+_TABLES: Reasons = {"many_layers": "tables of so many runs of layers are too large"}
+_PIPELINES_APART = "it counts pipelines that share no GPUs"
+_ONE_RUN = _APART["interleave"]
+_STATEMENT: Reasons = MappingProxyType(
+    {
+        **_APART,
+        **_PASSES,
+        "micro_batch_sizes": "its stages have one replica",
+        "sync": "it sums a ring over all replicas of a layer",
+        "iteration_overhead": "its objective has pipelines and synchronisation alone",
+        "unequal_layers": "it counts layers, whichever they are",
+    }
+)
+_APPENDIX = "the appendix of the paper has no such term"
+_EXACT = "use the exact method training_plan (`hetopt plan`)"
+_PAPERS: Reasons = MappingProxyType(
+    {
+        "runs_on": "it knows no programs: where the program cannot run its plan, it "
+        "has none",
+        "choice_of_recompute": _BY_COSTS,
+        "choice_of_zero": _BY_COSTS,
+    }
+)
+_ALIKE = "its pipelines may differ, and these must be equal"
+_UNEQUAL: Reasons = {"expert_parallel": _ALIKE, "zero_groups": _ALIKE}
+_GRIDS = "use the planner megatron or grid, or `hetopt plan`"
+_LEFT_OUT = "prices of offers leave it out"
+_SCHEDULE: Reasons = MappingProxyType(
+    {
+        "interleave": _ONE_RUN,
+        "choice_of_interleave": _ONE_RUN,
+        "lockstep": "stages do not wait for each other's slots",
+    }
+)
+
+#: By kind and name, in the order of the page.
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "exact method training_plan": _method(
+            "a plan and a bound, by all proofs below",
+            in_part={
+                **_NOT_LISTED,
+                **_only(_NOT_COUNTED, "runs_on", "expert_parallel", "adapters"),
+                "many_layers": "the work of all GPUs alone bounds it",
+            },
+        ),
+        "exact method one_pipeline": _method(
+            "the best plan of one pipeline, with its proof",
+            refused={**_APART, **_PASSES},
+            instead=_EXACT,
+        ),
+        "proof listing": _method(
+            "of training_plan: all plans of a small cluster",
+            in_part={"adapters": _NOT_COUNTED["adapters"]},
+            refused=_NOT_LISTED,
+        ),
+        "proof pipelines": _method(
+            "of training_plan: prices of pipelines",
+            in_part=_NOT_COUNTED,
+            refused=_TABLES,
+            instead="proofs and counts leave it out",
+        ),
+        "proof counts": _method(
+            "of training_plan: pipelines by the GPUs that they use",
+            in_part=_NOT_COUNTED,
+            refused={
+                **_TABLES,
+                "interleave": _ONE_RUN,
+                "expert_parallel": _PIPELINES_APART,
+            },
+        ),
+        "proof memory": _method(
+            "of training_plan: no pipeline fits into memory",
+            in_part=_only(_NOT_COUNTED, "zero", "choice_of_zero", "flat_gradients"),
+            refused={
+                **dict.fromkeys(_SPLITS, _BY_COSTS),
+                "interleave": _ONE_RUN,
+                "expert_parallel": _PIPELINES_APART,
+                "unequal_layers": _STATEMENT["unequal_layers"],
+            },
+        ),
+        "proof work": _method(
+            "of training_plan: the work of all GPUs, and the shortest pipeline",
+            in_part=_without(_NOT_COUNTED, ("micro_batch_sizes", "interleave")),
+        ),
+        "proof crossing": _method(
+            "of training_plan: what must cross links between nodes",
+            in_part=_without(_NOT_COUNTED, ("micro_batch_sizes",)),
+            refused={
+                "micro_batch_sizes": _STATEMENT["micro_batch_sizes"],
+                "sync_overlap": _PASSES["sync_overlap"],
+                "lora": _PASSES["lora"],
+                "profile": "it weighs layers by their parameters and FLOPs",
+                "calibrated": "it weighs layers by their parameters and FLOPs",
+            },
+        ),
+        "statement hexiscale": _method(
+            "HexiScale's appendix, made linear",
+            refused=_STATEMENT,
+            instead=_EXACT,
+        ),
+        "statement hexiscale_literal": _method(
+            "HexiScale's appendix, as it is printed",
+            refused={
+                **_STATEMENT,
+                "head": _APPENDIX,
+                "recompute": _APPENDIX,
+                "activations": _APPENDIX,
+                "in_flight": _APPENDIX,
+                "pipeline_factor": _APPENDIX,
+                "sync_factor": _APPENDIX,
+            },
+            instead=_EXACT,
+        ),
+        "problem provisioning": _method(
+            "offers to rent, timed and weighed for its methods",
+            refused={
+                "unequal_layers": "stages are numbers of layers, whichever they are",
+                "profile": "offers are timed by formula",
+                **dict.fromkeys(
+                    (
+                        *("iteration_overhead", "tied_sync", "flat_gradients"),
+                        *("gathers", "interleave", "lockstep", "zero_groups"),
+                        *("pipeline_factor", "sync_factor"),
+                    ),
+                    _LEFT_OUT,
+                ),
+            },
+            instead="leave it out, or plan on a cluster (`hetopt plan`)",
+        ),
+        "planner megatron": _method(
+            "equal pipelines on the whole cluster",
+            in_part=_only(_PAPERS, "choice_of_recompute", "choice_of_zero"),
+        ),
+        "planner grid": _method(
+            "pipelines cut alike, of every shape",
+            in_part={"choice_of_recompute": "all stages recompute by one rule"},
+        ),
+        "planner islands": _method(
+            "sets of nodes, each with equal pipelines",
+            in_part=_PAPERS,
+            refused=_UNEQUAL,
+            instead=_GRIDS,
+        ),
+        "planner": _method(
+            "every other planner of training plans",
+            in_part=_PAPERS,
+            refused=_UNEQUAL,
+            instead=_GRIDS,
+        ),
+        "schedule 1f1b": _method(
+            "simulated passes: 1F1B, interleaved or not",
+            in_part=_only(_SCHEDULE, "lockstep"),
+        ),
+        "schedule gpipe": _method("simulated passes: GPipe", in_part=_SCHEDULE),
+        "schedule zb-h1": _method("simulated passes: ZB-H1", in_part=_SCHEDULE),
+        "schedule zb-h2": _method("simulated passes: ZB-H2", in_part=_SCHEDULE),
+        "schedule zbv": _method(
+            "simulated passes: ZBV",
+            in_part=_SCHEDULE,
+            refused={"hops": "its halves of a stage send at different times"},
+            instead="choose another schedule",
+        ),
+        "schedule dualpipe": _method("simulated passes: DualPipe", in_part=_SCHEDULE),
+    }
+)
+
+
+def row(method: str) -> Method:
+    """Return the row of a method; planners without one of their own share one."""
+    if method in METHODS:
+        return METHODS[method]
+    return METHODS[method.partition(" ")[0]]

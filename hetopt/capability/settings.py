@@ -1,0 +1,230 @@
+"""Settings that not every method carries, and how an instance asks for each.
+
+A setting is seen on the instance alone. What is not in `SETTINGS` is in the tables of
+costs that all methods read (`READ_BY_ALL`): every method carries it.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ..schema import Instance
+
+#: Layers whose runs tables of stages can list; of more layers there are too many.
+MOST_TABLED = 512
+
+_COSTS = "workload.costs"
+
+
+class Setting(NamedTuple):
+    """A setting: what users call it, the field that says it, and what is found there.
+
+    `found` returns the value that asks for it, None where the instance does not.
+    """
+
+    words: str
+    field: str
+    found: Callable[[Instance], object]
+
+
+def _cost(words: str, field: str, usual: object) -> Setting:
+    """Return the setting that a field of costs is when it has no usual value."""
+
+    def found(instance: Instance) -> object:
+        value = getattr(instance.workload.costs, field)
+        return None if value == usual else value
+
+    return Setting(words, f"{_COSTS}.{field}", found)
+
+
+def _choice(words: str, field: str) -> Setting:
+    """Return the setting that plans choose a field of costs among several values."""
+
+    def found(instance: Instance) -> object:
+        own = getattr(instance.workload.costs, field)
+        other = getattr(instance.workload.alternatives, field)
+        return list(other) if {*other} - {own} else None
+
+    return Setting(words, f"workload.alternatives.{field}", found)
+
+
+def _times(words: str, source: str) -> Setting:
+    """Return the setting that layers are timed by such a source."""
+
+    def found(instance: Instance) -> object:
+        return source if instance.workload.costs.layer_times == source else None
+
+    return Setting(words, f"{_COSTS}.layer_times", found)
+
+
+def _gathers(instance: Instance) -> object:
+    workload = instance.workload
+    often = workload.costs.gathers == "micro_batch" and 3 in workload.zeros
+    return workload.costs.gathers if often else None
+
+
+def _samples_beside_zero(instance: Instance) -> object:
+    sizes = list(instance.workload.micro_batch_sizes)
+    return sizes if max(instance.workload.zeros) and max(sizes) > 1 else None
+
+
+def _sizes(instance: Instance) -> object:
+    sizes = list(instance.workload.micro_batch_sizes)
+    return sizes if max(sizes) > 1 else None
+
+
+def _lora(instance: Instance) -> object:
+    lora = instance.workload.costs.lora
+    return None if lora is None else f"rank {lora.rank}"
+
+
+def _offload(instance: Instance) -> object:
+    offload = instance.workload.costs.offload
+    if offload is None:
+        return None
+    return "optimiser" if offload.optimiser else f"activations {offload.activations}"
+
+
+def _profiled_update(instance: Instance) -> object:
+    rows = instance.workload.costs.profile
+    return "measured" if any(row.update_us for row in rows) else None
+
+
+def _calibrated_update(instance: Instance) -> object:
+    calibration = instance.workload.costs.calibration
+    return None if calibration is None else calibration.constants.get("update")
+
+
+def _timed_update(instance: Instance) -> object:
+    if instance.workload.costs.calibration is not None or instance.cluster is None:
+        return None
+    rates = (gpu.memory_gbytes_per_s for gpu in instance.cluster.gpus.values())
+    return next((rate for rate in rates if rate is not None), None)
+
+
+def _adapters(instance: Instance) -> object:
+    nodes = instance.cluster.nodes if instance.cluster else ()
+    return next((x.adapters for x in nodes if x.adapters is not None), None)
+
+
+def _pairs(instance: Instance) -> object:
+    pairs = instance.cluster.inter.pairs if instance.cluster else ()
+    return f"{len(pairs)} pairs" if pairs else None
+
+
+def _unequal_layers(instance: Instance) -> object:
+    model = instance.model
+    for field in ("parameters", "active_parameters", "kinds"):
+        if len({*getattr(model, field)}) > 1:
+            return f"{field} differ"
+    for row in instance.workload.costs.profile:
+        for field in ("layer_us", "backward_us", "layer_mib", "activation_mib"):
+            if len({*(getattr(row, field) or ())}) > 1:
+                return f"the profile's {field} differ"
+    return None
+
+
+def _many_layers(instance: Instance) -> object:
+    count = instance.model.layers
+    return count if count > MOST_TABLED else None
+
+
+def _runs_on(instance: Instance) -> object:
+    name = instance.workload.runs_on
+    return None if name == "any" else name
+
+
+#: By name, in the order of the page: plans, states, passes, links, times, and the rest.
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        "runs_on": Setting("rules of a program", "workload.runs_on", _runs_on),
+        "micro_batch_sizes": Setting(
+            "micro-batches of several sequences",
+            "workload.micro_batch_sizes",
+            _sizes,
+        ),
+        "context_parallel": _cost("context parallelism", "context_parallel", 1),
+        "expert_parallel": _cost("expert parallelism", "expert_parallel", 1),
+        "choice_of_recompute": _choice("a choice of recomputation", "recompute"),
+        "choice_of_zero": _choice("a choice of ZeRO", "zero"),
+        "choice_of_context": _choice(
+            "a choice of context parallelism", "context_parallel"
+        ),
+        "choice_of_experts": _choice(
+            "a choice of expert parallelism", "expert_parallel"
+        ),
+        "choice_of_interleave": _choice("a choice of interleaving", "interleave"),
+        "choice_of_groups": _choice("a choice of groups of ZeRO", "zero_groups"),
+        "zero": _cost("ZeRO", "zero", 0),
+        "zero_and_samples": Setting(
+            "ZeRO beside micro-batches of several sequences",
+            "workload.micro_batch_sizes",
+            _samples_beside_zero,
+        ),
+        "zero_groups": _cost("groups of ZeRO (HSDP)", "zero_groups", 1),
+        "gathers": Setting(
+            "weights gathered for every micro-batch (FSDP)",
+            f"{_COSTS}.gathers",
+            _gathers,
+        ),
+        "lora": Setting("adapters (LoRA)", f"{_COSTS}.lora", _lora),
+        "offload": Setting("offloading", f"{_COSTS}.offload", _offload),
+        "flat_gradients": _cost("flat copies of gradients", "flat_gradients", False),
+        "recompute": _cost("recomputation other than of all", "recompute", "full"),
+        "activations": _cost(
+            "activations beside checkpoints", "activations", "checkpoint"
+        ),
+        "in_flight": _cost("memory of micro-batches in flight", "in_flight", "one"),
+        "interleave": _cost("interleaved pipelines", "interleave", 1),
+        "lockstep": _cost("pipelines in lockstep", "pipeline", "critical"),
+        "pipeline_factor": _cost("a factor of pipelines", "pipeline_factor", 1),
+        "sync": _cost("synchronisation by the slowest link", "sync", "ring"),
+        "sync_factor": _cost("a factor of synchronisation", "sync_factor", 1),
+        "sync_overlap": _cost(
+            "synchronisation that backward passes hide", "sync_overlap", "none"
+        ),
+        "tied_sync": _cost("timed all-reduce of tied embeddings", "tied_sync", False),
+        "hops": _cost("transfers that occupy the receiver, too", "hops", "sender"),
+        "hop_parts": _cost(
+            "transfers of whole activations by every GPU", "hop_parts", "shared"
+        ),
+        "adapters": Setting(
+            "network ports of nodes", "cluster.nodes.adapters", _adapters
+        ),
+        "pairs": Setting(
+            "links of their own between nodes", "cluster.inter.pairs", _pairs
+        ),
+        "profile": _times("a measured profile", "profile"),
+        "calibrated": _times("calibrated times", "calibrated"),
+        "timed_update": Setting(
+            "an optimiser timed by the rate of memory",
+            "cluster.gpus.memory_gbytes_per_s",
+            _timed_update,
+        ),
+        "calibrated_update": Setting(
+            "an optimiser timed by a constant",
+            f"{_COSTS}.calibration.constants.update",
+            _calibrated_update,
+        ),
+        "profiled_update": Setting(
+            "measured updates", f"{_COSTS}.profile.update_us", _profiled_update
+        ),
+        "iteration_overhead": _cost(
+            "overhead of an iteration", "iteration_overhead_us", 0
+        ),
+        "head": _cost("embedding and head", "head", "omit"),
+        "unequal_layers": Setting("unequal layers", "model.layers", _unequal_layers),
+        "many_layers": Setting(
+            f"more than {MOST_TABLED} layers", "model.layers", _many_layers
+        ),
+    }
+)
+
+#: Fields of costs that are in the tables which all methods read.
+READ_BY_ALL = frozenset(
+    {
+        *("bytes_per_parameter", "precision", "fused_loss", "logit_gradients"),
+        *("sequence_parallel", "flash", "reserve_mib", "optimiser"),
+        *("hop_factor", "interleaved_hop_factor", "layer_times"),
+    }
+)
