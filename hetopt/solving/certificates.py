@@ -168,10 +168,12 @@ class BoxTree(Record):
     of stages from the end of a pipeline are told apart, or one. A box of one pipeline,
     whose micro-batches have one sequence, may be `laid`: looked at on named nodes; and
     any box `counted`: refuted by counts of GPUs. A box with nothing of all that is one
-    in which no time is left.
+    in which no time is left. Where `whole` pipelines of a box take less than the batch,
+    its prices are worth more than that, and say which pipelines are too dear.
     """
 
     prices: Annotated[tuple[Natural, ...], Field(max_length=40_003)] | None = None
+    whole: Literal[True] | None = None
     laid: Literal[True] | None = None
     counted: Literal[True] | None = None
     places: Annotated[int, Field(ge=1, le=64)] | None = None
@@ -192,6 +194,8 @@ class BoxTree(Record):
             )
         if self.split is not None and self.at is None:
             raise ValueError("found split without at: say where")
+        if self.whole and self.prices is None:
+            raise ValueError("found whole without prices: say at which")
         return self
 
     def parts(self) -> list["BoxTree"]:

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines.schedule import Schedule
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate, joined
@@ -17,15 +18,17 @@ _SHARES = (0.5, 0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 2.0)
 
 
 def honest(
-    instance: Instance, time_us: int, most_us: int, steps: int
+    instance: Instance, time_us: int, most_us: int, steps: int, *, whole: bool = False
 ) -> BoxCertificate | None:
     """Return a certificate that no plan takes the time.
 
-    None if that takes more than so many steps for a choice of settings.
+    None if that takes more than so many steps for a choice of settings. Pipelines may
+    be looked at as a `whole` wherever prices do not do.
     """
-    each = []
+    each, plan = [], Schedule(counted_near=1e9 if whole else 1.1)
     for one in variants(instance) if time_us > 0 else ():
-        refutation = PipelineBound(one, most_us, 1).refute(time_us)
+        bound = PipelineBound(one, most_us, 1, schedule=plan, whole=whole)
+        refutation = bound.refute(time_us)
         for _ in range(steps):
             if not refutation.step():
                 break
@@ -68,7 +71,7 @@ def boxes(tree: dict[str, Any]) -> list[dict[str, Any]]:
 def _change(rng: Random, tree: dict[str, Any]) -> None:
     box = rng.choice(boxes(tree["tree"]))
     leaves = [each for each in boxes(tree["tree"]) if "prices" in each]
-    how = rng.randrange(9)
+    how = rng.randrange(10)
     if how == 0:
         tree["scale"] = max(1, int(tree["scale"] * rng.choice(_SHARES)))
     elif how == 1:
@@ -85,8 +88,12 @@ def _change(rng: Random, tree: dict[str, Any]) -> None:
         box["split"] = rng.choice(_SPLITS)
     elif how == 5 and leaves:
         rng.choice(leaves)["places"] = rng.choice([1, 2, 3, 8, 64])
+    elif how == 6 and leaves:
+        for leaf in leaves if rng.random() < 0.5 else [rng.choice(leaves)]:
+            if leaf.pop("whole", None) is None:
+                leaf["whole"] = True
     elif leaves:
-        some = leaves if how > 6 else [rng.choice(leaves)]
+        some = leaves if how > 7 else [rng.choice(leaves)]
         for leaf in some:
             _reprice(rng, leaf)
 
@@ -123,11 +130,14 @@ def random_tree(
             at = rng.choice([0, 1, 2, 3, time_us // 2, time_us // 8, time_us])
             parts = {"low": box(left - 1), "high": box(left - 1)}
             return {"split": of, "at": at, **parts}
-        prices = [int(each * rng.choice([0.3, 0.8, 0.99, 1.1])) for _ in classes]
+        whole = rng.random() < 0.4
+        worth = [0.3, 0.8, 0.99, 1.1, *((1.5, 3) if whole else ())]
+        prices = [int(each * rng.choice(worth)) for _ in classes]
         more = [
             int(each * rng.choice([0, 0, 0.01, 0.5])) for _ in range(len(classes) + 3)
         ]
-        return {"prices": prices + more, "places": rng.choice([1, 1, 2, 4])}
+        some = {"whole": True} if whole else {}
+        return {"prices": prices + more, "places": rng.choice([1, 1, 2, 4]), **some}
 
     tree = {"time_us": time_us, "scale": scale, "classes": classes, "tree": box(depth)}
     return read(tree)

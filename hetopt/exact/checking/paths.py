@@ -8,7 +8,7 @@ on, and i + 1 in all (or any number, where there is one i). Each is the least ov
 arcs that leave it: a stage, and the potential where that ends.
 """
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,13 @@ from .stages import Kind, Stages, Whole
 _MOST_CELLS = 6_000_000  # of all tables of one kind, in as many intervals as fit
 _MOST_AT_ONCE = 48
 
-Least = Callable[[int, Whole, Whole], Whole]
+
+class Potentials(NamedTuple):
+    """The least that suffixes of paths cost, by interval: as the module tells."""
+
+    anywhere: Whole
+    several: Whole
+    tables: list[Whole]
 
 
 class Paths:
@@ -29,8 +35,8 @@ class Paths:
         """Compute what stages cost."""
         self._stages, self._prices, self._part = stages, prices, part
         sharing = Sharing(stages, box, part.sync_us)
-        self._each = priced(stages, box, prices, sharing, part.options)
-        self._fronts = fronts(stages, box, prices, sharing, part.options, stages.high)
+        self.each = priced(stages, box, prices, sharing, part.options)
+        self.fronts = fronts(stages, box, prices, sharing, part.options, stages.high)
         widest = max(kind.gpus for kind in stages.kinds)
         cells = (widest + 1) ** 2 * part.options.places * (stages.layers + 1)
         self.at_once = max(1, min(_MOST_AT_ONCE, _MOST_CELLS // cells))
@@ -41,6 +47,12 @@ class Paths:
         A path costs `us_cost` for each us, and its prices as often as the interval has
         us at its low end, for each run of layers of a stage.
         """
+        every = self.potentials(us_cost, lows, highs)
+        found: Whole = np.minimum(every.anywhere[:, 0], every.several[:, 0]).min(0)
+        return found
+
+    def potentials(self, us_cost: int | Whole, lows: Whole, highs: Whole) -> Potentials:
+        """Return the least cost of what may follow in a path, by interval."""
         stages, places = self._stages, self._part.options.places
         often = stages.costs.interleave * lows
         layers = stages.layers
@@ -49,16 +61,16 @@ class Paths:
         anywhere[0, layers] = 0
         tables = [
             np.full((_numbers(kind, each), kind.gpus + 1, *anywhere.shape), NONE)
-            for kind, each in zip(stages.kinds, self._each, strict=True)
+            for kind, each in zip(stages.kinds, self.each, strict=True)
         ]
         at = _At(us_cost, often, highs, anywhere, several)
         for first in range(layers - 1, -1, -1):
             for place in range(places):
                 after = min(place + 1, places - 1)
-                for each, table in zip(self._each, tables, strict=True):
+                for each, table in zip(self.each, tables, strict=True):
                     for one in each:
                         self._in_a_node(one, table, at, (place, after, first))
-                if self._fronts[0].shape[2]:
+                if self.fronts[0].shape[2]:
                     self._in_several(at, (place, after, first))
             for c, (kind, table) in enumerate(zip(stages.kinds, tables, strict=True)):
                 price = self._prices.gpu[c]
@@ -67,8 +79,7 @@ class Paths:
                     for k in whole:
                         cost = table[i, k, :, first] + price * k * often
                         np.minimum(anywhere[:, first], cost, out=anywhere[:, first])
-        found: Whole = np.minimum(anywhere[:, 0], several[:, 0]).min(0)
-        return found
+        return Potentials(anywhere, several, tables)
 
     def _in_a_node(
         self, one: Priced, table: Whole, at: "_At", where: tuple[int, int, int]
@@ -109,7 +120,7 @@ class Paths:
         """Lower potentials of stages in several nodes from a layer on."""
         stages, (place, after, first) = self._stages, where
         begin, end = stages.begin[first], stages.begin[first + 1]
-        us, price = (each[place, begin:end] for each in self._fronts)
+        us, price = (each[place, begin:end] for each in self.fronts)
         rest = slice(first + 1, stages.layers + 1)
         behind = np.minimum(at.anywhere[place, rest], at.several[place, rest])
         into = at.several[after, first]
@@ -124,7 +135,12 @@ class _At:
     """Intervals, and potentials of suffixes there."""
 
     def __init__(
-        self, us_cost: int, often: Whole, highs: Whole, anywhere: Whole, several: Whole
+        self,
+        us_cost: int | Whole,
+        often: Whole,
+        highs: Whole,
+        anywhere: Whole,
+        several: Whole,
     ) -> None:
         self.us_cost, self.often, self.highs = us_cost, often, highs
         self.anywhere, self.several = anywhere, several

@@ -50,6 +50,10 @@ class Prices:
 
     def refute(self, stages: Stages, box: Box) -> bool:
         """Tell whether all that there is of each row is worth less than the batch."""
+        return self.value(stages, box) < stages.batch * self.scale
+
+    def value(self, stages: Stages, box: Box) -> Fraction:
+        """Return what all that there is of each row is worth."""
         whole = sum(
             y * kind.gpus * len(kind.nodes)
             for y, kind in zip(self.gpu, stages.kinds, strict=True)
@@ -59,7 +63,7 @@ class Prices:
         every = stages.layers - 1
         sizes = self.shares * int(stages.high[every])
         sizes -= self.held * int(stages.low[every])
-        return whole + Fraction(sizes, UNIT) < stages.batch * self.scale
+        return whole + Fraction(sizes, UNIT)
 
     def fit(self, stages: Stages, box: Box, size: int, left_us: int) -> bool:
         """Tell whether no sum overflows, of paths within `left_us`."""

@@ -1,41 +1,21 @@
-"""The check of a certificate: its boxes are divided anew, its leaves refuted anew.
-
-A pipeline of n micro-batches of b sequences, whose stages have v runs of layers and
-take t_j us, M the slowest, takes n M + (sum t_j - M) / v us or more. So within T, in
-the interval [m, m'] of M, no more than b (v T + m - sum t_j) / (v m) sequences, and no
-more than some W in all cases. Prices refute a box where each path pays for that: for
-some share z of the first limit, from 0 to 1,
-
-    z b Q sum t_j + v m price  >=  z b Q (v T + m) + (1 - z) Q W v m.
-
-Intervals are not in the certificate: wide ones are divided, down to single times; and
-any m up to the slowest stage will do, which a time that fails is tried with. Where
-m is 0, so that n may be any number, z is 0, and any m > 0 says the same.
-"""
+"""The check of a certificate: its boxes are divided anew, its leaves refuted anew."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from math import floor
 from typing import Protocol
-
-import numpy as np
 
 from ...problems import Objective
 from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...solving.certificates import BoxCertificate, BoxTree
-from .paths import Paths
+from .leaf import Leaf
+from .packing import Packing
 from .prices import Part, Prices
-from .segments import Segments
 from .sharing import Box
-from .stages import NONE_US, Stages, Whole, with_least_latency
+from .stages import NONE_US, Stages, with_least_latency
 
 _ENOUGH = 10  # complaints, after which nothing more is checked
-_WIDE = 1.25  # of intervals, to begin with
-_PARTS = 4  # of an interval that was too wide
-_BELOW = 64  # lower ends of an interval that are tried, one less
 _HIDDEN = 5  # halvings of what may be synchronised unseen
 _HALVINGS = 64  # of prices that are too large
 
@@ -158,9 +138,12 @@ class Check:
             prices = prices.halved()
         if not prices.scale or not prices.fit(stages, box, largest, left):
             return False
+        leaves = [Leaf(stages, box, prices, part) for part in parts]
+        if leaf.whole:
+            return Packing(stages, box, prices, leaves).refuted()
         if not prices.refute(stages, box):
             return False
-        return all(Leaf(stages, box, prices, part).holds() for part in parts)
+        return all(each.holds() for each in leaves)
 
     def _parts(self, box: Box, left: int, places: int) -> Iterator[Part]:
         """Yield pipelines of every size, with few micro-batches and with more."""
@@ -202,102 +185,6 @@ class Check:
         share = least / self._pipeline
         pairs = pairwise(edges) if len(edges) > 1 else [(0, 0)]
         return [(high, floor(share * low)) for low, high in pairs]
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A part of a leaf: its pipelines, and prices."""
-
-    stages: Stages
-    box: Box
-    prices: Prices
-    part: Part
-
-    def holds(self) -> bool:
-        """Tell whether every pipeline pays for what it takes."""
-        part = self.part
-        times = part.options.times
-        high = part.left_us
-        if self.box.count[1] == 1:
-            high //= self.stages.batch // part.options.size
-        if self.box.slowest[1] is not None:
-            high = min(high, self.box.slowest[1])
-        if self.box.slowest[0] > high:
-            return True
-        times = times[: np.searchsorted(times, high, "right")]
-        spans = _wide(times, self.box.slowest[0])
-        kind = Segments if self.stages.equal and self.part.together else Paths
-        way = kind(self.stages, self.box, self.prices, part)
-        while spans:
-            some, spans = spans[-way.at_once :], spans[: -way.at_once]
-            lows = np.maximum(times[[x for x, _ in some]], self.box.slowest[0])
-            short = self._short(way, lows, times[[y - 1 for _, y in some]])
-            for (begin, end), failed in zip(some, short, strict=True):
-                if failed and end - begin > 1:
-                    spans += _divided(times, begin, end)
-                elif failed and not self._holds_below(way, int(times[begin])):
-                    return False
-        return True
-
-    def _holds_below(self, way: Paths | Segments, high: int) -> bool:
-        """Tell whether some lower end of an interval will do, whose last time it is.
-
-        At lower ones paths that take longer than there is time for are worth less, and
-        all others more.
-        """
-        lows = [high * i // _BELOW for i in range(_BELOW - 1, 0, -1)]
-        some = np.array([low for low in lows if low], np.int64)
-        for at in range(0, len(some), way.at_once):
-            part = some[at : at + way.at_once]
-            if not all(self._short(way, part, np.full_like(part, high))):
-                return True
-        return False
-
-    def _short(self, way: Paths | Segments, lows: Whole, highs: Whole) -> list[bool]:
-        """Tell of each interval whether a path may take more than it pays for."""
-        part, scale = self.part, self.prices.scale
-        v, b = self.stages.costs.interleave, part.options.size
-        most = np.full(len(lows), part.most, np.int64)
-        timeless = lows == 0  # where stages take no time, the other limit counts alone
-        lows = np.maximum(lows, 1)
-        if part.spent_us:
-            spare = part.left_us - part.spent_us
-            some = b * (1 + spare // lows) if spare >= 0 else np.zeros_like(lows)
-            most = np.where(timeless, most, np.minimum(most, some))
-        short = np.ones(len(lows), np.bool_)
-        for halves in (2, 1, 0):
-            at = np.flatnonzero(short & ~timeless if halves else short)
-            if halves < 2:
-                by_time = b * (v * part.left_us + lows[at])
-                at = at[timeless[at] | (most[at] * v * lows[at] < by_time)]
-            if not len(at):
-                continue
-            mean = scale * halves // 2
-            need = mean * b * (v * part.left_us + lows[at])
-            need += (scale - mean) * most[at] * v * lows[at]
-            need -= v * lows[at] * self.prices.pipeline
-            short[at] = way.least(mean * b, lows[at], highs[at]) < need
-        found: list[bool] = short.tolist()
-        return found
-
-
-def _wide(times: Whole, least: int) -> list[tuple[int, int]]:
-    """Return intervals of times, as places of their first one and past the last."""
-    found, at = [], 0
-    while at < len(times):
-        most = int(max(times[at], least) * Fraction(str(_WIDE)))
-        end = max(at + 1, int(np.searchsorted(times, most, "right")))
-        found.append((at, end))
-        at = end
-    return found
-
-
-def _divided(times: Whole, begin: int, end: int) -> list[tuple[int, int]]:
-    low, high = int(times[begin]), int(times[end - 1])
-    cuts = [low + (high - low) * i // _PARTS for i in range(1, _PARTS)]
-    inner = {int(x) for x in np.searchsorted(times, cuts)} | {(begin + end) // 2}
-    edges = [begin, *sorted(x for x in inner if begin < x < end), end]
-    return [*pairwise(edges)]
 
 
 def _told(box: Box) -> str:

@@ -24,7 +24,7 @@ from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
 from .master import Master, State, Verdict
-from .pricing import Array, Limits, Prices, Pricing, Rows
+from .pricing import Array, Limits, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 from .sites import far_links, sites
 from .unordered import Segments, SiteRange, Unordered
@@ -65,7 +65,7 @@ class PipelineBound:
         `check()` is called before what takes long, and may raise. A plan of one
         pipeline, whose micro-batches have one sequence, takes `alone_us` or more.
         `counted` refutes boxes by other means, where prices do not. Pipelines may be
-        looked at as a `whole`, too, which no certificate can hold yet.
+        looked at as a `whole`, too.
         """
         given, instance = instance, levelled(instance)
         self.is_levelled = instance is not given
@@ -443,11 +443,10 @@ class Refutation(Descent):
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have, whole pipelines, or shares
-        of sites.
+        None where there are more boxes than a file may have, or shares of sites.
         """
         bound = self.bound
-        if bound.sites or any(box.whole for box in self.settled):
+        if bound.sites:
             return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]
@@ -468,13 +467,13 @@ class Refutation(Descent):
         if (split := box.split) is not None:
             parts = {"low": self._tree(split.low), "high": self._tree(split.high)}
             return {"split": split.of, "at": split.at, **parts}
-        if (y := box.proof) is None:
+        if (y := box.proof or box.whole) is None:
             if box.counted is not None:
                 return {"counted": True}
             return {"laid": True} if box.laid else {}
-        whole = (*y.gpu, *y.share, y.shares, y.pipelines, y.held)
         places = box.places if box.places > 1 else None
-        return {"prices": whole, "places": places}
+        whole = True if box.whole else None
+        return {"prices": (*flat(y),), "places": places, "whole": whole}
 
 
 def _least_slowest(table: StageTable, each: Arcs) -> int:

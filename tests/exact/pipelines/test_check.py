@@ -2,7 +2,7 @@
 
 import json
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from random import Random
 from typing import Any
 
@@ -45,17 +45,29 @@ def test_what_the_engine_refutes_is_checked() -> None:
     assert sum(checked(some_instance(seed)) for seed in range(40)) > 40
 
 
-def checked(instance: Instance) -> int:
-    """Return how many certificates of an instance are accepted, which all must be."""
+def test_what_whole_pipelines_refute_is_checked() -> None:
+    tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in range(40, 80))
+    instances = chain(map(some_instance, range(40, 60)), tiny)
+    assert sum(checked(one, whole=True) for one in instances) > 10
+
+
+def checked(instance: Instance, *, whole: bool = False) -> int:
+    """Return how many certificates of an instance are accepted, which all must be.
+
+    Some leaf is one of whole pipelines where these are asked for.
+    """
     number = 0
     least = int(training_plan_bound(instance).value)
-    for share in (0.5, 0.95, 1.0, 1.05):
+    for share in (1.1, 1.3, 1.6, 2.0) if whole else (0.5, 0.95, 1.0, 1.05):
         time_us = int(share * least) - 1
         if time_us < 1:
             break
-        found = box_forger.honest(instance, time_us, 2 * least, STEPS)
+        found = box_forger.honest(instance, time_us, 4 * least, STEPS, whole=whole)
         if found is not None:
-            tree = json.loads(json.dumps(found.model_dump(mode="json")))
+            tree = json.loads(found.model_dump_json(exclude_none=True))
+            of_whole = any("whole" in box for box in box_forger.boxes(tree["tree"]))
+            if whole and not of_whole:
+                continue
             again = BoxCertificate.model_validate_json(json.dumps(tree))
             assert checking.missing(instance, again, time_us + 1) == []
             number += 1
@@ -70,8 +82,10 @@ def test_no_prices_refute_the_optimum(seed: int) -> None:
     if (best := best_training_plan(instance)) is None:
         return
     honest = None
-    for share in (0.5, 0.9, 0.99):
-        found = box_forger.honest(instance, int(share * best[0]), best[0], STEPS)
+    for share in (0.5, 0.9, 0.99, 1 - 1 / best[0]):
+        found = box_forger.honest(
+            *(instance, int(share * best[0]), best[0], STEPS), whole=seed % 2 > 0
+        )
         honest = found or honest
     for _ in range(30):
         lie = box_forger.random_tree(rng, instance, best[0])
