@@ -165,6 +165,27 @@ def _no_worse(one: _Row, other: _Row) -> bool:
     )
 
 
+def exits_us(table: StageTable, each: Arcs) -> Whole:
+    """Return times of replicas of stages in several nodes: [exit, p, run, replica].
+
+    Exit 0 is to a stage in no node of theirs; exit 1 + c to one in one of their nodes, of
+    class c. The last stage has exit 0 alone.
+    """
+    away = np.min([c.outer_us for c in table.classes], axis=0)
+    found = []
+    for number, transfer_us in enumerate([away, *(c.inner_us for c in table.classes)]):
+        times = []
+        for kind in range(len(table.classes)):
+            us = _placed_us(table, kind, each.places)[:, :, : each.size + 1]
+            us = _handed_on(table, us, transfer_us)
+            if number:
+                us[..., table.runs.ends] = NEVER
+            mine = each.shared[each.shared[:, 0] == kind]
+            times.append(us[:, mine[:, 1], mine[:, 2]])
+        found.append(np.concatenate(times, axis=1))
+    return np.ascontiguousarray(np.moveaxis(np.array(found), 2, 3))
+
+
 def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole]:
     """Return replicas of stages in several nodes, and their times."""
     items, times = [], []

@@ -114,6 +114,7 @@ class PipelineBound:
                 self.batch,
             ),
             *(self.table.layers, self.table.sync.layer),
+            tuple(self.table.node_gpus.tolist()) if self.priced else (),
         )
         self.fair = _fair(self.table, each)
         self.first = self._first()
@@ -230,7 +231,7 @@ class PipelineBound:
         parts = self._parts(box, time_us, left, rows, ordered=True)
         master = IntegerMaster(
             {number: pricing for number, pricing, _ in parts},
-            *(rows, self.batch, self.scale, (fewest, rows.pipelines)),
+            *(rows, self.batch, self.scale, (fewest, rows.pipelines), box.hosts),
             *(self._vectors, self.schedule, self.check),
         )
         ends = {part: (x[0], x[-1]) for part, x in state.edges.items()}
@@ -313,7 +314,8 @@ class PipelineBound:
                     continue
                 for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
                     sharing = Sharing(
-                        box.replicas_low, box.count_low, rows.pipelines, sync
+                        *(box.replicas_low, box.count_low, rows.pipelines),
+                        *(sync, box.bare),
                     )
                     coupling = Coupling(self.table, each, sharing)
                     limits = Limits(left, most, spent)

@@ -15,7 +15,7 @@ from .master import State
 from .pricing import Prices
 from .schedule import Schedule
 
-Of = Literal["sync", "count", "replicas", "size", "slowest", "site"]
+Of = Literal["sync", "count", "replicas", "size", "slowest", "site", "host"]
 
 
 _FEW_SITES = 2  # whose shares have so few ranges that they come early
@@ -27,7 +27,8 @@ class Box:
 
     `sizes` are numbers of sizes of micro-batches. `sites` are shares of sites: of each
     layer the part of its replicas there, summed over layers by size, in units; together
-    they are the size of all layers. `places` of stages are told apart,
+    they are the size of all layers. A *host* is a node that holds all replicas of some
+    layer: of the classes `bare` none is, and of each of `hosts` one or more. `places` of stages are told apart,
     up to `most_places`; `states` are what is known, by places. `proof` are the prices
     that refuted the box, if it was not divided, or `whole` those at which whole
     pipelines did; or it is `counted` by GPUs, with intervals of this ratio, or `laid`
@@ -46,6 +47,8 @@ class Box:
     slowest_high_us: int | None = None
     sites_low: tuple[int, ...] = ()
     sites_high: tuple[int, ...] = ()
+    bare: frozenset[int] = frozenset()
+    hosts: frozenset[int] = frozenset()
     places: int = 1
     most_places: int = 1
     states: dict[int, State] = field(default_factory=dict)
@@ -77,7 +80,8 @@ class Split:
     """How a box was divided: the low part goes up to `at`, the high one begins beyond.
 
     The low part of a split by count is a single pipeline; one by site is of the share
-    of the site of that number.
+    of the site of that number. In the low part of one by host, no node of the class `at`
+    is a host.
     """
 
     of: Of
@@ -93,7 +97,7 @@ class Division:
 
     `most_sync_us` is what plans may synchronise, of which shares are shares; `sizes`
     are those of micro-batches; `layer_units` is the size of each of the `layers`, where
-    sites have shares.
+    sites have shares; `node_gpus` are those of a node, by class.
     """
 
     schedule: Schedule
@@ -103,6 +107,7 @@ class Division:
     batch: int
     layers: int = 0
     layer_units: Fraction = Fraction(0)
+    node_gpus: tuple[int, ...] = ()
 
     def split(self, box: Box, left_us: int) -> Split | None:
         """Return the next division of a box; None where it is too narrow.
@@ -133,7 +138,7 @@ class Division:
                 return self._by_sync(box)
             if several:
                 return self._by_replicas(box)
-            if split := self._by_site(box, 1 / 2):
+            if split := self._by_site(box, 1 / 2) or self._by_host(box):
                 return split
         if single:
             if box.size_high > box.size_low:
@@ -199,6 +204,24 @@ class Division:
         low = self._summed(box.part(sites_high=tuple(less)))
         high = self._summed(box.part(sites_low=tuple(more)))
         return Split("site", at, low, high, i)
+
+    def _by_host(self, box: Box) -> Split | None:
+        """Divide by whether a node of a class is a host; None where that is known.
+
+        Each pipeline has each layer, and so a GPU or more of each host. These have as
+        many as a layer has replicas, or more.
+        """
+        able = [c for c, gpus in enumerate(self.node_gpus) if gpus >= box.replicas_low]
+        if box.count_low < 2 or len(able) > self.schedule.hosts:
+            return None
+        known = box.bare | box.hosts
+        for c in able:
+            if c not in known:
+                bare = box.part(bare=box.bare | {c})
+                most = min(box.count_high, self.node_gpus[c])
+                host = box.part(hosts=box.hosts | {c}, count_high=most)
+                return Split("host", c, bare, host)
+        return None
 
     def _summed(self, box: Box) -> Box:
         """Tighten shares of sites, which are the size of all layers together.

@@ -4,6 +4,16 @@ A label stands between two stages: the next layer, how many stages follow (cappe
 `kernels`), and the GPUs used so far of each class, as one number, the *state*. It keeps
 the least time and the least cost of what lies before it, each by itself. Labels go from
 the first layer on. What a pipeline does in one node is one step, a *segment*.
+
+A stage hands on by links of a node where the next one has GPUs of that node, too, and
+by others where it has none. Both in one node are in one segment. Else a stage in several
+nodes is one of both: it has a GPU or more of the node, and the other stage no more than
+the rest. So a label has a *side*, which says where the next stage is. With C classes:
+
+    0            in one node
+    1            in several nodes
+    2 + c        in one node of class c, which the stage before has GPUs of
+    2 + C + c    in several, one of which is of class c and the stage before is there
 """
 
 from typing import NamedTuple
@@ -19,9 +29,10 @@ class States(NamedTuple):
     """GPUs used of each class, by number, and stages in several nodes.
 
     `use` is by [state, class]; a GPU of class c raises the number by `strides[c]`. Such
-    stages use `vectors` of GPUs, by [vector, class], and take `vector_us` by [p, run,
-    vector] (`NEVER` where others do as well) for prices of `vector_cost` or more, by
-    [run, vector].
+    stages use `vectors` of GPUs, by [vector, class], and take `vector_us` by [exit, p,
+    run, vector] (`NEVER` where others do as well) for prices of `vector_cost` or more,
+    by [run, vector]. Exit 0 is to a stage in no node of theirs, exit 1 + c to one that
+    shares a node of class c with them.
     """
 
     gpus: Whole
@@ -55,7 +66,7 @@ def _segments(
     scale: int,
     suffix: Least,
     room: tuple[int, int],
-    at: tuple[int, int, int],
+    at: tuple[int, int, int, int],
     p0: int,
     first: int,
     inside_us: Whole,
@@ -65,11 +76,12 @@ def _segments(
 ) -> None:
     """Fill in segments that begin at a layer: [hop, GPUs, p, layer behind].
 
-    The next stage is in one node (hop 0) or in several (1). `at` are the class, the
-    GPUs that the pipeline uses of the node, and the least number of them at which
-    segments end. Of no interest is what takes and costs more than `room`.
+    The next stage is in no node of theirs (hop 0), or in several, one of which is this
+    one (1). `at` are the class, the GPUs that the pipeline uses of the node, the least
+    number of them at which segments end, and the most that they have. Of no interest is
+    what takes and costs more than `room`.
     """
-    c, k, least = at
+    c, k, least, top = at
     layers, places = graph.run.shape[0] - 1, us.shape[2]
     several = us.shape[0] > 1
     inside_us[: k + 1] = BIG
@@ -78,7 +90,7 @@ def _segments(
     inside_cost[0, p0, first] = 0
     state, paid = graph.state[c, k], scale * costs.gpu[c]
     for x in range(first, layers):
-        for used in range(k):
+        for used in range(top):
             for n in range(places):
                 if inside_us[used, n, x] >= HALF:
                     continue
@@ -95,7 +107,7 @@ def _segments(
                         continue
                     for arc in range(graph.begin[c], graph.begin[c + 1]):
                         now = used + graph.gpus[arc]
-                        if now > k:
+                        if now > top:
                             break
                         end = min(graph.fits[arc, p, x], graph.light[arc, k, x])
                         inner, outer = graph.inner[arc, p, x], graph.outer[arc, p, x]
@@ -110,6 +122,7 @@ def _segments(
                                 r = min(cost[0, now, p, layers], began_cost + more)
                                 cost[0, now, p, layers] = r
                             end -= 1
+                        shared = several and now >= least and now < graph.node_gpus[c]
                         for last in range(x + 1, end + 1):
                             if inner[last] > high and outer[last] > high:
                                 break
@@ -117,12 +130,12 @@ def _segments(
                                 t = began_us + inner[last]
                                 more = costs.time * inner[last] + scale * price[last]
                                 r = began_cost + more
-                                if now < k:
+                                if now < top:
                                     best = inside_us[now, p, last]
                                     inside_us[now, p, last] = min(best, t)
                                     best = inside_cost[now, p, last]
                                     inside_cost[now, p, last] = min(best, r)
-                                if several and now >= least:
+                                if shared:
                                     us[1, now, p, last] = min(us[1, now, p, last], t)
                                     best = cost[1, now, p, last]
                                     cost[1, now, p, last] = min(best, r)
@@ -188,6 +201,40 @@ def _room(
 
 
 @kernel
+def _go_on(
+    states: States,
+    use: Whole,
+    live: Whole,
+    from_us: Whole,
+    from_cost: Whole,
+    step: tuple[int, int],
+    rest: tuple[int, int],
+    most_us: Whole,
+    most_cost: int,
+    into_us: Whole,
+    into_cost: Whole,
+) -> None:
+    """Lower labels by a step of some GPUs that goes on from others."""
+    raised = 0
+    for c in range(len(use)):
+        raised += use[c] * states.strides[c]
+    for state in live:
+        sum_us, sum_cost = from_us[state] + step[0], from_cost[state] + step[1]
+        if sum_cost + rest[1] > most_cost:
+            continue
+        able = True
+        for c in range(len(use)):
+            able = able and states.use[state, c] + use[c] <= states.gpus[c]
+        if not able:
+            continue
+        to = state + raised
+        if sum_us + rest[0] > most_us[to]:
+            continue
+        into_us[to] = min(into_us[to], sum_us)
+        into_cost[to] = min(into_cost[to], sum_cost)
+
+
+@kernel
 def least_sums(
     graph: Graph,
     costs: Costs,
@@ -210,101 +257,32 @@ def least_sums(
     widest = 0
     for c in range(classes):
         widest = max(widest, graph.node_gpus[c])
+    sides = 2 + 2 * classes if several else 1
     hops = 2 if several else 1
-    us = np.full((hops, layers + 1, places, count), BIG, np.int64)
-    cost = np.full((hops, layers + 1, places, count), BIG, np.int64)
-    us[:, 0, :, 0] = 0
-    cost[:, 0, :, 0] = 0
+    us = np.full((sides, layers + 1, places, count), BIG, np.int64)
+    cost = np.full((sides, layers + 1, places, count), BIG, np.int64)
+    us[:2, 0, :, 0] = 0
+    cost[:2, 0, :, 0] = 0
     step_us = np.zeros((hops, widest + 1, places, layers + 1), np.int64)
     step_cost = np.zeros((hops, widest + 1, places, layers + 1), np.int64)
     best_us, best_cost = np.zeros(count, np.int64), np.zeros(count, np.int64)
     inside_us = np.zeros((widest + 1, places, layers + 1), np.int64)
     inside_cost = np.zeros((widest + 1, places, layers + 1), np.int64)
     live = np.zeros(count, np.int64)
+    use = np.zeros(classes, np.int64)
     for first in range(layers):
-        for q in range(places):
+        for q, side in np.ndindex(places, sides):
+            in_node = side == 0 or 2 <= side < 2 + classes
+            from_us, from_cost = us[side, first, q], cost[side, first, q]
+            rest_us, rest_cost = least.across_us[q, first], least.across_cost[q, first]
+            if in_node:
+                rest_us, rest_cost = least.node_us[q, first], least.node_cost[q, first]
             number = _kept(
                 states,
-                us[0, first, q],
-                cost[0, first, q],
-                least.node_us[q, first],
-                least.node_cost[q, first],
-                most_us,
-                most_cost,
-                best_us,
-                best_cost,
-                live,
-            )
-            room = _room(
-                live[:number], us[0, first, q], cost[0, first, q], most_us, most_cost
-            )
-            for c in range(classes) if number else range(0):
-                most = graph.node_gpus[c]
-                step_us[:] = BIG
-                step_cost[:] = BIG
-                alike = True
-                for k in range(1, most):
-                    alike = alike and graph.state[c, k] == graph.state[c, most]
-                for k in range(most if alike else 1, most + 1):
-                    at = (c, k, 1 if alike else k)
-                    _segments(
-                        graph,
-                        costs,
-                        high,
-                        scale,
-                        least,
-                        room,
-                        at,
-                        q,
-                        first,
-                        inside_us,
-                        inside_cost,
-                        step_us,
-                        step_cost,
-                    )
-                for hop in range(hops):
-                    for k in range(1, most + 1):
-                        raised, paid = k * states.strides[c], scale * costs.gpu[c] * k
-                        able = states.gpus[c] - k
-                        for p in range(places):
-                            for last in range(first + 1, layers + 1):
-                                t = step_us[hop, k, p, last]
-                                if t >= HALF:
-                                    continue
-                                if hop:
-                                    rest_us = least.across_us[p, last]
-                                    rest_cost = least.across_cost[p, last]
-                                else:
-                                    rest_us = least.node_us[p, last]
-                                    rest_cost = least.node_cost[p, last]
-                                r = step_cost[hop, k, p, last] + paid
-                                if t + rest_us > room[0] or r + rest_cost > room[1]:
-                                    continue
-                                into_us, into_cost = (
-                                    us[hop, last, p],
-                                    cost[hop, last, p],
-                                )
-                                for j in range(number):
-                                    state = live[j]
-                                    if states.use[state, c] > able:
-                                        continue
-                                    to = state + raised
-                                    sum_us = us[0, first, q, state] + t
-                                    sum_cost = cost[0, first, q, state] + r
-                                    if sum_us + rest_us > most_us[to]:
-                                        continue
-                                    if sum_cost + rest_cost > most_cost:
-                                        continue
-                                    into_us[to] = min(into_us[to], sum_us)
-                                    into_cost[to] = min(into_cost[to], sum_cost)
-            if not several:
-                continue
-            number = _kept(
-                states,
-                us[1, first, q],
-                cost[1, first, q],
-                least.across_us[q, first],
-                least.across_cost[q, first],
+                from_us,
+                from_cost,
+                rest_us,
+                rest_cost,
                 most_us,
                 most_cost,
                 best_us,
@@ -313,50 +291,115 @@ def least_sums(
             )
             if number == 0:
                 continue
-            room = _room(
-                live[:number], us[1, first, q], cost[1, first, q], most_us, most_cost
-            )
+            some = live[:number]
+            room = _room(some, from_us, from_cost, most_us, most_cost)
+            if in_node:
+                for c in range(classes):
+                    if side and side != 2 + c:
+                        continue
+                    most = graph.node_gpus[c]
+                    top = most - 1 if side else most
+                    step_us[:] = BIG
+                    step_cost[:] = BIG
+                    alike = True
+                    for k in range(1, most):
+                        alike = alike and graph.state[c, k] == graph.state[c, most]
+                    for k in range(most if alike else 1, (most if alike else top) + 1):
+                        at = (c, k, 1 if alike else k, min(k, top))
+                        _segments(
+                            graph,
+                            costs,
+                            high,
+                            scale,
+                            least,
+                            room,
+                            at,
+                            q,
+                            first,
+                            inside_us,
+                            inside_cost,
+                            step_us,
+                            step_cost,
+                        )
+                    for hop, k, p in np.ndindex(hops, top + 1, places):
+                        use[:] = 0
+                        use[c] = k
+                        for last in range(first + 1, layers + 1):
+                            t = step_us[hop, k, p, last]
+                            if t >= HALF:
+                                continue
+                            r = step_cost[hop, k, p, last]
+                            if hop and t >= step_us[0, k, p, last]:
+                                if r >= step_cost[0, k, p, last]:
+                                    continue
+                            r += scale * costs.gpu[c] * k
+                            for across in range(hop, hops):
+                                rest = least.node_us[p, last], least.node_cost[p, last]
+                                if across:
+                                    rest = (
+                                        least.across_us[p, last],
+                                        least.across_cost[p, last],
+                                    )
+                                if t + rest[0] > room[0] or r + rest[1] > room[1]:
+                                    continue
+                                to = 2 + classes + c if hop else across
+                                _go_on(
+                                    states,
+                                    use,
+                                    some,
+                                    from_us,
+                                    from_cost,
+                                    (t, r),
+                                    rest,
+                                    most_us,
+                                    most_cost,
+                                    us[to, last, p],
+                                    cost[to, last, p],
+                                )
+                continue
             for p in range(max(0, q - 1), places):
                 if min(p + 1, places - 1) != q:
                     continue
                 for last in range(first + 1, layers + 1):
                     if places > 1 and (last == layers) != (p == 0):
                         continue
-                    rest_us = min(least.node_us[p, last], least.across_us[p, last])
-                    rest_cost = min(
-                        least.node_cost[p, last], least.across_cost[p, last]
-                    )
                     run = graph.run[first, last]
                     for v in range(states.vectors.shape[0]):
-                        t = states.vector_us[p, run, v]
-                        if t > high:
+                        if side > 1 and states.vectors[v, side - 2 - classes] == 0:
                             continue
-                        r = costs.time * t + scale * states.vector_cost[run, v]
-                        if t + rest_us > room[0] or r + rest_cost > room[1]:
-                            continue
-                        raised = 0
-                        for c in range(classes):
-                            raised += states.vectors[v, c] * states.strides[c]
-                        for j in range(number):
-                            state = live[j]
-                            sum_us = us[1, first, q, state] + t
-                            sum_cost = cost[1, first, q, state] + r
-                            if sum_cost + rest_cost > most_cost:
+                        away = states.vector_us[0, p, run, v]
+                        for hop in range(states.vector_us.shape[0]):
+                            t = states.vector_us[hop, p, run, v]
+                            if t > high or (hop and t >= away):
                                 continue
-                            able = True
-                            for c in range(classes):
-                                all_ = states.use[state, c] + states.vectors[v, c]
-                                able = able and all_ <= states.gpus[c]
-                            if not able:
+                            if hop and states.vectors[v, hop - 1] == 0:
                                 continue
-                            to = state + raised
-                            if sum_us + rest_us > most_us[to]:
-                                continue
-                            for hop in range(hops):
-                                now = us[hop, last, p, to]
-                                us[hop, last, p, to] = min(now, sum_us)
-                                now = cost[hop, last, p, to]
-                                cost[hop, last, p, to] = min(now, sum_cost)
+                            r = costs.time * t + scale * states.vector_cost[run, v]
+                            for across in range(2):
+                                rest = least.node_us[p, last], least.node_cost[p, last]
+                                if across:
+                                    rest = (
+                                        least.across_us[p, last],
+                                        least.across_cost[p, last],
+                                    )
+                                if t + rest[0] > room[0] or r + rest[1] > room[1]:
+                                    continue
+                                to = across
+                                if hop:
+                                    to = 1 + hop + across * classes
+                                _go_on(
+                                    states,
+                                    states.vectors[v],
+                                    some,
+                                    from_us,
+                                    from_cost,
+                                    (t, r),
+                                    rest,
+                                    most_us,
+                                    most_cost,
+                                    us[to, last, p],
+                                    cost[to, last, p],
+                                )
     found: Whole = us[0, layers, 0]
     return found
 
@@ -367,75 +410,74 @@ def vector_us(
 ) -> Whole:
     """Return the least time of a stage in several nodes, by the GPUs of its replicas.
 
-    It is by [least degree, p, run, state]; `NEVER` where fewer GPUs do as well. Times
-    `us` of replicas are by [p, run, replica], and `items` are their class, GPUs and
-    samples.
+    It is by [least degree, p, run, state]; `NEVER` where fewer GPUs of the same classes
+    do as well. Times `us` of replicas are by [p, run, replica], and `items` are their
+    class, GPUs and samples. From one time to the next, the samples are known that the
+    GPUs of each class take within it.
     """
     kinds, degrees, samples = items[:, 0], items[:, 1], items[:, 2]
     places, runs, count = us.shape
-    most = 0
+    most, widest = 0, 0
     for each in degrees:
         most = max(most, each)
     total, classes = len(states.use), len(states.gpus)
-    found = np.full((most + 1, places, runs, total), NEVER, np.int64)
-    widest = 0
     for each in states.gpus:
         widest = max(widest, each)
-    own = np.zeros((widest + 1, size + 1), np.int64)
-    one, other = (
-        np.zeros((total, size + 1), np.int64),
-        np.zeros((total, size + 1), np.int64),
-    )
-    for degree in range(1, most + 1):
-        for p in range(places):
-            for run in range(runs):
-                one[:] = NEVER
-                one[0, 0] = 0
+    found = np.full((most + 1, places, runs, total), NEVER, np.int64)
+    able = np.zeros(total, np.int64)
+    number = 0  # of states that have two nodes
+    for state in range(total):
+        some = 0
+        for c in range(classes):
+            some += nodes[c] if states.use[state, c] else 0
+        if some > 1:
+            able[number] = state
+            number += 1
+    own = np.zeros((classes, most + 1), np.int64)  # samples of one replica
+    taken = np.zeros((classes, widest + 1), np.int64)  # and of all of a class
+    left = np.zeros(total, np.int64)
+    best = np.zeros(total, np.int64)
+    for p, run in np.ndindex(places, runs):
+        order = np.argsort(us[p, run])
+        for degree in range(1, most + 1):
+            own[:], taken[:] = 0, 0
+            best[:] = NEVER
+            left[:number] = able[:number]
+            waiting = number
+            for i in range(count):
+                item = order[i]
+                took = us[p, run, item]
+                if took >= NEVER or waiting == 0:
+                    break
+                c, t = kinds[item], degrees[item]
+                if t < degree or samples[item] <= own[c, t]:
+                    continue
+                own[c, t] = samples[item]
+                for g in range(t, states.gpus[c] + 1):
+                    more = max(taken[c, g - 1], taken[c, g])
+                    for d in range(degree, min(most, g) + 1):
+                        if own[c, d]:
+                            more = max(more, taken[c, g - d] + own[c, d])
+                    taken[c, g] = more
+                still = 0
+                for j in range(waiting):
+                    state, whole = left[j], 0
+                    for each in range(classes):
+                        whole += taken[each, states.use[state, each]]
+                    if whole >= size:
+                        best[state] = took
+                    else:
+                        left[still] = state
+                        still += 1
+                waiting = still
+            for state in range(total):
+                better = best[state] < NEVER
                 for c in range(classes):
-                    own[:] = NEVER
-                    own[:, 0] = 0
-                    for g in range(1, states.gpus[c] + 1):
-                        own[g] = own[g - 1]
-                        for i in range(count):
-                            t, s = degrees[i], samples[i]
-                            if kinds[i] != c or t < degree or t > g:
-                                continue
-                            took = us[p, run, i]
-                            if took >= NEVER:
-                                continue
-                            for x in range(s, size + 1):
-                                own[g, x] = min(own[g, x], max(own[g - t, x - s], took))
-                    other[:] = NEVER
-                    for state in range(total):
-                        if one[state, 0] >= NEVER and one[state].min() >= NEVER:
-                            continue
-                        if states.use[state, c]:
-                            continue
-                        for g in range(states.gpus[c] + 1):
-                            to = state + g * states.strides[c]
-                            for x in range(size + 1):
-                                if one[state, x] >= NEVER:
-                                    continue
-                                for s in range(size + 1 - x):
-                                    if own[g, s] < NEVER:
-                                        t = max(one[state, x], own[g, s])
-                                        other[to, x + s] = min(other[to, x + s], t)
-                    one[:] = other
-                for state in range(total):
-                    number = 0  # of nodes that there are of the classes
-                    for c in range(classes):
-                        number += nodes[c] if states.use[state, c] else 0
-                    if number < 2:
-                        one[state, size] = NEVER
-                for state in range(total):
-                    t = one[state, size]
-                    better = t < NEVER
-                    for c in range(classes):
-                        if states.use[state, c]:
-                            less = state - states.strides[c]
-                            better = better and one[less, size] > t
-                    if better:
-                        found[degree, p, run, state] = t
+                    if states.use[state, c] > 1:
+                        less = best[state - states.strides[c]]
+                        better = better and less > best[state]
+                if better:
+                    found[degree, p, run, state] = best[state]
     return found
 
 

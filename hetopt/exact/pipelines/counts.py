@@ -37,7 +37,7 @@ from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
 from . import compiled, count_kernels
-from .arcs import Arcs
+from .arcs import Arcs, exits_us
 from .count_kernels import Least, States
 from .kernels import HALF
 from .pricing import Array, Prices, Pricing, Rows, flat
@@ -79,7 +79,7 @@ class Vectors:
                 self.table.gpus.copy(),
                 np.ascontiguousarray(use, np.int64),
                 strides,
-                *(none, empty, empty[0]),
+                *(none, empty[None], empty[0]),
             )
         return self._states
 
@@ -88,16 +88,22 @@ class Vectors:
         plan = self._schedule
         if self.count * arcs.places > plan.counted_states:
             return False
-        entries = self.count * arcs.places * len(self.table.runs)
+        exits = 1 + len(self.table.classes)
+        entries = exits * self.count * arcs.places * len(self.table.runs)
         degrees = int(self.table.node_gpus.max()) if len(arcs.shared) else 0
         return bool(entries * degrees <= plan.counted_vectors)
 
     def several(self, arcs: Arcs) -> Whole:
-        """Return times of stages in several nodes: [least degree, p, run, state]."""
+        """Return times of stages in several nodes.
+
+        They are by [exit, least degree, p, run, state].
+        """
         key = arcs.size, arcs.places, arcs.few
         if key not in self._kept:
-            self._kept[key] = count_kernels.vector_us(
-                arcs.shared_us, arcs.shared, self.table.nodes, self.states, arcs.size
+            given = arcs.shared, self.table.nodes, self.states, arcs.size
+            every = exits_us(self.table, arcs)
+            self._kept[key] = np.array(
+                [count_kernels.vector_us(us, *given) for us in every]
             )
         return self._kept[key]
 
@@ -122,15 +128,20 @@ class _Part:
         if not len(arcs.shared):
             return states
         every = vectors.several(arcs)
-        low = pricing.table.sync.low
-        degrees, light = arcs.shared[:, 1], pricing.coupling.shared_light
-        # The least degree that may hold a run; none is where all times are NEVER.
-        able = np.where(low[:, None] <= light, degrees, 1 << 30)
-        least = able.min(1, initial=1 << 30)
-        us = np.full(every.shape[1:], NEVER, np.int64)
-        for degree in range(1, len(every)):
-            us[:, least == degree] = every[degree][:, least == degree]
-        some = np.flatnonzero((us < NEVER).any((0, 1)))
+        low, degrees = pricing.table.sync.low, arcs.shared[:, 1]
+        nodes = np.maximum(2, -(-states.use // pricing.table.node_gpus).sum(1))
+        us = np.full((len(every), *every.shape[2:]), NEVER, np.int64)
+        for number in np.unique(nodes).tolist():
+            light = pricing.coupling.several_light(number)
+            # The least degree that may hold a run; none is where all times are NEVER.
+            able = np.where(low[:, None] <= light, degrees, 1 << 30)
+            least, mine = able.min(1, initial=1 << 30), nodes == number
+            for degree in range(1, every.shape[1]):
+                runs = least == degree
+                us[:, :, runs[:, None] & mine] = every[:, degree][
+                    :, :, runs[:, None] & mine
+                ]
+        some = np.flatnonzero((us < NEVER).any((0, 1, 2)))
         use = states.use[some]
         gpu, share = np.array(self.prices.gpu), np.array(self.prices.share)
         most = int(share.max()) + self.prices.held
@@ -276,13 +287,18 @@ class IntegerMaster:
         batch: int,
         scale: int,
         counts: tuple[int, int],
+        hosts: frozenset[int],
         vectors: Vectors,
         schedule: Schedule,
         check: Callable[[], None],
     ) -> None:
-        """Put pipelines of the `parts` together, `counts` of them: fewest and most."""
+        """Put pipelines of the `parts` together, `counts` of them: fewest and most.
+
+        Each of them uses GPUs of the classes that have `hosts`.
+        """
         self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
         self.fewest, self.most = counts
+        self._hosts = sorted(hosts)
         self.vectors, self._schedule, self._check = vectors, schedule, check
         self.looked = 0  # intervals
 
@@ -321,7 +337,8 @@ class IntegerMaster:
                 sums = parts[x].sums(span, mean, most_us, allowed)
                 low, high = parts[x].range(span)
                 taken = parts[x].taken(low, sums)
-                kept[x, span, mean] = np.where(taken >= least[x], taken, 0)
+                taken = self._hosted(np.where(taken >= least[x], taken, 0))
+                kept[x, span, mean] = taken
                 np.maximum(sure, parts[x].taken(high, sums), out=sure)
             self.looked += len(some)
             one = np.max([*kept.values()], axis=0)
@@ -346,6 +363,18 @@ class IntegerMaster:
             if self.looked + len(some) > self._schedule.counted_intervals:
                 break
         return None
+
+    def _hosted(self, taken: Whole) -> Whole:
+        """Return sequences of one pipeline that uses a GPU or more of each host.
+
+        Where a path of no such GPU takes as much, it stands for those that use some.
+        """
+        found = taken.reshape((self.vectors.table.gpus + 1).tolist())
+        for c in self._hosts:
+            less, more = np.moveaxis(found, c, 0)[:2]
+            np.maximum(more, less, out=more)
+            less[:] = 0
+        return found.reshape(-1)
 
     def _packing(self, one: Whole, exactly: Whole) -> list[int]:
         """Return the GPUs of pipelines that take the most together, as states."""

@@ -36,13 +36,15 @@ class Sharing:
     """What a box says of replicas and of their synchronisation.
 
     Layers have `replicas` or more of them, there are `fewest` to `most` pipelines, and
-    no stage synchronises for more than `sync_us` (None: as long as it likes).
+    no stage synchronises for more than `sync_us` (None: as long as it likes). No node
+    of the classes `bare` is a host: one that holds all replicas of some layer.
     """
 
     replicas: int
     fewest: int
     most: int
     sync_us: int | None
+    bare: frozenset[int] = frozenset()
 
 
 class Coupling:
@@ -71,17 +73,17 @@ class Coupling:
         """
         return max(self.box.replicas, self.box.fewest - 1 + own)
 
-    def _crossing(self, replicas: int, here: int | None) -> Fraction:
+    def _crossing(self, replicas: int, here: int | None, nodes: int = 2) -> Fraction:
         """Return the least share of a layer's size that its replicas wait for.
 
-        The layer has so many `replicas` or more, in two nodes or more, of which no more
-        than `here` lie in the node at hand. In a ring some replica has the least share
+        The layer has so many `replicas` or more, in so many `nodes` or more, of which no
+        more than `here` lie in the node at hand. In a ring some replica has the least share
         of others beside it, which is no more than its node's part of all nodes; the
         ring waits for that one. A link that is slow for one is slow for all else.
         """
         if not self._ring:
             return Fraction(replicas - 1, replicas)
-        nodes = max(2, -(-replicas // self.widest))
+        nodes = max(nodes, -(-replicas // self.widest))
         beside = Fraction(1, nodes)
         if here is not None:
             beside = min(beside, Fraction(here, replicas))
@@ -115,7 +117,7 @@ class Coupling:
 
         Where its layers have two replicas or more, each exchanges (n - 1) / n of them
         over no faster link than the fastest at its node. Where not all replicas can lie
-        in the node, they cross to others.
+        in the node, or do, they cross to others.
         """
         least = self._fewest(1 if single else 2)
         time, limits = self.box.sync_us, [Fraction(NO_LIMIT)]
@@ -125,7 +127,8 @@ class Coupling:
             return NO_LIMIT
         if least > 1:
             limits.append(degree * max(known) * time * Fraction(least, least - 1))
-        if here < least and self.sent is not None:
+        hosted = here >= least and not (kind in self.box.bare and self.box.fewest > 1)
+        if not hosted and self.sent is not None:
             limits.append(degree * self.sent / self._crossing(least, here))
         return floor(min(limits))
 
@@ -155,9 +158,13 @@ class Coupling:
     @cached_property
     def shared_light(self) -> Whole:
         """Return the most units of each replica of stages in several nodes."""
+        return self.several_light(2)
+
+    def several_light(self, nodes: int) -> Whole:
+        """Return the same of stages in so many nodes, or more."""
         found = np.full(len(self.arcs.shared), NO_LIMIT, np.int64)
         if self.sent is not None:
-            part = self._crossing(self._fewest(2), None)
+            part = self._crossing(self._fewest(nodes), None, nodes)
             for i, (_, t, _) in enumerate(self.arcs.shared.tolist()):
                 found[i] = min(NO_LIMIT, floor(t * self.sent / part))
         return found

@@ -40,6 +40,9 @@ class Schedule(Record):
     finest: float = Field(
         default=1 / 1024, description="And once they are single numbers."
     )
+    hosts: int = Field(
+        default=3, description="Classes whose nodes may be hosts, which boxes tell."
+    )
     places: int = Field(
         default=8, description="Stages behind a stage that are told apart, at the most."
     )

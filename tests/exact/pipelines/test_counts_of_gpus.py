@@ -1,12 +1,12 @@
 """The integer master: its kernels against all paths, its verdicts against all plans."""
 
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 from random import Random
 
 import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
-from random_graphs import Several, Visit, cost_of, paths, potentials, random_graph
+from random_graphs import Several, paths, potentials, random_graph
 
 from hetopt.exact.pipelines import count_kernels, kernels
 from hetopt.exact.pipelines.bound import PipelineBound
@@ -34,51 +34,82 @@ def _random_states(rng, graph, costs):
     count = int(rng.integers(1, 4)) if several else 0
     vectors = np.array([rng.integers(0, gpus + 1) for _ in range(count)])
     vectors = vectors.reshape(count, len(gpus)).astype(np.int64)
-    us = rng.integers(1, 60, (places, runs, count))
+    us = rng.integers(1, 60, (1 + len(gpus), places, runs, count))
     us[rng.random(us.shape) < 0.3] = NEVER
     cost = rng.integers(0, 100, (runs, count)) + vectors @ costs.gpu
-    front_us = np.where(np.sort(us) < NEVER, np.sort(us), BIG)
-    each = np.take_along_axis(np.broadcast_to(cost, us.shape), np.argsort(us), 2)
+    least = us.min(0)
+    front_us = np.where(np.sort(least) < NEVER, np.sort(least), BIG)
+    each = np.take_along_axis(np.broadcast_to(cost, least.shape), np.argsort(least), 2)
     front_cost = np.minimum.accumulate(each, 2) if count else each
     costs = costs._replace(front_us=front_us, front_cost=front_cost.copy())
     return costs, _states(gpus, vectors, us, cost)
 
 
 def _all_paths(graph, costs, states, high, scale):
-    """Time, cost and GPUs of all paths that are possible."""
-    places = costs.front_us.shape[0]
-    none = np.zeros((*costs.front_us.shape[:2], 1), np.int64)
-    free = costs._replace(front_us=none, front_cost=none)
-    timed = free._replace(time=1)
+    """Time, cost and GPUs of all paths that are possible.
+
+    The vector of each stage in several nodes is chosen, and of which class the node is
+    that it shares with the stage before or behind, if any.
+    """
+    count = range(states.vectors.shape[0])
     for path in paths(graph, costs):
-        us = cost_of(graph, timed, path, high, 0)
-        cost = cost_of(graph, free, path, high, scale)
-        if us is None:
-            continue
-        gpus = np.zeros(len(graph.node_gpus), np.int64)
-        left = sum(1 if isinstance(x, Several) else len(x.stages) for x in path)
-        options = []
-        for part in path:
-            left -= 1 if isinstance(part, Several) else len(part.stages)
-            if isinstance(part, Visit):
-                gpus[part.c] += part.k
-                continue
-            run = graph.run[part.first, part.last]
-            options.append(
-                [
-                    (int(us_), int(states.vector_cost[run, v]), states.vectors[v])
-                    for v, us_ in enumerate(
-                        states.vector_us[min(left, places - 1), run]
-                    )
-                    if us_ <= high
-                ]
-            )
+        options = [count if isinstance(x, Several) else [None] for x in path]
         for chosen in product(*options):
-            yield (
-                us + sum(x for x, _, _ in chosen),
-                cost + sum(costs.time * x + scale * y for x, y, _ in chosen),
-                tuple((gpus + sum(use for _, _, use in chosen)).tolist()),
+            parts = [*zip(path, chosen, strict=True)]
+            joints = [
+                [
+                    None,
+                    *(_classes_at(graph, states, *x) & _classes_at(graph, states, *y)),
+                ]
+                if isinstance(x[0], Several) or isinstance(y[0], Several)
+                else [None]
+                for x, y in pairwise(parts)
+            ]
+            for joined in product(*joints):
+                found = _cost(graph, costs, states, parts, joined, high, scale)
+                if found is not None:
+                    yield found
+
+
+def _classes_at(graph, states, part, vector):
+    """Classes of a node of which a part has GPUs, and another stage may have some."""
+    if isinstance(part, Several):
+        return set(np.flatnonzero(states.vectors[vector]).tolist())
+    return {part.c} if part.k < graph.node_gpus[part.c] else set()
+
+
+def _cost(graph, costs, states, parts, joined, high, scale):
+    places = costs.front_us.shape[0]
+    left = sum(1 if isinstance(x, Several) else len(x.stages) for x, _ in parts)
+    us, cost, gpus = 0, 0, np.zeros(len(graph.node_gpus), np.int64)
+    for i, (part, vector) in enumerate(parts):
+        then = parts[i + 1][0] if i + 1 < len(parts) else None
+        joint = joined[i] if then else None
+        if isinstance(part, Several):
+            left -= 1
+            p, run = min(left, places - 1), graph.run[part.first, part.last]
+            took = int(
+                states.vector_us[0 if joint is None else 1 + joint, p, run, vector]
             )
+            if took > high or (places > 1 and (then is None) != (p == 0)):
+                return None
+            us += took
+            cost += costs.time * took + scale * int(states.vector_cost[run, vector])
+            gpus += states.vectors[vector]
+            continue
+        gpus[part.c] += part.k
+        cost += scale * int(costs.gpu[part.c]) * part.k
+        for stage, following in pairwise((*part.stages, None)):
+            left -= 1
+            p, (arc, first, last) = min(left, places - 1), stage
+            away = following is None and then is not None and joint is None
+            took = int((graph.outer if away else graph.inner)[arc, p, first, last])
+            most = min(graph.fits[arc, p, first], graph.light[arc, part.k, first])
+            if took > high or last > most:
+                return None
+            us += took
+            cost += costs.time * took + scale * int(costs.arc[arc, part.k, first, last])
+    return us, cost, tuple(gpus.tolist())
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -88,6 +119,7 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
     if graph.sites > 1:
         nearest = np.minimum(graph.outer, graph.far)
         graph = graph._replace(outer=nearest, far=nearest)
+    graph = graph._replace(inner=np.minimum(graph.inner, graph.outer))
     costs, states = _random_states(rng, graph, costs)
     high, scale = int(rng.integers(5, 70)), int(rng.integers(1, 40))
     sides = []
@@ -129,7 +161,7 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
     )
     us = rng.integers(1, 40, (1, 1, count))
     none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    states = _states(gpus, none, np.zeros((1, 1, 1, 0), np.int64), none.T)
     found = count_kernels.vector_us(us, items, nodes, states, size)
     for least in range(1, len(found)):
         usable = [i for i in range(count) if items[i, 1] >= least]
@@ -150,7 +182,7 @@ def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
     rng = np.random.default_rng(seed)
     gpus = rng.integers(1, 4, 2)
     none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    states = _states(gpus, none, np.zeros((1, 1, 1, 0), np.int64), none.T)
     one = rng.integers(0, 9, len(states.use))
     one[0], one[rng.random(len(one)) < 0.4] = 0, 0
     fewest = int(rng.integers(1, 4))
