@@ -219,6 +219,21 @@ def site_shares(bound: PipelineBound, plan: PlanFacts) -> list[Fraction]:
     return found
 
 
+def host_numbers(bound: PipelineBound, plan: PlanFacts) -> list[int]:
+    """Return how many nodes of each class hold all replicas of some layer."""
+    hosts = set()
+    for layer in range(bound.table.layers):
+        here = {
+            node
+            for one in plan.pipelines
+            for stage in one.stages
+            if stage.first <= layer < stage.last
+            for node, *_ in stage.replicas
+        }
+        hosts |= here if len(here) == 1 else set()
+    return [len(hosts & {*each.nodes}) for each in bound.table.classes]
+
+
 def _beyond_sites(bound: PipelineBound, box: Box, plan: PlanFacts) -> Iterator[str]:
     """Yield what pipelines hold in sites and a box says that they cannot."""
     for number, one in enumerate(plan.pipelines):
@@ -249,6 +264,9 @@ def holds(box: Box, bound: PipelineBound, plan: PlanFacts) -> bool:
         return False
     shares = site_shares(bound, plan) if box.sites_high else []
     if not all(map(within, box.sites_low, shares, box.sites_high)):
+        return False
+    hosts = host_numbers(bound, plan) if box.hosts_high else []
+    if not all(map(within, box.hosts_low, hosts, box.hosts_high)):
         return False
     return all(
         within(box.size_low, sizes.index(one.size), box.size_high)

@@ -3,10 +3,11 @@
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from math import ceil, floor, inf
+from math import ceil, floor, inf, prod
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,59 @@ _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 #: Tells how finely a box is refuted within a time that is left of another, or None.
 Counted = Callable[[Box, int, int], float | None]
+
+
+class _View:
+    """Stages by class of nodes, as a bound has them, or with hosts apart from others."""
+
+    def __init__(
+        self,
+        table: StageTable,
+        whole: StageTable,
+        schedule: Schedule,
+        check: Callable[[], None],
+    ) -> None:
+        """Read a table, whose classes are those of the `whole` table or parts of them."""
+        self.table, self._check = table, check
+        self.vectors = Vectors(table, schedule)
+        self._arcs: dict[tuple[int, int, bool], Arcs] = {}
+        first = [each.nodes for each in whole.classes]
+        #: Of which class each is a part, and whether nodes of it are hosts and others.
+        self._of = [
+            next(c for c, names in enumerate(first) if each.nodes[0] in names)
+            for each in table.classes
+        ]
+        self._parted = [self._of.count(c) > 1 for c in self._of]
+
+    def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
+        """Return the arcs of a size of micro-batches, by its number."""
+        key = size, places, few
+        if key not in self._arcs:
+            self._check()
+            b = self.table.sizes[size]
+            self._arcs[key] = arcs(self.table, b, places, few=few)
+        return self._arcs[key]
+
+    def hosts(self, box: Box) -> list[tuple[int, int]]:
+        """Return the fewest and the most hosts of each class."""
+        found = []
+        for c, one, parted in zip(
+            self._of, self.table.classes, self._parted, strict=True
+        ):
+            low = box.hosts_low[c] if box.hosts_low else 0
+            high = box.hosts_high[c] if box.hosts_high else len(one.nodes)
+            found.append((low, high) if not parted or one.site else (0, 0))
+        return found
+
+    def bare(self, box: Box) -> frozenset[int]:
+        """Return the classes of which no node is a host."""
+        return frozenset(c for c, (_, high) in enumerate(self.hosts(box)) if not high)
+
+    def priced(self, proposed: Array) -> Array:
+        """Return prices by these classes of prices by the whole ones."""
+        count = (len(proposed) - 3) // 2
+        each = proposed[:count], proposed[count : 2 * count]
+        return np.concatenate([*(x[self._of] for x in each), proposed[2 * count :]])
 
 
 class PipelineBound:
@@ -88,9 +142,9 @@ class PipelineBound:
         self.priced = known and costs.sync_overlap == "none"
         self.hidden = known and costs.sync_overlap != "none" and costs.interleave == 1
         self.batch = instance.workload.global_batch
-        self._vectors = Vectors(self.table, schedule)
+        self._apart: dict[tuple[int, ...], _View] = {}
         self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
-        self._arcs: dict[tuple[int, int, bool], Arcs] = {}
+        self._view = _View(self.table, self.table, schedule, check)
         most_sync = 0
         if self.priced:
             most_sync = floor((most_us - least_us) / self.sync_factor) + 1
@@ -114,7 +168,7 @@ class PipelineBound:
                 self.batch,
             ),
             *(self.table.layers, self.table.sync.layer),
-            tuple(self.table.node_gpus.tolist()) if self.priced else (),
+            *self._hosts(),
         )
         self.fair = _fair(self.table, each)
         self.first = self._first()
@@ -146,11 +200,20 @@ class PipelineBound:
 
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
-        key = size, places, few
-        if key not in self._arcs:
-            self.check()
-            self._arcs[key] = arcs(self.table, self.table.sizes[size], places, few=few)
-        return self._arcs[key]
+        return self._view.stages(size, places, few=few)
+
+    def _hosts(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+        """Return nodes and their GPUs by class, where it matters which are hosts.
+
+        And whether GPUs are few enough for hosts to be a class of their own.
+        """
+        if not self.priced:
+            return (), (), False
+        nodes, gpus = self.table.nodes.tolist(), self.table.node_gpus.tolist()
+        pairs = zip(nodes, gpus, strict=True)
+        halves = [(n // 2 * g + 1) * (-(-n // 2) * g + 1) for n, g in pairs]
+        few = not self.sites and prod(halves) <= self.schedule.counted_few
+        return tuple(nodes), tuple(gpus), few
 
     def _first(self) -> list[Box]:
         """Return boxes that cover all plans."""
@@ -210,7 +273,7 @@ class PipelineBound:
                 box.proof = verdict.prices
                 return True
             near = verdict.taken <= self.schedule.counted_near * self.batch
-            few = self._vectors.count <= self.schedule.counted_few
+            few = self._view.vectors.count <= self.schedule.counted_few
             asked = near and (few or self.division.split(box, left) is None)
             if self.whole and asked and self._whole(box, time_us):
                 return True
@@ -228,15 +291,38 @@ class PipelineBound:
         fewest = box.count_low
         if self.table.sizes[box.size_high] == 1:  # no stage has several replicas
             fewest = max(fewest, box.replicas_low)
-        parts = self._parts(box, time_us, left, rows, ordered=True)
+        view = self._view_of(box)
+        rows = replace(rows, gpus=tuple(view.table.gpus.tolist()))
+        parts = self._parts(box, time_us, left, rows, view)
+        hosts = tuple(low for low, _ in view.hosts(box))
         master = IntegerMaster(
             {number: pricing for number, pricing, _ in parts},
-            *(rows, self.batch, self.scale, (fewest, rows.pipelines), box.hosts),
-            *(self._vectors, self.schedule, self.check),
+            *(rows, self.batch, self.scale, (fewest, rows.pipelines), hosts),
+            *(view.vectors, self.schedule, self.check),
         )
         ends = {part: (x[0], x[-1]) for part, x in state.edges.items()}
-        box.whole = master.refute(state.prices, ends)
+        box.whole = master.refute(view.priced(state.prices), ends)
         return box.whole is not None
+
+    def _view_of(self, box: Box) -> "_View":
+        """Return the stages of a box, hosts apart where some nodes of a class are."""
+        pairs = zip(
+            box.hosts_low, box.hosts_high, self.table.nodes, strict=bool(box.hosts_low)
+        )
+        apart = tuple(low if low == high < n else 0 for low, high, n in pairs)
+        if not any(apart):
+            return self._view
+        if apart not in self._apart:
+            hosts = {
+                name
+                for number, each in zip(apart, self.table.classes, strict=True)
+                for name in each.nodes[:number]
+            }
+            every = [node.name for node in self.table.costs.cluster.nodes]
+            others = tuple(name for name in every if name not in hosts)
+            table = StageTable(self.instance, (others, tuple(hosts)))
+            self._apart[apart] = _View(table, self.table, self.schedule, self.check)
+        return self._apart[apart]
 
     def _near(self, box: Box) -> bool:
         """Tell whether prices nearly refute a box whose range is fine."""
@@ -292,32 +378,33 @@ class PipelineBound:
         time_us: int,
         left: int,
         rows: Rows,
-        *,
-        ordered: bool = False,
+        view: "_View | None" = None,
     ) -> list[tuple[int, Pricing, tuple[int, int]]]:
         """Return the parts of a box by number, and ranges of their slowest stages.
 
-        Paths are `ordered`, or where layers are equal need not be. The number says
+        Paths of a `view` are in order, others need not be where layers are equal. The
+        number says
         size, whether there are few micro-batches, and the range of what is hidden: it
         is the same in the parts of a box.
         """
-        found = []
-        told = box.places if self.table.places else 1
+        found, own = [], view or self._view
+        table, bare = own.table, own.bare(box)
+        told = box.places if table.places else 1
         for size in range(box.size_low, box.size_high + 1):
             b = self.table.sizes[size]
             if box.count_high == 1 and self.batch % b:
                 continue
             for few in (False, True) if told > 1 else (False,):
-                each = self.stages(size, told, few=few)
+                each = own.stages(size, told, few=few)
                 most = min(self.batch, b * (told - 1)) if few else self.batch
                 if box.count_high == 1 and most < self.batch:
                     continue
                 for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
                     sharing = Sharing(
                         *(box.replicas_low, box.count_low, rows.pipelines),
-                        *(sync, box.bare),
+                        *(sync, bare),
                     )
-                    coupling = Coupling(self.table, each, sharing)
+                    coupling = Coupling(table, each, sharing)
                     limits = Limits(left, most, spent)
                     high = left
                     if box.count_high == 1:  # it has the whole batch
@@ -325,13 +412,13 @@ class PipelineBound:
                     if box.slowest_high_us is not None:
                         high = min(high, box.slowest_high_us)
                     low = max(self.least_slowest_us[size], box.slowest_low_us)
-                    if self.table.runs.equal and told == 1 and not ordered:
+                    if table.runs.equal and told == 1 and view is None:
                         known = self._segments(coupling)
                         pricing: Pricing = Unordered(
                             self.table, coupling, limits, rows, known, self._ranges(box)
                         )
                     else:
-                        pricing = Pricing(self.table, coupling, limits, rows)
+                        pricing = Pricing(table, coupling, limits, rows)
                     number = (2 * size + few) * (_HALVES + 2) + i
                     found.append((number, pricing, (low, high)))
         return found

@@ -28,7 +28,8 @@ class Box:
     `sizes` are numbers of sizes of micro-batches. `sites` are shares of sites: of each
     layer the part of its replicas there, summed over layers by size, in units; together
     they are the size of all layers. A *host* is a node that holds all replicas of some
-    layer: of the classes `bare` none is, and of each of `hosts` one or more. `places` of stages are told apart,
+    layer; `hosts` are how many there are of each class, () where nothing is known.
+    `places` of stages are told apart,
     up to `most_places`; `states` are what is known, by places. `proof` are the prices
     that refuted the box, if it was not divided, or `whole` those at which whole
     pipelines did; or it is `counted` by GPUs, with intervals of this ratio, or `laid`
@@ -47,8 +48,8 @@ class Box:
     slowest_high_us: int | None = None
     sites_low: tuple[int, ...] = ()
     sites_high: tuple[int, ...] = ()
-    bare: frozenset[int] = frozenset()
-    hosts: frozenset[int] = frozenset()
+    hosts_low: tuple[int, ...] = ()
+    hosts_high: tuple[int, ...] = ()
     places: int = 1
     most_places: int = 1
     states: dict[int, State] = field(default_factory=dict)
@@ -80,8 +81,7 @@ class Split:
     """How a box was divided: the low part goes up to `at`, the high one begins beyond.
 
     The low part of a split by count is a single pipeline; one by site is of the share
-    of the site of that number. In the low part of one by host, no node of the class `at`
-    is a host.
+    of the site of that number, one by host of the hosts of a class.
     """
 
     of: Of
@@ -89,6 +89,7 @@ class Split:
     low: Box
     high: Box
     site: int | None = None
+    kind: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Division:
 
     `most_sync_us` is what plans may synchronise, of which shares are shares; `sizes`
     are those of micro-batches; `layer_units` is the size of each of the `layers`, where
-    sites have shares; `node_gpus` are those of a node, by class.
+    sites have shares; `nodes` are how many there are of each class, and `node_gpus`
+    what each has. Numbers of hosts are told if there are `few` GPUs.
     """
 
     schedule: Schedule
@@ -107,7 +109,9 @@ class Division:
     batch: int
     layers: int = 0
     layer_units: Fraction = Fraction(0)
+    nodes: tuple[int, ...] = ()
     node_gpus: tuple[int, ...] = ()
+    few: bool = False
 
     def split(self, box: Box, left_us: int) -> Split | None:
         """Return the next division of a box; None where it is too narrow.
@@ -206,7 +210,7 @@ class Division:
         return Split("site", at, low, high, i)
 
     def _by_host(self, box: Box) -> Split | None:
-        """Divide by whether a node of a class is a host; None where that is known.
+        """Divide by hosts of a class, first by whether there are any.
 
         Each pipeline has each layer, and so a GPU or more of each host. These have as
         many as a layer has replicas, or more.
@@ -214,14 +218,29 @@ class Division:
         able = [c for c, gpus in enumerate(self.node_gpus) if gpus >= box.replicas_low]
         if box.count_low < 2 or len(able) > self.schedule.hosts:
             return None
-        known = box.bare | box.hosts
+        low = box.hosts_low or (0,) * len(self.nodes)
+        high = box.hosts_high or self.nodes
         for c in able:
-            if c not in known:
-                bare = box.part(bare=box.bare | {c})
-                most = min(box.count_high, self.node_gpus[c])
-                host = box.part(hosts=box.hosts | {c}, count_high=most)
-                return Split("host", c, bare, host)
+            if not low[c] and high[c]:
+                return self._at_host(box, low, high, c)
+        for c in able:
+            if low[c] < high[c] and self.few:
+                return self._at_host(box, low, high, c)
         return None
+
+    def _at_host(
+        self, box: Box, low: tuple[int, ...], high: tuple[int, ...], c: int
+    ) -> Split:
+        at = low[c]
+        less, more = list(high), list(low)
+        less[c], more[c] = at, at + 1
+        most = min(box.count_high, self.node_gpus[c])
+        return Split(
+            *("host", at),
+            box.part(hosts_low=low, hosts_high=tuple(less)),
+            box.part(hosts_low=tuple(more), hosts_high=high, count_high=most),
+            kind=c,
+        )
 
     def _summed(self, box: Box) -> Box:
         """Tighten shares of sites, which are the size of all layers together.

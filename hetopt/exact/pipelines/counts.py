@@ -287,18 +287,18 @@ class IntegerMaster:
         batch: int,
         scale: int,
         counts: tuple[int, int],
-        hosts: frozenset[int],
+        hosts: tuple[int, ...],
         vectors: Vectors,
         schedule: Schedule,
         check: Callable[[], None],
     ) -> None:
         """Put pipelines of the `parts` together, `counts` of them: fewest and most.
 
-        Each of them uses GPUs of the classes that have `hosts`.
+        Each of them uses a GPU or more of each host; `hosts` are how many, by class.
         """
         self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
         self.fewest, self.most = counts
-        self._hosts = sorted(hosts)
+        self._hosts = hosts
         self.vectors, self._schedule, self._check = vectors, schedule, check
         self.looked = 0  # intervals
 
@@ -370,10 +370,10 @@ class IntegerMaster:
         Where a path of no such GPU takes as much, it stands for those that use some.
         """
         found = taken.reshape((self.vectors.table.gpus + 1).tolist())
-        for c in self._hosts:
-            less, more = np.moveaxis(found, c, 0)[:2]
-            np.maximum(more, less, out=more)
-            less[:] = 0
+        for c, least in enumerate(self._hosts):
+            by_gpus = np.moveaxis(found, c, 0)
+            by_gpus[least] = by_gpus[: least + 1].max(0)
+            by_gpus[:least] = 0
         return found.reshape(-1)
 
     def _packing(self, one: Whole, exactly: Whole) -> list[int]:
