@@ -18,10 +18,10 @@ from ..errors import InstanceError, UnknownName, Unsupported
 from ..modelling import Limits
 from ..plans import Recovery, TrainingPlan
 from ..problems import training_plan
-from ..problems.recovery import CLOUD, Saved
-from ..recovery import changes, posing
-from ..recovery.changes import Change
-from ..recovery.posing import Storage, posed
+from ..problems.recovery import CLOUD, Saved, changes, posing
+from ..problems.recovery.changes import Change
+from ..problems.recovery.posing import posed
+from ..problems.recovery.storage import Storage
 from ..recovery.replanning import (
     DEFAULT_TIME_S,
     PLANNERS,

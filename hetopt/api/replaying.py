@@ -7,8 +7,8 @@ from typing import Any
 
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
+from ..problems.recovery.storage import Storage
 from ..recovery.pooling import Pool
-from ..recovery.posing import Storage
 from ..recovery.replanning import DEFAULT_TIME_S, PLANNERS, Horizon
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
 from ..recovery.replay.traces import Counts, Moment

@@ -13,7 +13,7 @@ from .quantities import duration
 
 if TYPE_CHECKING:
     from ..api.recovering import Recovered
-    from ..recovery.posing import Storage
+    from ..problems.recovery.storage import Storage
     from ..recovery.replanning import Horizon
 
 
@@ -164,7 +164,7 @@ def until(seconds: float | None, iterations: int | None) -> "Horizon":
 
 def storage(words: list[str] | None) -> "Storage":
     """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
-    from ..recovery.posing import Storage
+    from ..problems.recovery.storage import Storage
     from ..text.complaints import validated
     from ..text.options import pairs
 

@@ -40,12 +40,70 @@ from ..schema import (
     Storage,
     Workload,
     exact,
+    tabled,
 )
 from . import compute, memory, parameters
 from .compute import ceil
 from .settings import under
 
 HOURS_OF_A_MONTH = 730
+
+
+def as_offers(
+    instance: Instance, usd_per_hour: Mapping[str, float] | None = None
+) -> Instance:
+    """Return an instance whose cluster is offered for rent, GPU by GPU.
+
+    Prices of `usd_per_hour` stand before those of the cluster's types. The network is
+    the slowest link between nodes; of one node, its own link. Where the instance says
+    nothing of `search`, degrees are powers of two and stages as many as there may be.
+    """
+    cluster, prices = instance.planned_cluster, usd_per_hour or {}
+    if strange := sorted(set(prices) - set(cluster.gpus)):
+        raise InstanceError(
+            f"usd_per_hour: found {strange[0]!r}, expected types of instance "
+            f"{instance.name!r}: {', '.join(cluster.gpus)}; correct it"
+        )
+    count = dict.fromkeys(cluster.gpus, 0)
+    for node in cluster.nodes:
+        count[node.gpu] += node.count
+    rates = [pair.slower_gbytes_per_s for pair in cluster.inter.pairs]
+    if cluster.inter.gbytes_per_s is not None:
+        rates.append(cluster.inter.gbytes_per_s)
+    if not rates:
+        rates = [n.intra_gbytes_per_s for n in cluster.nodes if n.intra_gbytes_per_s]
+    offers = []
+    for name, gpu in cluster.gpus.items():
+        price = prices.get(name, gpu.usd_per_hour)
+        if price is None:
+            raise InstanceError(
+                f"instance {instance.name!r}: GPU type {name!r} has no usd_per_hour, "
+                "expected the price of one GPU; give it in cluster.gpus, or as the "
+                "option usd_per_hour"
+            )
+        offer = {
+            "gpu": name,
+            "quota": count[name],
+            "usd_per_hour": price,
+            "peak_tflops": gpu.peak_tflops,
+            "memory_gib": gpu.memory_gib,
+            "efficiency": gpu.efficiency,
+            "gbytes_per_s": min(rates, default=1),
+            "latency_us": cluster.inter.latency_us,
+        }
+        offers.append(tabled(Offer, f"offer {name!r}", offer))
+    most = max(count.values())
+    usual = Search(
+        data_parallel=tuple(1 << i for i in range(most.bit_length())),
+        max_stages=min(instance.model.layers, cluster.gpu_count),
+    )
+    return instance.model_copy(
+        update={
+            "cluster": None,
+            "offers": tuple(offers),
+            "search": instance.search or usual,
+        }
+    )
 
 
 def provisioning_data(instance: Instance) -> dict[str, Any]:

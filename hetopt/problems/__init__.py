@@ -6,8 +6,22 @@ A problem module has
     unit(data)   of the objective
     Data         the record that a problem file is parsed into
     Plan         the plan type
-    data(instance) -> Data               the problem as an instance poses it
+    data(instance, **options) -> Data    the problem as an instance poses it
     evaluate(data, plan) -> Evaluation   the judge
+
+Every problem is posed of the shared instance by its `data`. What the instance leaves
+open, such as the plan whose pipeline is to be partitioned, is a keyword of it, and an
+option of `hetopt solve INSTANCE --problem NAME`:
+
+    device_grouping   tensor_parallel, micro_batch, micro_batches, groups
+    layer_partition   plan and pipeline; or stages, tensor_parallel, micro_batch,
+                      micro_batches; objective, order
+    one_pipeline, training_plan
+    provisioning      deadline_s or budget_usd; of a cluster also usd_per_hour
+    recovery          plan, new_plan, lost, storage
+    job_round         jobs, batches; of a queue of jobs as well
+
+A queue of jobs (`job_scheduling`) has jobs of its own, which no instance has.
 
 The judge shares no code with statements, exact methods or planners: it recomputes
 the objective from the plan alone and names every rule that the plan breaks.
@@ -84,7 +98,7 @@ class Problem(Protocol):
     def Data(self) -> type[Any]: ...
     @property
     def Plan(self) -> type[Any]: ...
-    def data(self, instance: Any) -> Any: ...
+    def data(self, instance: Any, **options: Any) -> Any: ...
     def unit(self, data: Any) -> str: ...
     def evaluate(self, data: Any, plan: Any) -> Evaluation: ...
 

@@ -41,6 +41,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from .. import plans
+from ..errors import InstanceError
 from ..schema import (
     Count,
     Instance,
@@ -49,6 +50,7 @@ from ..schema import (
     Record,
     Seconds,
     Usd,
+    UsdPerHour,
     exact,
     tabled,
 )
@@ -360,13 +362,34 @@ _SOURCES = {
 }
 
 
-def data(instance: Instance) -> Data:
-    """The provisioning problem that an instance with offers poses."""
-    from ..costs.offers import provisioning_data
+def data(
+    instance: Instance,
+    *,
+    deadline_s: Seconds | None = None,
+    budget_usd: Usd | None = None,
+    usd_per_hour: dict[str, UsdPerHour] | None = None,
+) -> Data:
+    """Return the provisioning problem of an instance with offers, or of a cluster.
+
+    A cluster is offered GPU by GPU; `usd_per_hour` has prices by GPU type, in place of
+    the cluster's own. `deadline_s` or `budget_usd` takes the place of the instance's
+    requirements.
+    """
+    from ..costs.offers import as_offers, provisioning_data
     from .training_plan.settings import on_target
 
     where = f"instance {instance.name!r}"
-    return tabled(Data, where, provisioning_data(on_target(instance)), _SOURCES)
+    if instance.cluster is not None:
+        instance = as_offers(instance, usd_per_hour)
+    elif usd_per_hour is not None:
+        raise InstanceError(
+            f"{where}: found usd_per_hour, expected it beside a cluster alone: offers "
+            "have their prices; leave it out"
+        )
+    fields = provisioning_data(on_target(instance))
+    if (deadline_s, budget_usd) != (None, None):
+        fields |= {"deadline_s": deadline_s, "budget_usd": budget_usd}
+    return tabled(Data, where, fields, _SOURCES)
 
 
 def unit(data: Data) -> str:

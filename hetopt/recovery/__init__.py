@@ -1,9 +1,5 @@
 """After nodes left or arrived: what was lost, what to move, and what to run next.
 
-    changes     what differs between two clusters, GPU by GPU
-    posing      an old plan, a new one and the change as the problem `recovery`
-    pieces      pieces of units as transfers of a plan
-    network     the problem by kinds of pieces and links, for statements and methods
     placing     nodes that are alike exchange their parts, so that less is moved
     replanning  new training plans, weighed with the time to move their states
     traces      which nodes are there when, by the counts of a trace of spot GPUs

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ..plans import TrainingPlan
+from ..problems.recovery.changes import Change
+from ..problems.recovery.storage import Storage
 from ..schema import Cluster, Node
-from .changes import Change
 from .placing import renamed
-from .posing import Storage
 from .replanning import DEFAULT_TIME_S, PLANNERS, Candidate, Replanning, kept_plan
 
 _MOST_PLANS = 3  # of one cluster

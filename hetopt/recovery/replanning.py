@@ -31,14 +31,15 @@ from ..planners import autohet_recovery
 from ..plans import Recovery, TrainingPlan
 from ..problems import recovery, training_plan
 from ..problems.recovery import Saved
+from ..problems.recovery.changes import Change
+from ..problems.recovery.posing import posed
+from ..problems.recovery.storage import Storage
 from ..result import Stop
 from ..search.attempts import tried
 from ..search.balancing import shared
 from ..search.fast_cost import FastCost, Pipe
 from ..search.improving import improve
-from .changes import Change
 from .placing import settled
-from .posing import Storage, posed
 
 PLANNERS = ("megatron", "autohet", "hexiscale", "islands")
 DEFAULT_TIME_S = 1.5

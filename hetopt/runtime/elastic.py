@@ -16,10 +16,10 @@ from typing import NamedTuple
 from ..errors import InstanceError, RunFailed, Unsupported
 from ..plans import TrainingPlan
 from ..problems import training_plan
-from ..recovery import changes
-from ..recovery.changes import Change
+from ..problems.recovery import changes
+from ..problems.recovery.changes import Change
+from ..problems.recovery.storage import Storage
 from ..recovery.pooling import Pool
-from ..recovery.posing import Storage
 from ..recovery.replanning import DEFAULT_TIME_S, Candidate, Horizon, Replanning
 from ..schema import Instance
 from ..text.writing import write_json

@@ -15,7 +15,15 @@ from hetopt import registry
 from hetopt.errors import InstanceError, NoPlan, Unsupported
 from hetopt.files.clusters import generate
 from hetopt.plans import Partition, TrainingPlan
-from hetopt.problems import device_grouping, layer_partition, training_plan
+from hetopt.problems import (
+    device_grouping,
+    job_round,
+    layer_partition,
+    provisioning,
+    recovery,
+    training_plan,
+)
+from hetopt.problems.recovery import changes
 from hetopt.schema import Instance
 
 FAMILIES = ["equal", "unequal", "islands", "tight_memory", "steep"]
@@ -176,3 +184,73 @@ def test_a_plan_says_its_stages_itself() -> None:
         layer_partition.data(instance, plan=plan, tensor_parallel=2)
     with pytest.raises(InstanceError, match="pipeline: found 99, expected one from 0"):
         layer_partition.data(instance, plan=plan, pipeline=99)
+
+
+# --- provisioning ----------------------------------------------------------------
+
+
+PRICES = {"A100": 2.0, "H20": 1.25}
+
+
+def test_a_cluster_is_offered_with_its_numbers_of_gpus() -> None:
+    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
+    data = provisioning.data(instance, usd_per_hour=PRICES, deadline_s=9)
+    assert {offer.gpu: offer.quota for offer in data.offers} == {"A100": 4, "H20": 4}
+    assert {offer.gpu: offer.usd_per_hour for offer in data.offers} == PRICES
+    assert (data.deadline_s, data.layers) == (9, instance.model.layers)
+    assert provisioning.data(shipped("tiny/offers"), budget_usd=3).budget_usd == 3
+
+
+def test_what_a_cluster_costs_is_asked_for_by_its_types() -> None:
+    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
+    with pytest.raises(InstanceError, match=r"'H20' has no usd_per_hour, expected"):
+        provisioning.data(instance, usd_per_hour={"A100": 2.0})
+    with pytest.raises(InstanceError, match="found 'B200', expected types"):
+        provisioning.data(instance, usd_per_hour=PRICES | {"B200": 4.0})
+    with pytest.raises(InstanceError, match="found usd_per_hour, expected it beside"):
+        provisioning.data(shipped("tiny/offers"), usd_per_hour=PRICES)
+
+
+# --- rounds ----------------------------------------------------------------------
+
+
+def test_a_round_of_an_instance_has_its_gpus_and_its_model() -> None:
+    instance = shipped("autohet/a100-h20-4x4-bert-large")
+    data = job_round.data(instance, jobs=5, batches=(2, 4))
+    assert [(c.name, c.jobs) for c in data.classes] == [
+        ("bert-large/2", 3),
+        ("bert-large/4", 2),
+    ]
+    assert {(s.gpu, s.size): s.gpus for s in data.slots} == {
+        (gpu, size): 4 for gpu in ("A100", "H20") for size in (1, 2, 4)
+    }
+
+
+def test_a_round_of_a_queue_is_that_of_its_first_jobs() -> None:
+    _, queue = hetopt.files.load_problem("frenzy/simulator-30")
+    assert job_round.data(queue).jobs == 30
+    assert job_round.data(queue, jobs=4).jobs == 4
+    with pytest.raises(InstanceError, match="found batches beside a queue"):
+        job_round.data(queue, batches=(4,))
+
+
+def test_a_round_without_a_job_that_runs_is_refused() -> None:
+    with pytest.raises(InstanceError, match="no degrees of parallelism fit"):
+        job_round.data(shipped("hexiscale/setting-3-llama-30b"), batches=(512,))
+
+
+# --- recovery --------------------------------------------------------------------
+
+
+def test_a_recovery_has_what_both_plans_hold() -> None:
+    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
+    old = planned("megatron", instance)
+    change = changes.between(instance, instance, ("node1",))
+    new = planned("megatron", change.new)
+    assert old is not None
+    assert new is not None
+    data = recovery.data(instance, plan=old, new_plan=new, lost=("node1",))
+    assert {need.node for need in data.needs} == {"node0"}
+    assert {saved.place for saved in data.saved} == {"node0", "cloud"}
+    with pytest.raises(InstanceError, match="found no new_plan, expected the plan"):
+        recovery.data(instance, plan=old)

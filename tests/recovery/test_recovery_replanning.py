@@ -13,8 +13,10 @@ from hetopt.files.clusters import generate
 from hetopt.planners import autohet_recovery
 from hetopt.plans import TrainingPlan
 from hetopt.problems import recovery, training_plan
-from hetopt.recovery import changes, placing
-from hetopt.recovery.posing import Storage, needs, posed
+from hetopt.problems.recovery import changes
+from hetopt.problems.recovery.posing import needs, posed
+from hetopt.problems.recovery.storage import Storage
+from hetopt.recovery import placing
 from hetopt.recovery.replanning import Candidate, Horizon, Replanning, kept_plan
 from hetopt.result import Status
 from hetopt.schema import Instance

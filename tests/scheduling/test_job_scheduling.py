@@ -254,9 +254,8 @@ def test_the_librarys_clusters_are_the_papers() -> None:
 def test_a_queue_is_no_instance_and_an_instance_no_queue() -> None:
     with pytest.raises(InstanceError, match=r"found a queue of jobs.*hetopt schedule"):
         load_instance("frenzy/simulator-30")
-    for problem in ("job_scheduling", "job_round"):
-        with pytest.raises(InstanceError, match="has one model and no jobs"):
-            problems.get(problem).data(load_instance("tiny/two-nodes"))
+    with pytest.raises(InstanceError, match="has one model and no jobs"):
+        problems.get("job_scheduling").data(load_instance("tiny/two-nodes"))
     with pytest.raises(Unsupported, match="use `hetopt schedule`"):
         api.solve("frenzy/simulator-30")
 

@@ -36,8 +36,9 @@ from pydantic import Field, model_validator
 
 from ... import plans
 from ...errors import InstanceError
-from ...schema import GpuId, Name, Record
+from ...schema import GpuId, Instance, Name, Record
 from .. import Evaluation, Violation
+from .storage import Storage
 
 sense: Literal["minimise"] = "minimise"
 Plan = plans.Recovery
@@ -222,12 +223,31 @@ class Data(Record):
         return maps
 
 
-def data(instance: Any) -> Data:
-    """An instance has lost nothing: `InstanceError`."""
-    raise InstanceError(
-        f"instance {instance.name!r} poses no recovery by itself: expected an old plan "
-        "and the new cluster; use `hetopt recover OLD_PLAN INSTANCE`"
-    )
+def data(
+    instance: Instance,
+    *,
+    plan: plans.TrainingPlan | None = None,
+    new_plan: plans.TrainingPlan | None = None,
+    lost: tuple[str, ...] = (),
+    storage: Storage | None = None,
+) -> Data:
+    """Return the recovery of a run of an instance that lost nodes or GPUs.
+
+    The run was by `plan`. `lost` names what left: nodes (`node1`) and GPUs
+    (`node1:3`); GPUs of a node that lost some are numbered anew. `new_plan` is for what
+    is left. `storage` says where states were saved, and how fast links are.
+    """
+    from . import changes, posing
+
+    if plan is None or new_plan is None:
+        missing = "plan" if plan is None else "new_plan"
+        raise InstanceError(
+            f"instance {instance.name!r}: found no {missing}, expected the plan before "
+            "the change and the one after it: give both, or use `hetopt recover "
+            "OLD_PLAN INSTANCE`"
+        )
+    change = changes.between(instance, instance, lost)
+    return posing.posed(change, plan, new_plan, storage)
 
 
 def unit(data: Data) -> str:

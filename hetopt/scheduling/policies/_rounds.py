@@ -1,141 +1,30 @@
 """What the policies that solve a round share: the round as a problem, and placement.
 
-A job's configurations are powers of two of GPUs of one type, within a node or, where
-all nodes of the type are of one power-of-two size, on whole nodes; each runs at its
-fastest (d, t) that fits. Its cost is SCALE (goodput / least goodput)^p with p = -1/2,
-rounded down, and 1 more for a start, so that ties keep what runs; a job that gets
-nothing costs lambda = 1.1 SCALE. For a running job the goodput of a change is
-multiplied by Sia's restart factor
+Configurations and their costs are those of `problems.job_round.offers`. For a running
+job the goodput of a change is multiplied by Sia's restart factor
     r = (T - N S) / (T + S)      T its age since it first ran, N restarts, S restart_s
 in whole 32nds, at least one of them: then jobs of a kind fall into few classes.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isqrt
 
 from ... import registry
-from ...costs.job_rates import Option, Trained
 from ...exact import job_round
 from ...modelling import Limits
 from ...plans import Round
-from ...problems.job_round import Configuration, JobClass, Slots
 from ...problems.job_round import Data as RoundData
+from ...problems.job_round.offers import PARTS, UNSERVED, ClassKey, Key, Offers
 from ...problems.job_scheduling import Data, micro
 from ...result import uninterrupted
 from ..simulator import State, Task
 
-SCALE = 10_000
-UNSERVED = 11_000
-PARTS = 32
-
-Key = tuple[str, int]  # GPU type and number of GPUs
-# Model, batch, GPUs asked for (None: any), what it holds, 32nds of r.
-ClassKey = tuple[str, int, int | None, Key | None, int]
+__all__ = ["UNSERVED", "Offers", "Posed", "RoundPolicy", "exact_rounds", "kinds"]
 
 
 def kinds(data: Data) -> Callable[[str], int]:
     """Each GPU type is a kind of its own."""
     return list(data.cluster.gpus).index
-
-
-class Offers:
-    """The configurations of each class of jobs, and their costs."""
-
-    def __init__(self, data: Data) -> None:
-        self.data, self.types = data, list(data.cluster.gpus)
-        self._best: dict[tuple[Trained, int | None], dict[Key, Option]] = {}
-        self._slots = {gpu: self._sizes(gpu) for gpu in self.types}
-
-    def _sizes(self, gpu: str) -> list[int]:
-        """Node sizes of a type."""
-        return [node.count for node in self.data.cluster.nodes if node.gpu == gpu]
-
-    def best(self, trained: Trained, asked: int | None = None) -> dict[Key, Option]:
-        """The fastest (d, t) of each configuration.
-
-        With `asked` only those of that many GPUs, or, where none fits, of the next
-        larger number that does, or of the largest.
-        """
-        if (trained, asked) not in self._best:
-            found: dict[Key, Option] = {}
-            for option in self.data.rates.options(trained):
-                key = (option.gpu, option.gpus)
-                if self._placeable(*key) and (
-                    key not in found or option.step_us < found[key].step_us
-                ):
-                    found[key] = option
-            if asked is not None and found:
-                numbers = sorted({gpus for _, gpus in found})
-                number = next((n for n in numbers if n >= asked), numbers[-1])
-                found = {key: o for key, o in found.items() if key[1] == number}
-            self._best[trained, asked] = found
-        return self._best[trained, asked]
-
-    def _placeable(self, gpu: str, gpus: int) -> bool:
-        sizes = self._slots[gpu]
-        largest = max(sizes)
-        if gpus & (gpus - 1):
-            return False
-        equal = min(sizes) == largest and not largest & (largest - 1)
-        return gpus <= largest or (equal and gpus <= sum(sizes))
-
-    def slots(self, free: Mapping[str, int]) -> tuple[Slots, ...]:
-        """Slots of every type, given the GPUs of each node that may be used."""
-        nodes = self.data.cluster.nodes
-        found = []
-        for gpu in self.types:
-            size, largest = 1, max(self._slots[gpu])
-            while size <= largest:
-                room = sum(free[n.name] // size * size for n in nodes if n.gpu == gpu)
-                found.append(Slots(gpu=gpu, size=size, gpus=room))
-                size *= 2
-        return tuple(found)
-
-    def cost(
-        self,
-        trained: Trained,
-        step_us: int,
-        parts: int = PARTS,
-        asked: int | None = None,
-    ) -> int:
-        """SCALE (goodput r / least goodput)^(-1/2), rounded down; r = parts / 32."""
-        best = self.best(trained, asked)
-        slowest = max(option.step_us for option in best.values())
-        return isqrt(SCALE * SCALE * step_us * PARTS // (slowest * parts))
-
-    def start_cost(
-        self,
-        trained: Trained,
-        step_us: int,
-        parts: int = PARTS,
-        asked: int | None = None,
-    ) -> int:
-        """The cost with 1 added, so that of equal assignments one that stays wins."""
-        return self.cost(trained, step_us, parts, asked) + 1
-
-    def job_class(
-        self, name: str, trained: Trained, key: ClassKey, jobs: int
-    ) -> JobClass:
-        """A class of a round's problem."""
-        _, _, asked, holds, parts = key
-        return JobClass(
-            name=name,
-            jobs=jobs,
-            unserved=UNSERVED,
-            configurations=tuple(
-                Configuration(
-                    gpu=gpu,
-                    gpus=gpus,
-                    cost=(
-                        self.cost(trained, option.step_us, PARTS, asked)
-                        if (gpu, gpus) == holds
-                        else self.start_cost(trained, option.step_us, parts, asked)
-                    ),
-                )
-                for (gpu, gpus), option in self.best(trained, asked).items()
-            ),
-        )
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ without 1 is 0, 1, 2.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..costs.parameters import trained
-from ..errors import InstanceError, MixedData, UnknownName
-from ..plans import Pipeline, TrainingPlan
-from ..schema import Cluster, Instance, Node
+from ...costs.parameters import trained
+from ...errors import InstanceError, MixedData, UnknownName
+from ...plans import Pipeline, TrainingPlan
+from ...schema import Cluster, Instance, Node
 
 
 @dataclass(frozen=True)

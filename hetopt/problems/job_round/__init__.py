@@ -15,14 +15,15 @@ Source: Sia (SOSP 2023), section 3.4; Frenzy uses it as its baseline. Costs are
 """
 
 from collections import Counter
-from typing import Annotated, Any, Literal, Self
+from itertools import cycle
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .. import plans
-from ..errors import InstanceError
-from ..schema import Count, Name, Record
-from . import Evaluation, Violation
+from ... import plans
+from ...errors import InstanceError
+from ...schema import Count, Instance, Name, Record, tabled
+from .. import Evaluation, Violation, job_scheduling
 
 sense: Literal["minimise"] = "minimise"
 Plan = plans.Round
@@ -105,12 +106,71 @@ class Data(Record):
         return sum(c.jobs for c in self.classes)
 
 
-def data(instance: Any) -> Data:
-    """An instance poses no round: `InstanceError`."""
-    raise InstanceError(
-        f"instance {instance.name!r} has one model and no jobs: expected a round's "
-        "problem file; use `hetopt schedule` for a queue"
+def data(
+    instance: Instance | job_scheduling.Data,
+    *,
+    jobs: Annotated[int, Field(ge=1, le=100_000)] | None = None,
+    batches: tuple[Count, ...] | None = None,
+) -> Data:
+    """Return the round in which jobs wait for a cluster whose GPUs are all idle.
+
+    Of a queue these are its first `jobs` in order of submission, by default all. Of an
+    instance they are `jobs` that train its model, by default 8, with batches of
+    `batches` sequences in turn, by default 8 and 16. A job runs data and tensor
+    parallel, as Sia's and Frenzy's do; its memory is that of the costs' own settings.
+    Jobs that no GPUs of one type can hold are left out: `InstanceError` where all are.
+    """
+    from .offers import Offers
+
+    if isinstance(instance, Instance):
+        queue = _queue(instance, jobs or 8, batches or (8, 16))
+    elif batches is None:
+        queue = instance
+    else:
+        raise InstanceError("found batches beside a queue, whose jobs have theirs")
+    first = sorted(queue.jobs, key=lambda job: job.submit_s)[:jobs]
+    able = [job for job in first if queue.refusal(job) is None]
+    if not able:
+        raise InstanceError(
+            f"{queue.name!r}: found no job that can run, expected one at the least: "
+            f"{queue.refusal(first[0])}; take smaller batches, or a smaller model"
+        )
+    offers, waiting = Offers(queue), Counter((job.model, job.batch) for job in able)
+    trained = {(job.model, job.batch): queue.trained(job) for job in able}
+    classes = tuple(
+        offers.waiting(f"{model}/{batch}", trained[model, batch], count)
+        for (model, batch), count in waiting.items()
     )
+    idle = {node.name: node.count for node in queue.cluster.nodes}
+    return Data(classes=classes, slots=offers.slots(idle))
+
+
+def _queue(
+    instance: Instance, jobs: int, batches: tuple[int, ...]
+) -> job_scheduling.Data:
+    """Jobs that train the model of an instance on its cluster, each one step."""
+    workload, name = instance.workload, instance.model.name
+    if workload.costs.profile:
+        raise InstanceError(
+            f"instance {instance.name!r}: found a profile and jobs, which are timed by "
+            "formula; remove workload.costs.profile and layer_times"
+        )
+    fields = {
+        "name": instance.name,
+        "cluster": instance.planned_cluster,
+        "models": {
+            name: {
+                "spec": instance.model,
+                "sequence_length": workload.sequence_length,
+            }
+        },
+        "jobs": tuple(
+            {"name": f"job{n}", "model": name, "batch": b, "samples": b, "submit_s": 0}
+            for n, b in zip(range(jobs), cycle(batches))
+        ),
+        "assumptions": {"memory": "cost_model", "costs": workload.costs},
+    }
+    return tabled(job_scheduling.Data, f"instance {instance.name!r}", fields)
 
 
 def unit(data: Data) -> str:
