@@ -46,7 +46,7 @@ def names(folder: str) -> list[str]:
 def known_for(folder: str, problem: str) -> list[str]:
     """`entries_for`, and what this process added: all that can be named."""
     mine = _added.get(folder, {})
-    others = [name for name, module in mine.items() if module.problem == problem]
+    others = [name for name, module in mine.items() if problem in problems_of(module)]
     return entries_for(folder, problem) + sorted(others)
 
 
@@ -131,6 +131,14 @@ def entry(folder: str, name: str) -> Any:
     return import_module(f"hetopt.{folder}.{name}")
 
 
+def problems_of(module: Any) -> tuple[str, ...]:
+    """Return the problem of an entry, and the narrower ones whose plans it makes.
+
+    A planner says these in `narrower`: all of its plans are plans of them.
+    """
+    return (module.problem, *getattr(module, "narrower", ()))
+
+
 def entries_for(folder: str, problem: str) -> list[str]:
     """Names of the entries of a folder that work on `problem`.
 
@@ -143,6 +151,6 @@ def entries_for(folder: str, problem: str) -> list[str]:
         except PluginBroken as error:
             warnings.warn(str(error), stacklevel=2)
             continue
-        if module.problem == problem:
+        if problem in problems_of(module):
             found.append(name)
     return found

@@ -33,6 +33,7 @@ from .solving import (
 if TYPE_CHECKING:
     from .executing import run
     from .nodes import choose_nodes, without_each_group
+    from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
     from .recovering import recover
     from .replaying import replay
@@ -61,7 +62,9 @@ __all__ = [
     "methods_for",
     "no_plan_is_shorter",
     "options_of",
+    "options_of_problem",
     "plan",
+    "pose",
     "posed",
     "posed_plan",
     "posed_training",
@@ -84,6 +87,8 @@ _HOME = {
     "predict": "predicting",
     "choose_nodes": "nodes",
     "without_each_group": "nodes",
+    "options_of_problem": "posing",
+    "pose": "posing",
     "run": "executing",
     "run_of": "runs",
     "recover": "recovering",

@@ -38,13 +38,15 @@ from .calling import (
     refuse_unknown,
 )
 from .judging import posed
-from .plugins import Plugin, placed
+from .plugins import Plugin, named, placed
 
 _KINDS = {
     "exact": "exact method",
     "formulations": "statement",
     "planners": "planner",
 }
+#: Problems whose plans are training plans: bounds of the first are of all of them.
+_ALL_PLANS = ("training_plan", "one_pipeline")
 NO_PLANNER = "options were given, but no planner: name the one they are of"
 #: Arguments of every method, which are no options of one.
 _COMMON = ("data", "seed", "deadline", "limits", "warm_start", "report")
@@ -52,34 +54,51 @@ _COMMON = ("data", "seed", "deadline", "limits", "warm_start", "report")
 
 @public
 def solve(
-    problem: AnyProblem,
+    instance: AnyProblem | None = None,
     method: Plugin | None = None,
     backend: str | None = None,
     *,
+    problem: str | AnyProblem | None = None,
+    planner: Plugin | None = None,
     warm_start: Plan | None = None,
     options: Options | None = None,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Result:
-    """Solve one problem that is stated by itself, in a file or as a record.
+    """Solve one problem: of an instance, or stated by itself, in a file or a record.
 
-    `method` is an exact method (the default), a statement or a planner, as listed by
-    `methods_for`, or a Python file of one; a name of both a statement
-    and a planner is the statement; for an instance also the exact method of a
+    `problem` names the problem that the instance poses (`hetopt.problems`); by default
+    it is the one that it is made for. `method` is an exact method (the default), a
+    statement or a planner, as listed by `methods_for`, or a Python file of one; a name
+    of both a statement and a planner is the statement, and `planner` names one for
+    sure; for an instance also the exact method of a
     problem that narrows its own, such as `one_pipeline`: the result is then of that.
     With `backend` it is a statement, by default the first that the back end carries.
-    `options` are of a planner or an exact method, by name (`options_of`). Raises
+    `options` are of a planner or an exact method, by name (`options_of`), and of the
+    problem that is named (`options_of_problem`). Raises
     `InstanceError`, `UnknownName`, `BackendMissing` and `Unsupported`.
     """
+    if instance is None:  # what the first argument was called before
+        instance, problem = problem, None
     asked, report = limits_of(limits), progress_of(progress).report
-    name, data = posed(problem)
+    if isinstance(problem, str):
+        from .posing import pose  # it knows planners of recoveries
+
+        data, options = pose(instance, problem, options)  # type: ignore[arg-type]
+        name = problem
+    else:
+        name, data = posed(instance)  # type: ignore[arg-type]
     if isinstance(data, Instance):
         support.require(data)
-    named = None if method is None else placed(method)[1]
+    if planner is not None:
+        if method is not None or backend is not None:
+            raise Unsupported("a planner and a method were both asked for: choose one")
+        return by_planner(name, named(planner), data, asked, options)
+    named_method = None if method is None else placed(method)[1]
     if options and backend:
         raise Unsupported("a statement has no options: leave them or the back end out")
-    if named is not None and _narrows(named, data):
-        name = named
+    if named_method is not None and _narrows(named_method, data):
+        name = named_method
     stated = partial(
         statements.solve,
         *(name, data),
@@ -88,18 +107,18 @@ def solve(
         report=report,
     )
     if backend is not None:
-        return stated(_formulation(name, named, backend), backend)
+        return stated(_formulation(name, named_method, backend), backend)
     known = {kind: registry.known_for(kind, name) for kind in _KINDS}
     if name == "job_scheduling":
         raise Unsupported(
             "a queue of jobs has policies, no methods: use `hetopt schedule`"
         )
-    asked_for = named or name
+    asked_for = named_method or name
     if asked_for not in chain.from_iterable(known.values()):
         listed = [f"{x} ({_KINDS[kind]})" for kind in _KINDS for x in known[kind]]
         raise UnknownName("method", asked_for, listed)
-    if named is None or named in known["exact"]:
-        taken = options_of(named or name, "exact")
+    if named_method is None or named_method in known["exact"]:
+        taken = options_of(asked_for, "exact")
         chosen = checked("method", taken, options) if options else {}
         found = exact_result(name, data, asked, warm_start, report, chosen)
         told = {
@@ -109,11 +128,23 @@ def solve(
             for option, value in chosen.items()
         }
         return replace(found, method=replace(found.method, options=told))
-    if named in known["formulations"]:
+    if named_method in known["formulations"]:
         if options:
-            raise Unsupported(f"statement {named} has no options: leave them out")
-        return stated(named, carriers(named)[0])
-    return bounded(heuristic(named, data, asked, options))
+            message = f"statement {named_method} has no options: leave them out"
+            raise Unsupported(message)
+        return stated(named_method, carriers(named_method)[0])
+    return by_planner(name, named_method, data, asked, options)
+
+
+def by_planner(
+    problem: str, name: str, data: Any, limits: Limits, options: Options | None
+) -> Result:
+    """Return what a planner of a problem finds, with a cheap bound where there is one.
+
+    Raises `UnknownName` where it is none of that problem.
+    """
+    refuse_unknown("planner", [name], registry.known_for("planners", problem))
+    return bounded(heuristic(name, data, limits, options, problem=problem))
 
 
 def write_statement(
@@ -246,14 +277,16 @@ def heuristic(
     limits: Limits,
     options: Options | None = None,
     attempt: Callable[[str, Callable[[], Any]], Attempt[Any]] = alone,
+    problem: str | None = None,
 ) -> Result:
-    """What a planner finds; no plan becomes a result with the planner's reason.
+    """Return what a planner finds; no plan becomes a result with its reason.
 
-    So does a failure under `attempts.tried`, where other planners are asked as well.
+    A failure does, too, under `attempts.tried`, where other planners are asked as well.
+    The result is of the planner's own problem, unless a narrower one is named.
     """
     module: Any = registry.entry("planners", name)
     chosen = checked("planner", options_of(name), options) if options else {}
-    run = Heuristic(module.problem, data, name, limits, options=chosen)
+    run = Heuristic(problem or module.problem, data, name, limits, options=chosen)
     deadline = None if limits.time_s is None else monotonic() + limits.time_s
 
     twin = data
@@ -298,7 +331,7 @@ def bounded(result: Result) -> Result:
 
     Without a plan, and where arithmetic proves that there is none, it says so.
     """
-    if result.problem != "training_plan" or result.status is Status.INFEASIBLE:
+    if result.problem not in _ALL_PLANS or result.status is Status.INFEASIBLE:
         return result
     if result.plan is None and (reason := impossible.reason(result.data)):
         return replace(

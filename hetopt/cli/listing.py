@@ -18,12 +18,19 @@ _FOLDER = {
 }
 
 
-def entries(kind: str) -> list[dict[str, Any]]:
+#: Kinds whose entries are each of a problem.
+OF_A_PROBLEM = ("formulations", "methods", "planners")
+
+
+def entries(kind: str, problem: str | None = None) -> list[dict[str, Any]]:
     """Objects with `name` and `description`, sorted by name.
+
+    Those of one `problem` alone, for the kinds of `OF_A_PROBLEM`; they name theirs.
 
     Fields of an instance are in the order of its file (`hetopt.files.reference`).
     Formats also have a `direction`, import or export, and are sorted within each;
-    planners their `options` with the defaults, as `--option` takes them. Cards (`gpus`)
+    problems, methods and planners their `options` with the defaults, as `--option`
+    takes them. Cards (`gpus`)
     and machines have their figures, in the order of the catalogue; their description
     is where these are from.
     Commands have their arguments and options (`commands.rows`).
@@ -50,9 +57,16 @@ def entries(kind: str) -> list[dict[str, Any]]:
         return _gpus()
     if kind == "machines":
         return _machines()
-    entries = _folder(_FOLDER[kind])
-    if kind in ("planners", "methods"):
-        folder = _FOLDER[kind]
+    folder = _FOLDER[kind]
+    entries: list[dict[str, Any]] = _folder(folder)
+    if kind in OF_A_PROBLEM:
+        known = [(e, _problems(folder, e["name"])) for e in entries]
+        entries = [
+            {**entry, "problem": own[0]}
+            for entry, own in known
+            if problem is None or problem in own
+        ]
+    if kind in ("planners", "methods", "problems"):
         return [{**e, "options": _options(e["name"], folder)} for e in entries]
     return entries
 
@@ -62,6 +76,10 @@ def _folder(folder: str) -> list[dict[str, str]]:
         {"name": name, "description": _described(folder, name)}
         for name in registry.names(folder)
     ]
+
+
+def _problems(folder: str, name: str) -> tuple[str, ...]:
+    return registry.problems_of(registry.entry(folder, name))
 
 
 def _described(folder: str, name: str) -> str:
@@ -124,9 +142,12 @@ def _machines() -> list[dict[str, Any]]:
 
 
 def _options(name: str, folder: str) -> str:
+    from ..api.posing import options_of_problem
     from ..api.solving import options_of
 
-    defaults = options_of(name, folder)().model_dump()
+    of_problem = folder == "problems"
+    kind = options_of_problem(name) if of_problem else options_of(name, folder)
+    defaults = kind().model_dump()
     return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults.items())
 
 

@@ -15,6 +15,13 @@ flag = partial(typer.Option, metavar="")
 InstanceWord = Annotated[
     str, typer.Argument(help="A path, or a name of `hetopt list instances`.")
 ]
+Problem = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The problem that the instance poses: `hetopt list problems`.",
+    ),
+]
 TimeLimit = Annotated[
     float,
     duration(
@@ -149,8 +156,9 @@ MethodOptions = Annotated[
         "--option",
         "-o",
         metavar="NAME=VALUE",
-        help="An option of the method or planner: `hetopt list methods`, `hetopt list "
-        "planners`. A record is given as JSON, or as a file of its fields.",
+        help="An option of the problem, the method or the planner: `hetopt list "
+        "problems`, `methods`, `planners`. A record is given as JSON, or as a file of "
+        "its fields.",
     ),
 ]
 Out = Annotated[

@@ -20,6 +20,7 @@ from .options import (
     MethodOptions,
     Options,
     Out,
+    Problem,
     RunsOn,
     Seed,
     Start,
@@ -168,11 +169,19 @@ def plan(
 
 def solve(
     file: Annotated[str, typer.Argument(help="A problem file, or an instance.")],
+    problem: Problem = None,
     method: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             help="An exact method (the default), a statement or a planner.",
+        ),
+    ] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A planner of the problem: `hetopt list planners`.",
         ),
     ] = None,
     backend: Annotated[
@@ -198,17 +207,22 @@ def solve(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Solve one subproblem that is stated by itself.
+    """Solve one subproblem, which an instance poses or its own file states.
 
-    Example: `hetopt solve grouping.json --method device_grouping_counts --backend
-    cpsat`
+    Examples: `hetopt solve tiny/two-nodes --problem device_grouping`;
+    `hetopt solve grouping.json --method device_grouping_counts --backend cpsat`
     """
     from .. import api, problems
     from ..modelling import Limits
     from ..text.options import values
 
     output.check_writable(out)
-    name, data = api.posed(file)
+    options = values(option)
+    if problem is None:
+        name, data = api.posed(file)
+    else:
+        name = problem.replace("-", "_")
+        data, options = api.pose(file, name, options)
     if write is not None:
         output.check_writable(write, "--write")
         for written in api.write_statement(data, method, write):
@@ -216,15 +230,17 @@ def solve(
         return
     if method is not None and backend is None and api.has_two_kinds(name, method):
         output.tell(
-            f"{method} is a statement and a planner: this solves the statement; the "
-            f"planner: hetopt plan {file} --planner {method}"
+            f"{method} is a statement and a planner: this solves the statement; "
+            f"--planner {method} asks the planner"
         )
     with output.watch(problems.get(name).unit(data), time_limit) as watch:
         result = api.solve(
             data,
             method,
             backend,
-            options=values(option),
+            problem=None if problem is None else name,
+            planner=planner,
+            options=options,
             limits=Limits(time_limit, gap, threads, seed, limit_mib(memory)),
             progress=watch,
         )
@@ -575,6 +591,13 @@ def list_entries(
     kind: Annotated[
         Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.")
     ],
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With formulations, methods, planners: those of this problem.",
+        ),
+    ] = None,
     schema: Annotated[
         bool,
         flag("--schema", help="With formats: JSON Schemas of our own files."),
@@ -587,7 +610,7 @@ def list_entries(
 ) -> None:
     """List what there is, by name.
 
-    Examples: `hetopt list planners`; `hetopt list fields`;
+    Examples: `hetopt list planners --problem recovery`; `hetopt list fields`;
     `hetopt list formats --schema`
     """
     from . import listing
@@ -602,7 +625,14 @@ def list_entries(
     if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS):
         expected = "expected `list fields` or `list commands`"
         raise Unsupported(f"--markdown with {kind.value}: {expected}")
-    entries = listing.entries(kind.value)
+    if problem is not None:
+        from .. import problems
+
+        if kind.value not in listing.OF_A_PROBLEM:
+            expected = f"expected one of {', '.join(listing.OF_A_PROBLEM)}"
+            raise Unsupported(f"--problem with {kind.value}: {expected}")
+        problems.get(problem := problem.replace("-", "_"))
+    entries = listing.entries(kind.value, problem)
     if as_json:
         output.print_json(entries)
     elif markdown and kind is Kind.COMMANDS:

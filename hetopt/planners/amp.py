@@ -27,6 +27,7 @@ from .metis.costs import Laid, LineCost
 from .metis.grid import Grid, replicas
 
 problem: Literal["training_plan"] = "training_plan"
+narrower = ("one_pipeline",)
 
 
 class Structure(NamedTuple):

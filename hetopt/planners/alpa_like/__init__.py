@@ -29,6 +29,7 @@ from ..metis.grid import Grid, replicas
 from .stages import Meshed, Programme
 
 problem: Literal["training_plan"] = "training_plan"
+narrower = ("one_pipeline",)
 
 
 def plan(

@@ -38,6 +38,7 @@ from .intra import Intra, Shape
 from .node_groups import Group, groups, in_turns, mappings, rows, sizes
 
 problem: Literal["training_plan"] = "training_plan"
+narrower = ("one_pipeline",)
 
 
 def plan(
