@@ -139,7 +139,8 @@ def without_memory(instance: Instance) -> Instance:
     """
     cluster, workload = instance.planned_cluster, instance.workload
     layer: dict[str, object] = {"layers": 1, "layer_parameters": (1,)}
-    layer |= {"dense_layers": 0, "layer_kinds": None, "mtp_layers": 0}
+    layer |= {"layer_kinds": None, "layer_shapes": None}
+    layer |= {"dense_layers": 0, "mtp_layers": 0}
     others = {"parameters_per_layer": None, "active_layer_parameters": None}
     times = {"layer_us": (1,), "forward_us": None, "backward_us": None}
     weights = {"layer_mib": None, "activation_mib": None}

@@ -16,7 +16,7 @@ from ..physics.architecture import (
     Architecture,
     Latent,
     Layer,
-    Mamba,
+    mamba_2,
 )
 from ..physics.frameworks import framework
 from ..physics.layout import Layout
@@ -88,14 +88,14 @@ def _architecture(run: Run) -> Architecture:
     if "FFN_HIDDEN_SIZE" in notes or "intermediate unknown" in notes:
         raise NotModelled("intermediate not told")
     head_dim = run.head_dim or (run.hidden // run.heads)
-    latent = mamba = None
+    latent, mixers = None, {}
     if "MLA" in notes or (run.head_dim is None and run.experts and run.hidden == 7168):
         latent = Latent(1536, 512, 128, 64, 128)
     shared = (run.shared_experts or 0) * (run.moe_intermediate or 0)
     if found := re.search(r"shared expert of (\d+)", notes):
         shared = int(found.group(1))
     if found := re.search(r"Mamba (\d+) heads x (\d+), state (\d+)", notes):
-        mamba = Mamba(*map(int, found.groups()))
+        mixers[MAMBA] = mamba_2(run.hidden, *map(int, found.groups()))
     window = None
     if found := re.search(r"sliding window of (\d+)", notes):
         window = int(found.group(1))
@@ -114,7 +114,7 @@ def _architecture(run: Run) -> Architecture:
         expert_intermediate=run.moe_intermediate or 0,
         shared_intermediate=shared,
         latent=latent,
-        mamba=mamba,
+        mixers=mixers,
         window=window,
     )
 

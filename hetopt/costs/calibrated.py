@@ -29,9 +29,11 @@ from ..physics.architecture import (
     FURTHER,
     WINDOW,
     Architecture,
+    Indexer,
     Latent,
     Layer,
-    Mamba,
+    Mixer,
+    mamba_2,
 )
 from ..physics.frameworks import framework
 from ..physics.kernels import Constants
@@ -39,6 +41,7 @@ from ..physics.layout import Layout
 from ..physics.machine import Machine, host_of
 from ..physics.step import LayerTimes
 from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
+from ..schema.layers import MAMBA, MIXERS, LayerShape, Parts, shape_of
 from .compute import LinkRate, NodeClass
 
 Times = tuple[int, ...]
@@ -57,7 +60,7 @@ class Around(NamedTuple):
 class Sort(NamedTuple):
     """What layers that take equal times have in common."""
 
-    parts: Layer
+    parts: Parts
     share: float  # of the parameters that its shape has
 
 
@@ -89,17 +92,24 @@ def lookup(values: Mapping[str, float], read: set[str]) -> Constants:
 def architecture_of(model: ModelSpec) -> Architecture:
     """The shape of a model; its listed parameters are left out."""
     width = model.expert_intermediate or model.mlp_width
-    latent = mamba = None
+    latent, indexer, mixers = None, None, {}
     if (x := model.latent) is not None:
         latent = Latent(x.query_rank, x.key_rank, x.plain, x.rotary, x.value_dim)
-    if (m := model.mamba) is not None:
-        mamba = Mamba(m.heads, m.head_dim, m.state, m.groups)
+    if (y := model.indexer) is not None:
+        chooses = y.products(model.hidden, x.query_rank if x else 0)
+        indexer = Indexer(y.heads, y.head_dim, y.chosen, chooses)
+    for part in MIXERS:
+        if (m := model.mixer(part)) is not None:
+            mixers[part] = Mixer(m.products(model.hidden), m.inner, m.kept)
+    if (two := model.mamba) is not None:  # without its states, as it was measured
+        widths = (two.heads, two.head_dim, two.state, two.groups)
+        mixers[MAMBA] = mamba_2(model.hidden, *widths)
     return Architecture(
         layers=model.kinds,
         hidden=model.hidden,
         heads=model.heads,
         kv_heads=model.kv_heads or model.heads,
-        head_dim=model.attention_width // model.heads,
+        head_dim=model.key_dim,
         intermediate=model.mlp_width,
         gated=model.gated,
         vocabulary=model.vocabulary,
@@ -110,7 +120,12 @@ def architecture_of(model: ModelSpec) -> Architecture:
         shared_intermediate=model.shared_experts * width,
         relu=model.activation == "relu",
         latent=latent,
-        mamba=mamba,
+        mixers=mixers,
+        indexer=indexer,
+        value_dim=model.value_dim or 0,
+        gate=model.gate_width,
+        kv_products=model.kv_products,
+        expert_hidden=model.expert_hidden or 0,
         # Without a kind that has it a window is of none.
         window=model.window if any(WINDOW in kind for kind in model.kinds) else None,
         chunked=model.chunked,
@@ -199,19 +214,39 @@ class Calibrated:
         self.read: set[str] = set()
         self.constant = lookup(calibration.constants, self.read)
         self.architecture = architecture_of(instance.model)
+        self._shaped = {
+            shape_of(kind): architecture_of(instance.model.of(kind))
+            for kind in instance.model.kinds
+        }
         pace = self.constant("pace", calibration.framework)
         self.pace = pace if cluster.gpu_count > 1 else 1.0
         #: The sort of each layer.
-        self.sorts = _sorts(self.architecture, instance.model)
+        self.sorts = self._sorts()
         # lru_cache on bound methods of this object only: it dies with the object.
         self.times_us = lru_cache(None)(self._times_us)
         self._parts = lru_cache(None)(self._part_times)
+
+    def _sorts(self) -> tuple[Sort, ...]:
+        model = self.model
+        listed = (
+            model.layer_parameters,
+            model.parameters_per_layer,
+            model.active_layer_parameters,
+        )
+        if not any(listed):
+            return tuple(Sort(kind, 1.0) for kind in model.kinds)
+        own = {kind: _weights(self.of(kind), kind) for kind in model.kinds}
+        return tuple(
+            Sort(kind, told / own[kind])
+            for kind, told in zip(model.kinds, model.active_parameters, strict=True)
+        )
 
     def terms(
         self, place: NodeClass, t: int, b: int, rule: str, sort: Sort
     ) -> LayerTimes:
         """Seconds of one layer, both passes, by what takes them, without pace."""
-        parts = [self._parts(place, t, b, rule, part) for part in sort.parts]
+        shape = shape_of(sort.parts)
+        parts = [self._parts(place, t, b, rule, part, shape) for part in sort.parts]
         total = LayerTimes(*map(sum, zip(*parts, strict=True)))
         # A layer that predicts further tokens has a pass through the head besides.
         head = self._head_s(place, t, b) if FURTHER in sort.parts else 0.0
@@ -221,12 +256,22 @@ class Calibrated:
         )
 
     def _part_times(
-        self, place: NodeClass, t: int, b: int, rule: str, part: str
+        self,
+        place: NodeClass,
+        t: int,
+        b: int,
+        rule: str,
+        part: str,
+        shape: LayerShape | None,
     ) -> LayerTimes:
         gpu = self.gpus[place.gpu]
         run = layout_of(self.calibration, self.model, self.workload, rule, gpu, t, b)
         machine = self._machine(place)
-        return step.part_times(self.constant, machine, self.architecture, run, part)
+        return step.part_times(self.constant, machine, self._shaped[shape], run, part)
+
+    def of(self, kind: Parts) -> Architecture:
+        """Return the shape that a layer of `kind` has."""
+        return self._shaped[shape_of(kind)]
 
     def _machine(self, place: NodeClass) -> Machine:
         around = None
@@ -312,21 +357,6 @@ class Calibrated:
                     self.terms(linked, t, 1, rule, sort)
         self.head_us(place, 1, 1)
         _ = self.update_bytes
-
-
-def _sorts(a: Architecture, model: ModelSpec) -> tuple[Sort, ...]:
-    listed = (
-        model.layer_parameters,
-        model.parameters_per_layer,
-        model.active_layer_parameters,
-    )
-    if not any(listed):
-        return tuple(Sort(parts, 1.0) for parts in a.layers)
-    own = {parts: _weights(a, parts) for parts in a.kinds}
-    return tuple(
-        Sort(parts, told / own[parts])
-        for parts, told in zip(a.layers, model.active_parameters, strict=True)
-    )
 
 
 def _weights(a: Architecture, parts: Layer) -> float:

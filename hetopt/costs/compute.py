@@ -7,10 +7,13 @@
 
 N_l = S^2 scores of a head. With flash attention a layer whose attention sees a window
 of w tokens has the S^2 - (S - w)^2 that twice the causal half of it has, one whose
-attention sees chunks the squares of those; without it windows are masks and save
-nothing. A Mamba-2 mixer has no scores and 7 b S inner state FLOPs of its scan (as
-Megatron-LM counts them). A layer of one part has half of A. A layer that predicts
-further tokens has a pass through the head besides, 2 V H b S.
+attention sees chunks the squares of those, one whose attention sees k chosen tokens
+those of a window of k, and the 2 b S^2 times heads x head_dim of the indexer that
+chooses; without it windows and choices are masks and save nothing. A mixer without
+scores has the FLOPs of its scan (`hetopt.schema.layers`), for Mamba-2 7 b S inner state
+as Megatron-LM counts them. A layer of one part has half of A, of three parts three
+halves. A layer that predicts further tokens has a pass through the head besides,
+2 V H b S.
 
 W = heads x head_dim (H in the papers), e = 2 bytes, 4 in single precision. The head,
 V H parameters without attention, is not recomputed: c = 3, and it needs no all-reduce
@@ -22,7 +25,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
-from ..schema.layers import ATTENTION, FURTHER, MAMBA, WINDOW
+from ..schema.layers import ATTENDING, FURTHER, WINDOW
 from . import traffic
 
 LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
@@ -56,9 +59,8 @@ def forward_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> i
     s, kind = workload.sequence_length, model.kinds[layer]
     flops = 2 * model.active_parameters[layer] * b * s
     flops += scores_flops(model, workload, layer, b)
-    if MAMBA in kind:
-        assert model.mamba is not None
-        flops += 7 * b * s * model.mamba.inner * model.mamba.state
+    mixers = (model.mixer(part) for part in kind)
+    flops += b * s * sum(mixer.scan for mixer in mixers if mixer is not None)
     if FURTHER in kind and workload.costs.head == "include":
         flops += 2 * model.embedding_parameters * b * s
     return flops
@@ -66,19 +68,31 @@ def forward_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> i
 
 def scores_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int:
     """FLOPs of the scores of a layer's attention and of what they weigh, forward."""
-    return 4 * b * scores(model, workload, layer) * model.attention_width
+    kind = model.kinds[layer]
+    flops = 4 * scores(model, workload, layer) * model.of(kind).attention_width
+    if model.indexer and any(part in kind for part in ATTENDING):
+        s, width = (
+            workload.sequence_length,
+            model.indexer.heads * model.indexer.head_dim,
+        )
+        flops += 2 * s * s * width
+    return b * flops
 
 
 def scores(model: ModelSpec, workload: Workload, layer: int) -> int:
-    """Scores of a head that are computed for a sequence."""
+    """Scores of a head that are computed for a sequence, by all parts of a layer."""
     s, kind = workload.sequence_length, model.kinds[layer]
-    if WINDOW in kind and workload.costs.flash:
-        assert model.window is not None
-        seen = min(model.window, s)
-        if model.chunked:
-            return s // seen * seen**2 + (s % seen) ** 2
-        return s * s - (s - seen) ** 2
-    return s * s if ATTENTION in kind or WINDOW in kind else 0
+    return sum(_scores(model, workload, part, s) for part in kind if part in ATTENDING)
+
+
+def _scores(model: ModelSpec, workload: Workload, part: str, s: int) -> int:
+    chosen = model.indexer.chosen if model.indexer else None
+    seen = min(x for x in (model.window if part == WINDOW else None, chosen, s) if x)
+    if not workload.costs.flash:
+        return s * s
+    if model.chunked and part == WINDOW:
+        return s // seen * seen**2 + (s % seen) ** 2
+    return s * s - (s - seen) ** 2
 
 
 def passes(costs: CostSettings) -> int:

@@ -21,11 +21,14 @@ the two masks 4.5 H + 12 H / t + a S / t (GPT-Neo). The eight of single operator
 as measured there; a count of saved tensors finds six.
 
 A layer of one part has half of the norms and masks; norms behind a part, too, are as
-many again. Queries and keys that are normed are kept twice. A Mamba-2 mixer keeps five
-tensors of its width (gate, what the convolution takes and gives, output, gated) and
-four of its states; latent attention also what it compresses, whole. Experts keep the I
-of those that a token uses, and the token for each (where `layer_kinds` tell them); a
-layer that predicts further tokens 4 H e of what it joins. A window saves nothing:
+many again. Queries and keys that are normed are kept twice, a gate of attention's
+output and what it gates once. Keys that are those of another layer are kept there. A
+mixer without scores keeps what `hetopt.schema.layers` says, Mamba-2 five tensors of its
+width (gate, what the convolution takes and gives, output, gated) and four of its
+states; an indexer its queries, key and weights; latent attention also what it
+compresses, whole. Experts keep the I of those that a token uses, and the token for each
+(where `layer_kinds` tell them); a layer that predicts further tokens 4 H e of what it
+joins. A window saves nothing:
 without flash attention it is a mask.
 """
 
@@ -33,8 +36,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..schema import ModelSpec, Workload
-from ..schema.layers import ATTENTION, DENSE, EXPERTS, FURTHER, MAMBA, WINDOW, Parts
-from .traffic import inner_width
+from ..schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, Parts
+from .traffic import inner_width, routed_width
 
 _NORM_TENSORS = {"layer": 4, "layer_from_output": 3, "rms": 4, "rms_unfused": 8}
 
@@ -49,17 +52,20 @@ class Saved(NamedTuple):
 
 def saved(model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int) -> Saved:
     """What a layer keeps on each of `t` GPUs for `b` sequences, nothing recomputed."""
-    tokens, costs = b * workload.sequence_length, workload.costs
-    e = costs.element_bytes
+    tokens, costs, model = b * workload.sequence_length, workload.costs, model.of(kind)
+    e, attending = costs.element_bytes, _attending(kind)
     whole = tokens * _whole(model, kind, e)
     if costs.sequence_parallel:
         whole /= t
-    if model.latent and _attends(kind):
+    if model.latent:
         x = model.latent
         low = x.query_rank + x.key_rank + x.rotary
-        whole += tokens * e * low
+        whole += tokens * e * low * attending
+    if model.indexer:
+        y = model.indexer
+        whole += tokens * e * (y.heads * (y.head_dim + 1) + y.head_dim) * attending
     shared = Fraction(tokens * sum(_shared(model, part, e) for part in kind), t)
-    scores = 0 if costs.flash or not _attends(kind) else _scores(model, workload)
+    scores = 0 if costs.flash else attending * _scores(model, workload)
     return Saved(whole, shared, Fraction(tokens * scores, t))
 
 
@@ -67,20 +73,20 @@ def standard(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
 ) -> Saved:
     """The same by the common formula; parts other than its two in proportion."""
-    costs, e, h = workload.costs, workload.costs.element_bytes, model.hidden
+    costs, e, model = workload.costs, workload.costs.element_bytes, model.of(kind)
+    h, attending = model.hidden, _attending(kind)
     tokens = b * workload.sequence_length
     parts = len(kind) - (FURTHER in kind)
     whole = Fraction(tokens * parts * (2 * e + 1) * h)
     if costs.recompute == "selective" and costs.sequence_parallel:
         whole /= t
     whole += tokens * 4 * e * h * (FURTHER in kind)
-    widths = {ATTENTION: 4 * h, WINDOW: 4 * h, DENSE: 8 * h, EXPERTS: 8 * h}
-    if model.mamba:
-        widths[MAMBA] = _mixed(model)
-    shared = e * sum(widths.get(part, 0) for part in kind)
+    mixers = [mixer for part in kind if (mixer := model.mixer(part))]
+    mlps = sum(part in (DENSE, EXPERTS) for part in kind)
+    shared = e * (4 * h * attending + 8 * h * mlps + sum(x.kept for x in mixers))
     scores = 0
-    if not costs.flash and _attends(kind):
-        scores = (2 * e + 1) * model.heads * workload.sequence_length
+    if not costs.flash:
+        scores = attending * (2 * e + 1) * model.heads * workload.sequence_length
     return Saved(whole, Fraction(tokens * shared, t), Fraction(tokens * scores, t))
 
 
@@ -92,22 +98,23 @@ def working_bytes(
     The gradients of a residual sum and of a branch, and either those of scores and
     probabilities or those of the MLP's, or the mixer's, wide tensors.
     """
-    costs = workload.costs
+    costs, model = workload.costs, model.of(kind)
     e, tokens = costs.element_bytes, b * workload.sequence_length
     sums = Fraction(2 * e * model.hidden, t if costs.sequence_parallel else 1)
     wide = [0]
-    if not costs.flash and _attends(kind):
+    if not costs.flash and _attending(kind):
         wide.append(2 * e * model.heads * workload.sequence_length)
     for part in kind:
         if part in (DENSE, EXPERTS):
             wide.append((3 if model.gated else 2) * e * inner_width(model, part))
-        if part == MAMBA and model.mamba:
-            wide.append(3 * e * model.mamba.inner)
+        if mixer := model.mixer(part):
+            wide.append(3 * e * mixer.inner)
     return tokens * (sums + Fraction(max(wide), t))
 
 
-def _attends(kind: Parts) -> bool:
-    return ATTENTION in kind or WINDOW in kind
+def _attending(kind: Parts) -> int:
+    """Return how many parts have scores."""
+    return sum(part in ATTENDING for part in kind)
 
 
 def _whole(model: ModelSpec, kind: Parts, e: int) -> Fraction:
@@ -120,22 +127,18 @@ def _whole(model: ModelSpec, kind: Parts, e: int) -> Fraction:
 def _shared(model: ModelSpec, part: str, e: int) -> int:
     if part == FURTHER:
         return 0
-    if part == MAMBA:
-        return e * _mixed(model)
+    if (mixer := model.mixer(part)) is not None:
+        return e * mixer.kept
     if part in (DENSE, EXPERTS):
         copies = 4 if model.gated else 1 if model.activation == "relu" else 2
         kept = copies * inner_width(model, part)
         if part == EXPERTS and model.layer_kinds is not None:
-            kept += (model.active_experts or 0) * model.hidden
+            kept += (model.active_experts or 0) * routed_width(model)
         return e * kept
-    normed = model.attention_width + model.kv_width if model.qk_norm else 0
-    return e * (2 * model.attention_width + 2 * model.kv_width + normed)
-
-
-def _mixed(model: ModelSpec) -> int:
-    """Elements of a token that a Mamba-2 mixer keeps."""
-    assert model.mamba is not None
-    return 5 * model.mamba.inner + 4 * model.mamba.groups * model.mamba.state
+    keys = model.kv_products * model.kv_width
+    normed = model.attention_width + keys // 2 if model.qk_norm else 0
+    gated = 2 * model.gate_width
+    return e * (2 * model.attention_width + keys + normed + gated)
 
 
 def _scores(model: ModelSpec, workload: Workload) -> int:

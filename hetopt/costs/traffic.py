@@ -11,12 +11,14 @@ operator reads its inputs and writes its output once:
     MLP       2 I e, gated 3 I e               3 I e, gated 5 I e
     context   2 W e                            2 W e
     q/k norms 2 (W + K) e                      3 (W + K) e, where there are
-    Mamba-2   7 M e                            10 M e   (convolution, scan, gate, norm)
+    gate      2 G e                            3 G e    of attention's output
+    mixer     M e                              10/7 M e (convolution, scan, gate, norm)
     scores    a S 4 e + a S (2 e + 1) dropout  a S 7 e + a S (2 e + 1) dropout
 
-A layer of one part has half of the norms and sums; norms behind a part, too, add a
-norm each. Where `layer_kinds` tell them, experts have the I of those that a token uses
-and move the token 4 A e H more, A being their number.
+M is what a mixer without scores moves (`hetopt.schema.layers`), 7 times its width for
+Mamba-2. A layer of one part has half of the norms and sums; norms behind a part, too,
+add a norm each. Where `layer_kinds` tell them, experts have the I of those that a token
+uses and move the token 4 A e H more, A being their number.
 
 Norms and sums are shared among the t GPUs under sequence parallelism only, the others
 always. Scores are written, softmaxed, and read by the product with the values: their
@@ -30,7 +32,7 @@ times: their norm, clipping (twice), the update and setting them to zero.
 from fractions import Fraction
 
 from ..schema import CostSettings, GpuType, ModelSpec, StateBytes, Workload, exact
-from ..schema.layers import ATTENTION, DENSE, EXPERTS, FURTHER, MAMBA, WINDOW, Parts
+from ..schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, Parts
 
 
 def bytes_per_s(gpu: GpuType) -> Fraction | None:
@@ -45,13 +47,14 @@ def layer_bytes(
 ) -> Fraction:
     """Bytes that the kernels of a layer move, both passes, on each of `t` GPUs."""
     costs, kind = workload.costs, model.kinds[layer]
+    model = model.of(kind)
     again = 2 if costs.recompute == "full" else 1
     whole = _pair(_whole(model, kind, costs.element_bytes), again)
     shared = _pair(_shared(model, kind, costs.element_bytes), again)
     scores = 0
-    if not costs.flash and (ATTENTION in kind or WINDOW in kind):
+    if not costs.flash and (many := sum(part in ATTENDING for part in kind)):
         twice = 1 if costs.recompute == "none" else 2
-        scores = _pair(_scores(model, workload), twice)
+        scores = many * _pair(_scores(model, workload), twice)
     parts = Fraction(whole, t if costs.sequence_parallel else 1)
     return b * workload.sequence_length * (parts + Fraction(shared + scores, t))
 
@@ -96,19 +99,24 @@ def _shared(model: ModelSpec, kind: Parts, e: int) -> tuple[int, int]:
 def _of_part(model: ModelSpec, part: str, e: int) -> tuple[int, int]:
     if part == FURTHER:
         return 0, 0
-    if part == MAMBA:
-        assert model.mamba is not None
-        return 7 * model.mamba.inner * e, 10 * model.mamba.inner * e
+    if (mixer := model.mixer(part)) is not None:
+        return mixer.moved * e, mixer.moved * 10 // 7 * e
     if part in (DENSE, EXPERTS):
         forward, backward = (3, 5) if model.gated else (2, 3)
         width, moved = inner_width(model, part), 0
         if part == EXPERTS and model.layer_kinds is not None:
-            moved = 4 * (model.active_experts or 0) * model.hidden
+            moved = 4 * (model.active_experts or 0) * routed_width(model)
         return e * (forward * width + moved), e * (backward * width + moved)
-    context, normed = 2 * model.attention_width, 0
+    context, normed = 2 * (model.attention_width + model.gate_width), 0
     if model.qk_norm:
         normed = model.attention_width + model.kv_width
-    return e * (context + 2 * normed), e * (context + 3 * normed)
+    gate = model.gate_width
+    return e * (context + 2 * normed), e * (context + 3 * normed + gate)
+
+
+def routed_width(model: ModelSpec) -> int:
+    """Width of a token as experts are given it."""
+    return model.expert_hidden or model.hidden
 
 
 def inner_width(model: ModelSpec, part: str) -> int:

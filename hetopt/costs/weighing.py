@@ -65,9 +65,8 @@ class Weighing:
 
     def _layer(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:
         run = self._run(gpu, t, b, True)
-        of = activations.of_stage(
-            self._constant, self._architecture, run, (sort.parts,)
-        )
+        shape = self._times.of(sort.parts)
+        of = activations.of_stage(self._constant, shape, run, (sort.parts,))
         return math.ceil(of.held), math.ceil(of.working)
 
     def _layout(self, gpu: str, t: int, b: int, alone: bool) -> Layout:

@@ -12,9 +12,9 @@ from .architecture import (
     ATTENDING,
     EXPERTS,
     FURTHER,
-    MAMBA,
     Architecture,
     Layer,
+    Mixer,
 )
 from .kernels import ELEMENT, Constants
 from .layout import Layout
@@ -73,8 +73,8 @@ def kept(a: Architecture, run: Layout, part: str) -> Kept:
         joined = 2 * a.hidden / _split(run)
         inputs, e = 2 * _stream(a, run), element(run)
         return Kept(inputs, e * joined, 0, 0, 0, 0, 0, 0, joined)
-    if part == MAMBA:
-        return _mamba(a, run)
+    if (mixer := a.mixers.get(part)) is not None:
+        return _mixed(a, run, mixer)
     return _mlp(a, run, part)
 
 
@@ -99,7 +99,9 @@ def _attention(a: Architecture, run: Layout) -> Kept:
         inputs = heads * (2 * a.score_width + x.values)
     else:
         low = 0.0
-        inputs = (heads + 2 * max(a.kv_heads / run.tp, 1)) * a.head_dim
+        inputs = heads * a.head_dim + a.keyed(run.tp) + 2 * a.gate / run.tp
+    if (y := a.indexer) is not None:
+        low += e * (y.heads * (y.head_dim + 1) + y.head_dim)
     copies = 2 if run.framework == "nanotron" else 1  # for the rotation, contiguous
     out, probabilities = heads * a.value_width, 0.0
     if run.kernel is None and run.scores_kept:
@@ -118,12 +120,12 @@ def _attention(a: Architecture, run: Layout) -> Kept:
     )
 
 
-def _mamba(a: Architecture, run: Layout) -> Kept:
+def _mixed(a: Architecture, run: Layout, mixer: Mixer) -> Kept:
     """Projections before and after the convolution; the scan's output, gated."""
-    assert a.mamba is not None
-    e, inner = element(run), a.mamba.heads * a.mamba.head_dim / run.tp
+    e, inner = element(run), mixer.inner / run.tp
     stream, normed = _stream(a, run), _normed(a, run, 1)
-    return Kept(stream, normed, e * 3 * inner, 0, e * 2 * inner, 0, 0, 0, 3 * inner)
+    inputs = mixer.kept / run.tp - 2 * inner
+    return Kept(stream, normed, e * inputs, 0, e * 2 * inner, 0, 0, 0, 3 * inner)
 
 
 def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
@@ -139,7 +141,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     if part == EXPERTS:
         width = a.experts_per_token * a.expert_intermediate + a.shared_intermediate
         width /= run.tp
-        routed = narrow(run) * a.experts_per_token * a.hidden / run.tp
+        routed = narrow(run) * a.experts_per_token * a.routed_width / run.tp
     given = (2 if a.gated else 1) * e * width
     if a.relu and not a.gated:
         given = 0.0

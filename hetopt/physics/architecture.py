@@ -1,15 +1,16 @@
 """The parts of a layer and the matrices that they multiply with.
 
-A layer is one or two parts, in this order: `attention` (grouped-query, or latent as in
-DeepSeek-V2), `window` (the same, of the nearest tokens), `mamba` (Mamba-2), `dense` (an
-MLP), `experts` (a mixture); a third is `further`, what predicting further tokens takes
-beside a layer, without its pass through the head. Matrices are
-those of one GPU: of `t` tensor-parallel ones a t-th of the heads and of the width, of
-`ep` expert-parallel ones an ep-th of the experts.
+A layer is one part or several: `attention` (grouped-query, or latent as in
+DeepSeek-V2), `window` (the same, of the nearest tokens), a mixer without scores by its
+name (`mamba` is Mamba-2), `dense` (an MLP), `experts` (a mixture), and `further`, what
+predicting further tokens takes beside a layer, without its pass through the head.
+Matrices are those of one GPU: of `t` tensor-parallel ones a t-th of the heads and of
+the width, of `ep` expert-parallel ones an ep-th of the experts.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -44,13 +45,30 @@ class Latent(NamedTuple):
     values: int
 
 
-class Mamba(NamedTuple):
-    """A Mamba-2 mixer: heads x head_dim wide, with a state of so many a head."""
+class Mixer(NamedTuple):
+    """A mixer without scores: products (n, k, which of the two a group cuts)."""
+
+    products: tuple[tuple[int, int, str], ...]
+    inner: int  # width between the projections
+    kept: int  # elements of a token for the backward pass, its input apart
+
+
+def mamba_2(
+    hidden: int, heads: int, head_dim: int, state: int, groups: int = 8
+) -> Mixer:
+    """Return a Mamba-2 mixer: heads x head_dim wide, with a state of so many a head."""
+    inner = heads * head_dim
+    joint = 2 * inner + heads + 2 * groups * state
+    return Mixer(((joint, hidden, "n"), (hidden, inner, "k")), inner, 5 * inner)
+
+
+class Indexer(NamedTuple):
+    """What chooses the tokens that attention sees."""
 
     heads: int
     head_dim: int
-    state: int
-    groups: int = 8
+    chosen: int
+    products: tuple[tuple[int, int, str], ...]
 
 
 @dataclass(frozen=True)
@@ -71,7 +89,12 @@ class Architecture:
     expert_intermediate: int = 0
     shared_intermediate: int = 0
     latent: Latent | None = None
-    mamba: Mamba | None = None
+    mixers: Mapping[str, Mixer] = field(default_factory=dict)
+    indexer: Indexer | None = None
+    value_dim: int = 0  # 0: head_dim
+    gate: int = 0  # width of what attention's output is gated by
+    kv_products: int = 2  # fewer where keys are values, or another layer's
+    expert_hidden: int = 0  # 0: hidden
     window: int | None = None  # of the part `window`; else of every other layer
     chunked: bool = False  # windows are chunks, which do not slide
     relu: bool = False  # of a plain MLP; keeps its output alone
@@ -83,6 +106,12 @@ class Architecture:
 
     def seen(self, part: str, s: float) -> float:
         """Tokens that one sees on average, of sequences of `s`."""
+        own = self._within(part, s)
+        if self.indexer and self.indexer.chosen < s:
+            own = min(own, self.indexer.chosen * (1 - self.indexer.chosen / (2 * s)))
+        return own
+
+    def _within(self, part: str, s: float) -> float:
         if not self.window:
             return s / 2
         if part != WINDOW and any(WINDOW in layer for layer in self.kinds):
@@ -102,15 +131,16 @@ class Architecture:
     @property
     def value_width(self) -> int:
         """Of a head's values."""
-        return self.latent.values if self.latent else self.head_dim
+        return self.latent.values if self.latent else self.value_dim or self.head_dim
 
     def matrices(self, part: str, t: int = 1, ep: int = 1) -> tuple[Matrix, ...]:
         """The products of a part's forward pass on one GPU."""
+        if (mixer := self.mixers.get(part)) is not None:
+            return _cut(mixer.products, t)
         make = {
             ATTENTION: self._attention,
             WINDOW: self._attention,
             FURTHER: self._further,
-            MAMBA: self._mamba,
             DENSE: self._dense,
             EXPERTS: self._experts,
         }[part]
@@ -132,6 +162,7 @@ class Architecture:
 
     def _attention(self, t: int, ep: int) -> tuple[Matrix, ...]:
         h, heads = self.hidden, self.heads / t
+        chooses = _cut(self.indexer.products, t) if self.indexer else ()
         if (x := self.latent) is not None:
             scored = heads * (x.plain + x.rotary)
             asked = [Matrix(scored, x.queries or h)]
@@ -141,17 +172,15 @@ class Architecture:
                 Matrix(x.keys + x.rotary, h),
                 Matrix(heads * (x.plain + x.values), x.keys),
                 Matrix(h, heads * x.values),
+                *chooses,
             )
-        kv = max(self.kv_heads / t, 1)
-        joint = (heads + 2 * kv) * self.head_dim
-        return Matrix(joint, h), Matrix(h, heads * self.head_dim)
+        joint = heads * self.head_dim + self.gate / t + self.keyed(t)
+        return Matrix(joint, h), Matrix(h, heads * self.value_width), *chooses
 
-    def _mamba(self, t: int, ep: int) -> tuple[Matrix, ...]:
-        x = self.mamba
-        assert x is not None
-        inner = x.heads * x.head_dim
-        joint = (2 * inner + x.heads + 2 * x.groups * x.state) / t
-        return Matrix(joint, self.hidden), Matrix(self.hidden, inner / t)
+    def keyed(self, t: int) -> float:
+        """Width of keys and values on a GPU, as far as a layer has its own."""
+        kv = max(self.kv_heads / t, 1)
+        return kv * self.kv_products * (self.head_dim + self.value_width) / 2
 
     def _further(self, t: int, ep: int) -> tuple[Matrix, ...]:
         """The last hidden state and the next token's embedding, joined."""
@@ -160,8 +189,14 @@ class Architecture:
     def _mlp(
         self, width: float, rows: float = 1, times: float = 1, routed: bool = False
     ) -> list[Matrix]:
-        up = Matrix(width * (2 if self.gated else 1), self.hidden, rows, times, routed)
-        return [up, Matrix(self.hidden, width, rows, times, routed)]
+        h = self.routed_width if routed else self.hidden
+        up = Matrix(width * (2 if self.gated else 1), h, rows, times, routed)
+        return [up, Matrix(h, width, rows, times, routed)]
+
+    @property
+    def routed_width(self) -> int:
+        """Width of a token as experts are given it."""
+        return self.expert_hidden or self.hidden
 
     def _dense(self, t: int, ep: int) -> tuple[Matrix, ...]:
         return tuple(self._mlp(self.intermediate / t))
@@ -174,4 +209,14 @@ class Architecture:
         made = [router, *self._mlp(self.expert_intermediate, each, here, routed=True)]
         if self.shared_intermediate:
             made += self._mlp(self.shared_intermediate / t)
+        if low := self.expert_hidden:
+            made += [Matrix(low, self.hidden, 1 / t), Matrix(self.hidden, low, 1 / t)]
         return tuple(made)
+
+
+def _cut(products: Iterable[tuple[int, int, str]], t: int) -> tuple[Matrix, ...]:
+    """Return products as a GPU of a group of `t` has them."""
+    return tuple(
+        Matrix(n / t if cut == "n" else n, k / t if cut == "k" else k)
+        for n, k, cut in products
+    )

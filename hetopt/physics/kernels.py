@@ -18,7 +18,6 @@ from .architecture import (
     ATTENTION,
     EXPERTS,
     FURTHER,
-    MAMBA,
     Architecture,
     Matrix,
 )
@@ -97,6 +96,8 @@ def attention_s(
         return _unfused_s(c, machine, a, heads, sequences, s, framework)
     seen = a.seen(part, s)
     flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
+    if (y := a.indexer) is not None and y.chosen < s:
+        flops += 2 * sequences * y.heads * (s / cp) * s / 2 * y.head_dim
     share = c(f"attention.{kernel}", machine.generation) * c("chip", machine.card)
     width = (a.score_width + a.value_width) / 2
     narrow = 1 + c("attention.narrow") / width
@@ -135,10 +136,9 @@ def traffic_s(
     shared = 0.0
     each = 2.0
     if part in ATTENDING:
-        shared = 2 * a.heads * a.value_width / t
-    elif part == MAMBA:
-        assert a.mamba is not None
-        shared = c("mamba.passes") * a.mamba.heads * a.mamba.head_dim / t
+        shared = 2 * (a.heads * a.value_width + a.gate) / t
+    elif (mixer := a.mixers.get(part)) is not None:  # as Mamba-2, by what it keeps
+        shared = c("mamba.passes") * mixer.kept / 5 / t
     elif part == FURTHER:
         shared = 0.0
     elif part == EXPERTS:
@@ -151,7 +151,7 @@ def traffic_s(
     if part == EXPERTS:
         permuted = m / t * a.experts_per_token
         inner = (3 if a.gated else 2) * a.expert_intermediate / 2
-        moved += each * permuted * (a.hidden * c("experts.passes", *by) + inner)
+        moved += each * permuted * (a.routed_width * c("experts.passes", *by) + inner)
     return moved / machine.memory_bytes_per_s
 
 

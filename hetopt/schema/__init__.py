@@ -9,7 +9,16 @@ from .calibration import Calibration
 from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
 from .instance import Instance, Offer, Requirements, Search, Storage
 from .islands import Island
-from .layers import LatentAttention, MambaMixer, Vectors
+from .layers import (
+    Indexer,
+    LatentAttention,
+    LayerShape,
+    LinearAttention,
+    MambaMixer,
+    SelectiveMixer,
+    ShortConvolution,
+    Vectors,
+)
 from .model import MOST_LAYERS, ModelSpec
 from .record import (
     LONGEST_NAME,
@@ -57,12 +66,15 @@ __all__ = [
     "GbytesPerS",
     "GpuId",
     "GpuType",
+    "Indexer",
     "Instance",
     "Inter",
     "Island",
     "LatencyUs",
     "LatentAttention",
+    "LayerShape",
     "Length",
+    "LinearAttention",
     "Link",
     "Lora",
     "MambaMixer",
@@ -81,6 +93,8 @@ __all__ = [
     "Requirements",
     "Search",
     "Seconds",
+    "SelectiveMixer",
+    "ShortConvolution",
     "Split",
     "StateBytes",
     "Storage",

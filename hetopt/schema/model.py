@@ -11,13 +11,21 @@ from .layers import (
     DENSE,
     EXPERTS,
     FURTHER,
-    MAMBA,
+    MIXERS,
     WINDOW,
+    Indexer,
+    Kind,
     LatentAttention,
     LayerKind,
+    LayerShape,
+    LinearAttention,
     MambaMixer,
+    Mixer,
     Parts,
+    SelectiveMixer,
+    ShortConvolution,
     Vectors,
+    shape_of,
 )
 from .record import Count, Name, Record
 
@@ -40,7 +48,10 @@ class ModelSpec(Record):
     its output in place of its input; `rms_unfused` one made of single operators.
 
     `layer_kinds` say what each layer is made of, repeated as often as it takes; without
-    them all are attention and an MLP, of experts behind the first `dense_layers`. The
+    them all are attention and an MLP, of experts behind the first `dense_layers`.
+    `layer_shapes` are repeated likewise: what of a layer is wider or narrower than the
+    model's fields say. `layer_table` are parameters of each layer that tokens look up:
+    they are weighed, and no product is counted. The
     last `mtp_layers` of `layers` predict further tokens: each has a product of 2 H x H,
     three norms and one more pass through the head, whose weights it shares.
     `architecture` is for the trainer alone; absent where no configuration told it.
@@ -75,6 +86,16 @@ class ModelSpec(Record):
     chunked: bool = False
     latent: LatentAttention | None = None
     mamba: MambaMixer | None = None
+    mamba1: SelectiveMixer | None = None
+    linear: LinearAttention | None = None
+    convolution: ShortConvolution | None = None
+    indexer: Indexer | None = None
+    value_dim: Count | None = None
+    gated_attention: bool = False
+    kv_products: Annotated[int, Field(ge=0, le=2)] = 2
+    expert_hidden: Count | None = None
+    layer_shapes: tuple[LayerShape, ...] | None = None
+    layer_table: Annotated[int, Field(ge=0, le=10**12)] = 0
     mtp_layers: Annotated[int, Field(ge=0)] = 0
     qk_norm: bool = False
     post_norm: bool = False
@@ -88,7 +109,14 @@ class ModelSpec(Record):
         "window",
         "chunked",
         "latent",
-        "mamba",
+        *MIXERS,
+        "indexer",
+        "value_dim",
+        "gated_attention",
+        "kv_products",
+        "expert_hidden",
+        "layer_shapes",
+        "layer_table",
         "mtp_layers",
         "qk_norm",
         "post_norm",
@@ -136,21 +164,39 @@ class ModelSpec(Record):
                 "correct one of them"
             )
         self._consistent_layers()
+        self._consistent_shapes()
         return self
+
+    def _consistent_shapes(self) -> None:
+        for shape, own in self._shaped.items():
+            keys = own.kv_heads or own.heads
+            if own.heads % keys or (own.head_dim is None and own.hidden % own.heads):
+                raise ValueError(
+                    f"layer_shapes has {own.heads} heads of {own.head_dim or 'no'} "
+                    f"width and {keys} key-value heads, hidden is {own.hidden}: give "
+                    "heads that kv_heads divides, and head_dim"
+                )
+            if self.latent and (shape.head_dim or shape.kv_heads or shape.kv_products):
+                raise ValueError(
+                    "layer_shapes has widths of keys beside latent attention: remove "
+                    "head_dim, kv_heads and kv_products"
+                )
 
     def _consistent_layers(self) -> None:
         kinds, used = self.layer_kinds, {part for kind in self.kinds for part in kind}
-        if kinds is not None and not 0 < len(kinds) <= self.layers:
-            raise ValueError(
-                f"layer_kinds lists {len(kinds)} layers, layers is {self.layers}: list "
-                "one kind a layer, or the fewer that repeat"
-            )
+        for field, word in (("layer_kinds", "kind"), ("layer_shapes", "shape")):
+            listed = getattr(self, field)
+            if listed is not None and not 0 < len(listed) <= self.layers:
+                raise ValueError(
+                    f"{field} lists {len(listed)} layers, layers is {self.layers}: "
+                    f"list one {word} a layer, or the fewer that repeat"
+                )
         if self.mtp_layers >= self.layers:
             raise ValueError(
                 f"mtp_layers {self.mtp_layers} are among layers {self.layers}: "
                 "expected fewer, correct one of them"
             )
-        for part in (WINDOW, MAMBA, EXPERTS):
+        for part in (WINDOW, *MIXERS, EXPERTS):
             if part in used and not getattr(self, part):
                 raise ValueError(
                     f"layer_kinds has {part!r} without the field {part}: add it"
@@ -164,20 +210,44 @@ class ModelSpec(Record):
             )
 
     @cached_property
-    def kinds(self) -> tuple[Parts, ...]:
-        """The parts that each layer is made of."""
-        if self.layer_kinds is None:
-            first = self.dense_layers if self.experts else self.layers
-            made: list[Parts] = [
-                (ATTENTION, DENSE if x < first else EXPERTS) for x in range(self.layers)
-            ]
-        else:
-            each = [tuple(kind.split("+")) for kind in self.layer_kinds] or [()]
-            made = [each[x % len(each)] for x in range(self.layers)]
-        plain = self.layers - self.mtp_layers
-        return tuple(
-            kind if x < plain else (*kind, FURTHER) for x, kind in enumerate(made)
-        )
+    def kinds(self) -> tuple[Kind, ...]:
+        """The parts that each layer is made of, and its shape where it has one."""
+        first = self.dense_layers if self.experts else self.layers
+        each = [tuple(kind.split("+")) for kind in self.layer_kinds or ()]
+        shapes = self.layer_shapes or (None,)
+        made = []
+        for x in range(self.layers):
+            parts: Parts = (ATTENTION, DENSE if x < first else EXPERTS)
+            if self.layer_kinds is not None:
+                parts = each[x % len(each)] if each else ()
+            if x >= self.layers - self.mtp_layers:
+                parts = (*parts, FURTHER)
+            shape = shapes[x % len(shapes)]
+            made.append(Kind(parts, None if shape == LayerShape() else shape))
+        return tuple(made)
+
+    def of(self, kind: Parts) -> "ModelSpec":
+        """Return the model with the widths that a layer of `kind` has."""
+        shape = shape_of(kind)
+        return self if shape is None else self._shaped[shape]
+
+    @cached_property
+    def _shaped(self) -> dict[LayerShape, "ModelSpec"]:
+        """The model by the shape of its layers, as if all were of that shape."""
+        own = {name: getattr(self, name) for name in type(self).model_fields}
+        own["layer_shapes"] = None
+        return {
+            shape: type(self).model_construct(
+                **own | {x: y for x, y in shape if y is not None}
+            )
+            for shape in {kind.shape for kind in self.kinds}
+            if shape is not None
+        }
+
+    def mixer(self, part: str) -> Mixer | None:
+        """Return what mixes tokens in a part; None where it has scores or is an MLP."""
+        found: Mixer | None = getattr(self, part) if part in MIXERS else None
+        return found
 
     @cached_property
     def even(self) -> bool:
@@ -193,7 +263,20 @@ class ModelSpec(Record):
         """
         if self.latent:
             return self.heads * (self.latent.scored + self.latent.value_dim) // 2
+        if self.value_dim:
+            return self.heads * (self.key_dim + self.value_dim) // 2
         return self.heads * self.head_dim if self.head_dim else self.hidden
+
+    @property
+    def key_dim(self) -> int:
+        """Width of a head's keys, without latent attention."""
+        return self.head_dim or self.hidden // self.heads
+
+    @property
+    def gate_width(self) -> int:
+        """Width of what attention's output is gated by; 0 where it is not."""
+        values = self.value_dim or self.key_dim
+        return self.heads * values if self.gated_attention else 0
 
     @property
     def mlp_width(self) -> int:
@@ -220,7 +303,7 @@ class ModelSpec(Record):
             return self.layer_parameters
         if self.parameters_per_layer is not None:
             return (self.parameters_per_layer,) * self.layers
-        return self._derived(self.experts)
+        return tuple(self.layer_table + x for x in self._derived(self.experts))
 
     @cached_property
     def active_parameters(self) -> tuple[int, ...]:
@@ -238,7 +321,7 @@ class ModelSpec(Record):
             return (0,) * self.layers
         matrices = 3 if self.gated else 2
         width = self.expert_intermediate or self.mlp_width
-        routed = self.experts * matrices * self.hidden * width
+        routed = self.experts * matrices * (self.expert_hidden or self.hidden) * width
         return tuple(
             min(routed, whole) if EXPERTS in kind else 0
             for kind, whole in zip(self.kinds, self.parameters, strict=True)
@@ -266,27 +349,34 @@ class ModelSpec(Record):
         if not any(given) and not self.gated and not any(own):
             return (12 * h * h,) * self.layers
         sizes = {
-            part: self._matrices(part, experts or 0) + self._beside(part, experts or 0)
-            for part in {part for kind in self.kinds for part in kind}
+            kind: self.of(kind)._of_kind(kind, experts or 0) for kind in self.kinds
         }
-        return tuple(sum(sizes[part] for part in kind) for kind in self.kinds)
+        return tuple(sizes[kind] for kind in self.kinds)
+
+    def _of_kind(self, kind: Kind, experts: int) -> int:
+        return sum(self._matrices(x, experts) + self._beside(x, experts) for x in kind)
 
     def _matrices(self, part: str, experts: int) -> int:
         """Parameters of the products of a part, with so many of its routed experts."""
         h, matrices = self.hidden, 3 if self.gated else 2
         if part == FURTHER:
             return 2 * h * h
-        if part == MAMBA:
-            assert self.mamba is not None
-            return self.mamba.matrices(h)
+        if (mixer := self.mixer(part)) is not None:
+            return mixer.matrices(h)
         if part == DENSE:
             return matrices * h * self.mlp_width
         if part == EXPERTS:
-            expert = matrices * h * (self.expert_intermediate or self.mlp_width)
-            return expert * (experts + self.shared_experts) + h * (self.experts or 0)
+            expert = matrices * (self.expert_intermediate or self.mlp_width)
+            routed = experts * (self.expert_hidden or h)
+            return expert * (routed + self.shared_experts * h) + h * (self.experts or 0)
+        indexed = 0
+        if self.indexer:
+            low = self.latent.query_rank if self.latent else 0
+            indexed = sum(x.n * x.k for x in self.indexer.products(h, low))
         if self.latent:
-            return self.latent.matrices(h, self.heads)
-        return 2 * h * (self.attention_width + self.kv_width)
+            return self.latent.matrices(h, self.heads) + indexed
+        kept = self.kv_products * self.kv_width
+        return h * (2 * self.attention_width + kept + self.gate_width) + indexed
 
     def _beside(self, part: str, experts: int) -> int:
         """Parameters of a part that are in no matrix."""
@@ -298,15 +388,17 @@ class ModelSpec(Record):
         if own is None:
             own = (1 + self.post_norm) * self.hidden
             own += self._of_attention() if name == ATTENTION else 0
-            own += self.mamba.vectors if name == MAMBA and self.mamba else 0
+            mixer = self.mixer(part)
+            own += mixer.vectors if mixer else 0
         return own + (told.expert * experts if part == EXPERTS else 0)
 
     def _of_attention(self) -> int:
-        """Norms of latents, or of queries and keys, and biases."""
+        """Norms of latents, or of queries and keys, biases, what an indexer has."""
+        indexed = self.indexer.vectors if self.indexer else 0
         if self.latent:
-            return self.latent.query_rank + self.latent.key_rank
-        width = self.attention_width
-        bias = {"none": 0, "qkv": width + 2 * self.kv_width}
+            return self.latent.query_rank + self.latent.key_rank + indexed
+        width, kept = self.attention_width, self.kv_products * self.kv_width
+        bias = {"none": 0, "qkv": width + kept}
         bias["all"] = bias["qkv"] + self.hidden
-        norms = 2 * (width // self.heads) if self.qk_norm else 0
-        return norms + bias[self.attention_bias]
+        norms = (1 + (self.kv_products > 0)) * self.key_dim if self.qk_norm else 0
+        return norms + bias[self.attention_bias] + indexed

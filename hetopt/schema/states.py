@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from .layers import EXPERTS
+from .layers import EXPERTS, MIXERS
 from .model import ModelSpec
 from .record import GbytesPerS, Record
 
@@ -139,10 +139,17 @@ class Lora(Record):
 def lora_fault(model: ModelSpec) -> str | None:
     """Why adapters of a model cannot be counted, with the remedy; None if they can."""
     parts = {part for kind in model.kinds for part in kind}
-    if model.latent or parts & {"mamba", "further"} or min(map(len, model.kinds)) < 2:
+    plain = {*map(len, model.kinds)} == {2} and not parts & {*MIXERS, "further"}
+    other = model.latent or model.indexer or model.gated_attention or model.value_dim
+    if not plain or other or model.kv_products < 2 or model.expert_hidden:
         return (
             f"found layers of model {model.name!r} that are not attention and an MLP "
             "(latent, mamba, mtp_layers, layer_kinds), whose adapters are not "
+            "modelled; train all weights"
+        )
+    if model.layer_shapes:
+        return (
+            f"found layer_shapes of model {model.name!r}, whose adapters are not "
             "modelled; train all weights"
         )
     listed = ("layer_parameters", "parameters_per_layer", "active_layer_parameters")

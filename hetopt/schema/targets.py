@@ -17,6 +17,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from .layers import CONVOLUTION, LINEAR, MAMBA, MAMBA_1, shape_of
 from .model import ModelSpec
 from .splits import Split
 
@@ -55,6 +56,17 @@ class Feature(StrEnum):
     LISTED_PARAMETERS = "a model told by numbers of parameters, not by its shape"
     LATENT = "latent attention (MLA)"
     MAMBA = "Mamba-2 layers"
+    MAMBA_1 = "Mamba-1 layers"
+    LINEAR = "layers of linear attention"
+    CONVOLUTIONS = "layers of short convolutions"
+    INDEXED = "attention to tokens that an indexer chooses (DSA)"
+    GATED_ATTENTION = "attention whose output is gated"
+    FEWER_KEYS = "attention without keys or values of its own"
+    VALUE_WIDTH = "values of another width than keys"
+    NARROW_EXPERTS = "experts of narrower tokens than the layer's"
+    UNLIKE_WIDTHS = "layers of different widths"
+    MORE_PARTS = "layers of more parts than a mixer and an MLP"
+    LAYER_TABLES = "embeddings of each layer"
     WINDOWS = "layers whose attention sees a window or a chunk of the sequence"
     PLACED_EXPERTS = "experts in other layers than all behind the first dense ones"
     SINGLE_PARTS = "layers that are attention or an MLP alone"
@@ -138,6 +150,17 @@ _LAYERS = frozenset(
         Feature.LISTED_PARAMETERS,
         Feature.LATENT,
         Feature.MAMBA,
+        Feature.MAMBA_1,
+        Feature.LINEAR,
+        Feature.CONVOLUTIONS,
+        Feature.INDEXED,
+        Feature.GATED_ATTENTION,
+        Feature.FEWER_KEYS,
+        Feature.VALUE_WIDTH,
+        Feature.NARROW_EXPERTS,
+        Feature.UNLIKE_WIDTHS,
+        Feature.MORE_PARTS,
+        Feature.LAYER_TABLES,
         Feature.WINDOWS,
         Feature.PLACED_EXPERTS,
         Feature.SINGLE_PARTS,
@@ -151,6 +174,17 @@ _NOT_EXECUTED = frozenset(
     {
         Feature.LATENT,
         Feature.MAMBA,
+        Feature.MAMBA_1,
+        Feature.LINEAR,
+        Feature.CONVOLUTIONS,
+        Feature.INDEXED,
+        Feature.GATED_ATTENTION,
+        Feature.FEWER_KEYS,
+        Feature.VALUE_WIDTH,
+        Feature.NARROW_EXPERTS,
+        Feature.UNLIKE_WIDTHS,
+        Feature.MORE_PARTS,
+        Feature.LAYER_TABLES,
         Feature.WINDOWS,
         Feature.SINGLE_PARTS,
         Feature.FURTHER_TOKENS,
@@ -322,21 +356,40 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
 )
 
 
+#: What a tensor-parallel degree divides of mixers without scores, and their names.
+_OF_MIXERS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        MAMBA: (("heads", "groups"), "Mamba-2"),
+        MAMBA_1: (("channels",), "Mamba-1"),
+        LINEAR: (("key heads", "value heads"), "linear attention"),
+        CONVOLUTION: (("channels",), "a short convolution"),
+    }
+)
+
+
 def indivisible(model: ModelSpec, t: int, split: Split = ONE) -> Iterator[str]:
     """What of a model a tensor-parallel degree `t` does not divide, in words.
 
     Experts that are divided among GPUs are whole.
     """
-    groups = model.kv_heads or model.heads
-    if model.heads % t or groups % t:
-        yield f"{model.heads} heads and {groups} key-value heads"
-    names = ("intermediate", "expert_intermediate")
-    for name in names if split.experts == 1 else names[:1]:
-        width = getattr(model, name)
-        if width is not None and width % t:
-            yield f"{name} {width}"
-    if (mixer := model.mamba) is not None and (mixer.heads % t or mixer.groups % t):
-        yield f"{mixer.heads} heads and {mixer.groups} groups of Mamba-2"
+    yield from dict.fromkeys(_uncut(model, t, split))
+
+
+def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
+    for own in {shape_of(kind): model.of(kind) for kind in model.kinds}.values():
+        groups = own.kv_heads or own.heads
+        if own.heads % t or groups % t:
+            yield f"{own.heads} heads and {groups} key-value heads"
+        names = ("intermediate", "expert_intermediate")
+        for name in names if split.experts == 1 else names[:1]:
+            width = getattr(own, name)
+            if width is not None and width % t:
+                yield f"{name} {width}"
+    for part, (words, name) in _OF_MIXERS.items():
+        mixer = model.mixer(part)
+        if mixer is not None and any(whole % t for whole in mixer.whole):
+            numbers = zip(mixer.whole, words, strict=True)
+            yield f"{' and '.join(f'{n} {word}' for n, word in numbers)} of {name}"
 
 
 def permits(runs_on: str, model: ModelSpec, split: Split, gpus: int) -> bool:

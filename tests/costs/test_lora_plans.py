@@ -17,7 +17,8 @@ from hetopt.schema.states import QUANTISED
 
 _UNSHAPED = (
     *("parameters_per_layer", "layer_parameters", "active_layer_parameters"),
-    *("layer_kinds", "latent", "mamba", "mtp_layers"),
+    *("layer_kinds", "latent", "mamba", "mtp_layers", "layer_shapes", "indexer"),
+    *("gated_attention", "value_dim", "kv_products", "expert_hidden"),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hetopt.calibration.constants import Table
 from hetopt.physics import activations, kernels, memory
-from hetopt.physics.architecture import Architecture, Latent, Mamba
+from hetopt.physics.architecture import Architecture, Indexer, Latent, Mixer, mamba_2
 from hetopt.physics.layout import Layout
 from hetopt.physics.machine import Machine
 from hetopt.physics.step import layer_times
@@ -31,7 +31,13 @@ class FloatTimes:
     def shape(self, layer: int) -> Architecture:
         """A model of two layers like this one."""
         m = self.model
-        inner = m.intermediate or 4 * m.hidden
+        own: dict[str, Any] = {}
+        if m.layer_shapes:
+            shape = m.layer_shapes[layer % len(m.layer_shapes)]
+            own = shape.model_dump(exclude_none=True)
+        heads = own.get("heads", m.heads)
+        width_of_head = own.get("head_dim", m.head_dim) or m.hidden // heads
+        inner = own.get("intermediate", m.intermediate) or 4 * m.hidden
         sparse = bool(m.experts) and layer >= m.dense_layers
         width = m.expert_intermediate or inner
         parts = ["attention", "experts" if sparse else "dense"]
@@ -42,13 +48,9 @@ class FloatTimes:
         return Architecture(
             layers=(tuple(parts),) * 2,
             hidden=m.hidden,
-            heads=m.heads,
-            kv_heads=m.kv_heads or m.heads,
-            head_dim=(
-                m.head_dim or m.hidden // m.heads
-                if m.latent is None
-                else (m.latent.plain + m.latent.rotary + m.latent.value_dim) // 2
-            ),
+            heads=heads,
+            kv_heads=own.get("kv_heads", m.kv_heads) or heads,
+            head_dim=width_of_head,
             intermediate=inner,
             gated=m.gated,
             vocabulary=m.vocabulary,
@@ -58,10 +60,60 @@ class FloatTimes:
             shared_intermediate=m.shared_experts * width,
             relu=m.activation == "relu",
             latent=m.latent and Latent(*dict(m.latent).values()),
-            mamba=m.mamba and Mamba(*[*dict(m.mamba).values()][:4]),
+            mixers=self.mixers(),
+            indexer=self.indexer(),
+            value_dim=m.value_dim or 0,
+            gate=heads * (m.value_dim or width_of_head) * m.gated_attention,
+            kv_products=own.get("kv_products", m.kv_products),
+            expert_hidden=m.expert_hidden or 0,
             window=m.window if "window" in parts else None,
             chunked=m.chunked,
         )
+
+    def mixers(self) -> dict[str, Mixer]:
+        """Mixers without scores, product by product."""
+        m, found, h = self.model, {}, self.model.hidden
+        if m.mamba:
+            found["mamba"] = mamba_2(h, *[*dict(m.mamba).values()][:4])
+        if x := m.mamba1:
+            products = (
+                (2 * x.width, h, "n"),
+                (x.rank + 2 * x.state, x.width, "k"),
+                (x.width, x.rank, "n"),
+                (h, x.width, "k"),
+            )
+            kept = 6 * x.width + x.rank + 2 * x.state
+            found["mamba1"] = Mixer(products, x.width, kept)
+        if y := m.linear:
+            keys, values = y.key_heads * y.key_dim, y.value_heads * y.value_dim
+            first = [(2 * keys + values, h, "n")]
+            if y.decay == "head":
+                first += [(2 * y.value_heads, h, "n")]
+            if y.decay == "channel":
+                first += [(y.rank, h, "")] * (y.rank > 0)
+                first += [(keys, y.rank or h, "n"), (y.value_heads, h, "")]
+            first += [(y.rank, h, "")] * (y.rank > 0)
+            first += [(values, y.rank or h, "n"), (h, values, "k")]
+            kept = (1 + (y.convolution > 0)) * (2 * keys + values) + 3 * values
+            found["linear"] = Mixer(tuple(first), values, kept)
+        if z := m.convolution:
+            products = ((3 * z.width, h, "n"), (h, z.width, "k"))
+            found["convolution"] = Mixer(products, z.width, 6 * z.width)
+        return found
+
+    def indexer(self) -> Indexer | None:
+        """What chooses tokens, product by product."""
+        m, x = self.model, self.model.indexer
+        if x is None:
+            return None
+        low = m.latent.query_rank if m.latent else 0
+        wide = x.heads * x.head_dim
+        products = (
+            (wide, low or m.hidden, ""),
+            (x.head_dim, m.hidden, ""),
+            (x.heads, m.hidden, ""),
+        )
+        return Indexer(x.heads, x.head_dim, x.chosen, products)
 
     def machine(self, node: str) -> Machine:
         """One node alone."""
@@ -147,7 +199,7 @@ class FloatTimes:
         if "experts" not in self.shape(layer).layers[0]:
             return 0
         width = m.expert_intermediate or m.intermediate or 4 * m.hidden
-        each = (3 if m.gated else 2) * m.hidden * width
+        each = (3 if m.gated else 2) * (m.expert_hidden or m.hidden) * width
         return min(m.experts * each, m.parameters[layer])
 
     def layer(

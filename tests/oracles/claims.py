@@ -72,7 +72,7 @@ def _reason_holds(instance: Instance, reason: str) -> None:
     model, costs = tree["model"], tree["workload"]["costs"]
     runs, layers = costs.pop("interleave", 1), model["layers"]
     model |= {"layers": 1, "dense_layers": 0, "vocabulary": 0}
-    model |= {"layer_kinds": None, "mtp_layers": 0}
+    model |= {"layer_kinds": None, "layer_shapes": None, "mtp_layers": 0}
     for field in ("layer_parameters", "active_layer_parameters"):
         if model.get(field):
             model[field] = model[field][:1]

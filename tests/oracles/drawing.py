@@ -30,6 +30,14 @@ Tree = dict[str, Any]
 RULES = ["full", "selective", "none"]
 KINDS = ["attention+dense", "window+dense", "attention+experts", "window+experts"]
 KINDS += ["mamba+dense", "attention", "window", "mamba", "dense", "experts"]
+KINDS += ["mamba1+experts", "linear+dense", "convolution+dense"]
+KINDS += ["attention+mamba+dense", "attention+dense+window+dense+experts"]
+MIXERS = {
+    "mamba": schema.MambaMixer,
+    "mamba1": schema.SelectiveMixer,
+    "linear": schema.LinearAttention,
+    "convolution": schema.ShortConvolution,
+}
 MOST_GIB, MOST_TFLOPS = 976_562.0, 999_999.0  # the largest that the schema takes
 
 
@@ -116,6 +124,14 @@ def _layer_kinds(draw: Draw) -> list[str] | None:
         return None
     many = draw.rng.randint(1, draw.layers)
     return [draw.rng.choice(KINDS) for _ in range(many)]
+
+
+def _layer_shapes(draw: Draw) -> list[Tree] | None:
+    """Shapes that repeat, or one for each layer."""
+    if draw.rng.random() > draw.spice / 3:
+        return None
+    many = draw.rng.randint(1, draw.layers)
+    return [record(draw, schema.LayerShape) for _ in range(many)]
 
 
 # Of a pair: latency, and the rate of the other direction.
@@ -288,6 +304,16 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "chunked": lambda d: d.maybe(False, True),
         "latent": lambda d: d.maybe(None, None, record(d, schema.LatentAttention)),
         "mamba": lambda d: d.maybe(None, record(d, schema.MambaMixer)),
+        "mamba1": lambda d: None,  # as kinds ask
+        "linear": lambda d: None,
+        "convolution": lambda d: None,
+        "indexer": lambda d: d.maybe(None, None, record(d, schema.Indexer)),
+        "value_dim": lambda d: d.maybe(None, None, 48),
+        "gated_attention": lambda d: d.maybe(False, True),
+        "kv_products": lambda d: d.maybe(2, 0, 1),
+        "expert_hidden": lambda d: d.maybe(None, 128),
+        "layer_shapes": _layer_shapes,
+        "layer_table": lambda d: d.maybe(0, 0, 50_000),
         "mtp_layers": lambda d: d.maybe(0, 0, min(1, d.layers - 1)),
         "qk_norm": lambda d: d.maybe(False, True),
         "post_norm": lambda d: d.maybe(False, True),
@@ -310,9 +336,44 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "groups": lambda d: d.maybe(1, 2),
         "convolution": lambda d: d.maybe(4, 2),
     },
+    schema.SelectiveMixer: {
+        "width": lambda d: d.rng.choice([512, 1024]),
+        "state": lambda d: 16,
+        "rank": lambda d: d.rng.choice([16, 64]),
+        "convolution": lambda d: d.maybe(4, 3),
+    },
+    schema.LinearAttention: {
+        "key_heads": lambda d: 4,
+        "value_heads": lambda d: d.rng.choice([4, 8]),
+        "key_dim": lambda d: d.rng.choice([64, 96]),
+        "value_dim": lambda d: d.rng.choice([64, 128]),
+        "decay": lambda d: d.rng.choice(["fixed", "head", "channel"]),
+        "rank": lambda d: d.rng.choice([0, 32]),
+        "convolution": lambda d: d.rng.choice([0, 4]),
+    },
+    schema.ShortConvolution: {
+        "width": lambda d: d.rng.choice([256, 512]),
+        "convolution": lambda d: d.maybe(3, 4),
+    },
+    schema.Indexer: {
+        "heads": lambda d: d.rng.choice([2, 8]),
+        "head_dim": lambda d: 32,
+        "chosen": lambda d: d.rng.choice([60, 256, 400]),
+    },
+    schema.LayerShape: {
+        "heads": lambda d: d.maybe(None, 2, 8),
+        "kv_heads": lambda d: d.maybe(None, 1, 2),
+        "head_dim": lambda d: d.maybe(None, 40, 128),
+        "kv_products": lambda d: d.maybe(None, 0, 1),
+        "intermediate": lambda d: d.maybe(None, 300, 1500),
+        "vectors": lambda d: d.maybe(None, None, record(d, schema.Vectors)),
+    },
     schema.Vectors: {
         "attention": lambda d: d.maybe(None, 0, 900),
         "mamba": lambda d: d.maybe(None, 0, 700),
+        "mamba1": lambda d: d.maybe(None, 0, 600),
+        "linear": lambda d: d.maybe(None, 0, 500),
+        "convolution": lambda d: d.maybe(None, 0, 400),
         "dense": lambda d: d.maybe(None, 0, 1100),
         "experts": lambda d: d.maybe(None, 3000),
         "expert": lambda d: d.maybe(0, 33),
@@ -499,8 +560,16 @@ def _possible_model(draw: Draw, model: Tree) -> Tree:
             model |= {"experts": 4, "active_experts": 2}
         if "window" in kinds:
             model.setdefault("window", 100)
-        if "mamba" in kinds:
-            model.setdefault("mamba", record(draw, schema.MambaMixer))
+        for part in {*kinds.split("+")} & {*MIXERS}:
+            model.setdefault(part, record(draw, MIXERS[part]))
+    for shape in model.get("layer_shapes", ()):
+        if "latent" in model:
+            for field in ("heads", "kv_heads", "head_dim", "kv_products"):
+                shape.pop(field, None)
+        elif shape.get("heads", 8) % shape.get("kv_heads", model.get("kv_heads", 1)):
+            shape["kv_heads"] = 1
+        if "heads" in shape and model.get("kv_heads", 0) == 4:
+            shape["kv_heads"] = 2
     return model
 
 

@@ -14,6 +14,13 @@ from calibrated_floats import FloatTimes
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
+MIXERS = ("mamba", "mamba1", "linear", "convolution")
+
+
+def attending(parts: list[str]) -> int:
+    """How many parts of a layer have scores."""
+    return sum(part in ("attention", "window") for part in parts)
+
 
 class FloatJudge:
     """Times in seconds and memory in bytes of plans on one instance."""
@@ -142,15 +149,16 @@ class FloatJudge:
             return self.calibrated.layer(layer, node, t, b)
         p, s, parts = self.model.active_parameters[layer], self.S, self.parts(layer)
         c, rounds = (4, 6) if self.full else (3, 4)
-        scores = 4 * b * self.pairs(parts) * self.widths()[0]
+        scores = 4 * b * self.pairs(parts) * self.widths(layer)[0]
+        if self.model.indexer and {"attention", "window"} & {*parts}:
+            x = self.model.indexer
+            scores += 2 * b * s * s * x.heads * x.head_dim
         frozen = c - 1 if self.costs.lora else c  # no gradients of frozen weights
         flops = frozen * 2 * p * b * s + c * scores
         flops += c * 2 * b * s * sum(self.lora(layer, self.model.active_experts))
         if self.costs.recompute == "selective":
             flops += scores
-        if "mamba" in parts:
-            mixer = self.model.mamba
-            flops += c * 7 * b * s * mixer.heads * mixer.head_dim * mixer.state
+        flops += c * b * s * sum(map(self.scanned, parts))
         if layer >= self.model.layers - self.model.mtp_layers:
             v = self.model.vocabulary if self.costs.head == "include" else 0
             flops += c * 2 * b * s * v * self.H
@@ -164,12 +172,43 @@ class FloatJudge:
             time += len(parts) * rounds * (t - 1) * each
         return time
 
+    def scanned(self, part: str) -> int:
+        """FLOPs of a token's scan, forward."""
+        if part == "mamba":
+            x = self.model.mamba
+            return 7 * x.heads * x.head_dim * x.state
+        if part == "mamba1":
+            return 7 * self.model.mamba1.width * self.model.mamba1.state
+        if part == "linear":
+            y = self.model.linear
+            each = 5 if y.decay == "fixed" else 7
+            return each * y.value_heads * y.value_dim * y.key_dim
+        return 2 * self.model.convolution.width if part == "convolution" else 0
+
+    def shape(self, layer: int) -> dict[str, Any]:
+        """The model's own fields as a layer has them."""
+        found = {name: getattr(self.model, name) for name in ("heads", "kv_heads")}
+        found |= {"head_dim": self.model.head_dim, "keys": self.model.kv_products}
+        found["intermediate"] = self.model.intermediate
+        if listed := self.model.layer_shapes:
+            own = listed[layer % len(listed)].model_dump(exclude_none=True)
+            if "kv_products" in own:
+                own["keys"] = own["kv_products"]
+            found |= own
+        return found
+
+    def gate(self, layer: int) -> int:
+        """Width of the gate of attention's output."""
+        own = self.shape(layer)
+        value = self.model.value_dim or own["head_dim"] or self.H // own["heads"]
+        return own["heads"] * value if self.model.gated_attention else 0
+
     def lora(self, layer: int, experts: int | None) -> list[int]:
         """Parameters of a layer's adapters, matrix by matrix."""
         lora, h = self.costs.lora, self.H
         if lora is None:
             return []
-        q, k = (int(width) for width in self.widths())
+        q, k = (int(width) for width in self.widths(layer))
         found = [h + q, h + k, h + k, q + h]
         if lora.beside == "all":
             widths = [self.model.intermediate or 4 * h]
@@ -188,27 +227,36 @@ class FloatJudge:
         return ["attention", "experts" if sparse else "dense"]
 
     def pairs(self, parts: list[str]) -> float:
-        """Scores of a head: all, or twice the causal half that windows leave."""
-        s, w = self.S, self.model.window
-        if "window" in parts and self.costs.flash:
-            if self.model.chunked:
-                return sum(min(w, s - x) ** 2 for x in range(0, s, w))
-            seen = [min(i, w) for i in range(1, s + 1)]  # of each token, itself too
-            return 2 * sum(seen) - min(w, s)
-        return s * s if {"attention", "window"} & {*parts} else 0
+        """Scores of a head: all, or twice the causal half that a token sees."""
+        s, model = self.S, self.model
+        chosen = model.indexer.chosen if model.indexer else s
+        total = 0
+        for part in parts:
+            if part not in ("attention", "window"):
+                continue
+            w = min(model.window, chosen, s) if part == "window" else min(chosen, s)
+            if not self.costs.flash:
+                total += s * s
+            elif model.chunked and part == "window":
+                total += sum(min(w, s - x) ** 2 for x in range(0, s, w))
+            else:
+                seen = [min(i, w) for i in range(1, s + 1)]  # of each, itself too
+                total += 2 * sum(seen) - w
+        return total
 
-    def widths(self) -> tuple[float, float]:
-        """Of queries and of keys; of latent attention the mean of all."""
-        model = self.model
+    def widths(self, layer: int) -> tuple[float, float]:
+        """Of queries and of keys; the mean of keys and values."""
+        model, own = self.model, self.shape(layer)
         if x := model.latent:
             width = model.heads * (x.plain + x.rotary + x.value_dim) // 2
             return width, width
-        width = model.heads * (model.head_dim or self.H // model.heads)
-        return width, width * (model.kv_heads or model.heads) / model.heads
+        each = own["head_dim"] or self.H // own["heads"]
+        width = own["heads"] * (each + (model.value_dim or each)) // 2
+        return width, width * (own["kv_heads"] or own["heads"]) / own["heads"]
 
-    def inner(self, part: str) -> int:
+    def inner(self, part: str, layer: int) -> int:
         """Width of an MLP, or of the experts of a token where kinds tell them."""
-        model, dense = self.model, self.model.intermediate or 4 * self.H
+        model, dense = self.model, self.shape(layer)["intermediate"] or 4 * self.H
         if part == "experts" and model.layer_kinds:
             used = model.active_experts + model.shared_experts
             return used * (model.expert_intermediate or dense)
@@ -236,7 +284,8 @@ class FloatJudge:
         if not self.rate(node):
             return 0.0
         model, e, s, h = self.model, self.e, self.S, self.H
-        parts, (width, keys) = self.parts(layer), self.widths()
+        parts, (width, keys) = self.parts(layer), self.widths(layer)
+        shape, gate = self.shape(layer), self.gate(layer)
         drop = 1 if model.dropout else 0
         # Forward and backward: norms, sums with dropout; MLP, context; scores.
         norms = [4 * e + 6 * e + 2 * drop, 6 * e + 6 * e + (4 * e + 2) * drop]
@@ -249,26 +298,39 @@ class FloatJudge:
         wide = [0.0, 0.0]
         for part in parts:
             for i in (0, 1):
-                if part == "mamba":
-                    mixer = model.mamba
-                    wide[i] += e * (7, 10)[i] * mixer.heads * mixer.head_dim
+                if part in MIXERS:
+                    passes = self.passed(part)
+                    wide[i] += e * (passes, passes * 10 // 7)[i]
                 elif part in ("dense", "experts"):
-                    wide[i] += e * inside[i] * self.inner(part)
+                    wide[i] += e * inside[i] * self.inner(part, layer)
                     if part == "experts" and model.layer_kinds:
-                        wide[i] += 4 * e * model.active_experts * h
+                        token = model.expert_hidden or h
+                        wide[i] += 4 * e * model.active_experts * token
                 else:
                     normed = (2, 3)[i] * (width + keys) * model.qk_norm
-                    wide[i] += e * (2 * width + normed)
+                    wide[i] += e * (2 * width + normed + (2, 3)[i] * gate)
         masked = (2 * e + 1) if model.attention_dropout else 0
-        square = [(x * e + masked) * model.heads * s for x in (4, 7)]
-        if self.costs.flash or not {"attention", "window"} & {*parts}:
-            square = [0, 0]
+        many = 0 if self.costs.flash else attending(parts)
+        square = [many * (x * e + masked) * shape["heads"] * s for x in (4, 7)]
         again = {"full": (2, 2), "selective": (1, 2), "none": (1, 1)}
         once, scores = again[self.costs.recompute]
         split = t if self.costs.sequence_parallel else 1
         moved = (once * narrow[0] + narrow[1]) / split
         moved += (once * wide[0] + wide[1] + scores * square[0] + square[1]) / t
         return b * s * moved / self.rate(node)
+
+    def passed(self, part: str) -> int:
+        """Elements of a token that a mixer moves through memory, forward."""
+        if part == "mamba":
+            return 7 * self.model.mamba.heads * self.model.mamba.head_dim
+        if part == "mamba1":
+            return 9 * self.model.mamba1.width
+        if part == "convolution":
+            return 8 * self.model.convolution.width
+        x = self.model.linear
+        values = x.value_heads * x.value_dim
+        mixed = 2 * x.key_heads * x.key_dim + values
+        return mixed * (3 if x.convolution else 1) + 4 * values
 
     def head(self, node: str, t: int, b: int) -> float:
         """The head, where it counts: c = 3, no attention."""
@@ -419,16 +481,19 @@ class FloatJudge:
         further = 4 * e * h if layer >= model.layers - model.mtp_layers else 0
         split = 0.0
         for part in parts:
-            split += e * self.kept(part) if by_model else e * self.common(part)
+            kept = self.kept(part, layer) if by_model else self.common(part, layer)
+            split += e * kept
         masked = 2 * e + 1 if model.attention_dropout or not by_model else e
-        attends = {"attention", "window"} & {*parts}
-        scores = model.heads * self.S * masked if attends else 0
+        attends = attending(parts)
+        scores = attends * self.shape(layer)["heads"] * self.S * masked
         group = t if self.costs.sequence_parallel else 1
         if by_model:
             whole = (whole + further) / group
-            if model.latent and attends:
-                x = model.latent
-                whole += e * (x.query_rank + x.key_rank + x.rotary)
+            if x := model.latent:
+                whole += attends * e * (x.query_rank + x.key_rank + x.rotary)
+            if y := model.indexer:
+                own = y.heads * y.head_dim + y.head_dim + y.heads
+                whole += attends * e * own
         else:
             whole = whole / (group if self.costs.recompute == "selective" else 1)
             whole += further
@@ -438,23 +503,35 @@ class FloatJudge:
             0 if self.costs.flash else tokens * scores / t,
         )
 
-    def kept(self, part: str) -> float:
+    def kept(self, part: str, layer: int) -> float:
         """Elements of a token that a part keeps inside, by architecture."""
-        model, (queries, keys) = self.model, self.widths()
+        model, (queries, keys) = self.model, self.widths(layer)
         if part == "mamba":
             x = model.mamba
             return 5 * x.heads * x.head_dim + 4 * x.groups * x.state
+        if part == "mamba1":
+            y = model.mamba1
+            return 6 * y.width + y.rank + 2 * y.state
+        if part == "linear":
+            z = model.linear
+            values = z.value_heads * z.value_dim
+            mixed = 2 * z.key_heads * z.key_dim + values
+            return mixed * (2 if z.convolution else 1) + 3 * values
+        if part == "convolution":
+            return 6 * model.convolution.width
         if part in ("attention", "window"):
-            return 2 * queries + 2 * keys + (queries + keys) * model.qk_norm
+            own = int(self.shape(layer)["keys"] * keys)
+            normed = (queries + own // 2) * model.qk_norm
+            return 2 * queries + own + normed + 2 * self.gate(layer)
         copies = 4 if model.gated else 1 if model.activation == "relu" else 2
         more = part == "experts" and bool(model.layer_kinds)
-        routed = model.active_experts * self.H if more else 0
-        return copies * self.inner(part) + routed
+        routed = model.active_experts * (model.expert_hidden or self.H) if more else 0
+        return copies * self.inner(part, layer) + routed
 
-    def common(self, part: str) -> float:
+    def common(self, part: str, layer: int) -> float:
         """The same by the common formula."""
-        if part == "mamba":
-            return self.kept(part)
+        if part in MIXERS:
+            return self.kept(part, layer)
         return (4 if part in ("attention", "window") else 8) * self.H
 
     def activations(self, layers: range, t: int, b: int, held: float) -> float:
@@ -495,14 +572,20 @@ class FloatJudge:
     def working(self, layer: int, t: int, b: int) -> float:
         """Bytes that the backward pass of a layer works with."""
         model, e, parts = self.model, self.e, self.parts(layer)
-        attends = {"attention", "window"} & {*parts}
-        scores = 2 * model.heads * self.S if attends and not self.costs.flash else 0
+        attends = attending(parts) and not self.costs.flash
+        scores = 2 * self.shape(layer)["heads"] * self.S if attends else 0
         wide = 0
         for part in parts:
             if part in ("dense", "experts"):
-                wide = (3 if model.gated else 2) * self.inner(part)
+                width = self.inner(part, layer)
+                wide = max(wide, (3 if model.gated else 2) * width)
             if part == "mamba":
-                scores = max(scores, 3 * model.mamba.heads * model.mamba.head_dim)
+                wide = max(wide, 3 * model.mamba.heads * model.mamba.head_dim)
+            if part == "linear":
+                width = model.linear.value_heads * model.linear.value_dim
+                wide = max(wide, 3 * width)
+            if part in ("mamba1", "convolution"):
+                wide = max(wide, 3 * getattr(model, part).width)
         sums = 2 * self.H / (t if self.costs.sequence_parallel else 1)
         return b * self.S * e * (sums + max(scores, wide) / t)
 

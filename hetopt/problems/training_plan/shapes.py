@@ -119,14 +119,25 @@ def of_layers(model: ModelSpec, sequence_length: int) -> frozenset[Feature]:
     """
     parts = {part for kind in model.kinds for part in kind}
     sparse = ["experts" in kind for kind in model.kinds]
-    alone = any(len({*kind} - {"further"}) < 2 for kind in model.kinds)
+    many = {len(kind) - kind.count("further") for kind in model.kinds}
     seen = model.window or 0
     asked = {
         Feature.LATENT: model.latent is not None,
         Feature.MAMBA: "mamba" in parts,
+        Feature.MAMBA_1: "mamba1" in parts,
+        Feature.LINEAR: "linear" in parts,
+        Feature.CONVOLUTIONS: "convolution" in parts,
+        Feature.INDEXED: model.indexer is not None,
+        Feature.GATED_ATTENTION: model.gated_attention,
+        Feature.FEWER_KEYS: any(model.of(x).kv_products < 2 for x in model.kinds),
+        Feature.VALUE_WIDTH: model.value_dim not in (None, model.key_dim),
+        Feature.NARROW_EXPERTS: model.expert_hidden is not None,
+        Feature.UNLIKE_WIDTHS: any(kind.shape for kind in model.kinds),
+        Feature.MORE_PARTS: max(many) > 2,
+        Feature.LAYER_TABLES: model.layer_table > 0,
         Feature.WINDOWS: "window" in parts and seen < sequence_length,
         Feature.PLACED_EXPERTS: sparse != sorted(sparse),
-        Feature.SINGLE_PARTS: alone,
+        Feature.SINGLE_PARTS: min(many) < 2,
         Feature.FURTHER_TOKENS: model.mtp_layers > 0,
         Feature.MORE_NORMS: model.qk_norm,
         Feature.POST_NORMS: model.post_norm,
