@@ -12,7 +12,7 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate, joined
 
-_SPLITS = ("sync", "count", "replicas", "size", "slowest")
+_SPLITS = ("sync", "count", "replicas", "size", "slowest", "site")
 _FACTORS = (0, 1, 2, 3, 7, 50, 1000, 10**6, 10**12)
 _SHARES = (0.5, 0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 2.0)
 
@@ -71,7 +71,7 @@ def boxes(tree: dict[str, Any]) -> list[dict[str, Any]]:
 def _change(rng: Random, tree: dict[str, Any]) -> None:
     box = rng.choice(boxes(tree["tree"]))
     leaves = [each for each in boxes(tree["tree"]) if "prices" in each]
-    how = rng.randrange(10)
+    how = rng.randrange(11)
     if how == 0:
         tree["scale"] = max(1, int(tree["scale"] * rng.choice(_SHARES)))
     elif how == 1:
@@ -86,6 +86,10 @@ def _change(rng: Random, tree: dict[str, Any]) -> None:
         )
     elif how == 4 and "split" in box:
         box["split"] = rng.choice(_SPLITS)
+        box["site"] = rng.randrange(3) if box["split"] == "site" else None
+    elif how == 10 and tree.get("sites"):
+        names = [name for site in tree["sites"] for name in site]
+        tree["sites"] = _some_sites(rng, names)
     elif how == 5 and leaves:
         rng.choice(leaves)["places"] = rng.choice([1, 2, 3, 8, 64])
     elif how == 6 and leaves:
@@ -96,6 +100,14 @@ def _change(rng: Random, tree: dict[str, Any]) -> None:
         some = leaves if how > 7 else [rng.choice(leaves)]
         for leaf in some:
             _reprice(rng, leaf)
+
+
+def _some_sites(rng: Random, names: list[str]) -> list[list[str]]:
+    """Return any division of nodes, in the order of classes if these are nodes."""
+    parts: dict[int, list[str]] = {}
+    for name in names:
+        parts.setdefault(rng.randrange(3), []).append(name)
+    return [*parts.values()]
 
 
 def _reprice(rng: Random, leaf: dict[str, Any]) -> None:
@@ -116,10 +128,15 @@ def random_tree(
     rng: Random, instance: Instance, time_us: int, depth: int = 3
 ) -> BoxCertificate | None:
     """Return any divisions, with any prices that are worth about the batch or less."""
-    names: dict[object, str] = {}
     table = instance.planned_cluster
+    sites = list[list[str]]()
+    if rng.random() < 0.4:
+        sites = _some_sites(rng, [node.name for node in table.nodes])
+    names: dict[object, str] = {}
     for node in table.nodes:
-        names.setdefault((node.gpu, node.count, node.intra_gbytes_per_s), node.name)
+        site = next((i for i, each in enumerate(sites) if node.name in each), 0)
+        key = node.gpu, node.count, node.intra_gbytes_per_s, site
+        names.setdefault(key, node.name)
     classes, scale = [*names.values()], rng.choice([1, 1000, 2**21])
     gpus = sum(node.count for node in table.nodes)
     each = instance.workload.global_batch * scale / gpus
@@ -129,6 +146,9 @@ def random_tree(
             of = rng.choice(_SPLITS)
             at = rng.choice([0, 1, 2, 3, time_us // 2, time_us // 8, time_us])
             parts = {"low": box(left - 1), "high": box(left - 1)}
+            if of == "site":
+                at = rng.choice([2**14, 2**16, 2**17, 2**18])
+                return {"split": of, "at": at, "site": rng.randrange(3), **parts}
             return {"split": of, "at": at, **parts}
         whole = rng.random() < 0.4
         worth = [0.3, 0.8, 0.99, 1.1, *((1.5, 3) if whole else ())]
@@ -139,5 +159,5 @@ def random_tree(
         some = {"whole": True} if whole else {}
         return {"prices": prices + more, "places": rng.choice([1, 1, 2, 4]), **some}
 
-    tree = {"time_us": time_us, "scale": scale, "classes": classes, "tree": box(depth)}
-    return read(tree)
+    given = {"time_us": time_us, "scale": scale, "classes": classes, "sites": sites}
+    return read({**given, "tree": box(depth)})

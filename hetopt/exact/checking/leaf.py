@@ -24,6 +24,7 @@ from .paths import Paths
 from .prices import NONE, Part, Prices
 from .segments import Segments
 from .sharing import Box
+from .sites import Sites
 from .stages import Flags, Stages, Whole
 
 WIDE = 1.25  # of intervals, to begin with
@@ -39,6 +40,7 @@ class Leaf:
     """A part of a leaf: its pipelines, and prices."""
 
     stages: Stages
+    sites: Sites
     box: Box
     prices: Prices
     part: Part
@@ -120,8 +122,10 @@ class Leaf:
         """Tell whether every pipeline pays for what it takes."""
         if not len(self.times):
             return True
-        kind = Segments if self.stages.equal and self.part.together else Paths
-        way = kind(self.stages, self.box, self.prices, self.part)
+        given = self.box, self.prices, self.part
+        way: Paths | Segments = Paths(self.stages, *given)
+        if self.stages.equal and self.part.together:
+            way = Segments(self.stages, self.sites, *given)
         spans = self.spans()
         while spans:
             some, spans = spans[-way.at_once :], spans[: -way.at_once]

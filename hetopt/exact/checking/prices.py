@@ -6,6 +6,7 @@ a pipeline; and of the same size of layers held. The numbers of a certificate ma
 large as they like: both they and the scale are halved until nothing overflows.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -175,11 +176,12 @@ def fronts(
     sharing: Sharing,
     options: Options,
     high: Whole,
+    kinds: Collection[int] | None = None,
 ) -> tuple[Whole, Whole]:
     """Return times and costs of stages in several nodes, both by [place, run, i].
 
     None of whose replicas takes longer than the i-th time costs less; those of a run
-    hold `high` units or less.
+    hold `high` units or less. Nodes are of these `kinds`, or of all.
     A knapsack over samples: `cost[s]` is the least of replicas that share s sequences.
     """
     several, size, runs = options.several, options.size, len(stages.first)
@@ -195,7 +197,8 @@ def fronts(
         if t not in known:
             known[t] = sharing.of_replicas(t)
         most, needs = known[t]
-        light[i] = stages.low <= most
+        if kinds is None or c in kinds:
+            light[i] = stages.low <= most
         whole = stages.kinds[c].gpus
         paid[i] = prices.gpu[c] * t + due(prices, c, needs, np.array(t), whole)
         paid[i] -= earned(prices, c, high, 1, box.replicas[0])

@@ -11,14 +11,17 @@ least what one in the middle does, and earns for one of both, or for all of the 
 
 Nodes stand in a row, kind by kind. `cost[ended, x]` is what x layers cost at the least
 in the first of them and in stages in several nodes: each node adds a segment or none.
+Where there are sites, each stands for itself, and paths go through one after another.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from .prices import NONE, Part, Prices, due, earned, fronts
 from .sharing import Box, Sharing
+from .sites import Sites
 from .stages import Alone, Flags, Stages, Whole
 
 _AT_ONCE = 96
@@ -45,9 +48,14 @@ class Segments:
 
     at_once = _AT_ONCE
 
-    def __init__(self, stages: Stages, box: Box, prices: Prices, part: Part) -> None:
+    def __init__(
+        self, stages: Stages, sites: Sites, box: Box, prices: Prices, part: Part
+    ) -> None:
         """Compute what segments cost beside their times."""
         self._stages, self._prices, self._box = stages, prices, box
+        self._sites = sites.of(box, part.sync_us) if sites else []
+        self._apart = bool(sites) and sites.are_apart(part.sync_us)
+        self._farther_us = sites.farther_us if sites else 0
         layers, sharing = stages.layers, Sharing(stages, box, part.sync_us)
         sizes = np.arange(1, layers + 1)
         # The lightest run of each length lies in the middle, where it can.
@@ -62,8 +70,12 @@ class Segments:
             self._sides[one.kind].append(self._side(one, sharing))
         self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
         high = largest[stages.last - stages.first]
-        us, cost = fronts(stages, box, prices, sharing, part.options, high)
-        self._front_us, self._front_cost = us[0], cost[0]
+        #: Of stages in several nodes, by site where they are in one each, or of all.
+        every = [x.kinds for x in self._sites] if self._apart else [None]
+        self._fronts = [
+            fronts(stages, box, prices, sharing, part.options, high, kinds)
+            for kinds in every
+        ]
         self._kept: dict[tuple[int, bool, int], Whole] = {}
 
     def _side(self, one: Alone, sharing: Sharing) -> _Side:
@@ -171,33 +183,60 @@ class Segments:
 
     def least(self, us_cost: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval of its slowest stage."""
-        layers = self._stages.layers
         often = self._stages.costs.interleave * lows
-        start = np.full((2, layers + 1, len(lows)), NONE, np.int64)
-        start[0, 0] = 0
-        found = self._swept(start, us_cost, often, highs, near=False)
-        if self._front_us.shape[1]:
-            start = self._repeated(us_cost, often, highs)
-            more = self._swept(start, us_cost, often, highs, near=True)
+        found = self._swept(us_cost, often, highs, near=False)
+        if any(us.shape[2] for us, _ in self._fronts):
+            more = self._swept(us_cost, often, highs, near=True)
             found = np.minimum(found, more)
         return found
 
-    def _swept(
-        self, cost: Whole, us_cost: int, often: Whole, highs: Whole, *, near: bool
+    def _swept(self, us_cost: int, often: Whole, highs: Whole, *, near: bool) -> Whole:
+        """Return the least cost of all layers; `near` with stages in several nodes."""
+        layers, at = self._stages.layers, (us_cost, often, highs)
+        nowhere = np.full((2, layers + 1, len(often)), NONE, np.int64)
+        nowhere[0, 0] = 0
+        begun = [nowhere] * len(self._fronts)
+        if near:
+            begun = [self._repeated(*at, *each) for each in self._fronts]
+        cost = nowhere if self._apart else begun[0]
+        if not self._sites:
+            cost = self._visited(cost, range(len(self._stages.kinds)), at, near)
+        farther = 0 if near else us_cost * self._farther_us
+        for number, site in enumerate(self._sites):
+            inside = nowhere
+            if self._apart and near:
+                inside = np.minimum(nowhere, begun[number])
+            inside = self._visited(inside, site.kinds, at, near)
+            more = cost.copy()
+            for y in range(1, site.layers + 1):
+                for end, ended in ((0, 0), (0, 1), (1, 0)):
+                    some = cost[end, : layers + 1 - y] + inside[ended, y]
+                    some[1:] += farther
+                    into = more[end + ended, y:]
+                    np.minimum(into, some, out=into)
+            cost = more
+        found: Whole = cost[1, layers]
+        return found
+
+    def _visited(
+        self,
+        cost: Whole,
+        kinds: Iterable[int],
+        at: tuple[int, Whole, Whole],
+        near: bool,
     ) -> Whole:
-        """Return the least cost of all layers, some of which are there already."""
+        """Return the least cost of some layers more, in nodes of the kinds."""
         layers = self._stages.layers
-        for c, kind in enumerate(self._stages.kinds):
-            on, ended = self._one(c, us_cost, often, highs, near=near)
-            for _ in range(min(len(kind.nodes), layers)):
+        for c in kinds:
+            on, ended = self._one(c, *at, near=near)
+            for _ in range(min(len(self._stages.kinds[c].nodes), layers)):
                 more = cost.copy()
                 for y in range(1, layers + 1):
                     some = cost[:, : layers + 1 - y]
                     np.minimum(more[:, y:], some + on[y], out=more[:, y:])
                     np.minimum(more[1, y:], some[0] + ended[y], out=more[1, y:])
                 cost = more
-        found: Whole = cost[1, layers]
-        return found
+        return cost
 
     def _one(
         self, kind: int, us_cost: int, often: Whole, highs: Whole, *, near: bool
@@ -210,7 +249,14 @@ class Segments:
         found: Whole = np.where(able, cost, NONE)[1:].min(0)
         return found
 
-    def _repeated(self, us_cost: int, often: Whole, highs: Whole) -> Whole:
+    def _repeated(
+        self,
+        us_cost: int,
+        often: Whole,
+        highs: Whole,
+        front_us: Whole,
+        front_cost: Whole,
+    ) -> Whole:
         """Return the least cost of stages in several nodes, one or more of them.
 
         By [whether they end the pipeline, layers, interval].
@@ -219,10 +265,10 @@ class Segments:
         each = np.full((2, layers + 1, len(highs)), NONE, np.int64)
         for row, runs in zip(each, (self._runs, self._last_runs), strict=True):
             for y, run in enumerate(runs.tolist(), 1):
-                us, price = self._front_us[run][:, None], self._front_cost[run][:, None]
+                us, price = front_us[0, run, :, None], front_cost[0, run, :, None]
                 able = us <= highs
                 cost = us_cost * np.where(able, us, 0) + price * often
-                row[y] = np.where(able, cost, NONE).min(0)
+                row[y] = np.where(able, cost, NONE).min(0, initial=NONE)
         each[0, layers] = NONE  # all layers: nothing follows
         found = each.copy()
         for x in range(2, layers + 1):

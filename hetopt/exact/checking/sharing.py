@@ -38,7 +38,8 @@ class Box:
     """Ranges that plans of a box are in; None where there is no upper end.
 
     Of us that plans synchronise for, least replicas of a layer, numbers of pipelines;
-    of a single pipeline also the number of its size, and its slowest stage in us.
+    of a single pipeline also the number of its size, and its slowest stage in us; and
+    of the shares of `sites`, in units.
     """
 
     sync: tuple[int, int | None]
@@ -46,6 +47,7 @@ class Box:
     count: tuple[int, int]
     size: tuple[int, int]
     slowest: tuple[int, int | None] = (0, None)
+    sites: tuple[tuple[int, int], ...] = ()
 
     @property
     def pipelines(self) -> int:
@@ -56,6 +58,8 @@ class Box:
     def empty(self) -> bool:
         """Whether no plan is in the box."""
         ranges = self.sync, self.replicas, self.count, self.size, self.slowest
+        if any(low > high for low, high in self.sites):
+            return True
         return any(high is not None and low > high for low, high in ranges)
 
     def parts(self, of: str, at: int, largest: int) -> "tuple[Box, Box] | None":

@@ -75,15 +75,17 @@ class Options:
 class Stages:
     """Stages of one instance, whose stage of ZeRO and split are fixed."""
 
-    def __init__(self, instance: Instance) -> None:
-        """Read the instance; it has a cluster."""
+    def __init__(
+        self, instance: Instance, sites: tuple[tuple[str, ...], ...] = ()
+    ) -> None:
+        """Read the instance; it has a cluster. Names are of nodes by site, if any."""
         self.table = CostTable(instance)
         workload = instance.workload
         self.costs, self.batch = workload.costs, workload.global_batch
         self.rules = [self.table.under(rule) for rule in workload.recomputes]
         self.layers = self.table.layers
         self.sizes = sorted(set(workload.micro_batch_sizes))
-        self.kinds = _kinds(self.table)
+        self.kinds = _kinds(self.table, sites)
         pairs = np.triu_indices(self.layers + 1, 1)
         self.first, self.last = (side.astype(np.int64) for side in pairs)
         self.ends = self.last == self.layers
@@ -131,7 +133,7 @@ class Stages:
             )
         return np.array(found, np.int64)
 
-    def _rate(self, bytes_per_s: Fraction | None) -> Fraction | None:
+    def rate(self, bytes_per_s: Fraction | None) -> Fraction | None:
         """Return the units that a GPU of a ring can exchange in a us."""
         passes = self.costs.sync_passes * self.costs.gradient_bytes
         each = self.costs.split.context * passes * self.behind[-1]
@@ -147,17 +149,17 @@ class Stages:
             rows = (cluster.links.row(cluster.number[x.name]) for x in cluster.nodes)
             links = set[int]().union(*(row.tolist() for row in rows)) - {-1}
             rates = (Fraction(cluster.links.exactly(link)[1]) for link in links)
-            return self._rate(max(rates, default=None))
+            return self.rate(max(rates, default=None))
         if cluster.inter.gbytes_per_s is None:
             return None
-        return self._rate(exact(cluster.inter.gbytes_per_s) * 10**9)
+        return self.rate(exact(cluster.inter.gbytes_per_s) * 10**9)
 
     def intra(self, kind: int) -> Fraction | None:
         """Return units a us over the link inside such a node."""
         if self.kinds[kind].gpus == 1:
             return None
         name = self.kinds[kind].name
-        return self._rate(Fraction(self.table.link(name, name)[1]))
+        return self.rate(Fraction(self.table.link(name, name)[1]))
 
     # -- equal layers -----------------------------------------------------------------
 
@@ -320,12 +322,12 @@ class Stages:
         yield from (made[key] for key in sorted(made))
 
 
-def _kinds(table: CostTable) -> list[Kind]:
+def _kinds(table: CostTable, sites: tuple[tuple[str, ...], ...]) -> list[Kind]:
     groups: dict[object, list[str]] = {}
     for node in table.cluster.nodes:
-        groups.setdefault((table.node_class[node.name], node.count), []).append(
-            node.name
-        )
+        site = next((i for i, names in enumerate(sites) if node.name in names), 0)
+        key = table.node_class[node.name], node.count, site
+        groups.setdefault(key, []).append(node.name)
     counts = table.cluster.node
     return [Kind(x[0], tuple(x), counts[x[0]].count) for x in groups.values()]
 

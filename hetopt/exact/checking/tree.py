@@ -13,6 +13,7 @@ from .leaf import Leaf
 from .packing import Packing
 from .prices import Part, Prices
 from .sharing import Box
+from .sites import Sites
 from .stages import NONE_US, Stages, with_least_latency
 
 _ENOUGH = 10  # complaints, after which nothing more is checked
@@ -68,7 +69,8 @@ class Check:
     ) -> None:
         """Read the instance's stages."""
         whole = with_least_latency(instance) if certificate.levelled else instance
-        self._stages = Stages(whole)
+        self._stages = Stages(whole, certificate.sites)
+        self._sites = Sites(self._stages, certificate.sites)
         self._others = others and others(instance, self._stages)
         self._certificate = certificate
         costs, table = instance.workload.costs, self._stages.table
@@ -85,10 +87,13 @@ class Check:
         names = tuple(kind.name for kind in stages.kinds)
         if given.classes != names:
             return [f"classes {', '.join(given.classes)}, expected {', '.join(names)}"]
+        if fault := Sites.fault(stages, given.sites):
+            return [fault]
         gpus = sum(kind.gpus * len(kind.nodes) for kind in stages.kinds)
         most = max(1, min(gpus, stages.batch))
         sizes = 0, len(stages.sizes) - 1
-        self._walk(given.tree, Box((0, None), (1, most), (1, most), sizes))
+        first = Box((0, None), (1, most), (1, most), sizes, sites=self._sites.shares())
+        self._walk(given.tree, first)
         return self._found
 
     def _walk(self, tree: BoxTree | None, box: Box) -> None:
@@ -100,7 +105,11 @@ class Check:
             if not self._refuted(tree, box):
                 self._found.append(f"prices do not refute the box {_told(box)}")
         else:
-            parts = box.parts(tree.split, tree.at or 0, self._stages.sizes[-1])
+            at = tree.at or 0
+            if tree.split == "site":
+                parts = self._sites.parts(box, tree.site or 0, at)
+            else:
+                parts = box.parts(tree.split, at, self._stages.sizes[-1])
             if parts is None:
                 where = f"{tree.split} at {tree.at}"
                 self._found.append(f"{where} does not divide the box {_told(box)}")
@@ -138,7 +147,7 @@ class Check:
             prices = prices.halved()
         if not prices.scale or not prices.fit(stages, box, largest, left):
             return False
-        leaves = [Leaf(stages, box, prices, part) for part in parts]
+        leaves = [Leaf(stages, self._sites, box, prices, part) for part in parts]
         if leaf.whole:
             return Packing(stages, box, prices, leaves).refuted()
         if not prices.refute(stages, box):
@@ -188,7 +197,9 @@ class Check:
 
 
 def _told(box: Box) -> str:
+    ranges = {**vars(box), **{f"site {i}": x for i, x in enumerate(box.sites)}}
+    del ranges["sites"]
     return ", ".join(
         f"{name} {low} to {'any' if high is None else high}"
-        for name, (low, high) in vars(box).items()
+        for name, (low, high) in ranges.items()
     )

@@ -532,11 +532,9 @@ class Refutation(Descent):
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have, or shares of sites.
+        None where there are more boxes than a file may have.
         """
         bound = self.bound
-        if bound.sites:
-            return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]
         if len(trees) > 1:
@@ -545,7 +543,7 @@ class Refutation(Descent):
         classes = tuple(each.nodes[0] for each in bound.table.classes)
         given = {
             **{"time_us": self.time_us, "scale": bound.scale, "classes": classes},
-            **{"tree": tree, "levelled": bound.is_levelled},
+            **{"tree": tree, "levelled": bound.is_levelled, "sites": bound.sites},
         }
         try:
             return BoxCertificate.model_validate(given)
@@ -555,7 +553,7 @@ class Refutation(Descent):
     def _tree(self, box: Box) -> dict[str, Any]:
         if (split := box.split) is not None:
             parts = {"low": self._tree(split.low), "high": self._tree(split.high)}
-            return {"split": split.of, "at": split.at, **parts}
+            return {"split": split.of, "at": split.at, "site": split.site, **parts}
         if (y := box.proof or box.whole) is None:
             if box.counted is not None:
                 return {"counted": True}

@@ -11,6 +11,7 @@ import drawing
 import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from sites_of_nodes import in_sites
 
 from hetopt import load
 from hetopt.api import judging
@@ -21,6 +22,7 @@ from hetopt.exact.checking.paths import Paths
 from hetopt.exact.checking.prices import Part, Prices
 from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
+from hetopt.exact.checking.sites import Sites
 from hetopt.exact.checking.stages import Stages
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
@@ -49,6 +51,22 @@ def test_what_whole_pipelines_refute_is_checked() -> None:
     tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in range(40, 80))
     instances = chain(map(some_instance, range(40, 60)), tiny)
     assert sum(checked(one, whole=True) for one in instances) > 10
+
+
+def test_what_shares_of_sites_refute_is_checked() -> None:
+    assert sum(checked(in_two_sites(seed)) for seed in range(12)) > 20
+
+
+def in_two_sites(seed: int) -> Instance:
+    """Return an instance of equal layers, whose nodes are in two sites."""
+    rng = Random(f"sites {seed}")
+    counts = tuple(rng.choice([1, 2]) for _ in range(rng.choice([3, 4])))
+    tree = drawing.instance(rng, counts, layers=5, batch=8, sizes=(1, 2))
+    drawing.leave_choices_out(tree)
+    for field in ("layer_kinds", "layer_parameters", "active_layer_parameters"):
+        tree["model"].pop(field, None)
+    tree["workload"]["costs"] |= {"sync_overlap": "none", "zero_groups": 1}
+    return drawing.read(in_sites(rng, tree))
 
 
 def checked(instance: Instance, *, whole: bool = False) -> int:
@@ -297,4 +315,5 @@ def test_potentials_are_the_least_of_all_paths(seed: int) -> None:
         least = listed(stages, part, prices, at)
         assert found == least or min(found, least) >= 1 << 58
         if stages.equal:  # each node once: no path costs less
-            assert int(Segments(stages, box, prices, part).least(at[0], *span)[0]) >= 0
+            once = Segments(stages, Sites(stages, ()), box, prices, part)
+            assert int(once.least(at[0], *span)[0]) >= 0

@@ -6,6 +6,7 @@ node's part of the replicas, and what replicas hold.
 
 from collections import Counter
 from fractions import Fraction
+from math import ceil, floor
 from random import Random
 
 import drawing
@@ -18,6 +19,7 @@ from hetopt.exact.checking.paths import Paths
 from hetopt.exact.checking.prices import Part, Prices
 from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
+from hetopt.exact.checking.sites import Sites
 from hetopt.exact.checking.stages import UNIT, Stages
 from hetopt.plans import Pipeline, TrainingPlan
 from hetopt.problems import Evaluation
@@ -37,7 +39,20 @@ def drawn(rng: Random) -> Instance:
         sizes=rng.choice([(1,), (1, 2), (2,), (1, 2, 4)]),
     )
     drawing.leave_choices_out(tree)
-    return drawing.read(in_sites(rng, tree) if rng.random() < 0.2 else tree)
+    if rng.random() < 0.3:  # equal layers
+        for field in ("layer_kinds", "layer_parameters", "active_layer_parameters"):
+            tree["model"].pop(field, None)
+    return drawing.read(in_sites(rng, tree) if rng.random() < 0.3 else tree)
+
+
+def divided(rng: Random, instance: Instance) -> tuple[tuple[str, ...], ...]:
+    """Return any sites of the nodes, or none where there can be none."""
+    parts: dict[int, list[str]] = {}
+    for node in instance.planned_cluster.nodes:
+        parts.setdefault(rng.randrange(3), []).append(node.name)
+    names = tuple(map(tuple, parts.values()))
+    usable = rng.random() < 0.7 and not Sites.fault(Stages(instance, names), names)
+    return names if usable else ()
 
 
 class Uses:
@@ -88,7 +103,25 @@ class Uses:
         return found
 
 
-def boxed(rng: Random, uses: Uses, judged: Evaluation) -> Box:
+def shares(
+    rng: Random, uses: Uses, names: tuple[tuple[str, ...], ...]
+) -> tuple[tuple[int, int], ...]:
+    """Return ranges that the shares of sites are in."""
+    stages, found = uses.stages, list[tuple[int, int]]()
+    each = Fraction(UNIT * stages.layers * stages.own[0], stages.behind[-1] or 1)
+    for site in names:
+        part = Fraction(0)
+        for (node, layer), number in uses.held.items():
+            if node in site:
+                part += each * Fraction(number, uses.replicas[layer])
+        low, high = rng.choice([floor(part), 0]), ceil(part)
+        found.append((low, high + rng.choice([0, 0, UNIT])))
+    return tuple(found)
+
+
+def boxed(
+    rng: Random, uses: Uses, judged: Evaluation, names: tuple[tuple[str, ...], ...]
+) -> Box:
     """Return a box that the plan is in."""
     sync = int(judged.parts["sync_us"])
     least, count = min(uses.replicas.values()), len(uses.plan.pipelines)
@@ -96,19 +129,23 @@ def boxed(rng: Random, uses: Uses, judged: Evaluation) -> Box:
     low = rng.randint(1, least), rng.randint(1, count)
     replicas = low[0], least + rng.randint(0, 3)
     several = count + rng.randint(0, 3) if count > 1 or rng.random() < 0.3 else 1
-    return Box(span, replicas, (low[1], several), (0, len(uses.stages.sizes) - 1))
+    sizes = 0, len(uses.stages.sizes) - 1
+    at = shares(rng, uses, names)
+    return Box(span, replicas, (low[1], several), sizes, sites=at)
 
 
 def charged(rng: Random, instance: Instance) -> int:
     """Return how many pipelines of random plans were looked at."""
     (only,) = variants(instance)
-    stages, number = Stages(only), 0
+    names, number = divided(rng, only), 0
+    stages = Stages(only, names)
+    sites = Sites(stages, names)
     for plan in random_plans(instance, rng, 12):
         judged = judge.evaluate(only, plan)
         if not judged.valid:
             continue
         uses = Uses(stages, plan)
-        box = boxed(rng, uses, judged)
+        box = boxed(rng, uses, judged, names)
         row = [
             rng.choice([0, rng.randint(0, 10**4)])
             for _ in range(2 * len(stages.kinds) + 3)
@@ -126,8 +163,9 @@ def charged(rng: Random, instance: Instance) -> int:
             options = stages.options(b, 1 if few else told)
             sync = box.sync[1] if stages.costs.sync_overlap == "none" else None
             part = Part(options, 10**9, 10**9, sync, together=told == 1)
-            kind = Segments if stages.equal and told == 1 else Paths
-            way = kind(stages, box, prices, part)
+            way: Paths | Segments = Paths(stages, box, prices, part)
+            if stages.equal and told == 1:
+                way = Segments(stages, sites, box, prices, part)
             low, us_cost = rng.randint(1, max(each) + 1), rng.choice([0, 1, 1000])
             found = way.least(us_cost, np.array([low]), np.array([max(each)]))[0]
             used = uses.price(pipeline, prices, box.replicas[0])
