@@ -168,8 +168,8 @@ def _no_worse(one: _Row, other: _Row) -> bool:
 def exits_us(table: StageTable, each: Arcs) -> Whole:
     """Return times of replicas of stages in several nodes: [exit, p, run, replica].
 
-    Exit 0 is to a stage in no node of theirs; exit 1 + c to one in one of their nodes, of
-    class c. The last stage has exit 0 alone.
+    Exit 0 is to a stage in no node of theirs; exit 1 + c to one in one of their nodes,
+    of class c. The last stage has exit 0 alone.
     """
     away = np.min([c.outer_us for c in table.classes], axis=0)
     found = []

@@ -44,7 +44,7 @@ Counted = Callable[[Box, int, int], float | None]
 
 
 class _View:
-    """Stages by class of nodes, as a bound has them, or with hosts apart from others."""
+    """Stages by class of nodes, or with hosts apart from others."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class _View:
         schedule: Schedule,
         check: Callable[[], None],
     ) -> None:
-        """Read a table, whose classes are those of the `whole` table or parts of them."""
+        """Read a table, whose classes are those of `whole` or parts of them."""
         self.table, self._check = table, check
         self.vectors = Vectors(table, schedule)
         self._arcs: dict[tuple[int, int, bool], Arcs] = {}

@@ -6,9 +6,10 @@ the least time and the least cost of what lies before it, each by itself. Labels
 the first layer on. What a pipeline does in one node is one step, a *segment*.
 
 A stage hands on by links of a node where the next one has GPUs of that node, too, and
-by others where it has none. Both in one node are in one segment. Else a stage in several
-nodes is one of both: it has a GPU or more of the node, and the other stage no more than
-the rest. So a label has a *side*, which says where the next stage is. With C classes:
+by others where it has none. Both in one node are in one segment. Else one of both is a
+stage in several nodes: it has a GPU or more of the node, and the other stage no more
+than the rest. So a label has a *side*, which says where the next stage is. With C
+classes:
 
     0            in one node
     1            in several nodes
@@ -213,9 +214,9 @@ def _go_on(
     most_cost: int,
     into_us: Whole,
     into_cost: Whole,
-) -> None:
-    """Lower labels by a step of some GPUs that goes on from others."""
-    raised = 0
+) -> bool:
+    """Lower labels by a step of some GPUs that goes on from others; tell if any are."""
+    raised, found = 0, False
     for c in range(len(use)):
         raised += use[c] * states.strides[c]
     for state in live:
@@ -232,6 +233,8 @@ def _go_on(
             continue
         into_us[to] = min(into_us[to], sum_us)
         into_cost[to] = min(into_cost[to], sum_cost)
+        found = True
+    return found
 
 
 @kernel
@@ -263,6 +266,8 @@ def least_sums(
     cost = np.full((sides, layers + 1, places, count), BIG, np.int64)
     us[:2, 0, :, 0] = 0
     cost[:2, 0, :, 0] = 0
+    reached = np.zeros((sides, layers + 1, places), np.bool_)
+    reached[:2, 0] = True
     step_us = np.zeros((hops, widest + 1, places, layers + 1), np.int64)
     step_cost = np.zeros((hops, widest + 1, places, layers + 1), np.int64)
     best_us, best_cost = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -272,6 +277,8 @@ def least_sums(
     use = np.zeros(classes, np.int64)
     for first in range(layers):
         for q, side in np.ndindex(places, sides):
+            if not reached[side, first, q]:
+                continue
             in_node = side == 0 or 2 <= side < 2 + classes
             from_us, from_cost = us[side, first, q], cost[side, first, q]
             rest_us, rest_cost = least.across_us[q, first], least.across_cost[q, first]
@@ -329,9 +336,9 @@ def least_sums(
                             if t >= HALF:
                                 continue
                             r = step_cost[hop, k, p, last]
-                            if hop and t >= step_us[0, k, p, last]:
-                                if r >= step_cost[0, k, p, last]:
-                                    continue
+                            other = step_us[0, k, p, last], step_cost[0, k, p, last]
+                            if hop and t >= other[0] and r >= other[1]:
+                                continue
                             r += scale * costs.gpu[c] * k
                             for across in range(hop, hops):
                                 rest = least.node_us[p, last], least.node_cost[p, last]
@@ -343,7 +350,7 @@ def least_sums(
                                 if t + rest[0] > room[0] or r + rest[1] > room[1]:
                                     continue
                                 to = 2 + classes + c if hop else across
-                                _go_on(
+                                reached[to, last, p] |= _go_on(
                                     states,
                                     use,
                                     some,
@@ -387,7 +394,7 @@ def least_sums(
                                 to = across
                                 if hop:
                                     to = 1 + hop + across * classes
-                                _go_on(
+                                reached[to, last, p] |= _go_on(
                                     states,
                                     states.vectors[v],
                                     some,

@@ -76,10 +76,11 @@ class Coupling:
     def _crossing(self, replicas: int, here: int | None, nodes: int = 2) -> Fraction:
         """Return the least share of a layer's size that its replicas wait for.
 
-        The layer has so many `replicas` or more, in so many `nodes` or more, of which no
-        more than `here` lie in the node at hand. In a ring some replica has the least share
-        of others beside it, which is no more than its node's part of all nodes; the
-        ring waits for that one. A link that is slow for one is slow for all else.
+        The layer has so many `replicas` or more, in so many `nodes` or more, of which
+        no more than `here` lie in the node at hand. In a ring some replica has the
+        least share of others beside it, which is no more than its node's part of all
+        nodes; the ring waits for that one. A link that is slow for one is slow for all
+        else.
         """
         if not self._ring:
             return Fraction(replicas - 1, replicas)
