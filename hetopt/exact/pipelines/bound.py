@@ -19,7 +19,7 @@ from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
 from ...stages.classes import Sites, farther_us
 from .arcs import Arcs, arcs
-from .boxes import Box, Descent, Division
+from .boxes import Box, Descent, Division, Whole
 from .compiling import kernels
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
@@ -272,10 +272,10 @@ class PipelineBound:
             if verdict.prices is not None:
                 box.proof = verdict.prices
                 return True
+            few = self.whole and self._view.vectors.count <= self.schedule.counted_few
+            last = self.whole and self.division.split(box, left) is None
             near = verdict.taken <= self.schedule.counted_near * self.batch
-            few = self._view.vectors.count <= self.schedule.counted_few
-            asked = near and (few or self.division.split(box, left) is None)
-            if self.whole and asked and self._whole(box, time_us):
+            if near and (few or last) and self._whole(box, time_us):
                 return True
         near = self._near(box) and box.count_low > 1
         if self.counted and near and self.division.split(box, left) is None:
@@ -291,7 +291,8 @@ class PipelineBound:
         fewest = box.count_low
         if self.table.sizes[box.size_high] == 1:  # no stage has several replicas
             fewest = max(fewest, box.replicas_low)
-        view = self._view_of(box)
+        apart = self._apart_of(box)
+        view = self._view_of(apart)
         rows = replace(rows, gpus=tuple(view.table.gpus.tolist()))
         parts = self._parts(box, time_us, left, rows, view)
         hosts = tuple(low for low, _ in view.hosts(box))
@@ -301,16 +302,29 @@ class PipelineBound:
             *(view.vectors, self.schedule, self.check),
         )
         ends = {part: (x[0], x[-1]) for part, x in state.edges.items()}
-        box.whole = master.refute(view.priced(state.prices), ends)
+        known = None
+        if box.known and time_us <= box.known.time_us and not self.hidden:
+            known = box.known.told
+            if box.known.apart != apart:
+                none = np.zeros(view.vectors.count, np.int64)
+                known = known._replace(wanted=none)
+        box.whole = master.refute(view.priced(state.prices), ends, known)
+        if master.known is not None:
+            box.known = Whole(time_us, apart, master.known)
         return box.whole is not None
 
-    def _view_of(self, box: Box) -> "_View":
-        """Return the stages of a box, hosts apart where some nodes of a class are."""
-        pairs = zip(
-            box.hosts_low, box.hosts_high, self.table.nodes, strict=bool(box.hosts_low)
-        )
-        apart = tuple(low if low == high < n else 0 for low, high, n in pairs)
-        if not any(apart):
+    def _apart_of(self, box: Box) -> tuple[int, ...]:
+        """Return how many hosts of each class are apart from others; () for none."""
+        if not box.hosts_high:
+            return ()
+        nodes = self.table.nodes.tolist()
+        each = zip(box.hosts_low, box.hosts_high, nodes, strict=True)
+        apart = tuple(low if low == high < n else 0 for low, high, n in each)
+        return apart if any(apart) else ()
+
+    def _view_of(self, apart: tuple[int, ...]) -> "_View":
+        """Return stages with so many hosts of each class apart."""
+        if not apart:
             return self._view
         if apart not in self._apart:
             hosts = {

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import ceil, floor, isqrt
 from typing import Any, Literal, Protocol
 
+from .counts import Known
 from .master import State
 from .pricing import Prices
 from .schedule import Schedule
@@ -19,6 +20,15 @@ Of = Literal["sync", "count", "replicas", "size", "slowest", "site", "host"]
 
 
 _FEW_SITES = 2  # whose shares have so few ranges that they come early
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What an integer master that stands said of a box; hosts were `apart`."""
+
+    time_us: int
+    apart: tuple[int, ...]
+    told: Known
 
 
 @dataclass
@@ -33,7 +43,7 @@ class Box:
     up to `most_places`; `states` are what is known, by places. `proof` are the prices
     that refuted the box, if it was not divided, or `whole` those at which whole
     pipelines did; or it is `counted` by GPUs, with intervals of this ratio, or `laid`
-    on named nodes.
+    on named nodes. `known` is of the box or one that it is a part of.
     """
 
     sync_low_us: int
@@ -58,6 +68,7 @@ class Box:
     counted: float | None = None
     laid: bool = False
     wanted: Any = None  # what counts told of the box, for less time
+    known: "Whole | None" = None
     split: "Split | None" = None
 
     @property
@@ -138,11 +149,13 @@ class Division:
                 return split
             if several and 2 * box.replicas_high >= 3 * box.replicas_low:
                 return self._by_replicas(box)
+            if not several and (split := self._by_host(box)):
+                return split
             if width > plan.fine:
                 return self._by_sync(box)
             if several:
                 return self._by_replicas(box)
-            if split := self._by_site(box, 1 / 2) or self._by_host(box):
+            if split := self._by_site(box, 1 / 2):
                 return split
         if single:
             if box.size_high > box.size_low:

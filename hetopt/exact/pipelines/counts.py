@@ -30,6 +30,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, inf, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -277,6 +278,18 @@ class _Part:
         return np.where(wanted > self.pricing.most(low), -1, most)
 
 
+class Known(NamedTuple):
+    """What a master that stands says of all plans of its box within its time.
+
+    Each pipeline takes what is `wanted` by the GPUs that it uses, or more; its slowest
+    stage is in one of the `ranges` by size of micro-batches, from a time to below
+    another one, or without an end.
+    """
+
+    wanted: Whole
+    ranges: dict[int, list[tuple[int, float]]]
+
+
 class IntegerMaster:
     """The integer master of one box for one target time."""
 
@@ -301,12 +314,17 @@ class IntegerMaster:
         self._hosts = hosts
         self.vectors, self._schedule, self._check = vectors, schedule, check
         self.looked = 0  # intervals
+        #: Of a box that stands.
+        self.known: Known | None = None
 
-    def refute(self, proposed: Array, ends: dict[int, Span]) -> Prices | None:
+    def refute(
+        self, proposed: Array, ends: dict[int, Span], known: Known | None = None
+    ) -> Prices | None:
         """Return prices at which whole pipelines take less than the batch, or None.
 
         `proposed` are any prices: those of the linear master leave the least gap.
-        `ends` are of the slowest stage, by part, as an interval of times.
+        `ends` are of the slowest stage, by part, as an interval of times. What is
+        `known` is of a box that this one is a part of, and of no less time.
         """
         if any(self.parts[x].arcs.times[begin] == 0 for x, (begin, _) in ends.items()):
             return None  # in no time a pipeline trains any number of sequences
@@ -317,7 +335,8 @@ class IntegerMaster:
             x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
         }
         gap = self.rows.value(prices) - self.batch * self.scale
-        allowed, some = self._within(parts, ends, gap)
+        spans = [(x, self._spans(parts[x], ends[x], known)) for x in ends]
+        allowed, some = self._within(parts, spans, gap)
         if not some:
             return prices  # no pipeline is possible
         states = self.vectors.states
@@ -328,6 +347,8 @@ class IntegerMaster:
             short = cost - part.held - ceil(allowed)
             least[x] = np.maximum(1, -(-short // self.scale))
         wanted, sure = np.zeros((2, len(states.use)), np.int64)
+        if known is not None:
+            wanted = known.wanted
         kept: dict[_Interval, Whole] = {}
         while some:
             self._check()
@@ -339,7 +360,7 @@ class IntegerMaster:
                 taken = parts[x].taken(low, sums)
                 taken = self._hosted(np.where(taken >= least[x], taken, 0))
                 kept[x, span, mean] = taken
-                np.maximum(sure, parts[x].taken(high, sums), out=sure)
+                np.maximum(sure, self._hosted(parts[x].taken(high, sums)), out=sure)
             self.looked += len(some)
             one = np.max([*kept.values()], axis=0)
             exactly, others = count_kernels.most_taken(
@@ -347,7 +368,8 @@ class IntegerMaster:
             )
             if exactly[self.fewest :, -1].max(initial=-1) < self.batch:
                 return prices
-            wanted = np.where(others < 0, _NONE, self.batch - others)[::-1]
+            least_others = np.where(others < 0, _NONE, self.batch - others)[::-1]
+            wanted = np.maximum(wanted, least_others)
             packing = self._packing(one, exactly)
             some = []
             for (x, span, mean), taken in [*kept.items()]:
@@ -362,7 +384,29 @@ class IntegerMaster:
                     del kept[x, span, mean]
             if self.looked + len(some) > self._schedule.counted_intervals:
                 break
+        ranges: dict[int, list[tuple[int, float]]] = {}
+        for x, (begin, end), _ in [*kept, *some]:
+            times = parts[x].pricing.arcs.times
+            beyond = float(times[end]) if end < len(times) else inf
+            ranges.setdefault(parts[x].b, []).append((int(times[begin]), beyond))
+        self.known = Known(wanted, ranges)
         return None
+
+    def _spans(self, part: _Part, ends: Span, known: Known | None) -> list[Span]:
+        """Return intervals of what is left of a part's slowest stages."""
+        times, ratio = part.pricing.arcs.times, self._schedule.counted_first
+        if known is None:
+            return part.spans(*ends, ratio)
+        found: list[Span] = []
+        for low, beyond in sorted(known.ranges.get(part.b, ())):
+            # The slowest stage takes as long as the path's stages, or longer.
+            begin = max(ends[0], int(np.searchsorted(times, low, "right")) - 1)
+            end = min(ends[1], int(np.searchsorted(times, beyond)))
+            if found and begin <= found[-1][1]:
+                found[-1] = found[-1][0], max(end, found[-1][1])
+            elif begin < end:
+                found.append((begin, end))
+        return [x for span in found for x in part.spans(*span, ratio)]
 
     def _hosted(self, taken: Whole) -> Whole:
         """Return sequences of one pipeline that uses a GPU or more of each host.
@@ -403,23 +447,25 @@ class IntegerMaster:
         return Prices(gpu, share, *each[2 * count :])
 
     def _within(
-        self, parts: dict[int, _Part], ends: dict[int, Span], gap: Fraction
+        self,
+        parts: dict[int, _Part],
+        spans: list[tuple[int, list[Span]]],
+        gap: Fraction,
     ) -> tuple[Fraction, list[_Interval]]:
         """Return what columns may cost beyond their worth, and intervals of them."""
         plan = self._schedule
         excess: list[tuple[int, Span, int, Fraction | float]] = []
-        some = [(x, parts[x].spans(*ends[x], plan.counted_first)) for x in ends]
+        some = [(x, each) for x, each in spans if each]
         enough = Fraction(gap, 4 * max(1, self.most - 1))
         while some:
             self._check()
             finer = []
-            for x, spans in some:
+            for x, each in some:
                 cuts: list[Span] = []
-                for span, (more, mean) in zip(
-                    spans, parts[x].excess(spans), strict=True
-                ):
+                pairs = zip(each, parts[x].excess(each), strict=True)
+                for span, (more, mean) in pairs:
                     low, high = parts[x].range(span)
-                    if -more > enough and high > low * self._schedule.finest_ratio:
+                    if -more > enough and high > low * plan.finest_ratio:
                         cuts += parts[x].divided(span)
                     else:
                         excess.append((x, span, mean, more))
@@ -435,7 +481,7 @@ class IntegerMaster:
                 continue
             if found and found[-1][::2] == (x, mean) and found[-1][1][1] == span[0]:
                 low, _ = parts[x].range(found[-1][1])
-                if parts[x].range(span)[1] <= low * self._schedule.counted_ratio:
+                if parts[x].range(span)[1] <= low * plan.counted_ratio:
                     found[-1] = x, (found[-1][1][0], span[1]), mean
                     continue
             found.append((x, span, mean))
