@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from inputs import drawn, examples, tiny_instances
 import hetopt
 from hetopt import load
 from hetopt.costs import without_update
-from hetopt.errors import Unsupported
+from hetopt.errors import OutOfTime, Unsupported
 from hetopt.exact import one_pipeline, training_plan
-from hetopt.exact.one_pipeline.cluster_tables import BIG
+from hetopt.exact.one_pipeline.boxes import Size
+from hetopt.exact.one_pipeline.cluster_tables import BIG, ClusterTables
 from hetopt.exact.one_pipeline.shares import least_us, shared
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
@@ -257,3 +259,15 @@ def test_a_problem_file_poses_one_pipeline(tmp_path: Path) -> None:
     written = tmp_path / "result.json"
     written.write_text(json.dumps(result.to_json()))
     assert hetopt.check(written, file).objective == result.objective
+
+
+def test_the_time_limit_is_asked_for_while_stages_are_listed() -> None:
+    """Of hundreds of layers these take long, whatever is left of the time."""
+    asked = count()
+
+    def check() -> None:
+        if next(asked) == 2:
+            raise OutOfTime
+
+    with pytest.raises(OutOfTime):
+        Size(ClusterTables(load("tiny/two-nodes")), 1, check)

@@ -113,7 +113,7 @@ def _work(run: Run, instance: Instance) -> None:
     for b in sorted({b for b in instance.workload.micro_batch_sizes if batch % b == 0}):
         run.check()
         try:
-            sizes.append(Size(cluster, b))
+            sizes.append(Size(cluster, b, run.check))
         except TooMany:
             raise Halt(Stop.MEMORY) from None
     _Boxes(run, sizes).work()

@@ -49,13 +49,18 @@ class OpenBox:
 
 
 class Size:
-    """The pipelines of micro-batches of `b` sequences; `TooMany` if too large."""
+    """The pipelines of micro-batches of `b` sequences; `TooMany` if too large.
 
-    def __init__(self, cluster: ClusterTables, b: int) -> None:
+    `check()` is called while they are listed, and may raise.
+    """
+
+    def __init__(
+        self, cluster: ClusterTables, b: int, check: Callable[[], None]
+    ) -> None:
         self.cluster, self.b = cluster, b
         self.n = cluster.instance.workload.global_batch // b
         kinds = Kinds(cluster, b)
-        items = Builder(cluster, kinds, self.n).build()
+        items = Builder(cluster, kinds, self.n).build(check)
         self.prices = Prices(cluster, kinds, items)
         self.search = Search(kinds, self.prices, Stages(cluster, kinds, self.n))
 

@@ -5,6 +5,7 @@ over all shares of the samples, its position the nearest to the end that memory 
 for what follows, so that no stage of a plan costs less than its item.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,12 +72,16 @@ class Builder:
                 table[i, len(brackets) - len(own) :] = own
         return table
 
-    def build(self) -> Items:
-        """All items that fit; `TooMany` where the tables would be too large."""
+    def build(self, check: Callable[[], None]) -> Items:
+        """All items that fit; `TooMany` where the tables would be too large.
+
+        `check()` is called again and again, and may raise.
+        """
         parts: list[tuple[Array, ...]] = []
         layers, total = self.cluster.layers, 0
         self._behind[layers] = 0
         for last in range(layers, 0, -1):
+            check()
             if self._behind[last] >= BIG:
                 continue
             k = self._behind[last] + 1
