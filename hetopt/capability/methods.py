@@ -164,6 +164,10 @@ _PAPERS: Reasons = MappingProxyType(
 )
 _ALIKE = "its pipelines may differ, and these must be equal"
 _UNEQUAL: Reasons = {"expert_parallel": _ALIKE, "zero_groups": _ALIKE}
+_WITHOUT: Reasons = {
+    "choice_of_experts": "it divides no experts",
+    "choice_of_groups": "it makes no groups",
+}
 _GRIDS = "use the planner megatron or grid, or `hetopt plan`"
 _LEFT_OUT = "prices of offers leave it out"
 _SCHEDULE: Reasons = MappingProxyType(
@@ -206,8 +210,10 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             in_part=_NOT_COUNTED,
             refused={
                 **_TABLES,
-                "interleave": _ONE_RUN,
-                "expert_parallel": _PIPELINES_APART,
+                **dict.fromkeys(("interleave", "choice_of_interleave"), _ONE_RUN),
+                **dict.fromkeys(
+                    ("expert_parallel", "choice_of_experts"), _PIPELINES_APART
+                ),
             },
         ),
         "proof memory": _method(
@@ -279,13 +285,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "planner islands": _method(
             "sets of nodes, each with equal pipelines",
-            in_part=_PAPERS,
+            in_part={**_PAPERS, **_WITHOUT},
             refused=_UNEQUAL,
             instead=_GRIDS,
         ),
         "planner": _method(
             "every other planner of training plans",
-            in_part=_PAPERS,
+            in_part={**_PAPERS, **_WITHOUT},
             refused=_UNEQUAL,
             instead=_GRIDS,
         ),

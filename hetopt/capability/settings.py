@@ -37,6 +37,17 @@ def _cost(words: str, field: str, usual: object) -> Setting:
     return Setting(words, f"{_COSTS}.{field}", found)
 
 
+def _every(words: str, field: str, usual: int) -> Setting:
+    """Return the setting that no plan may do with the usual value of a field."""
+
+    def found(instance: Instance) -> object:
+        own = getattr(instance.workload.costs, field)
+        other = getattr(instance.workload.alternatives, field)
+        return None if usual in (own, *other) else own
+
+    return Setting(words, f"{_COSTS}.{field}", found)
+
+
 def _choice(words: str, field: str) -> Setting:
     """Return the setting that plans choose a field of costs among several values."""
 
@@ -143,8 +154,8 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             "workload.micro_batch_sizes",
             _sizes,
         ),
-        "context_parallel": _cost("context parallelism", "context_parallel", 1),
-        "expert_parallel": _cost("expert parallelism", "expert_parallel", 1),
+        "context_parallel": _every("context parallelism", "context_parallel", 1),
+        "expert_parallel": _every("expert parallelism", "expert_parallel", 1),
         "choice_of_recompute": _choice("a choice of recomputation", "recompute"),
         "choice_of_zero": _choice("a choice of ZeRO", "zero"),
         "choice_of_context": _choice(
@@ -155,13 +166,13 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         ),
         "choice_of_interleave": _choice("a choice of interleaving", "interleave"),
         "choice_of_groups": _choice("a choice of groups of ZeRO", "zero_groups"),
-        "zero": _cost("ZeRO", "zero", 0),
+        "zero": _every("ZeRO", "zero", 0),
         "zero_and_samples": Setting(
             "ZeRO beside micro-batches of several sequences",
             "workload.micro_batch_sizes",
             _samples_beside_zero,
         ),
-        "zero_groups": _cost("groups of ZeRO (HSDP)", "zero_groups", 1),
+        "zero_groups": _every("groups of ZeRO (HSDP)", "zero_groups", 1),
         "gathers": Setting(
             "weights gathered for every micro-batch (FSDP)",
             f"{_COSTS}.gathers",
@@ -175,7 +186,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             "activations beside checkpoints", "activations", "checkpoint"
         ),
         "in_flight": _cost("memory of micro-batches in flight", "in_flight", "one"),
-        "interleave": _cost("interleaved pipelines", "interleave", 1),
+        "interleave": _every("interleaved pipelines", "interleave", 1),
         "lockstep": _cost("pipelines in lockstep", "pipeline", "critical"),
         "pipeline_factor": _cost("a factor of pipelines", "pipeline_factor", 1),
         "sync": _cost("synchronisation by the slowest link", "sync", "ring"),

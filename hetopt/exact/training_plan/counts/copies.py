@@ -7,6 +7,7 @@ lie in one node and synchronise there. One of them is a least row on the n-th pa
 from collections.abc import Callable, Iterator
 
 from .... import capability
+from ....costs import fixed
 from ....plans import Pipeline, TrainingPlan
 from ....schema import Instance
 from ....stages import StageTable
@@ -38,7 +39,7 @@ def pipelines(
 def _rows(
     part: Instance, most_us: Callable[[], float], check: Callable[[], None]
 ) -> Iterator[TrainingPlan]:
-    if not capability.carries("proof counts", part):
+    if not capability.carries("proof counts", fixed(part)):
         return
     rows = bound.prepared(StageTable(part), check)
     if rows is not None:
