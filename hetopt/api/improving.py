@@ -152,7 +152,7 @@ def _starts(best: Result, results: list[Result]) -> list[Result]:
 def is_small(instance: Instance) -> bool:
     """Whether the exact method looks at every plan of the instance, given the time."""
     method: Any = registry.entry("exact", "training_plan")
-    return instance.workload.target.free and method.small.is_small(instance)
+    return instance.workload.target.free and method.enumeration.is_small(instance)
 
 
 def and_improved(found: Result, limits: Limits, report: Report) -> Result:

@@ -71,7 +71,7 @@ def test_exact_method_starts_although_its_planners_fail(
         monkeypatch.setattr(home, "plan", raising)
     small = hetopt.load(TINY)
     if name == "exact":  # as a large cluster is solved
-        monkeypatch.setattr(exact.small, "is_small", lambda data: False)
+        monkeypatch.setattr(exact.enumeration, "is_small", lambda data: False)
         assert len(exact.solve(small, limits=Limits(time_s=0.5)).failed) == 2
         return
     found = exact.solve(small, limits=Limits(time_s=10))

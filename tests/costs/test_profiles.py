@@ -21,7 +21,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, memory
 from hetopt.costs.offers import provisioning_data
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.exact.training_plan.small import solve_small
+from hetopt.exact.enumeration import solve
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
@@ -108,7 +108,7 @@ def test_no_plan_beats_the_bound_and_small_clusters_are_solved(
     several = max(instance.workload.micro_batch_sizes) > 1
     best = best_training_plan(instance, several_replicas=several)
     run = Run("training_plan", instance, Limits(time_s=60), None)
-    known = solve_small(instance, run)
+    known = solve(instance, run)
     if best is None:
         assert known.proved
         assert known.plan is None

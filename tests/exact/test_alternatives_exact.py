@@ -11,8 +11,8 @@ from tiny_choices import random_tiny, tiny
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import fixed
+from hetopt.exact import enumeration
 from hetopt.exact import training_plan as exact
-from hetopt.exact.training_plan import small
 from hetopt.modelling import Limits
 from hetopt.result import Status
 from hetopt.schema import Instance
@@ -35,7 +35,7 @@ def agrees_with_all_plans(instance: Instance) -> None:
 def little_warm_up() -> Iterator[None]:
     """Heuristics hardly search, so that the exact search finds what it proves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small, "_ROUNDS", 40)
+        patch.setattr(enumeration, "_ROUNDS", 40)
         yield
 
 

@@ -16,9 +16,9 @@ import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
 from hetopt.exact import training_plan as method
-from hetopt.exact.training_plan.small import is_rather_small, is_small, solve_small
-from hetopt.exact.training_plan.small.shares import shares
-from hetopt.exact.training_plan.small.stages import StageTables
+from hetopt.exact.enumeration import is_rather_small, is_small, solve
+from hetopt.exact.enumeration.shares import shares
+from hetopt.exact.enumeration.stages import StageTables
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
@@ -129,7 +129,7 @@ def cluster_of(nodes: str, **changes: Any) -> Instance:
 def solved(instance: Instance, **limits: Any):
     run = Run("training_plan", instance, Limits(**limits))
     with run:
-        found = solve_small(instance, run)
+        found = solve(instance, run)
     return found, run.result()
 
 
@@ -287,7 +287,7 @@ def test_of_a_rather_small_cluster_all_rows_prove_what_a_small_one_says(overhead
     assert is_rather_small(large)
     run = Run("training_plan", large, Limits())
     with run:
-        again = solve_small(large, run, fewer=False)
+        again = solve(large, run, fewer=False)
     assert small.proved
     assert again.proved
     assert again.bound_us == small.bound_us
@@ -304,7 +304,7 @@ def test_a_listing_that_is_out_of_its_time_leaves_what_is_known():
 
     run = Run("training_plan", instance, Limits())
     with run:
-        stopped = solve_small(instance, run, warm_start=best.plan, check=check)
+        stopped = solve(instance, run, warm_start=best.plan, check=check)
     assert not stopped.proved
     assert stopped.plan == best.plan
     assert stopped.bound_us <= best.bound_us
@@ -315,7 +315,7 @@ def test_an_optimal_warm_start_is_proved_as_it_is():
     best, _ = solved(instance)
     run = Run("training_plan", instance, Limits())
     with run:
-        again = solve_small(instance, run, warm_start=best.plan)
+        again = solve(instance, run, warm_start=best.plan)
     assert again.proved
     assert again.plan == best.plan
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hetopt
-from hetopt.exact.training_plan.small.splits import every, needed
-from hetopt.exact.training_plan.small.stages import StageTables
+from hetopt.exact.enumeration.splits import every, needed
+from hetopt.exact.enumeration.stages import StageTables
 
 
 def drawn_costs(random: Random, samples: int, columns: int) -> Any:

@@ -13,7 +13,7 @@ from soaking import Contradiction
 
 from hetopt.api.solving import exact_result
 from hetopt.errors import NoPlan, Unsupported
-from hetopt.exact.training_plan import small
+from hetopt.exact import enumeration
 from hetopt.modelling import Limits
 from hetopt.planners import islands, megatron
 from hetopt.plans import TrainingPlan
@@ -29,9 +29,9 @@ def solved(instance: Instance, *, warm: bool, time_s: float) -> Result:
 
     Where it searches and bounds only, a little of the time will do.
     """
-    time_s = time_s if small.is_small(instance) else time_s / 10
+    time_s = time_s if enumeration.is_small(instance) else time_s / 10
     name, value = ("_ROUNDS", 200) if warm else ("_warm_up", lambda *_: None)
-    with patch.object(small, name, value):
+    with patch.object(enumeration, name, value):
         return exactly(instance, time_s)
 
 

@@ -1,6 +1,6 @@
 """Training plan: proved optimal on small clusters, bounded by prices on large ones.
 
-Up to 8 GPUs every plan is looked at, in effect (`small`). Beyond that a
+Up to 8 GPUs every plan is looked at, in effect (`enumeration`). Beyond that a
 local search improves the best planner's plan, and ever better iteration times are
 refuted: what no pipelines can reach together, no plan can. Two statements do that:
 `pipelines` prices fractions of pipelines, for clusters of any size; `counts` puts
@@ -40,11 +40,11 @@ from ...search.improving import improve
 from ...solving.certificates import BoxCertificate, TrainingCertificate
 from ...solving.run import Report, Run
 from ...stages import StageTable
-from .. import checking, one_pipeline
+from .. import checking, enumeration, one_pipeline
 from ..pipelines import side_by_side
 from ..pipelines.schedule import Schedule
 from ..pipelines.side_by_side import Processes
-from . import alone, fitting, holding, small
+from . import alone, fitting, holding
 from . import certificate as certificates
 from .again.others import Others
 from .counts import bound as count_bound
@@ -115,7 +115,7 @@ def solve(
             run.reasons = (reason,)
         elif _alike(data):
             _on_target(run, data, means)
-        elif small.is_small(data):
+        elif enumeration.is_small(data):
             _small(run, data, means)
         else:
             _large(run, data, means)
@@ -174,11 +174,11 @@ def _small(run: Run, instance: Instance, means: _Means) -> None:
             _start(run, instance)  # stages of several replicas take long to list
         alone_us = _lay_one(run, instance)
         _line_up(run, instance, rows)
-    known = small.solve_small(instance, run, warm_start=run.plan, fewer=False)
+    known = enumeration.solve(instance, run, warm_start=run.plan, fewer=False)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
         _refute(run, instance, means, _SMALL_SHARE, rows, alone_us)
-        known = small.solve_small(instance, run, warm_start=run.plan)
+        known = enumeration.solve(instance, run, warm_start=run.plan)
     if known.plan is None and known.proved:
         run.reasons = (_nowhere(instance),)
     else:
@@ -197,7 +197,7 @@ def _nowhere(instance: Instance) -> str:
     sizes = sorted(set(instance.workload.micro_batch_sizes))
     # Any plan will do, and one layer has few.
     run = Run(problem, light, Limits(time_s=_REASON_S, gap=inf))
-    ample = None if _one_stage_does(light) else small.solve_small(light, run)
+    ample = None if _one_stage_does(light) else enumeration.solve(light, run)
     if ample is None or ample.plan is not None:
         return f"memory: {looked}, and in each a stage needs more than its GPUs have"
     if ample.proved:
@@ -267,7 +267,7 @@ def _list(run: Run, instance: Instance) -> None:
     """All rows of stages of a cluster that is rather small, in some of the time."""
     if run.plan is not None:
         check = _clock(run, _LIST_SHARE).check
-        known = small.solve_small(instance, run, fewer=False, check=check)
+        known = enumeration.solve(instance, run, fewer=False, check=check)
         run.tighten(known.bound_us, "all rows of stages on the cluster")
         _forget(run)
         run.check()
@@ -513,7 +513,7 @@ def _refute(
                 known=known,
                 alone_us=alone_us,
             )
-            if small.is_rather_small(instance) and not _alike(instance):
+            if enumeration.is_rather_small(instance) and not _alike(instance):
                 in_turn(run, ways, clock, _FIRST_SHARE)
                 _list(run, instance)
             if not run.closed():

@@ -1,4 +1,4 @@
-"""Rows of stages on a small cluster, listed as far as a better plan may have them.
+"""Columns on a small cluster, listed as far as a better plan may have them.
 
 Rows grow from the last stage to the first; all stages are put before a row at once.
 """
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .chain import Chain, Range
-from .fronting import Fronts, fronted
+from .columns import Column, Range
+from .extensions import Extensions, extended
 from .stages import NEVER, Counts, Floats, Matrix, Stage, StageTables, TooMany
 
 _MOST_STAGES = 25_000  # of one size of micro-batches
@@ -23,15 +23,15 @@ _AT_ONCE = 1 << 20  # numbers in a table
 Numbers = np.ndarray[Any, np.dtype[np.intp]]
 
 
-def chains(
+def columns(
     tables: StageTables,
     size: int,
     replicas: int,
     us: int,
     check: Callable[[], None],
     patient: bool = True,
-) -> list[Chain]:
-    """Every row of stages that may be part of a plan whose pipelines end within `us`.
+) -> list[Column]:
+    """Every column that may be part of a plan whose pipelines end within `us`.
 
     Left out are rows without a cut that fits, and rows that use their GPUs so badly
     that all others together cannot make up for it. `TooMany` where that takes long,
@@ -49,11 +49,11 @@ class _Row(NamedTuple):
 
     stages: tuple[Stage, ...]
     sums: Matrix  # the least
-    tops: Matrix  # the least maxima
+    maxima: Matrix  # the least maxima
 
 
 class Lister:
-    """Lists rows of stages for micro-batches of `size`, which end within `us`."""
+    """Lists columns for micro-batches of `size`, which end within `us`."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Lister:
         self._ends = _ends(tables, size)
         self._rates: Floats | None = None
         self._shares = np.zeros((tables.layers + 1,) * 2)
-        if tables.fluid is not None:
-            self._rates, ahead = tables.fluid
+        if tables.work_bound is not None:
+            self._rates, ahead = tables.work_bound
             self._shares = ahead[None, :] - ahead[:, None]
         self._some = max(1, _AT_ONCE // (len(self._ends) * (tables.layers + 1) ** 2))
 
-    def rows(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> Iterator[Chain]:
+    def rows(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> Iterator[Column]:
         """All that stages, each with the GPUs that it uses, make up."""
         able = [stages[k] for k in self._able(stages)]
         if len(able) > self._most_able:
@@ -99,7 +99,7 @@ class Lister:
             able += (start + self._enough(us, us, left, self._shares)).tolist()
         return able
 
-    def _grow(self, stages: "Stages", behind: _Row, free: Matrix) -> Iterator[Chain]:
+    def _grow(self, stages: "Stages", behind: _Row, free: Matrix) -> Iterator[Column]:
         """Put every stage that the `free` GPUs have room for in front of a row."""
         room = np.flatnonzero((stages.used <= free).all(axis=1))
         for start in range(0, len(room), self._some):
@@ -112,17 +112,17 @@ class Lister:
             # Nothing is left for a stage in front where all GPUs are used.
             more = some[(stages.used[some] < free).any(axis=1)]
             if len(behind.stages) + 1 < self._tables.layers and len(more):
-                sums, tops = stages.before(more, False, behind)
+                sums, maxima = stages.before(more, False, behind)
                 left = free - stages.used[more]
-                ahead = sums[..., 1:], tops[..., 1:]
+                ahead = sums[..., 1:], maxima[..., 1:]
                 for k in self._enough(*ahead, left, self._shares[1:, -1]).tolist():
                     longer = (stages.stages[more[k]], *behind.stages)
-                    row = _Row(longer, sums[k], tops[k])
+                    row = _Row(longer, sums[k], maxima[k])
                     yield from self._grow(stages, row, left[k])
 
     def _whole(
         self, stages: "Stages", some: Numbers, behind: _Row, free: Matrix
-    ) -> Iterator[Chain]:
+    ) -> Iterator[Column]:
         """Rows whose first stage is one of some."""
         tables = self._tables
         total, top = stages.before(some, True, behind)
@@ -133,7 +133,7 @@ class Lister:
             limit = [*_ranges(tables, self._size, self._ends, len(row), *both)]
             if limit:
                 gpus = tuple((np.array(tables.gpus) - left[k]).tolist())
-                yield Chain(tables, self._size, row, gpus, limit)
+                yield Column(tables, self._size, row, gpus, limit)
 
     def _enough(
         self, total: Matrix, top: Matrix, left: Matrix, shares: Floats
@@ -187,13 +187,13 @@ class Stages:
         By stage, range of micro-batches, and layer: the first alone, where nothing is
         in front.
         """
-        place = first, len(behind.stages)
-        if place not in self._fits:
-            self._fits[place] = self._fitting(*place)
+        replica = first, len(behind.stages)
+        if replica not in self._fits:
+            self._fits[replica] = self._fitting(*replica)
         us = self._us if behind.stages else self._final_us
         hops = self._hops(some, behind.stages)
-        fronts = Fronts(us, hops, self._fits[place], self._rank)
-        return fronted(some, fronts, behind.sums, behind.tops)
+        extensions = Extensions(us, hops, self._fits[replica], self._rank)
+        return extended(some, extensions, behind.sums, behind.maxima)
 
     def _fitting(self, first: bool, behind: int) -> Counts:
         """In how many ranges each run fits; where more fit, less does, too."""

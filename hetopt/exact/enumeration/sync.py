@@ -1,4 +1,4 @@
-"""Synchronisation of a set of rows of stages, before and after the layers are cut."""
+"""Synchronisation of a set of columns, before and after the layers are cut."""
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
@@ -6,23 +6,23 @@ from itertools import product
 
 import numpy as np
 
-from .chain import Chain
+from .columns import Column
 from .stages import NEVER, Matrix, StageTables
 
 
-class Syncs:
+class SyncTimes:
     """Time to synchronise a layer, by its size and its stage in each row."""
 
     def __init__(
         self,
         tables: StageTables,
-        chains: Sequence[Chain],
+        columns: Sequence[Column],
         kept: dict[object, int],
     ) -> None:
         """`kept` is shared by all sets of a run."""
-        self._tables, self._chains, self._kept = tables, chains, kept
-        self._groups = [chain.groups for chain in chains]
-        shape = tuple(len(chain.stages) for chain in chains)
+        self._tables, self._columns, self._kept = tables, columns, kept
+        self._groups = [column.groups for column in columns]
+        shape = tuple(len(column.stages) for column in columns)
         sizes = tables.sizes
         self.table = np.zeros((len(sizes), *shape), dtype=np.int64)
         for where in product(*map(range, shape)):
@@ -47,12 +47,12 @@ class Syncs:
     @cached_property
     def least(self) -> int:
         """A lower bound on the synchronisation, whatever the cuts."""
-        first = self.table[(self._tables.size_of[0], *[0] * len(self._chains))]
+        first = self.table[(self._tables.size_of[0], *[0] * len(self._columns))]
         starts = int(first) + self.embedding
         if self.overlap:
             return starts
         # The stages of a row hold all layers between them.
-        fewest = min(len(chain.stages) for chain in self._chains)
+        fewest = min(len(column.stages) for column in self._columns)
         total = self._least_total() + self.embedding + self.head
         return max(starts, -(-total // fewest))
 
@@ -87,7 +87,7 @@ class Syncs:
 
         What backward passes hide is unknown, and so nothing is left of later stages.
         """
-        others = tuple(k + 1 for k in range(len(self._chains)) if k != i)
+        others = tuple(k + 1 for k in range(len(self._columns)) if k != i)
         least = self.table.min(axis=others)
         found = []
         for j in range(least.shape[1]):

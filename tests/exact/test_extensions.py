@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_exact_small_clusters import cluster_of
 
-from hetopt.exact.training_plan.small import fronting
-from hetopt.exact.training_plan.small.listing import Lister
-from hetopt.exact.training_plan.small.stages import NEVER, StageTables
+from hetopt.exact.enumeration import extensions
+from hetopt.exact.enumeration.listing import Lister
+from hetopt.exact.enumeration.stages import NEVER, StageTables
 
 
 @given(st.integers(0, 2**32), st.booleans())
@@ -18,14 +18,14 @@ def test_numpy_and_number_by_number_agree(seed, first):
     us = rng.integers(1, 20, shape)
     us[:, ~np.triu(np.ones(shape[1:], bool), 1)] = NEVER
     fits = rng.integers(0, ranges + 1, shape).astype(np.int8)
-    tops = rng.integers(1, 20, (ranges, layers + 1))
-    tops[rng.random(tops.shape) < 0.3] = NEVER
-    sums = np.where(tops < NEVER, tops + 3, NEVER)
+    maxima = rng.integers(1, 20, (ranges, layers + 1))
+    maxima[rng.random(maxima.shape) < 0.3] = NEVER
+    sums = np.where(maxima < NEVER, maxima + 3, NEVER)
     some = np.flatnonzero(rng.random(stages) < 0.7)
     hops, rank = rng.integers(0, 5, stages), np.arange(ranges, 0, -1)
-    fronts = fronting.Fronts(us, hops, fits[:, :1] if first else fits, rank)
-    asked = some, fronts, sums, tops
-    plainly, one_by_one = fronting.plainly(*asked), fronting.one_by_one(*asked)
+    every = extensions.Extensions(us, hops, fits[:, :1] if first else fits, rank)
+    asked = some, every, sums, maxima
+    plainly, one_by_one = extensions.plainly(*asked), extensions.one_by_one(*asked)
     for one, other in zip(plainly, one_by_one, strict=True):
         assert np.array_equal(one, other)
 

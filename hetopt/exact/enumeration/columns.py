@@ -1,4 +1,4 @@
-"""Rows of stages on a small cluster, and how many samples each can do in a time.
+"""Columns on a small cluster, and how many samples each can do in a time.
 
 A row whose layers are not yet cut takes, for `n` micro-batches, at least
 
@@ -32,8 +32,8 @@ class Range:
 
 
 @dataclass(eq=False)
-class Chain:
-    """A row of stages for micro-batches of `size` samples."""
+class Column:
+    """A column for micro-batches of `size` samples."""
 
     tables: StageTables
     size: int
@@ -50,13 +50,13 @@ class Chain:
             best = max(best, _micro_batches(part, slowest, total, us))
         return best * self.size
 
-    def samples_sharp(self, us: int) -> int:
-        """The same, sharper; only after `sharpen`."""
+    def tight_samples(self, us: int) -> int:
+        """The same, sharper; only after `tighten`."""
         return self.size * max(
             (_micro_batches(*line, us) for line in self.lines), default=0
         )
 
-    def sharpen(self, us: int, samples: int) -> None:
+    def tighten(self, us: int, samples: int) -> None:
         """Compute f for the slowest stages with which `samples` can pass in `us`."""
         wanted = max(1, -(-samples // self.size))
         self.lines = []
@@ -95,7 +95,9 @@ class Chain:
     @cached_property
     def groups(self) -> list[list[tuple[int, int]]]:
         """Pool and GPUs of the replicas of each stage."""
-        return [[(place.pool, place.t) for place in stage] for stage in self.stages]
+        return [
+            [(replica.pool, replica.t) for replica in stage] for stage in self.stages
+        ]
 
     @cached_property
     def stage_us(self) -> list[Matrix]:

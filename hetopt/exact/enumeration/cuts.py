@@ -1,4 +1,4 @@
-"""Every cut of the layers over a row of stages that can still matter."""
+"""Every cut of the layers over a column that can still matter."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .chain import Chain
+from .columns import Column
 from .stages import NEVER, Matrix, TooMany
 
 _BLOCK = 1 << 20  # entries of a matrix that is made at a time
@@ -16,17 +16,17 @@ _ROWS = 1 << 21  # more cuts of one row are too many
 
 @dataclass(frozen=True)
 class Cuts:
-    """Cuts of one chain, one a row: starts of its stages, and then all layers."""
+    """Cuts of one column, one a row: starts of its stages, and then all layers."""
 
-    chain: Chain
+    column: Column
     cuts: Matrix
 
     @cached_property
     def _taus(self) -> Matrix:
         return np.stack(
             [
-                self.chain.stage_us[j][self.cuts[:, j], self.cuts[:, j + 1]]
-                for j in range(len(self.chain.stages))
+                self.column.stage_us[j][self.cuts[:, j], self.cuts[:, j + 1]]
+                for j in range(len(self.column.stages))
             ],
             axis=1,
         )
@@ -39,8 +39,8 @@ class Cuts:
     @cached_property
     def first_us(self) -> Matrix:
         """Pipeline time of 1, 2, ... micro-batches, up to the number of stages."""
-        taus, count = self._taus, len(self.chain.stages)
-        if self.chain.tables.costs.pipeline == "critical":
+        taus, count = self._taus, len(self.column.stages)
+        if self.column.tables.costs.pipeline == "critical":
             more = np.arange(count)[None] * self.slowest[:, None]
             return np.asarray(taus.sum(axis=1)[:, None] + more)
         return np.stack([_lockstep(taus, n) for n in range(1, count + 1)], axis=1)
@@ -49,16 +49,16 @@ class Cuts:
     def most(self) -> Matrix:
         """Most micro-batches: by memory, and by the batch."""
         fitting = [
-            self.chain.most(j)[self.cuts[:, j], self.cuts[:, j + 1]]
-            for j in range(len(self.chain.stages))
+            self.column.most(j)[self.cuts[:, j], self.cuts[:, j + 1]]
+            for j in range(len(self.column.stages))
         ]
-        limit = self.chain.tables.batch // self.chain.size
+        limit = self.column.tables.batch // self.column.size
         return np.asarray(np.minimum(np.min(fitting, axis=0), limit))
 
     @cached_property
     def stage_of(self) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Stage of each layer."""
-        layers = np.arange(self.chain.tables.layers)
+        layers = np.arange(self.column.tables.layers)
         inner = self.cuts[:, 1:-1]
         found = np.zeros((len(self.cuts), len(layers)), dtype=np.int16)
         for j in range(inner.shape[1]):
@@ -69,9 +69,9 @@ class Cuts:
     def hidden(self) -> Matrix:
         """Backward times of the stages before each, which hide synchronisation."""
         found = np.zeros(self._taus.shape, dtype=np.int64)
-        if self.chain.tables.costs.sync_overlap == "backward":
-            for j, stage in enumerate(self.chain.stages[:-1]):
-                behind = self.chain.tables.backward_us(stage, False)
+        if self.column.tables.costs.sync_overlap == "backward":
+            for j, stage in enumerate(self.column.stages[:-1]):
+                behind = self.column.tables.backward_us(stage, False)
                 taken = behind[self.cuts[:, j], self.cuts[:, j + 1]]
                 found[:, j + 1] = found[:, j] + taken
         return found
@@ -84,7 +84,7 @@ class Cuts:
         more = (us - first[:, -1]) // np.maximum(slowest, 1)
         more[slowest == 0] = NEVER
         n = np.where(full, n + np.maximum(more, 0), n)
-        return np.asarray(np.minimum(n, self.most[rows]) * self.chain.size)
+        return np.asarray(np.minimum(n, self.most[rows]) * self.column.size)
 
 
 def _lockstep(taus: Matrix, n: int) -> Matrix:
@@ -98,7 +98,7 @@ def _lockstep(taus: Matrix, n: int) -> Matrix:
 
 
 def cuts_within(
-    chain: Chain,
+    column: Column,
     n: int,
     us: int,
     allowed: Sequence[np.ndarray[Any, np.dtype[np.bool_]]],
@@ -111,15 +111,15 @@ def cuts_within(
     where there are more than memory should hold.
     """
     tables = [
-        np.where(mask, chain.times(j, n), NEVER) for j, mask in enumerate(allowed)
+        np.where(mask, column.times(j, n), NEVER) for j, mask in enumerate(allowed)
     ]
-    width = chain.tables.layers + 1
+    width = column.tables.layers + 1
     sums = [np.full(width, NEVER) for _ in range(len(tables) + 1)]
     sums[-1][-1] = 0
-    tops = [row.copy() for row in sums]
+    maxima = [row.copy() for row in sums]
     for j in range(len(tables) - 1, -1, -1):
         sums[j] = np.minimum((tables[j] + sums[j + 1][None]).min(axis=1), NEVER)
-        tops[j] = np.maximum(tables[j], tops[j + 1][None]).min(axis=1)
+        maxima[j] = np.maximum(tables[j], maxima[j + 1][None]).min(axis=1)
     cuts = np.zeros((1, 1), dtype=np.int64)
     total = top = np.zeros(1, dtype=np.int64)
     for j, table in enumerate(tables):
@@ -130,7 +130,7 @@ def cuts_within(
             block = slice(start, start + step)
             tau = table[cuts[block, -1]]
             least = total[block, None] + tau + sums[j + 1][None]
-            slow = np.maximum(np.maximum(top[block, None], tau), tops[j + 1][None])
+            slow = np.maximum(np.maximum(top[block, None], tau), maxima[j + 1][None])
             within = (least + (n - 1) * slow <= us) & (slow < NEVER) & (least < NEVER)
             row, last = np.nonzero(within)
             parts.append((row + start, last, tau[row, last]))
@@ -139,4 +139,4 @@ def cuts_within(
             raise TooMany
         cuts = np.concatenate([cuts[rows], last[:, None]], axis=1)
         total, top = total[rows] + taus, np.maximum(top[rows], taus)
-    return Cuts(chain, cuts)
+    return Cuts(column, cuts)

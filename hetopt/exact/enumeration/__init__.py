@@ -1,7 +1,7 @@
 """The training plan proved optimal on clusters of up to 8 GPUs, or of a few more.
 
 GPUs of a node, and equal nodes, are counted. A plan is a set of pipelines, each a row
-of stages (`chains`). Rows and sets of rows that cannot do the batch in less time
+of stages (`columns`). Rows and sets of rows that cannot do the batch in less time
 than the best plan known are dropped, by what a row can do at the most in a time and by
 the least synchronisation of a set (`sets`, `syncs`). What is left is
 looked at in the order of its lower bound, and its cuts and micro-batches are tried
@@ -19,38 +19,39 @@ from functools import cache, partial
 from itertools import islice, pairwise
 from math import inf
 
-from .... import capability
-from ....bounds.longest import longest
-from ....bounds.training_plan import training_plan_bound
-from ....costs import under
-from ....errors import InternalError, OutOfTime
-from ....plans import Pipeline, Replica, TrainingPlan
-from ....plans import Stage as PlanStage
-from ....problems.training_plan import settings
-from ....schema import Instance, Recompute, exact
-from ....search import choosing, islands, symmetric
-from ....search.improving import improve
-from ....solving.run import Halt, Run
-from .chain import Chain
-from .join import Best, Found, Join
-from .listing import chains
-from .sets import Sets, worthwhile
-from .stages import Place, Stage, StageTables, TooMany
-from .syncs import Syncs
+from ... import capability
+from ...bounds.longest import longest
+from ...bounds.training_plan import training_plan_bound
+from ...costs import under
+from ...errors import InternalError, OutOfTime
+from ...plans import Pipeline, TrainingPlan
+from ...plans import Replica as PlanReplica
+from ...plans import Stage as PlanStage
+from ...problems.training_plan import settings
+from ...schema import Instance, Recompute, exact
+from ...search import choosing, islands, symmetric
+from ...search.improving import improve
+from ...solving.run import Halt, Run
+from .columns import Column
+from .join import Cutoff, Join, Joined
+from .listing import columns
+from .packings import Packings, useful
+from .stages import Replica, Stage, StageTables, TooMany
+from .sync import SyncTimes
 
 _METHOD = "proof listing"  # in the capability matrix
 _GPUS = 8
 _MORE_GPUS = 12
-_MOST_CHAINS = 60_000  # of one micro-batch size, listed in seconds
-_SETS = 15_000  # looked at without trying a smaller value first
+_MOST_COLUMNS = 60_000  # of one micro-batch size, listed in seconds
+_PACKINGS = 15_000  # looked at without trying a smaller value first
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 
 
 @dataclass(frozen=True)
-class Small:
+class Outcome:
     """What is known: `proved` without a plan means that there is none.
 
-    No plan has an iteration below `bound_us`; `explored` counts sets of rows of stages.
+    No plan has an iteration below `bound_us`; `explored` counts sets of columns.
     """
 
     plan: TrainingPlan | None
@@ -65,7 +66,7 @@ def is_small(instance: Instance) -> bool:
 
 
 def is_rather_small(instance: Instance) -> bool:
-    """The same with 9 to 12 GPUs, whose rows of stages can often be listed, too.
+    """The same with 9 to 12 GPUs, whose columns can often be listed, too.
 
     Or with up to 12 where what is listed takes no longer than plans do, so that its
     least time is a bound.
@@ -79,22 +80,22 @@ def _is_exact(instance: Instance) -> bool:
 
 
 def _is_listed(instance: Instance, gpus: int) -> bool:
-    """Whether rows of stages are listed on so many GPUs, in times of 64 bits."""
+    """Whether columns are listed on so many GPUs, in times of 64 bits."""
     few = instance.planned_cluster.gpu_count <= gpus
     return few and capability.carries(_METHOD, instance) and longest(instance).fit
 
 
-def solve_small(
+def solve(
     instance: Instance,
     clock: Run,
     *,
     warm_start: TrainingPlan | None = None,
     fewer: bool = True,
     check: Callable[[], None] | None = None,
-) -> Small:
+) -> Outcome:
     """The best training plan, with a proof where the limits of `clock` allow one.
 
-    Where there are too many rows of stages those of `fewer` replicas are looked at,
+    Where there are too many columns those of `fewer` replicas are looked at,
     without a proof, or none. Plans and bounds are told to `clock` as they are found,
     and its plan is a warm start too. At a limit what is known is returned;
     `KeyboardInterrupt` passes through. With a `check`, which may raise `OutOfTime`, it
@@ -127,7 +128,7 @@ def solve_small(
     if proved and clock.objective is not None:
         bound = int(clock.objective)
     explored = sum(search.explored for search in searches)
-    return Small(clock.plan, bound, proved, explored)
+    return Outcome(clock.plan, bound, proved, explored)
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _warm_up(instance: Instance, clock: Run) -> None:
 
 
 # Lower bounds of the objective and of the pipelines, a number, and the set.
-_Waiting = tuple[int, int, int, Syncs, tuple[Chain, ...]]
+_Waiting = tuple[int, int, int, SyncTimes, tuple[Column, ...]]
 
 
 class _Search:
@@ -214,7 +215,7 @@ class _Search:
         self._complete = True  # nothing was left out
         self.explored = 0
         self._synced: dict[object, int] = {}
-        self._listed: tuple[int, list[Chain]] = (-1, [])  # for so much time
+        self._listed: tuple[int, list[Column]] = (-1, [])  # for so much time
 
     def run(self) -> None:
         """Search until the proof, or `Halt`."""
@@ -231,12 +232,12 @@ class _Search:
 
     # --- the proof ---------------------------------------------------------------
 
-    def _chains(self, us: int) -> list[Chain]:
-        """Rows of stages for `us`; where there are too many, of fewer replicas.
+    def _columns(self, us: int) -> list[Column]:
+        """Columns for `us`; where there are too many, of fewer replicas.
 
         Or `TooMany`, where these are not asked for.
         """
-        found: list[Chain] = []
+        found: list[Column] = []
         # Of large micro-batches it is soon known that there are too many.
         for size in sorted(
             set(self._instance.workload.micro_batch_sizes), reverse=True
@@ -246,23 +247,23 @@ class _Search:
             asked = self._tables, size
             replicas = most = min(size, sum(self._tables.gpus))
             try:
-                found += chains(*asked, most, us, self._check, patient=False)
+                found += columns(*asked, most, us, self._check, patient=False)
                 continue
             except TooMany:
                 if not self._fewer:
                     raise
             # So few replicas that there are not too many in any time.
-            while replicas > 1 and self._count(size, replicas) > _MOST_CHAINS:
+            while replicas > 1 and self._count(size, replicas) > _MOST_COLUMNS:
                 replicas -= 1
             self._complete &= replicas == most
-            found += chains(*asked, replicas, us, self._check)
+            found += columns(*asked, replicas, us, self._check)
         return found
 
     def _count(self, size: int, replicas: int) -> int:
-        """Rows of stages, had each stage any layers; at least so many, where many."""
+        """Columns, had each stage any layers; at least so many, where many."""
         stages = self._tables.stages(size, replicas, self._check)
-        few = list(islice(stages, _MOST_CHAINS + 1))
-        if len(few) > _MOST_CHAINS:  # each is a row by itself
+        few = list(islice(stages, _MOST_COLUMNS + 1))
+        if len(few) > _MOST_COLUMNS:  # each is a row by itself
             return len(few)
         ways = Counter(used for _, used in few)
 
@@ -283,10 +284,10 @@ class _Search:
         Where too many sets may be better, smaller values are tried first, with more
         sets each time: the best plan is often found, and proved best, with few.
         """
-        low, most = self.bound, float(_SETS)
+        low, most = self.bound, float(_PACKINGS)
         while True:
             value = target
-            while (waiting := self._sets(value, most)) is None:
+            while (waiting := self._packings(value, most)) is None:
                 if value - low <= low // 250:
                     most = inf
                 else:
@@ -314,29 +315,29 @@ class _Search:
         self._tighten(best.value)
         return best.value < value
 
-    def _best(self, value: int) -> Best:
+    def _best(self, value: int) -> Cutoff:
         costs = self._costs
         factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
         table = self._tables.table
         ends = table.overhead_us, table.least_update_us
-        return Best(value, *factors, self._longest, *ends)
+        return Cutoff(value, *factors, self._longest, *ends)
 
     def _tighten(self, us: int) -> None:
         """State that no plan is below `us`, if nothing was left out."""
         if self._complete and us > self.bound:
             self.bound = us
             if self._alone:
-                self._clock.tighten(us, "all rows of stages on the cluster")
+                self._clock.tighten(us, "all columns on the cluster")
 
-    def _sets(self, value: int, most: float) -> list[_Waiting] | None:
-        """Sets of chains that may be better, with their lower bounds, best last.
+    def _packings(self, value: int, most: float) -> list[_Waiting] | None:
+        """Packings of columns that may be better, with their lower bounds, best last.
 
         None where there are more than `most`.
         """
         best, tables = self._best(value), self._tables
         us = best.us_left(0)
-        left, sharp = self._sharp(us)
-        every = Sets(tables, left, sharp, self._check, self._part.pipelines)
+        left, tight = self._tightened(us)
+        every = Packings(tables, left, tight, self._check, self._part.pipelines)
         sets = list(islice(every, None if most == inf else int(most) + 1))
         if len(sets) > most:
             return None
@@ -344,8 +345,8 @@ class _Search:
         for number, chosen in enumerate(sets):
             self._check()
             # Rows with short lists come first: joins stay few.
-            chosen = tuple(sorted(chosen, key=lambda chain: len(chain.stages)))
-            syncs = Syncs(tables, chosen, self._synced)
+            chosen = tuple(sorted(chosen, key=lambda column: len(column.stages)))
+            syncs = SyncTimes(tables, chosen, self._synced)
             pipelines_us = self._least_us(best, syncs.least, chosen)
             if pipelines_us is not None:
                 least = best.whole_us(pipelines_us, syncs.least)
@@ -353,30 +354,30 @@ class _Search:
         found.sort(key=lambda row: row[:3], reverse=True)
         return found
 
-    def _sharp(self, us: int) -> tuple[list[Chain], list[int]]:
+    def _tightened(self, us: int) -> tuple[list[Column], list[int]]:
         """Chains that may be part of a better plan, and the most samples of each."""
         if us > self._listed[0]:
-            listed, tables = self._chains(us), self._tables
-            pairs = worthwhile(tables, listed, [chain.samples(us) for chain in listed])
-            for chain, share in pairs:
+            listed, tables = self._columns(us), self._tables
+            pairs = useful(tables, listed, [column.samples(us) for column in listed])
+            for column, share in pairs:
                 self._check()
-                chain.sharpen(us, share)
-            self._listed = us, [chain for chain, _ in pairs]
+                column.tighten(us, share)
+            self._listed = us, [column for column, _ in pairs]
         left = self._listed[1]  # those of more time will do
         while True:
-            sharp = [chain.samples_sharp(us) for chain in left]
-            pairs = worthwhile(self._tables, left, sharp)
+            tight = [column.tight_samples(us) for column in left]
+            pairs = useful(self._tables, left, tight)
             if len(pairs) == len(left):
-                return left, sharp
-            left = [chain for chain, _ in pairs]
+                return left, tight
+            left = [column for column, _ in pairs]
 
     def _least_us(
-        self, best: Best, sync_us: int, chosen: tuple[Chain, ...]
+        self, best: Cutoff, sync_us: int, chosen: tuple[Column, ...]
     ) -> int | None:
         """The least time of the slowest pipeline; None where no plan is better."""
 
         def enough(us: int) -> bool:
-            each = [chain.samples_sharp(us) for chain in chosen]
+            each = [column.tight_samples(us) for column in chosen]
             return min(each) > 0 and sum(each) >= self._tables.batch
 
         low, high = -1, best.us_left(sync_us)
@@ -387,7 +388,7 @@ class _Search:
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high
 
-    def _found(self, better: Found) -> None:
+    def _found(self, better: Joined) -> None:
         plan = _plan(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         known = _is_exact(self._instance)
@@ -405,33 +406,33 @@ def _rule(tables: StageTables, stage: Stage) -> Recompute | None:
     return tables.rules[rule] if rule else None
 
 
-def _plan(tables: StageTables, found: Found) -> TrainingPlan:
+def _plan(tables: StageTables, found: Joined) -> TrainingPlan:
     """The plan with names of GPUs; those of each pool are handed out in order."""
     free = [
         iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
         for pool in tables.pools
     ]
 
-    def replica(place: Place) -> Replica:
-        gpus = tuple(islice(free[place.pool], place.t))
-        return Replica(gpus=gpus, samples=place.samples)
+    def named(replica: Replica) -> PlanReplica:
+        gpus = tuple(islice(free[replica.pool], replica.t))
+        return PlanReplica(gpus=gpus, samples=replica.samples)
 
     return TrainingPlan(
         pipelines=tuple(
             Pipeline(
                 micro_batches=n,
-                micro_batch_size=chain.size,
+                micro_batch_size=column.size,
                 stages=tuple(
                     PlanStage(
                         layers=run,
-                        replicas=tuple(map(replica, stage)),
+                        replicas=tuple(map(named, stage)),
                         recompute=_rule(tables, stage),
                     )
-                    for run, stage in zip(pairwise(cuts), chain.stages, strict=True)
+                    for run, stage in zip(pairwise(cuts), column.stages, strict=True)
                 ),
             )
-            for chain, cuts, n in zip(
-                found.chains, found.cuts, found.micro_batches, strict=True
+            for column, cuts, n in zip(
+                found.columns, found.cuts, found.micro_batches, strict=True
             )
         )
     )

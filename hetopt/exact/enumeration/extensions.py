@@ -1,4 +1,4 @@
-"""Least sums and maxima of rows of stages, with one more in front: many at once.
+"""Least sums and maxima of columns, with one more in front: many at once.
 
 Compiled by numba where that is installed (`pip install 'hetopt[fast]'`), by numpy
 elsewhere; both add the same whole numbers.
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...pipelines import compiling
+from ..pipelines import compiling
 from .stages import NEVER, Counts, Matrix
 
 
-class Fronts(NamedTuple):
+class Extensions(NamedTuple):
     """Stages that can be put in front of a row.
 
     `us` [stage, first layer, one past the last] are their times without `hops` [stage]
@@ -28,43 +28,46 @@ class Fronts(NamedTuple):
     rank: Matrix
 
 
-Front = Callable[[Matrix, Fronts, Matrix, Matrix], tuple[Matrix, Matrix]]
+Extend = Callable[[Matrix, Extensions, Matrix, Matrix], tuple[Matrix, Matrix]]
 
 
-def fronted(
-    some: Matrix, fronts: Fronts, sums: Matrix, tops: Matrix
+def extended(
+    some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
     """Least sums and maxima from each layer on, by stage and range of micro-batches.
 
-    Of `some` stages, by number; `sums` and `tops` [range, layer] are those of the row
+    Of `some` stages, by number; `sums` and `maxima` [range, layer] are those of the row
     behind. NEVER where no cut fits.
     """
-    return compiled()(some, fronts, sums, tops)
+    return compiled()(some, extensions, sums, maxima)
 
 
 @cache
-def compiled() -> Front:
+def compiled() -> Extend:
     """`one_by_one` for this machine where a compiler is, or `plainly`."""
     return compiling.compiled(one_by_one, plainly)
 
 
 def plainly(
-    some: Matrix, fronts: Fronts, sums: Matrix, tops: Matrix
+    some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """`fronted` by numpy."""
-    times = fronts.us[some, : fronts.fits.shape[1]] + fronts.hops[some, None, None]
-    fit = fronts.fits[some][:, None] >= fronts.rank[:, None, None]
+    """`extended` by numpy."""
+    times = (
+        extensions.us[some, : extensions.fits.shape[1]]
+        + extensions.hops[some, None, None]
+    )
+    fit = extensions.fits[some][:, None] >= extensions.rank[:, None, None]
     each = np.where(fit, times[:, None], NEVER)
     total = (each + sums[:, None]).min(axis=3)
-    top = np.maximum(each, tops[:, None]).min(axis=3)
+    top = np.maximum(each, maxima[:, None]).min(axis=3)
     return np.minimum(total, NEVER), np.minimum(top, NEVER)
 
 
 def one_by_one(
-    some: Matrix, fronts: Fronts, sums: Matrix, tops: Matrix
+    some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """`fronted` number by number, for a compiler."""
-    us, hops, fits, rank = fronts
+    """`extended` number by number, for a compiler."""
+    us, hops, fits, rank = extensions
     shape = len(some), len(rank), fits.shape[1]
     total, top = np.full(shape, NEVER), np.full(shape, NEVER)
     for r in range(shape[1]):
@@ -75,7 +78,7 @@ def one_by_one(
                 for end in able:
                     if end > start and fits[stage, start, end] >= rank[r]:
                         time = us[stage, start, end] + hops[stage]
-                        whole, most = time + sums[r, end], max(time, tops[r, end])
+                        whole, most = time + sums[r, end], max(time, maxima[r, end])
                         total[k, r, start] = min(total[k, r, start], whole)
                         top[k, r, start] = min(top[k, r, start], most)
     return total, top

@@ -1,11 +1,11 @@
-"""Sets of rows of stages that use no GPU twice and may do the batch in time."""
+"""Packings of columns that use no GPU twice and may do the batch in time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations, product
 
 import numpy as np
 
-from .chain import Chain
+from .columns import Column
 from .stages import Matrix, StageTables
 
 Used = tuple[int, ...]
@@ -29,17 +29,17 @@ def most_together(gpus: Used, found: Sequence[tuple[Used, int]]) -> dict[Used, i
     return most
 
 
-def worthwhile(
-    tables: StageTables, chains: Sequence[Chain], samples: Sequence[int]
-) -> list[tuple[Chain, int]]:
+def useful(
+    tables: StageTables, columns: Sequence[Column], samples: Sequence[int]
+) -> list[tuple[Column, int]]:
     """Chains that can be part of a set that does the batch; and their least share."""
-    pairs = [(chain.used, s) for chain, s in zip(chains, samples, strict=True)]
+    pairs = [(column.used, s) for column, s in zip(columns, samples, strict=True)]
     most = most_together(tables.gpus, pairs)
     found = []
-    for chain, most_here in zip(chains, samples, strict=True):
-        share = tables.batch - most[_left(tables.gpus, chain.used)]
+    for column, most_here in zip(columns, samples, strict=True):
+        share = tables.batch - most[_left(tables.gpus, column.used)]
         if most_here and most_here >= share:
-            found.append((chain, share))
+            found.append((column, share))
     return found
 
 
@@ -47,48 +47,49 @@ def _left(free: Used, used: Used) -> Used:
     return tuple(f - u for f, u in zip(free, used, strict=True))
 
 
-class Sets:
-    """Lists sets of chains, one of those that differ by names of equal nodes only."""
+class Packings:
+    """Lists sets of columns, one of those that differ by names of equal nodes only."""
 
     def __init__(
         self,
         tables: StageTables,
-        chains: Sequence[Chain],
+        columns: Sequence[Column],
         samples: Sequence[int],
         check: Callable[[], None],
         count: int | None = None,
     ) -> None:
-        """`samples` bounds what each chain can do in time.
+        """`samples` bounds what each column can do in time.
 
-        With `count` the sets are of so many chains.
+        With `count` the sets are of so many columns.
         """
         self._tables, self._check, self._count = tables, check, count
         self._renamings = list(_renamings(tables))
-        keys = {id(chain): self._least_key((chain,)) for chain in chains}
+        keys = {id(column): self._least_key((column,)) for column in columns}
         order = sorted(
-            zip(chains, samples, strict=True),
+            zip(columns, samples, strict=True),
             key=lambda pair: (-pair[1], keys[id(pair[0])], _key(pair[0])),
         )
-        self._chains = [chain for chain, _ in order]
+        self._columns = [column for column, _ in order]
         self._samples = np.array([s for _, s in order], dtype=np.int64)
-        # Some renaming makes the first chain of a set the least of its kind.
+        # Some renaming makes the first column of a set the least of its kind.
         self._leads = np.array(
-            [keys[id(chain)] == (_key(chain),) for chain in self._chains], dtype=bool
+            [keys[id(column)] == (_key(column),) for column in self._columns],
+            dtype=bool,
         )
-        pairs = [(chain.used, s) for chain, s in order]
+        pairs = [(column.used, s) for column, s in order]
         self._most = most_together(tables.gpus, pairs)
         self._open: dict[Used, tuple[Matrix, Matrix]] = {}
 
-    def __iter__(self) -> Iterator[tuple[Chain, ...]]:
+    def __iter__(self) -> Iterator[tuple[Column, ...]]:
         seen = set()
         for chosen in self._extend((), self._tables.gpus, self._tables.batch, 0):
-            chains = tuple(self._chains[k] for k in chosen)
+            columns = tuple(self._columns[k] for k in chosen)
             if len(self._renamings) > 1:
-                key = self._least_key(chains)
+                key = self._least_key(columns)
                 if key in seen:
                     continue
                 seen.add(key)
-            yield chains
+            yield columns
 
     def _extend(
         self, chosen: tuple[int, ...], free: Used, rest: int, start: int
@@ -104,7 +105,7 @@ class Sets:
         if not chosen:
             fit = fit[self._leads[fit]]
         for k in fit.tolist():
-            left = _left(free, self._chains[k].used)
+            left = _left(free, self._columns[k].used)
             more = rest - int(self._samples[k])
             yield from self._extend((*chosen, k), left, more, k)
 
@@ -113,28 +114,28 @@ class Sets:
         if free not in self._open:
             pairs = [
                 (k, int(self._samples[k]) + self._most[left])
-                for k, chain in enumerate(self._chains)
-                if min(left := _left(free, chain.used)) >= 0
+                for k, column in enumerate(self._columns)
+                if min(left := _left(free, column.used)) >= 0
             ]
             both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
             self._open[free] = both[:, 0], both[:, 1]
         return self._open[free]
 
-    def _least_key(self, chains: Sequence[Chain]) -> object:
+    def _least_key(self, columns: Sequence[Column]) -> object:
         return min(
-            tuple(sorted(_key(chain, names) for chain in chains))
+            tuple(sorted(_key(column, names) for column in columns))
             for names in self._renamings
         )
 
 
-def _key(chain: Chain, names: Sequence[int] | None = None) -> tuple[object, ...]:
+def _key(column: Column, names: Sequence[int] | None = None) -> tuple[object, ...]:
     if names is None:
-        return (chain.size, chain.stages)
+        return (column.size, column.stages)
     stages = tuple(
-        tuple(sorted(place._replace(pool=names[place.pool]) for place in stage))
-        for stage in chain.stages
+        tuple(sorted(replica._replace(pool=names[replica.pool]) for replica in stage))
+        for stage in column.stages
     )
-    return (chain.size, stages)
+    return (column.size, stages)
 
 
 def _renamings(tables: StageTables) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""The best cuts and micro-batches of one set of rows of stages, by joining cut lists.
+"""The best cuts and micro-batches of one set of columns, by joining cut lists.
 
 Cuts of one row after the other are joined; a join is dropped where the rest of the
 batch cannot be done in the time that its synchronisation leaves. Nothing else is.
@@ -11,19 +11,19 @@ from math import floor
 
 import numpy as np
 
-from ....bounds.longest import Longest
-from .chain import Chain
+from ...bounds.longest import Longest
+from .columns import Column
 from .cuts import Cuts, cuts_within
 from .shares import shares
 from .stages import Matrix, StageTables
-from .syncs import Syncs
+from .sync import SyncTimes
 
 _PAIRS = 1 << 20  # joins looked at together, by time
 _JOINS = 1 << 14  # joins looked at together, by synchronisation
 
 
 @dataclass
-class Best:
+class Cutoff:
     """What a better plan has to stay below, in us: the best plan known, or a wish.
 
     Small factors allow long times: no more than `longest` of any plan are of interest,
@@ -69,29 +69,29 @@ def _up(value: Fraction) -> int:
 
 
 @dataclass(frozen=True)
-class Found:
+class Joined:
     """A better plan: rows, their cuts, and their micro-batches."""
 
     objective: int
-    chains: tuple[Chain, ...]
+    columns: tuple[Column, ...]
     cuts: tuple[tuple[int, ...], ...]
     micro_batches: tuple[int, ...]
 
 
 class Join:
-    """Looks for plans of one set of chains that are better than `best`."""
+    """Looks for plans of one set of columns that are better than `best`."""
 
     def __init__(
         self,
         tables: StageTables,
-        syncs: Syncs,
-        chains: Sequence[Chain],
-        best: Best,
-        found: Callable[[Found], None],
+        syncs: SyncTimes,
+        columns: Sequence[Column],
+        best: Cutoff,
+        found: Callable[[Joined], None],
         check: Callable[[], None],
     ) -> None:
         """`found` is told every better plan; `best` is kept up to date here."""
-        self._tables, self._syncs, self._chains = tables, syncs, tuple(chains)
+        self._tables, self._syncs, self._columns = tables, syncs, tuple(columns)
         self._best, self._found, self._check = best, found, check
         self._lists: list[Cuts] = []
 
@@ -99,12 +99,12 @@ class Join:
         """Try all cuts; pipelines take at least `pipelines_us` whatever they are."""
         us = self._best.us_left(self._syncs.least)
         sync_us = self._best.sync_left(pipelines_us)
-        most = [chain.samples_sharp(us) for chain in self._chains]
-        for i, chain in enumerate(self._chains):
+        most = [column.tight_samples(us) for column in self._columns]
+        for i, column in enumerate(self._columns):
             others = sum(most) - most[i]
-            n = max(1, -(-(self._tables.batch - others) // chain.size))
+            n = max(1, -(-(self._tables.batch - others) // column.size))
             allowed = [runs <= sync_us for runs in self._syncs.runs_of(i)]
-            cuts = cuts_within(chain, n, us, allowed, self._check)
+            cuts = cuts_within(column, n, us, allowed, self._check)
             if not len(cuts.cuts):
                 return
             self._lists.append(cuts)
@@ -167,9 +167,9 @@ class Join:
         slowest = np.full(len(joined), self._best.update_us)
         if not self._best.longest.update_us:
             return slowest  # it is not timed
-        for i, chain in enumerate(self._chains):
-            cuts, final = self._lists[i].cuts[joined[:, i]], len(chain.stages) - 1
-            for j, stage in enumerate(chain.stages):
+        for i, column in enumerate(self._columns):
+            cuts, final = self._lists[i].cuts[joined[:, i]], len(column.stages) - 1
+            for j, stage in enumerate(column.stages):
                 runs = self._tables.update_us(stage, j == 0, j == final)
                 np.maximum(slowest, runs[cuts[:, j], cuts[:, j + 1]], out=slowest)
         return slowest
@@ -179,7 +179,7 @@ class Join:
         count = joined.shape[1]
         codes = np.zeros((len(joined), self._tables.layers), dtype=np.int64)
         for i in range(count):
-            codes *= len(self._chains[i].stages)
+            codes *= len(self._columns[i].stages)
             codes += self._lists[i].stage_of[joined[:, i]]
         each = self._syncs.known(count)[self._tables.size_of[None], codes]
         ahead = np.zeros((len(joined), self._tables.layers + 1), dtype=np.int64)
@@ -235,11 +235,11 @@ class Join:
             tuple(cuts.cuts[row].tolist())
             for cuts, row in zip(self._lists, rows, strict=True)
         )
-        self._found(Found(self._best.value, self._chains, cuts, numbers))
+        self._found(Joined(self._best.value, self._columns, cuts, numbers))
         return True
 
     def _shares(self, rows: Matrix, us: int) -> tuple[int, ...] | None:
-        sizes = tuple(chain.size for chain in self._chains)
+        sizes = tuple(column.size for column in self._columns)
         at = np.array([us])
         most = tuple(
             int(self._samples(i, rows[i : i + 1], at)[0]) // size

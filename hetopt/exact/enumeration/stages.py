@@ -1,7 +1,7 @@
 """Stages on a small cluster: where they can lie, their times, memory and links.
 
 GPUs of a node are alike, and so are nodes of one GPU that the links do not tell
-apart: both are a `Pool` of GPUs. A stage is a tuple of `Place`s, one for each replica.
+apart: both are a `Pool` of GPUs. A stage is a tuple of its `Replica`s.
 Times are matrices over (first layer, one past the last), in us.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....costs import CostTable, memory
-from ....schema import Instance, Node
+from ...costs import CostTable, memory
+from ...schema import Instance, Node
 from . import splits
 
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
@@ -41,7 +41,7 @@ class Pool(NamedTuple):
         return len(self.nodes) * self.each
 
 
-class Place(NamedTuple):
+class Replica(NamedTuple):
     """A replica: `t` GPUs of a pool, and the samples of a micro-batch it takes.
 
     `rule` is the number of its stage's rule of recomputation among the workload's.
@@ -53,7 +53,7 @@ class Place(NamedTuple):
     rule: int = 0
 
 
-Stage = tuple[Place, ...]  # sorted
+Stage = tuple[Replica, ...]  # sorted
 Ranks = np.ndarray[Any, np.dtype[np.int16]]
 
 
@@ -121,7 +121,7 @@ class StageTables:
         ]
         for count in range(1, min(b, replicas, sum(self.gpus)) + 1):
             for chosen in combinations_with_replacement(groups, count):
-                used = self.used((Place(p, t, 0) for p, t in chosen))
+                used = self.used((Replica(p, t, 0) for p, t in chosen))
                 if any(u > g for u, g in zip(used, self.gpus, strict=True)):
                     continue
                 for rule in range(len(self.rules)):
@@ -144,7 +144,7 @@ class StageTables:
         for shares in ways:
             check()
             each = zip(chosen, shares, strict=True)
-            stage = tuple(sorted(Place(p, t, s, rule) for (p, t), s in each))
+            stage = tuple(sorted(Replica(p, t, s, rule) for (p, t), s in each))
             if stage not in found and all(map(self._measured, stage)):
                 found.add(stage)
                 yield stage
@@ -178,62 +178,62 @@ class StageTables:
         runs = np.triu_indices(self.layers + 1, 1)
         rows: dict[int, Matrix] = {}
         for s in _outside_in(b):
-            place = Place(pool, t, s, rule)
-            if not self._measured(place):
+            replica = Replica(pool, t, s, rule)
+            if not self._measured(replica):
                 return None
             check()
-            row = [self._replica_us(place, final)[runs] for final in (False, True)]
+            row = [self._replica_us(replica, final)[runs] for final in (False, True)]
             row += [
-                -self._flights(self._node(place), place[1:], *ends)[runs]
+                -self._flights(self._node(replica), replica[1:], *ends)[runs]
                 for ends in product((False, True), repeat=2)
             ]
             rows[s] = np.concatenate(row)
         return np.array([rows[max(1, s)] for s in range(b + 1)])
 
-    def used(self, places: Iterable[Place]) -> tuple[int, ...]:
+    def used(self, places: Iterable[Replica]) -> tuple[int, ...]:
         """GPUs of each pool that the places take."""
         used = [0] * len(self.pools)
-        for place in places:
-            used[place.pool] += place.t
+        for replica in places:
+            used[replica.pool] += replica.t
         return tuple(used)
 
-    def _measured(self, place: Place) -> bool:
+    def _measured(self, replica: Replica) -> bool:
         return self.table.usable(
-            self.pools[place.pool].nodes[0], place.t, place.samples
+            self.pools[replica.pool].nodes[0], replica.t, replica.samples
         )
 
     # --- time --------------------------------------------------------------------
 
-    def _key(self, place: Place) -> tuple[str, int, int]:
-        return self.pools[place.pool].nodes[0], place.t, place.samples
+    def _key(self, replica: Replica) -> tuple[str, int, int]:
+        return self.pools[replica.pool].nodes[0], replica.t, replica.samples
 
     def _compute_us(self, stage: Stage, final: bool) -> Matrix:
         return np.asarray(self.each_us([stage], final)[0])
 
     def each_us(self, stages: Sequence[Stage], final: bool) -> Matrix:
         """Of each stage the slowest replica's time, with the head where it is last."""
-        return _over_places(
-            stages, lambda place: self._replica_us(place, final), np.maximum
+        return _over_replicas(
+            stages, lambda replica: self._replica_us(replica, final), np.maximum
         )
 
-    def _replica_us_of(self, place: Place, final: bool) -> Matrix:
-        key = self._key(place)
+    def _replica_us_of(self, replica: Replica, final: bool) -> Matrix:
+        key = self._key(replica)
         extra = self.table.head_us(*key) if final else 0
-        return _runs(self._tables[place.rule].layer_us(*key), extra)
+        return _runs(self._tables[replica.rule].layer_us(*key), extra)
 
     def _backward_us(self, stage: Stage, final: bool) -> Matrix:
         """The backward part of `compute_us`."""
 
-        def replica_us(place: Place) -> Matrix:
-            key = self._key(place)
+        def replica_us(replica: Replica) -> Matrix:
+            key = self._key(replica)
             extra = -(-2 * self.table.head_us(*key) // 3) if final else 0
-            return _runs(self._tables[place.rule].backward_us(*key), extra)
+            return _runs(self._tables[replica.rule].backward_us(*key), extra)
 
-        return np.asarray(_over_places([stage], replica_us, np.maximum)[0])
+        return np.asarray(_over_replicas([stage], replica_us, np.maximum)[0])
 
     def _hop_us(self, sender: Stage, receiver: Stage) -> int:
         """Time from a stage to the next; the sender's largest share sets the size."""
-        samples = max(place.samples for place in sender)
+        samples = max(replica.samples for replica in sender)
         return min(
             self.table.hop_us(*self._ends_of(x.pool, y.pool), y.t, samples, None)
             for x in set(sender)
@@ -262,7 +262,7 @@ class StageTables:
         if trained.end is not None:
             copies = first + final - (first and final and model.tied_embeddings)
             ends = copies * trained.end
-        groups = {(place.pool, place.t) for place in stage}
+        groups = {(replica.pool, replica.t) for replica in stage}
         kept: dict[int, int] = {}
 
         def one(held: int) -> int:
@@ -284,7 +284,7 @@ class StageTables:
         return found
 
     @cached_property
-    def fluid(self) -> tuple[Floats, Floats] | None:
+    def work_bound(self) -> tuple[Floats, Floats] | None:
         """Samples that a GPU of each pool does in a us, at the most; shares of layers.
 
         With any prices of pools, a sample costs at least the cheapest pool's price for
@@ -306,11 +306,11 @@ class StageTables:
         """GPU time of a sample in each layer, at the least; huge where unmeasured."""
         sizes = range(1, max(self.table.workload.micro_batch_sizes) + 1)
         places = [
-            place
+            replica
             for t in range(1, self.pools[pool].each + 1)
             for s in sizes
             for rule in range(len(self.rules))
-            if self._measured(place := Place(pool, t, s, rule))
+            if self._measured(replica := Replica(pool, t, s, rule))
         ]
         rows = [
             [
@@ -343,7 +343,7 @@ class StageTables:
             # Elsewhere a rule that is no quicker must allow more micro-batches; of
             # equal rules the first is kept.
             others = [
-                tuple(sorted(place._replace(rule=rule) for place in stage))
+                tuple(sorted(replica._replace(rule=rule) for replica in stage))
                 for stage in stages
             ]
             quicker = self.each_us(others, behind == 0)
@@ -353,18 +353,20 @@ class StageTables:
         return most
 
     def _weighed(self, stages: Sequence[Stage], first: bool, behind: int) -> Matrix:
-        def most_of(place: Place) -> Matrix:
-            flights = self._flights(self._node(place), place[1:], first, behind == 0)
+        def most_of(replica: Replica) -> Matrix:
+            flights = self._flights(
+                self._node(replica), replica[1:], first, behind == 0
+            )
             if self.costs.in_flight == "gpipe":
                 return flights
             enough = 1 if self.costs.in_flight == "one" else behind + 1
             return np.where(flights >= enough, NEVER, flights)
 
-        return _over_places(stages, most_of, np.minimum)
+        return _over_replicas(stages, most_of, np.minimum)
 
-    def _node(self, place: Place) -> str:
-        """A node that speaks for all with GPUs of the place's type."""
-        gpu = self.table.cluster.node[self.pools[place.pool].nodes[0]].gpu
+    def _node(self, replica: Replica) -> str:
+        """A node that speaks for all with GPUs of the replica's type."""
+        gpu = self.table.cluster.node[self.pools[replica.pool].nodes[0]].gpu
         return next(n.name for n in self.table.cluster.nodes if n.gpu == gpu)
 
     def _most_in_flight(
@@ -486,14 +488,14 @@ def _runs(each: Sequence[int], extra: int) -> Matrix:
     return np.asarray(sums, dtype=np.int64)
 
 
-def _over_places(
-    stages: Sequence[Stage], table: Callable[[Place], Matrix], worst: "np.ufunc"
+def _over_replicas(
+    stages: Sequence[Stage], table: Callable[[Replica], Matrix], worst: "np.ufunc"
 ) -> Matrix:
     """What counts of each stage where the worst of its replicas does."""
-    places = sorted({place for stage in stages for place in stage})
-    number = {place: i for i, place in enumerate(places)}
+    places = sorted({replica for stage in stages for replica in stage})
+    number = {replica: i for i, replica in enumerate(places)}
     whole = np.stack([*map(table, places)])
-    rows = [sorted({number[place] for place in stage}) for stage in stages]
+    rows = [sorted({number[replica] for replica in stage}) for stage in stages]
     width = max(map(len, rows))
     each = np.array([row + row[:1] * (width - len(row)) for row in rows])
     found = whole[each[:, 0]]
@@ -515,7 +517,7 @@ def _outside_in(most: int) -> Iterator[int]:
 
 
 def _ranks(each: Sequence[Matrix]) -> list[Ranks]:
-    """Tables of the same columns, and of each column in place of numbers their order.
+    """Tables of the same columns, and of each column in replica of numbers their order.
 
     Columns that have the same order are there once.
     """
