@@ -10,6 +10,7 @@ import typer
 
 from ..errors import Unsupported
 from . import output, runs
+from .current import CurrentRun
 from .options import (
     AsJson,
     Dask,
@@ -474,6 +475,25 @@ def check(
             help="Judge a run of torchtitan by its configuration (.toml or .json).",
         ),
     ] = None,
+    from_run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Judge a run by the files that it is kept in, in place of a plan, and "
+            "say which settings to change: a launch script, a trainer's YAML, TOML, "
+            "JSON or Python (FILE.py:FUNCTION), a log. May be repeated.",
+        ),
+    ] = None,
+    diff: Annotated[
+        bool,
+        flag("--diff", help="With --from: print the changes of the file, as a patch."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --from: write the changed file here."),
+    ] = None,
+    time_limit: TimeLimit = 10,
     tokens: runs.Tokens = None,
     dataset: runs.Dataset = None,
     epochs: runs.Epochs = 1,
@@ -482,8 +502,8 @@ def check(
     """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
 
     Examples: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`;
-    `hetopt check --from-megatron args.txt --instance hosts.yaml`, whose bound says how
-    far the run is from the best one.
+    `hetopt check --from run.sh --instance hosts.yaml`, whose bound says how far the
+    run is from the best one, and which says what to change of its settings.
     """
     from .. import api
 
@@ -492,17 +512,30 @@ def check(
         raise Unsupported("--again is how long to look for a proof: give --bound, too")
     running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
     files = {format: file for format, file in running.items() if file is not None}
-    if len(files) + (plan is not None) != 1:
+    if len(files) + (plan is not None) + bool(from_run) != 1:
         raise Unsupported(
-            "expected a plan, --from-megatron FILE or --from-torchtitan FILE; give one"
+            "expected a plan, --from FILE, --from-megatron FILE or --from-torchtitan "
+            "FILE; give one"
         )
+    if (diff or out is not None) and not from_run:
+        raise Unsupported("--diff and --out are of a run's files: give --from, too")
+    output.check_writable(out)
+    run = CurrentRun(from_run, instance) if from_run else None
+    if run is not None and run.data is None:
+        if as_json:
+            output.print_json(run.to_json())
+        else:
+            run.shown()
+            for note in run.asked.notes:
+                output.tell(f"{run.asked.place}: {note}")
+        return
     other = None
     made: Plan
     notes: tuple[str, ...] = ()
     if plan is None:
         if bound:
             raise Unsupported("--bound: a run has no bound to derive; leave it out")
-        name, (data, made, notes) = "training_plan", _running(files, instance)
+        name, (data, made, notes) = "training_plan", _running(files, instance, run)
     else:
         name, data, made = api.posed_plan(plan, instance)
         other = None if instance is None else _other_origin(plan, data)
@@ -516,24 +549,35 @@ def check(
     if plan is not None and bound:
         proof = api.bound_checked(plan, instance, again=limit_s(again))
     reached = api.no_plan_is_shorter(data) if plan is None else None
+    if run is not None:
+        run.improve(time_limit, diff or out is not None)
     if as_json:
         document = _judgement(name, data, made, found) | beside.to_json()
         if reached is not None:
             document |= {"bound": reached.value, "bound_source": reached.source}
             document |= {"notes": list(notes)}
+        if run is not None:
+            document |= run.to_json()
         if other is not None:
             document |= {"made_for": other._asdict()}
         output.print_json(document | _proved(proof))
     else:
         from ..report import results
 
+        if run is not None:
+            run.shown()
         output.show([*results.judged(data, made, found), *beside.shown()])
         if reached is not None and found.objective is not None:
             output.show([_distance(found, reached)])
         if proof is not None and not proof.missing:
             output.show([f"the bound is proved again: {proof.by}"])
+        if run is not None:
+            run.show_advice()
+    if run is not None and out is not None:
+        run.write(out)
+    where = run.asked.place if run is not None else from_megatron or from_torchtitan
     for note in notes:
-        output.tell(f"{from_megatron or from_torchtitan}: {note}")
+        output.tell(f"{where}: {note}")
     if other is not None:
         output.tell(f"{plan}: this plan was made for {_worded(other)}")
     if not found.valid:
@@ -559,11 +603,16 @@ def _proved(proof: "BoundCheck | None") -> dict[str, Any]:
 
 
 def _running(
-    files: dict[str, Path], instance: str | None
+    files: dict[str, Path], instance: str | None, run: CurrentRun | None
 ) -> "tuple[Instance, Plan, tuple[str, ...]]":
     """The instance and the plan of a run, by its trainer's arguments, and notes."""
     from ..formats import importing
 
+    if run is not None:
+        assert run.claim is not None
+        assert run.claim.plan is not None
+        assert run.claim.data is not None
+        return run.claim.data, run.claim.plan, run.claim.notes
     ((format, file),) = files.items()
     return importing.running(format, file, instance)
 

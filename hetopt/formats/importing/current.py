@@ -12,7 +12,7 @@ from ...problems.training_plan import targets
 from ...schema import Instance, Recompute, Split, Workload
 from ...schema.splits import FIELDS
 from ...schema.targets import ONE
-from .placing import Claim
+from .placing import Claim, Settings
 
 
 class Layout(NamedTuple):
@@ -31,6 +31,22 @@ class Layout(NamedTuple):
     recompute: Recompute
     zero: int
     split: Split = ONE
+
+    @property
+    def settings(self) -> Settings:
+        """The same but for how many layers each stage has."""
+        context, experts, runs, groups = self.split
+        return Settings(
+            tensor_parallel=self.degree // context,
+            pipeline_parallel=len(self.layers),
+            context_parallel=context,
+            expert_parallel=experts,
+            interleave=runs,
+            zero_groups=groups,
+            micro_batch_size=self.samples,
+            recompute=self.recompute,
+            zero=self.zero,
+        )
 
 
 def gpus(data: Instance, hosts: str) -> list[str]:
@@ -51,6 +67,11 @@ def replicas_of(ranks: int, others: int, place: str) -> int:
             f"GPUs of a replica = {others}; name the hosts of the run (hosts=A,B)"
         )
     return ranks // others
+
+
+def divisors(number: int) -> list[int]:
+    """The whole numbers that divide one, from the least."""
+    return [one for one in range(1, number + 1) if number % one == 0]
 
 
 def cut(
@@ -95,6 +116,32 @@ def same(place: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> N
             )
 
 
+def same_adapters(
+    rank: str | int | None, data: Instance, place: str, bits: int | None = None
+) -> None:
+    """`InstanceError` where a run trains adapters and the instance not, or others.
+
+    `rank` is that of the run's adapters; None: it trains all weights. `bits` are those
+    of frozen weights, where they are quantised.
+    """
+    lora = data.workload.costs.lora
+    own = None if lora is None else (lora.rank, lora.weight_bits)
+    told = None if rank is None else (int(rank), bits)
+    if told == own:
+        return
+    words = [
+        "all weights" if one is None else
+        f"adapters of rank {one[0]}" + (f" beside {one[1]} bits" if one[1] else "")
+        for one in (told, own)
+    ]  # fmt: skip
+    kind = "full" if told is None else "lora" if told[1] is None else "qlora"
+    remedy = f"-o finetune={kind}" + ("" if told is None else f" -o rank={told[0]}")
+    raise InstanceError(
+        f"{place}: what is trained: found {words[0]}, expected {words[1]} as the "
+        f"instance has it; assemble one with {remedy}"
+    )
+
+
 def claim_of(
     layout: Layout,
     ranks: list[str],
@@ -119,7 +166,14 @@ def claim_of(
     if next(targets.broken(offering, plan), None) is not None:
         offering = offering.on(trainer)
         notes = [*notes, f"judged as a run of {trainer}, which {own} does not run"]
-    return Claim(1, None, plan, data=offering, notes=tuple(notes))
+    return Claim(
+        1,
+        None,
+        plan,
+        data=offering,
+        notes=tuple(notes),
+        settings=layout.settings,
+    )
 
 
 def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
@@ -168,7 +222,7 @@ def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, lis
     asked["micro_batch_sizes"] = layout.samples
     missing = []
     for name, value in asked.items():
-        if value in _offered(workload, name):
+        if value in offered(workload, name):
             continue
         fields = {x: getattr(workload, x) for x in workload.model_fields_set}
         if name == "micro_batch_sizes":
@@ -184,13 +238,13 @@ def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, lis
             raise InstanceError(
                 f"{place}: the run has {name} {value}, which the instance does not "
                 f"offer and cannot weigh: {why}; assemble it with -o "
-                f"{name}={','.join(map(str, (*_offered(workload, name), value)))}"
+                f"{name}={','.join(map(str, (*offered(workload, name), value)))}"
             ) from None
         missing.append(f"{name} {value}")
     return data.model_copy(update={"workload": workload}), missing
 
 
-def _offered(workload: Workload, name: str) -> tuple[Any, ...]:
+def offered(workload: Workload, name: str) -> tuple[Any, ...]:
     """Values of a setting that plans of the workload may have."""
     if name == "micro_batch_sizes":
         return workload.micro_batch_sizes

@@ -6,14 +6,29 @@ from typing import NamedTuple
 from ...catalogue import known
 from ...errors import InstanceError
 from ...plans import TrainingPlan
-from ...schema import Instance
+from ...schema import Instance, Recompute
+
+
+class Settings(NamedTuple):
+    """What divides a run among its GPUs, and what it keeps in memory."""
+
+    tensor_parallel: int
+    pipeline_parallel: int
+    context_parallel: int
+    expert_parallel: int
+    interleave: int
+    zero_groups: int
+    micro_batch_size: int
+    recompute: Recompute
+    zero: int
 
 
 class Claim(NamedTuple):
     """One plan of a file; without `plan`, `refused` says why it has no form of ours.
 
     `data` is what a run is judged on, where it has settings that the instance does not
-    offer; `notes` say what these are, and what of its arguments was not read.
+    offer; `notes` say what these are, and what of its arguments was not read;
+    `settings` are those of a run that goes on.
     """
 
     rank: int
@@ -22,6 +37,7 @@ class Claim(NamedTuple):
     refused: str | None = None
     data: Instance | None = None
     notes: tuple[str, ...] = ()
+    settings: Settings | None = None
 
 
 def claim(rank: int, us: int | None, plan: Callable[[], TrainingPlan]) -> Claim:

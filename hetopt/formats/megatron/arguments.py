@@ -2,65 +2,141 @@
 
 These are the words of a command, or a launch script (`importing.shell` says how much of
 bash is read); the arguments that a log begins with; a YAML or JSON file of them, with
-or without dashes, as `MODEL_ARGS:` of Megatron's own tests. Names are those of flags,
-with dashes.
+or without dashes, as `MODEL_ARGS:` of Megatron's own tests; configurations and recipes
+of NeMo and of Megatron-Bridge, and arguments of ms-swift, whose names are Megatron's or
+have one there. Names are those of flags, with dashes.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from ...errors import InstanceError, quoted
-from ...text.parsing import read_tree
-from ..importing import shell
-from ..runs.megatron import printed
-from ..runs.source import Source
+from ...errors import InstanceError
+from ..importing import flags
+from ..importing.forms import Form
 
 # Where the name that is printed is not the flag's.
 _FLAGS = {"fp8": "fp8-format", "fp4": "fp4-format"}
-# One of these has every run; other commands of a script have arguments, too.
-_OF_A_RUN = {"num-layers", "micro-batch-size"}
-_REMEDY = "paste the expanded command"
-# A name for several words; what one of these holds may be flags.
-_SEVERAL = re.compile(r"ARGS|OPTS|OPTIONS|FLAGS|PARAMS|[@*]", re.IGNORECASE)
+_RUNS = "num-virtual-stages-per-pipeline-rank"
+#: Names of NeMo, Megatron-Bridge and ms-swift that are flags of Megatron-LM.
+_ALIASES = _FLAGS | {
+    "virtual-pipeline-model-parallel-size": _RUNS,
+    "activations-checkpoint-granularity": "recompute-granularity",
+    "activations-checkpoint-method": "recompute-method",
+    "activations-checkpoint-num-layers": "recompute-num-layers",
+    "encoder-seq-length": "seq-length",
+    "sequence-length": "seq-length",
+    "train-type": "tuner-type",
+}
+#: Sections of the configurations of NeMo and Megatron-Bridge that are read.
+_SECTIONS = frozenset(
+    {
+        *("model", "train", "trainer", "ddp", "optimizer", "optim", "strategy"),
+        *("mixed_precision", "dataset", "data", "peft", "plugins", "comm_overlap"),
+    }
+)
+_DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
+_DISTRIBUTED = "use-distributed-optimizer"
 
 
-def read_arguments(path: Path) -> dict[str, str]:
-    """Return the values by the names of their arguments; those of a flag are empty.
+class Arguments(NamedTuple):
+    """The values by flags of Megatron-LM, and as what each is written."""
 
-    `InstanceError` for a file without any, and for a script whose flags are not known.
+    what: str
+    given: dict[str, str]
+    written: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def arguments(form: Form, place: str) -> Arguments:
+    """Return what a file holds, by flags; the values of a flag are empty.
+
+    `InstanceError` for a file without any.
     """
-    source = Source(path)
-    if path.suffix.lower() in (".yaml", ".yml", ".json"):
-        given: dict[str, str] = {}
-        _add(given, read_tree(path), str(path))
-    elif arguments := printed(source):
-        given = {}
-        _add(given, {_FLAGS.get(k, k): v for k, v in arguments.items()}, str(path))
-    else:
-        given = _of_commands(shell.commands(source.text, str(path)), str(path))
-    if not given:
+    read = _Read(place)
+    sections = {key.partition(".")[0] for key in form.values if "." in key}
+    degrees = {key.rpartition(".")[2] for key in form.values}
+    in_sections = not sections.isdisjoint(_SECTIONS) and not degrees.isdisjoint(
+        [*_DEGREES, *(name.replace("_", "-") for name in _DEGREES)]
+    )
+    for key, value in form.values.items():
+        if in_sections:
+            read.of_section(key, value)
+        else:
+            read.add(key, value)
+    if not read.given:
         raise InstanceError(
-            f"{path}: found no argument, expected some as --num-layers; {_REMEDY}, "
-            "or the arguments that the log begins with"
+            f"{place}: found no argument, expected some as --num-layers; "
+            f"{flags.REMEDY}, or the arguments that the log begins with"
         )
-    return given
+    if in_sections:
+        return read.done(f"{form.kind} of NeMo or Megatron-Bridge", _of_recipes(read))
+    if "megatron" in form.program.split() or "tuner-type" in read.given:
+        return read.done(f"{form.kind} of ms-swift", _of_swift(read))
+    return read.done(f"{form.kind} of Megatron-LM", ())
 
 
-def _add(given: dict[str, str], tree: Mapping[str, Any], place: str) -> None:
-    """Add the arguments of a tree, those in its branches, too."""
-    for key, value in tree.items():
-        name = key.removeprefix("--").replace("_", "-")
-        if isinstance(value, dict):
-            _add(given, value, place)
-        elif value is not None and value is not False:
-            text = "" if value is True else _text(value)
-            if given.setdefault(name, text) != text:
-                raise InstanceError(
-                    f"{place}: {key}: found {given[name]} and {text}, expected one "
-                    "value; remove one"
-                )
+def plain(key: str) -> str:
+    """Return the name of a flag, of the dotted name of a field or with its dashes."""
+    return key.rpartition(".")[2].removeprefix("--").replace("_", "-")
+
+
+class _Read:
+    """Arguments as they are read, one after the other."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.given: dict[str, str] = {}
+        self.written: dict[str, str] = {}
+        self.off: set[str] = set()  # flags that are said to be off
+
+    def usual(self, name: str, value: str, tool: str) -> Iterator[str]:
+        """Take what a tool has where nothing is told, and say so."""
+        if name not in self.given and name not in self.off:
+            self.given[name] = value
+            told = f"--{name} {value}".rstrip()
+            yield f"{told}: as {tool} has it where nothing is told"
+
+    def done(self, what: str, notes: tuple[str, ...]) -> Arguments:
+        """All of them."""
+        return Arguments(what, self.given, self.written, notes)
+
+    def add(self, key: str, value: Any) -> None:
+        """Take a name and its value."""
+        name = plain(key)
+        self.put(_ALIASES.get(name, name), key, value)
+
+    def of_section(self, key: str, value: Any) -> None:
+        """Take a name of a section; what others say is none of Megatron's."""
+        name = plain(key)
+        parts = {part.replace("-", "_") for part in key.split(".")[:-1]}
+        if not parts or parts.isdisjoint(_SECTIONS):
+            return
+        if name == "name" and not parts.isdisjoint({"optim", "optimizer"}):
+            if "distributed" in str(value):
+                self.put("use-distributed-optimizer", key, True)
+            return
+        if "peft" in parts:
+            name = "lora-rank" if name == "dim" else f"peft-{name}"
+        if parts.isdisjoint({"dataset", "data"}) or name.endswith("length"):
+            self.put(_ALIASES.get(name, name), key, value, is_first=True)
+
+    def put(self, name: str, key: str, value: Any, *, is_first: bool = False) -> None:
+        """Take a value of a flag; `is_first` where an earlier one stands."""
+        if value is None or str(value) in ("None", "null"):
+            return
+        if str(value).lower() == "false":
+            self.off.add(name)
+            return
+        is_flag = str(value).lower() == "true"
+        text = "" if is_flag else _text(value)
+        if name in self.given and self.given[name] != text and not is_first:
+            raise InstanceError(
+                f"{self.place}: {key.rpartition('.')[2]}: found {self.given[name]} and "
+                f"{text}, expected one value; remove one"
+            )
+        self.given.setdefault(name, text)
+        self.written.setdefault(name, key)
 
 
 def _text(value: Any) -> str:
@@ -71,69 +147,47 @@ def _text(value: Any) -> str:
     return re.sub("[',]", "", is_list[1]) if is_list else str(value)
 
 
-class _Call:
-    """The arguments of a command, or of a list of arguments on lines of their own."""
-
-    def __init__(self, first: shell.Command) -> None:
-        self.is_list = first.words[0].text.startswith("--")
-        self.line, self.is_sure = first.line, first.is_sure
-        self.given: dict[str, str] = {}
-        self.hidden: str | None = None  # what may hold arguments and is not read
-        self._name: str | None = None
-
-    @property
-    def is_run(self) -> bool:
-        """Whether it trains a model."""
-        return not _OF_A_RUN.isdisjoint(self.given)
-
-    def continues(self, words: list[shell.Word]) -> bool:
-        """Whether these stand on the next line of a list: arguments, or a value."""
-        return self.is_list and (len(words) == 1 or words[0].text.startswith("--"))
-
-    def add(self, words: Iterable[shell.Word]) -> None:
-        """Take words; the last value of a name counts."""
-        for text, unread in words:
-            is_flag = re.match("--.", text) is not None
-            is_more = self._name is not None and bool(self.given[self._name])
-            if unread is not None and (
-                _SEVERAL.search(unread) or (is_flag and "=" not in text) or is_more
-            ):
-                self.hidden = self.hidden or unread
-            if is_flag:
-                self._name, _, value = text[2:].partition("=")
-                self._name = self._name.replace("_", "-")
-                self.given[self._name] = value
-            elif self._name is not None:
-                self.given[self._name] = f"{self.given[self._name]} {text}".strip()
+def _of_recipes(read: _Read) -> tuple[str, ...]:
+    """Say in flags what NeMo and Megatron-Bridge call otherwise; return notes."""
+    tool, given = "a recipe of NeMo or Megatron-Bridge", read.given
+    kind = given.pop("mixed-precision", given.pop("precision", ""))
+    if kind in ("16", "16-mixed", "fp16_mixed"):
+        given["fp16"] = ""
+    elif "bf16" in kind:
+        given["bf16"] = ""
+    if "fp8" in kind:
+        given["fp8-format"] = "hybrid"
+        if "mxfp8" in kind:
+            given["fp8-recipe"] = "mxfp8"
+    if "grad-reduce-in-fp32" in read.off:
+        given["grad-reduce-in-bf16"] = ""
+    nodes, devices = given.get("num-nodes", ""), given.get("devices", "")
+    if all(re.fullmatch(r"[0-9]{1,6}", one) for one in (nodes, devices)):
+        given["world-size"] = str(int(nodes) * int(devices))
+    if "lora-rank" in given or given.get("peft") == "lora":
+        given["tuner-type"] = "lora"
+        given.setdefault("lora-rank", "32")
+    notes = list(read.usual(_DISTRIBUTED, "", tool))
+    if "fp16" not in given:
+        notes += read.usual("bf16", "", tool)
+    return tuple(notes)
 
 
-def _of_commands(commands: Iterable[shell.Command], place: str) -> dict[str, str]:
-    """Return the arguments of the one run among commands, else of all of them."""
-    calls: list[_Call] = []
-    for command in commands:
-        if not command.words or command.words[0].text in ("echo", "printf"):
-            continue
-        if not (calls and calls[-1].continues(command.words)):
-            calls.append(_Call(command))
-        calls[-1].add(command.words)
-    runs: list[_Call] = []
-    for call in calls:
-        if call.is_run and all(call.given != one.given for one in runs):
-            runs.append(call)
-    if len(runs) > 1:
-        raise InstanceError(
-            f"{place}: lines {', '.join(str(one.line) for one in runs)}: found "
-            f"{len(runs)} runs, expected one; {_REMEDY} of the one that goes on"
-        )
-    for call in runs or calls:
-        if call.hidden is not None:
-            raise InstanceError(
-                f"{place}: found {quoted(call.hidden)}, which may hold further "
-                f"arguments and is not read; {_REMEDY}"
-            )
-        if runs and not call.is_sure:
-            raise InstanceError(
-                f"{place}: line {call.line}: found a run under a condition that is not "
-                f"read, expected one that surely starts; {_REMEDY}"
-            )
-    return {k: v for call in runs or calls for k, v in call.given.items()}
+def _of_swift(read: _Read) -> tuple[str, ...]:
+    """Say in flags what ms-swift calls otherwise or has unless told; return notes."""
+    tool, given = "ms-swift", read.given
+    if "max-length" in given:
+        given.setdefault("seq-length", given["max-length"])
+        read.written.setdefault("seq-length", read.written["max-length"])
+    notes = [
+        *read.usual(_DISTRIBUTED, "", tool),
+        *read.usual("recompute-granularity", "selective", tool),
+        *read.usual("micro-batch-size", "1", tool),
+    ]
+    if given.get("torch-dtype") == "float16":
+        given["fp16"] = ""
+    if "fp16" not in given:
+        notes += read.usual("bf16", "", tool)
+    if given.get("tuner-type") == "lora":
+        notes += read.usual("lora-rank", "8", tool)
+    return tuple(notes)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from ...errors import InstanceError
 from ...schema import Instance
+from ..importing.current import same_adapters
 
 _EIGHT_BITS = ("fp8", "mxfp8", "nvfp4")
 #: Values of arguments with which nothing changes; those of flags are empty.
@@ -47,7 +48,7 @@ _NOT_READ = (
     *("cross-entropy-loss-fusion", "transformer-impl", "moe-pad-expert-input-to-cap"),
     *("moe-expert-capacity-factor", "moe-enable-deepep", "moe-router-force-bias"),
     *("account-for-embedding-in-pipeline-split", "mtp-num-layers"),
-    *("account-for-loss-in-pipeline-split", "lora-rank"),
+    *("account-for-loss-in-pipeline-split",),
 )
 
 
@@ -60,6 +61,8 @@ def weighed(
     """
     _same_products(given, data, place)
     _same_optimiser(given, data, place)
+    adapters = given.get("lora-rank") if given.get("tuner-type") == "lora" else None
+    same_adapters(adapters, data, place)
     notes = []
     told, own = precision_of(given), data.workload.costs.precision
     if told is None and own != "fp32":

@@ -7,30 +7,130 @@ and `-last` tell, else equally; interleaved ones by their layout or in equal run
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...errors import InstanceError
 from ...schema import Instance, Recompute, Split
-from ..importing.current import Layout, claim_of, cut, gpus, replicas_of, same
-from ..importing.placing import Claim
+from ..importing.asked import Asked, File, opened
+from ..importing.current import (
+    Layout,
+    claim_of,
+    cut,
+    divisors,
+    gpus,
+    replicas_of,
+    same,
+)
+from ..importing.placing import Claim, Settings
 from . import meanings
-from .arguments import read_arguments
+from .arguments import arguments, plain
 
 OPTIONS: dict[str, type] = {"hosts": str}
+TRAINER = "megatron"
 _RECOMPUTE: dict[str | None, Recompute] = {
     None: "none",
     "full": "full",
     "selective": "selective",
 }
+_GROUPS = "num-distributed-optimizer-instances"
 _EACH = "num-layers-per-virtual-pipeline-stage"
 _RUNS = "num-virtual-stages-per-pipeline-rank"
+#: Arguments that say how many layers each stage has.
+_UNEVEN = frozenset(
+    {
+        "pipeline-model-parallel-layout",
+        "decoder-first-pipeline-num-layers",
+        "decoder-last-pipeline-num-layers",
+    }
+)
+#: Names that no other trainer has; so many of them make a run one of Megatron's.
+_OF_MEGATRON = _UNEVEN | {
+    *("tensor-model-parallel-size", "pipeline-model-parallel-size"),
+    *("micro-batch-size", "global-batch-size", "num-layers", "hidden-size"),
+    *("num-attention-heads", "recompute-granularity", "seq-length"),
+    *("use-distributed-optimizer", "context-parallel-size", "sequence-parallel"),
+    *("expert-model-parallel-size", "virtual-pipeline-model-parallel-size"),
+}
+_ENOUGH = 2
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     """The one plan of the file, which claims no time."""
-    place = str(path)
-    given = read_arguments(path)
+    (file,) = opened([path])
+    read = arguments(file.form, file.place)
+    yield _claimed(read.given, file.place, data, hosts, read.notes)
+
+
+def asked(files: Sequence[File]) -> Asked | None:
+    """What the files of a run ask of Megatron-LM; None where they do not."""
+    for number, file in enumerate(files):
+        names = {plain(key) for key in file.form.values}
+        if len(names & _OF_MEGATRON) < _ENOUGH:
+            continue
+        read = arguments(file.form, file.place)
+        written = {name: (number, key) for name, key in read.written.items()}
+        notes = (*file.form.notes, *read.notes)
+        return Asked(read.what, tuple(files), read.given, written, notes)
+    return None
+
+
+def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
+    """The run as a plan of an instance."""
+    return _claimed(asked.values, asked.place, data, hosts, asked.notes)
+
+
+def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
+    """The flags that settings have."""
+    stages, runs = settings.pipeline_parallel, settings.interleave
+    full, none = settings.recompute == "full", settings.recompute == "none"
+    each = data.model.layers // (stages * runs)
+    made = {
+        "tensor-model-parallel-size": str(settings.tensor_parallel),
+        "pipeline-model-parallel-size": str(stages),
+        "context-parallel-size": _above_one(settings.context_parallel),
+        "expert-model-parallel-size": _above_one(settings.expert_parallel),
+        _GROUPS: _above_one(settings.zero_groups),
+        "micro-batch-size": str(settings.micro_batch_size),
+        "recompute-granularity": None if none else settings.recompute,
+        "recompute-method": "uniform" if full else None,
+        "recompute-num-layers": "1" if full else None,
+        "use-distributed-optimizer": "" if settings.zero else None,
+    }
+    if _EACH in asked.values:
+        return made | {_EACH: str(each) if runs > 1 else None}
+    return made | {_RUNS: _above_one(runs)}
+
+
+def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
+    """Settings that the run may be given, with their values.
+
+    Of a run that tells how many layers each stage has, stages stay as they are.
+    """
+    most = max(node.count for node in data.planned_cluster.nodes)
+    found: dict[str, Sequence[Any]] = {
+        "tensor_parallel": divisors(most),
+        "recompute": ("none", "selective", "full"),
+        "zero": (0, 1),
+    }
+    if not _UNEVEN.isdisjoint(asked.values):
+        return found
+    layers = divisors(data.model.layers)
+    return found | {"pipeline_parallel": layers, "interleave": layers}
+
+
+def _above_one(number: int) -> str | None:
+    return str(number) if number > 1 else None
+
+
+def _claimed(
+    given: Mapping[str, str],
+    place: str,
+    data: Instance,
+    hosts: str,
+    before: Sequence[str] = (),
+) -> Claim:
     ranks = gpus(data, hosts)
     world = _number(given, "world-size", place, len(ranks))
     if world != len(ranks):
@@ -46,7 +146,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         _number(given, name, place, 1)
         for name in ("context-parallel-size", "expert-model-parallel-size")
     )
-    groups = _number(given, "num-distributed-optimizer-instances", place, 1)
+    groups = _number(given, _GROUPS, place, 1)
     degree *= context
     replicas = replicas_of(len(ranks), stages * degree, place)
     samples = _number(given, "micro-batch-size", place)
@@ -72,10 +172,13 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         split=Split(context, experts, runs, groups),
     )
     data, notes = meanings.weighed(given, data, place)
-    yield claim_of(layout, ranks, data, place, trainer="megatron", notes=notes)
+    notes = [*before, *notes]
+    return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
 
 
-def _same_model(given: dict[str, str], batch: int, data: Instance, place: str) -> None:
+def _same_model(
+    given: Mapping[str, str], batch: int, data: Instance, place: str
+) -> None:
     model, workload = data.model, data.workload
     names = {
         "num-layers": model.layers,
@@ -88,7 +191,7 @@ def _same_model(given: dict[str, str], batch: int, data: Instance, place: str) -
     same(place, {**told, "global-batch-size": batch}, expected)
 
 
-def _recomputed(given: dict[str, str], place: str) -> str | None:
+def _recomputed(given: Mapping[str, str], place: str) -> str | None:
     if "recompute-activations" in given:
         return "selective"
     found = given.get("recompute-granularity")
@@ -101,7 +204,7 @@ def _recomputed(given: dict[str, str], place: str) -> str | None:
 
 
 def _parts(
-    given: dict[str, str], stages: int, layers: int, place: str
+    given: Mapping[str, str], stages: int, layers: int, place: str
 ) -> tuple[int, ...]:
     """Layers of each part of the model, in their order: runs of stages, or stages."""
     layout = given.get("pipeline-model-parallel-layout")
@@ -121,7 +224,7 @@ def _parts(
 
 
 def _ends(
-    given: dict[str, str], stages: int, layers: int, place: str
+    given: Mapping[str, str], stages: int, layers: int, place: str
 ) -> tuple[int, ...]:
     """Layers of the stages where the first and the last may be told."""
     first, last = (
@@ -148,7 +251,7 @@ def _unrolled(layout: str) -> str:
 
 
 def _number(
-    given: dict[str, str], name: str, place: str, default: int | None = None
+    given: Mapping[str, str], name: str, place: str, default: int | None = None
 ) -> int:
     if name not in given and default is not None:
         return default

@@ -36,14 +36,20 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A file of runs; each of its forms is made when it is first asked for."""
+    """A file of runs; each of its forms is made when it is first asked for.
+
+    `held` is a text in place of the file's own: what would be read if that stood there.
+    `part` names the one of its parts that is meant.
+    """
 
     path: Path
+    held: str | None = None
+    part: str = ""
 
     @cached_property
     def text(self) -> str:
         """All of it; `InstanceError` where it cannot be read."""
-        return read_text(self.path)
+        return read_text(self.path) if self.held is None else self.held
 
     @cached_property
     def kind(self) -> Kind:

@@ -1,41 +1,172 @@
 """Configuration of a torchtitan run that goes on, against its instance.
 
-TOML of releases up to 0.2.2, or the JSON that newer ones save
-(`--debug.save_config_file`). Ranks are the GPUs of the hosts in the order of `hosts`,
+TOML of releases up to 0.2.2, the JSON that newer ones save
+(`--debug.save_config_file`), their configurations in Python, or options of a command.
+Ranks are the GPUs of the hosts in the order of `hosts`,
 else of the instance, on the mesh [pp, dp, tp]. Layers lie as
 `module_fqns_per_model_part` tells, else as torchtitan divides them: embedding and head
 count as so many layers as the configuration says, by default one each. Looped schedules
 are read by their parts.
 """
 
-import json
 import re
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...errors import InstanceError
 from ...schema import Instance, Recompute, Split
-from ...text.parsing import read_text
-from ..importing.current import Layout, claim_of, cut, gpus, replicas_of, same
-from ..importing.placing import Claim
+from ..importing.asked import Asked, File, opened
+from ..importing.current import (
+    Layout,
+    claim_of,
+    cut,
+    divisors,
+    gpus,
+    replicas_of,
+    same,
+)
+from ..importing.placing import Claim, Settings
+from ..runs.logs import literal
 
 OPTIONS: dict[str, type] = {"hosts": str}
+TRAINER = "torchtitan"
 _RULES: dict[str, Recompute] = {
     "full": "full",
     "selective": "selective",
     "none": "none",
 }
 _ENDS = ("first", "last")
+_SCHEDULE = "parallelism.pipeline_parallel_schedule"
+_SHARD = -1  # all that is left
+#: What torchtitan has where nothing is told.
+_USUAL = {
+    "parallelism.tensor_parallel_degree": 1,
+    "parallelism.pipeline_parallel_degree": 1,
+    "parallelism.context_parallel_degree": 1,
+    "parallelism.expert_parallel_degree": 1,
+    "parallelism.data_parallel_replicate_degree": 1,
+    "parallelism.data_parallel_shard_degree": -1,
+    "parallelism.fsdp_reshard_after_forward": "default",
+    _SCHEDULE: "1F1B",
+}
+_OF_TORCHTITAN = (
+    *_USUAL,
+    *("training.local_batch_size", "training.seq_len", "training.global_batch_size"),
+    *("activation_checkpoint.mode", "training.steps", "job.config_file"),
+)
+_ENOUGH = 2
 _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     """The one plan of the file, which claims no time."""
-    place = str(path)
-    tree = _tree(path, place)
-    parallel, training = _section(tree, "parallelism"), _section(tree, "training")
+    (file,) = opened([path])
+    yield _claimed(_known(file.form.values), file.place, data, hosts, file.form.notes)
+
+
+def asked(files: Sequence[File]) -> Asked | None:
+    """What the files of a run ask of torchtitan; None where they do not."""
+    for number, file in enumerate(files):
+        values = _known(file.form.values)
+        if sum(name in values for name in _OF_TORCHTITAN) < _ENOUGH:
+            continue
+        written = {name.replace("-", "_"): (number, name) for name in file.form.values}
+        what = f"{file.form.kind} of torchtitan"
+        return Asked(what, tuple(files), values, written, file.form.notes)
+    return None
+
+
+def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
+    """The run as a plan of an instance."""
+    return _claimed(asked.values, asked.place, data, hosts, asked.notes)
+
+
+def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, Any]:
+    """The fields that settings have.
+
+    A global batch is told as soon as replicas may be others, so that it stays.
+    """
+    stages = settings.pipeline_parallel
+    world = sum(node.count for node in data.planned_cluster.nodes)
+    degree = settings.tensor_parallel * settings.context_parallel
+    replicas = max(1, world // (stages * degree))
+    samples, batch = settings.micro_batch_size, data.workload.global_batch
+    shard = _SHARD if settings.zero else 1
+    made: dict[str, Any] = {
+        "parallelism.tensor_parallel_degree": settings.tensor_parallel,
+        "parallelism.pipeline_parallel_degree": stages,
+        "parallelism.context_parallel_degree": settings.context_parallel,
+        "parallelism.expert_parallel_degree": settings.expert_parallel,
+        "parallelism.data_parallel_replicate_degree": (
+            settings.zero_groups if settings.zero else replicas
+        ),
+        "parallelism.data_parallel_shard_degree": shard,
+        "parallelism.fsdp_reshard_after_forward": _reshard(settings),
+        "training.local_batch_size": batch // replicas if stages > 1 else samples,
+        "training.global_batch_size": batch,
+    }
+    if stages > 1:
+        made["parallelism.pipeline_parallel_microbatch_size"] = samples
+        parts = settings.interleave
+        made[_SCHEDULE] = "1F1B" if parts == 1 else "Interleaved1F1B"
+    usual = {name: _USUAL[name] for name in made if name in _USUAL}
+    made |= {
+        k: None for k, v in usual.items() if made[k] == v and k not in asked.values
+    }
+    return made | _checkpointed(settings, asked)
+
+
+def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
+    """Settings that the run may be given, with their values."""
+    most = max(node.count for node in data.planned_cluster.nodes)
+    found: dict[str, Sequence[Any]] = {
+        "tensor_parallel": divisors(most),
+        "zero": (2, 3),
+    }
+    if "activation_checkpoint.mode" in asked.values or _is_toml(asked):
+        found["recompute"] = ("none", "selective", "full")
+    if not asked.values.get("parallelism.module_fqns_per_model_part"):
+        found["pipeline_parallel"] = divisors(data.model.layers)
+        found["interleave"] = (1, 2)
+    return found
+
+
+def _is_toml(asked: Asked) -> bool:
+    return any(file.form.kind == "TOML" for file in asked.files)
+
+
+def _checkpointed(settings: Settings, asked: Asked) -> dict[str, Any]:
+    """The mode of older releases; newer ones name a class, which nobody is told."""
+    if "activation_checkpoint.mode" in asked.values or _is_toml(asked):
+        return {"activation_checkpoint.mode": settings.recompute}
+    return {}
+
+
+def _reshard(settings: Settings) -> str:
+    """The policy by which weights are divided again, or not."""
+    usual = 3 if settings.pipeline_parallel == 1 else 2
+    if settings.zero in (0, usual):
+        return "default"
+    return "always" if settings.zero == 3 else "never"
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names of torchtitan's fields; a command has dashes and texts."""
+    return {
+        name.replace("-", "_"): literal(value) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+def _claimed(
+    given: Mapping[str, Any],
+    place: str,
+    data: Instance,
+    hosts: str,
+    notes: Sequence[str],
+) -> Claim:
+    parallel, training = _section(given, "parallelism"), _section(given, "training")
     ranks = gpus(data, hosts)
     stages, degree, context, experts = (
         _number(parallel, f"{name}_parallel_degree", place, 1)
@@ -77,27 +208,20 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
         degree=degree,
         samples=samples,
         micro_batches=batch // (samples * replicas),
-        recompute=_rule(tree, place),
+        recompute=_rule(given, place),
         zero=_zero(parallel, replicas, stages),
         split=Split(context, experts, runs, groups),
     )
-    yield claim_of(layout, ranks, data, place, trainer="torchtitan")
+    return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
 
 
-def _tree(path: Path, place: str) -> dict[str, Any]:
-    text = read_text(path)
-    try:
-        tree = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
-        raise InstanceError(f"{place}: {error}; expected TOML, or JSON") from None
-    if not isinstance(tree, dict):
-        raise InstanceError(f"{place}: expected sections, as [parallelism]")
-    return tree
-
-
-def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    found = tree.get(name, {})
-    return found if isinstance(found, dict) else {}
+def _section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    before = f"{name}."
+    return {
+        key.removeprefix(before): value
+        for key, value in given.items()
+        if key.startswith(before)
+    }
 
 
 def _number(
@@ -111,20 +235,29 @@ def _number(
     return value
 
 
-def _rule(tree: dict[str, Any], place: str) -> Recompute:
-    """The mode of older releases; newer ones save the fields of a policy alone."""
-    section = _section(tree, "activation_checkpoint")
+def _rule(given: Mapping[str, Any], place: str) -> Recompute:
+    """The mode of older releases; newer ones name a class, or save its fields alone."""
+    name = "activation_checkpoint"
+    section = _section(given, name)
     if not section:
-        return "none" if tree.get("activation_checkpoint", 1) is None else "selective"
-    if "mode" not in section:
-        fields = "force_recompute_mm_shapes_by_fqns"
-        return "selective" if fields in section else "full"
-    if section["mode"] not in _RULES:
-        raise InstanceError(
-            f"{place}: activation_checkpoint.mode: found {section['mode']!r}, expected "
-            f"one of {', '.join(_RULES)}"
-        )
-    return _RULES[section["mode"]]
+        kind = given.get(name, "selective")
+        return "none" if kind is None else _rule_of_class(str(kind))
+    if "mode" in section:
+        if section["mode"] not in _RULES:
+            raise InstanceError(
+                f"{place}: {name}.mode: found {section['mode']!r}, expected one of "
+                f"{', '.join(_RULES)}"
+            )
+        return _RULES[section["mode"]]
+    if "class" in section:
+        return _rule_of_class(str(section["class"]))
+    fields = "force_recompute_mm_shapes_by_fqns"
+    return "selective" if fields in section else "full"
+
+
+def _rule_of_class(name: str) -> Recompute:
+    """The rule of a class such as FullAC.Config."""
+    return "full" if name.startswith("Full") else "selective"
 
 
 def _zero(parallel: dict[str, Any], replicas: int, stages: int) -> int:

@@ -1,0 +1,113 @@
+"""`hetopt check --from`: a run that goes on, by the files that it is kept in."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+from . import output
+from .options import limit_s
+
+if TYPE_CHECKING:
+    from ..formats.importing.asked import Asked
+    from ..formats.importing.changes import Advice
+    from ..formats.importing.edits import Edited
+    from ..formats.importing.placing import Claim
+    from ..schema import Instance
+
+_NEXT = (
+    "give --instance to have it judged; hetopt assemble config.json HOSTS --out "
+    "instance.yaml makes one of the run's model, batch and hosts"
+)
+
+
+class CurrentRun:
+    """A run that its files tell, judged against an instance and improved there."""
+
+    def __init__(self, paths: Sequence[Path], instance: str | None) -> None:
+        from .. import api
+        from ..formats.importing import changes
+
+        self.asked: Asked
+        self.module, self.asked = changes.recognised(paths)
+        self.data: Instance | None = None
+        self.claim: Claim | None = None
+        if instance is not None:
+            self.data = api.load(instance)
+            self.claim = self.module.claimed(self.asked, self.data)
+        self.advice: Advice | None = None
+        self.edited: Edited | None = None
+
+    def improve(self, time_limit: float, is_written: bool) -> None:
+        """Look for settings to change, and where asked for, put them into the files."""
+        from ..formats.importing import changes, edits
+
+        assert self.data is not None
+        limit = limit_s(time_limit)
+        self.advice = changes.advised(
+            self.module, self.asked, self.data, float("inf") if limit is None else limit
+        )
+        if is_written:
+            self.edited = edits.edited(
+                self.module, self.asked, self.advice.asked, self.advice.told
+            )
+
+    def write(self, out: Path) -> None:
+        """Write the changed file; `Unsupported` where it is not one."""
+        from ..text.writing import write_text
+
+        texts = self.edited.texts if self.edited is not None else {}
+        if self.edited is not None and self.edited.left:
+            raise Unsupported(
+                f"--out: not written, as {', '.join(self.edited.left)} cannot be "
+                "changed in the text; change it by hand"
+            )
+        if len(texts) != 1:
+            what = "nothing changes" if not texts else f"{len(texts)} files change"
+            raise Unsupported(f"--out: {what}, expected one file; see --diff")
+        ((_, text),) = texts.values()
+        write_text(out, text)
+
+    def shown(self) -> None:
+        """Print what was read, for a terminal."""
+        from ..report import changes
+
+        told = self.claim.settings if self.claim is not None else None
+        output.show(changes.read(self.asked, told))
+        if self.data is None:
+            output.tell(_NEXT)
+
+    def show_advice(self) -> None:
+        """Print what to change, and the files' differences where asked for."""
+        from ..report import changes
+
+        if self.advice is not None:
+            output.show(changes.advice(self.advice))
+        if self.edited is not None:
+            output.print_text(self.edited.diff())
+            if self.edited.left:
+                output.tell(
+                    f"not in the difference: {', '.join(self.edited.left)}, which "
+                    "cannot be changed in the text; change it by hand"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """What was read, what to change, and the difference."""
+        document: dict[str, Any] = {
+            "run": {
+                "kind": self.asked.what,
+                "files": [file.place for file in self.asked.files],
+                "values": dict(self.asked.values),
+                "settings": self.claim.settings._asdict()
+                if self.claim is not None and self.claim.settings is not None
+                else None,
+            }
+        }
+        if self.claim is None:
+            document["notes"] = list(self.asked.notes)
+        if self.advice is not None:
+            document["advice"] = self.advice.to_json()
+        if self.edited is not None:
+            document["diff"] = self.edited.diff()
+            document["not_in_diff"] = list(self.edited.left)
+        return document

@@ -1,0 +1,78 @@
+"""What the files of a run ask of its trainer, and how other settings are asked for.
+
+A module that knows the names of a trainer offers, beside `claims`,
+
+    asked(files) -> Asked | None             what files ask; None: not of its trainer
+    claimed(asked, data, hosts) -> Claim     the run as a plan of an instance
+    words(settings, asked, ranks) -> dict    settings by the trainer's names and values
+    CHOICES: Mapping                         values of settings that a run may be given
+
+`words` says each name that a setting has, None for one that is not there then.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..runs.source import Source
+from . import forms
+from .forms import Form
+
+
+class File(NamedTuple):
+    """A file of a run, and what it holds."""
+
+    source: Source
+    form: Form
+
+    @property
+    def place(self) -> str:
+        """As messages name it."""
+        return str(self.source.path)
+
+
+class Asked(NamedTuple):
+    """The values of a run by the names of its trainer.
+
+    `written` says as what, and in which of the files, a name stands there.
+    """
+
+    what: str
+    files: tuple[File, ...]
+    values: Mapping[str, Any]
+    written: Mapping[str, tuple[int, str]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """As messages name it."""
+        return ", ".join(file.place for file in self.files)
+
+    def spelled(self, name: str) -> str:
+        """A name as the files have it, or would have it."""
+        number, key = self.written.get(name, (0, ""))
+        first = next(iter(self.written.values()), (0, name))
+        file = self.files[number if key else first[0]]
+        if file.form.is_command:
+            return f"--{key.removeprefix('--') or name}"
+        if key:
+            return key
+        return name.replace("-", "_") if "_" in first[1] else name
+
+    def changed(self, words: Mapping[str, Any]) -> "Asked":
+        """The run with other values; those that are None are not there."""
+        values = {**self.values, **words}
+        kept = {name: value for name, value in values.items() if value is not None}
+        return self._replace(values=kept)
+
+
+def opened(paths: Sequence[Path]) -> tuple[File, ...]:
+    """Return the files of a run, read; `FILE.py:FUNCTION` is a function of one."""
+    found = []
+    for path in paths:
+        name, colon, function = str(path).rpartition(".py:")
+        source = Source(path)
+        if colon:
+            source = Source(Path(f"{name}.py"), part=function)
+        found.append(File(source, forms.read(source)))
+    return tuple(found)

@@ -1,0 +1,331 @@
+"""Which few settings of a run to change, and what each of them brings.
+
+Every combination of the settings that the trainer can be asked for is judged as the run
+itself is, neighbours of the best first, until all are or the time is up. Of the
+combinations within `NEAR` of the fastest, the one with the fewest changes is proposed.
+What a change brings by itself, and with those before it, is judged again, too.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations, product
+from math import prod
+from typing import Any, NamedTuple
+
+from ... import formats
+from ...errors import InstanceError
+from ...problems import training_plan
+from ...problems.training_plan import targets
+from ...schema import Instance
+from .asked import Asked, opened
+from .current import offered
+from .placing import Claim, Settings
+
+#: Plans so much slower than the fastest are as good, where they need fewer changes.
+NEAR = Fraction(1, 200)
+#: Sizes of micro-batches that are looked at beside the run's and the instance's.
+_SAMPLES = (1, 2, 4, 8, 16)
+#: How many settings at once differ in neighbours of the best.
+_NEIGHBOURS = 2
+#: Combinations that are looked at; each takes a few milliseconds.
+_MOST = 20_000
+
+
+class Judged(NamedTuple):
+    """How long an iteration takes, or why not: what it breaks, or why it is no run."""
+
+    us: int | None
+    why: str | None = None
+
+
+class Word(NamedTuple):
+    """A name of the trainer whose value changes; None: it is not there."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        if self.new is None:
+            return f"remove {self.name}"
+        if self.old is None:
+            return f"add {self.name} {self.new}".rstrip()
+        return f"{self.name} {self.old} -> {self.new}"
+
+
+class Change(NamedTuple):
+    """A setting that changes: by which names, and how the run is judged then.
+
+    `alone` is with no other change, `so_far` with those before it as well.
+    """
+
+    setting: str
+    old: Any
+    new: Any
+    words: tuple[Word, ...]
+    alone: Judged
+    so_far: Judged
+
+
+class Advice(NamedTuple):
+    """What to change of a run; `words` are all names at once.
+
+    `asked` is the run as it is asked for then, `told` the names of all its settings.
+    `looked_at` combinations were judged; `is_whole` where these are all that there are.
+    """
+
+    run: Judged
+    best: Judged
+    changes: tuple[Change, ...]
+    words: tuple[Word, ...]
+    asked: Asked
+    told: tuple[str, ...]
+    looked_at: int
+    is_whole: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Times in us; None where a run breaks a rule, which `why` names."""
+        return {
+            "run": self.run._asdict(),
+            "best": self.best._asdict(),
+            "changes": [
+                {
+                    **change._asdict(),
+                    "words": [str(word) for word in change.words],
+                    "alone": change.alone._asdict(),
+                    "so_far": change.so_far._asdict(),
+                }
+                for change in self.changes
+            ],
+            "words": [word._asdict() for word in self.words],
+            "looked_at": self.looked_at,
+            "all_looked_at": self.is_whole,
+        }
+
+
+def recognised(paths: Sequence[Any]) -> tuple[Any, Asked]:
+    """The module of the trainer whose run some files are, and what they ask.
+
+    `InstanceError` where no trainer has such names.
+    """
+    files = opened(paths)
+    for module in _trainers():
+        if (found := module.asked(files)) is not None:
+            return module, found
+    listed = "; ".join(f"{file.place}: {file.form.kind}" for file in files)
+    names = sorted({name for file in files for name in file.form.values})
+    some = ", ".join(names[:6]) or "no name with a value"
+    raise InstanceError(
+        f"found no run of a trainer that is known in {listed} (with {some}); expected "
+        "arguments or a configuration of Megatron-LM, Megatron-Bridge, NeMo, ms-swift, "
+        "torchtitan, transformers, Accelerate, DeepSpeed, TRL, LLaMA-Factory or "
+        "Axolotl; name the file that has them"
+    )
+
+
+def _trainers() -> list[Any]:
+    """Those with names of their own come first."""
+    found = [m for m in formats.importers().values() if hasattr(m, "asked")]
+    return sorted(found, key=lambda module: -int(getattr(module, "RANK", 0)))
+
+
+def advised(
+    module: Any, asked: Asked, data: Instance, limit_s: float, hosts: str = ""
+) -> Advice:
+    """What to change of a run that was recognised.
+
+    Raises `InstanceError` where the run itself is none of the instance's.
+    """
+    search = _Search(module, asked, data, hosts)
+    run = search.judged(search.base)
+    best, is_whole = search.best(time.monotonic() + limit_s)
+    changed = [n for n in Settings._fields if _of(best, n) != _of(search.base, n)]
+    changes, before = [], search.base
+    left = list(changed)
+    while left:
+        name = min(left, key=lambda one: _order(search.judged(_put(before, best, one))))
+        left.remove(name)
+        now = _put(before, best, name)
+        alone = _put(search.base, best, name)
+        changes.append(
+            Change(
+                name,
+                _of(search.base, name),
+                _of(best, name),
+                tuple(search.words(before, now)),
+                search.judged(alone),
+                search.judged(now),
+            )
+        )
+        before = now
+    return Advice(
+        run,
+        search.judged(best),
+        tuple(changes),
+        tuple(search.words(search.base, best)),
+        search.asked_for(best),
+        search.told_of(best),
+        len(search.known),
+        is_whole,
+    )
+
+
+def _of(settings: Settings, name: str) -> Any:
+    return getattr(settings, name)
+
+
+def _put(settings: Settings, best: Settings, name: str) -> Settings:
+    return settings._replace(**{name: _of(best, name)})
+
+
+def _order(judged: Judged) -> tuple[bool, int]:
+    return judged.us is None, judged.us or 0
+
+
+class _Search:
+    """Settings of one run, judged once each."""
+
+    def __init__(self, module: Any, asked: Asked, data: Instance, hosts: str) -> None:
+        self.module, self.asked, self.data, self.hosts = module, asked, data, hosts
+        claim: Claim = module.claimed(asked, data, hosts)
+        assert claim.settings is not None  # readers of runs tell them
+        self.base = claim.settings
+        self.known: dict[Settings, Judged] = {}
+        self.world = (
+            sum(len(r.gpus) for r in claim.plan.replicas()) if claim.plan else 0
+        )
+        self._told: Mapping[str, Any] = module.words(self.base, asked, data)
+
+    def asked_for(self, settings: Settings) -> Asked:
+        """The run with these settings in place of its own."""
+        told = self.module.words(settings, self.asked, self.data)
+        new = {k: v for k, v in told.items() if v != self._told.get(k)}
+        gone = {k: None for k in self._told if k not in told}
+        return self.asked.changed(gone | new)
+
+    def told_of(self, settings: Settings) -> tuple[str, ...]:
+        """The names that settings have, those that are not there as well."""
+        return tuple(self.module.words(settings, self.asked, self.data))
+
+    def words(self, one: Settings, other: Settings) -> Iterator[Word]:
+        """The names whose values differ between two settings of the run."""
+        before, after = self.asked_for(one).values, self.asked_for(other).values
+        for name in sorted({*before, *after}, key=[*before, *after].index):
+            if before.get(name) != after.get(name):
+                old, new = (
+                    None if values.get(name) is None else str(values[name])
+                    for values in (before, after)
+                )
+                yield Word(self.asked.spelled(name), old, new)
+
+    def judged(self, settings: Settings) -> Judged:
+        """How long an iteration takes with these settings."""
+        if settings not in self.known:
+            self.known[settings] = self._judged(settings)
+        return self.known[settings]
+
+    def _judged(self, settings: Settings) -> Judged:
+        try:
+            claim = self.module.claimed(self.asked_for(settings), self.data, self.hosts)
+            if claim.plan is None or not self._is_said(claim.settings, settings):
+                return Judged(None, "the run cannot be told so")
+            data = claim.data or self.data
+            found = training_plan.evaluate(data, claim.plan)
+            trainer = data.on(self.module.TRAINER)
+            broken = next(targets.broken(trainer, claim.plan), None)
+        except InstanceError as error:
+            return Judged(None, str(error).removeprefix(f"{self.asked.place}: "))
+        if found.violations or broken is not None:
+            words = str(found.violations[0] if found.violations else broken)
+            return Judged(None, words)
+        assert isinstance(found.objective, int)
+        return Judged(found.objective)
+
+    def _is_said(self, found: Settings | None, wanted: Settings) -> bool:
+        """Whether a run has the settings; one replica alone divides no states."""
+        if found is not None and prod(wanted[:3]) == self.world:
+            found = found._replace(zero=wanted.zero)
+        return found == wanted
+
+    def best(self, deadline: float) -> tuple[Settings, bool]:
+        """The settings to propose, and whether all were looked at."""
+        is_whole = self._looked_at(deadline)
+        right = {s: j.us for s, j in self.known.items() if j.us is not None}
+        if not right:
+            return self.base, is_whole
+        near = min(right.values()) * (1 + NEAR)
+        kept = [settings for settings, us in right.items() if us <= near]
+        return min(kept, key=lambda one: (self._distance(one), right[one])), is_whole
+
+    def _distance(self, settings: Settings) -> int:
+        pairs = zip(settings, self.base, strict=True)
+        return sum(one != other for one, other in pairs)
+
+    def _looked_at(self, deadline: float) -> bool:
+        """Judge settings until all are, or the time is up; return whether all are.
+
+        The neighbours of the best so far come first: one other setting, then two.
+        """
+        best, steps = self.base, 1
+        while steps <= _NEIGHBOURS:
+            found = best
+            for settings in self._around(best, steps):
+                if self._is_over(deadline):
+                    return False
+                if _order(self.judged(settings)) < _order(self.judged(found)):
+                    found = settings
+            steps = steps + 1 if found == best else 1
+            best = found
+        for steps in range(1, len(Settings._fields) + 1):
+            for settings in self._around(self.base, steps):
+                if self._is_over(deadline):
+                    return False
+                self.judged(settings)
+        return True
+
+    def _is_over(self, deadline: float) -> bool:
+        return time.monotonic() > deadline or len(self.known) >= _MOST
+
+    def _around(self, centre: Settings, steps: int) -> Iterator[Settings]:
+        """Settings of which so many differ from a centre's."""
+        others = {
+            name: [v for v in those if v != _of(centre, name)]
+            for name, those in self._values.items()
+        }
+        names = [name for name, those in others.items() if those]
+        for some in combinations(names, steps):
+            for chosen in product(*(others[name] for name in some)):
+                settings = centre._replace(**dict(zip(some, chosen, strict=True)))
+                if self._may_be(settings):
+                    yield settings
+
+    @cached_property
+    def _values(self) -> dict[str, list[Any]]:
+        """What each setting may be, the run's own value first."""
+        values: dict[str, Sequence[Any]] = self.module.choices(self.asked, self.data)
+        workload = self.data.workload
+        samples = [*_SAMPLES, *offered(workload, "micro_batch_sizes")]
+        values = {**values, "micro_batch_size": samples}
+        for name in ("context_parallel", "expert_parallel", "zero_groups"):
+            values[name] = offered(workload, name)
+        return {
+            name: list(dict.fromkeys([_of(self.base, name), *those]))
+            for name, those in values.items()
+        }
+
+    def _may_be(self, settings: Settings) -> bool:
+        """Whether numbers divide; what else is wrong the reader says."""
+        held = prod(settings[:3])
+        if self.world % held:
+            return False
+        replicas = self.world // held
+        parts = settings.pipeline_parallel * settings.interleave
+        return (
+            self.data.workload.global_batch % (replicas * settings.micro_batch_size)
+            == 0
+            and parts <= self.data.model.layers
+            and (settings.interleave == 1 or settings.pipeline_parallel > 1)
+        )

@@ -1,0 +1,110 @@
+"""A file of a run as names and values, in whichever form it is kept.
+
+These are YAML, JSON and TOML, whose branches are `a.b`; what Weights & Biases saves
+(`name: {value: ...}`); a Python configuration (`importing.constants` says how much of
+it is read); what a log prints of its arguments; a command or a launch script. Nothing
+of a file is run.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ...errors import InstanceError
+from ..runs.megatron import printed
+from ..runs.source import Source
+from . import constants, flags
+
+#: Arguments one of which has every run, with dashes; other commands have none of them.
+OF_A_RUN = frozenset(
+    {
+        *("num-layers", "micro-batch-size", "per-device-train-batch-size"),
+        *("gradient-accumulation-steps", "local-batch-size", "deepspeed-config"),
+        *("tensor-model-parallel-size", "pipeline-model-parallel-size"),
+        *("tensor-parallel-degree", "pipeline-parallel-degree"),
+    }
+)
+_COMMAND = "command or launch script"
+# `TrainingArguments(` on a line of a log, then a field a line or all in one.
+_PRINTED = re.compile(r"\b\w{0,40}(?:Arguments|Config)\(")
+_FIELD = re.compile(r"\b(?:micro_batch_size|per_device_train_batch_size)=")
+_MOST_PRINTED, _MOST_TRIED = 40_000, 50  # characters, objects of a log
+
+
+class Form(NamedTuple):
+    """What kind of file it is, in words, and what it holds.
+
+    `program` are the words of a command before its first argument.
+    """
+
+    kind: str
+    values: dict[str, Any]
+    program: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_command(self) -> bool:
+        """Whether names are flags of a command."""
+        return self.kind == _COMMAND
+
+
+def read(source: Source) -> Form:
+    """Return what a file holds; `InstanceError` where it cannot be read."""
+    place, suffix = str(source.path), source.path.suffix.lower()
+    if suffix == ".toml":
+        return Form("TOML", flat(_toml(source.text, place)))
+    if suffix == ".py":
+        return Form("Python", *constants.read(source.text, place, source.part))
+    if source.kind == "tree":
+        tree = source.tree
+        if not isinstance(tree, dict):
+            raise InstanceError(f"{place}: found no object, expected named fields")
+        kind = "YAML" if suffix in (".yaml", ".yml") else "JSON"
+        if _is_of_wandb(tree):
+            tree = {k: v["value"] for k, v in tree.items() if k != "wandb_version"}
+            kind = "configuration saved by Weights & Biases"
+        return Form(kind, flat(tree))
+    if arguments := printed(source):
+        return Form("arguments that a log prints", dict(arguments))
+    if found := _of_log(source.text):
+        return Form("arguments that a log prints", found)
+    program, given = flags.read(source.text, place, OF_A_RUN)
+    return Form(_COMMAND, dict(given), program)
+
+
+def _of_log(text: str) -> dict[str, Any]:
+    """Return the fields of the object of arguments that a log prints."""
+    for match in islice(_PRINTED.finditer(text), _MOST_TRIED):
+        part = text[match.start() : match.start() + _MOST_PRINTED]
+        if _FIELD.search(part):
+            return constants.printed(part)
+    return {}
+
+
+def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return the leaves of a tree by their dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{before}{name}.")
+        else:
+            found[f"{before}{name}"] = value
+    return found
+
+
+def _is_of_wandb(tree: Mapping[str, Any]) -> bool:
+    others = [v for k, v in tree.items() if k != "wandb_version"]
+    return bool(others) and all(isinstance(v, dict) and "value" in v for v in others)
+
+
+def _toml(text: str, place: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise InstanceError(f"{place}: {error}; expected TOML") from None
+    except RecursionError:
+        raise InstanceError(
+            f"{place}: found values nested too deep, expected a few levels; flatten it"
+        ) from None

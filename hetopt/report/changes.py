@@ -1,0 +1,85 @@
+"""For a terminal: what the files of a run ask for, and which settings to change."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..formats.importing.asked import Asked
+from ..formats.importing.changes import Advice, Change, Judged
+from ..formats.importing.placing import Settings
+from . import words, writers
+from .sheet import Table
+
+_LAUNCHERS = ("nproc", "nnodes", "node-rank", "master-", "rdzv", "num-processes")
+_MOST_VALUES = 40  # that are printed; the rest is counted
+
+
+def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
+    """What kind of files they are, and the values that were read of them."""
+    pairs = [("found", f"{asked.what}: {asked.place}")]
+    if told is not None:
+        listed = (f"{k.replace('_', ' ')} {v}" for k, v in told._asdict().items())
+        pairs.append(("settings", ", ".join(listed)))
+    shown = [
+        f"{asked.spelled(name)} {value}".rstrip()
+        for name, value in asked.values.items()
+        if name in asked.written and not name.startswith(_LAUNCHERS)
+    ]
+    more = f", and {len(shown) - _MOST_VALUES} more" * (len(shown) > _MOST_VALUES)
+    pairs.append(("read", ", ".join(shown[:_MOST_VALUES]) + more))
+    yield writers.facts(pairs)
+
+
+def advice(found: Advice) -> Iterator[RenderableType]:
+    """One sentence of what to change, and a row for each change."""
+    yield ""
+    yield Text(words.plain(sentence(found)), style="bold")
+    if found.changes:
+        headings = ("change", "alone", "with those above")
+        rows = [_row(change) for change in found.changes]
+        yield writers.terminal(Table.of(headings, rows, texts=("change",)))
+
+
+def sentence(found: Advice) -> str:
+    """What to change, and what that brings; or that nothing is to be had."""
+    looked = f"{found.looked_at} combinations of its settings"
+    if not found.is_whole:
+        looked += " were looked at, not all (--time-limit)"
+    else:
+        looked = f"all {looked} were looked at"
+    if not found.changes and found.run.us is None:
+        return f"No change of settings makes it a run that fits: {looked}."
+    if not found.changes:
+        return f"Change nothing: no other setting is faster by 0.5%; {looked}."
+    count = len(found.words)
+    flags = "this one setting" if count == 1 else f"these {_number(count)} settings"
+    listed = ", ".join(map(str, found.words))
+    best = words.amount(found.best.us, "us")
+    if found.run.us is None:
+        return f"Change {flags}: {listed}. Then it fits, with {best} per iteration."
+    assert found.best.us is not None
+    less = words.share(1 - found.best.us / found.run.us)
+    before = words.amount(found.run.us, "us")
+    return (
+        f"Change {flags}: {listed}. That is {before} -> {best} per iteration, {less} "
+        f"less; {looked}."
+    )
+
+
+def _number(count: int) -> str:
+    names = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return names[count - 2] if count - 2 < len(names) else str(count)
+
+
+def _row(change: Change) -> tuple[str, str, str]:
+    listed = ", ".join(map(str, change.words)) or (
+        f"{change.setting.replace('_', ' ')} {change.old} -> {change.new}"
+    )
+    return listed, _time(change.alone), _time(change.so_far)
+
+
+def _time(judged: Judged) -> str:
+    if judged.us is not None:
+        return words.amount(judged.us, "us")
+    return f"no: {judged.why}"

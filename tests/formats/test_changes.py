@@ -1,0 +1,196 @@
+"""What to change of a run: the best of all settings, and an edit that says so."""
+
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporter_plans import instance
+from typer.testing import CliRunner
+
+from hetopt import cli, formats
+from hetopt.errors import InstanceError
+from hetopt.formats.importing import changes, edits
+from hetopt.formats.importing.changes import Advice, advised, recognised
+from hetopt.formats.importing.placing import Settings
+from hetopt.problems import training_plan
+from hetopt.problems.training_plan import targets
+from hetopt.schema import Instance
+
+RUN = {
+    "num_layers": 12,
+    "hidden_size": 512,
+    "tensor_model_parallel_size": 4,
+    "pipeline_model_parallel_size": 3,
+    "micro_batch_size": 2,
+    "global_batch_size": 48,
+    "seq_length": 128,
+    "recompute_granularity": "full",
+}
+ENOUGH_S = 600.0
+
+
+def flags(run: dict[str, Any]) -> list[str]:
+    return [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in run.items()
+    ]
+
+
+def script(run: dict[str, Any]) -> str:
+    """As Megatron's examples are: arrays, variables, a command of several lines."""
+    run = {**run, "tensor_model_parallel_size": "${TP}"}
+    lines = "\n  ".join(flags(run)[:6])
+    rest = " \\\n  ".join(flags(run)[6:])
+    return (
+        f"TP=${{TP:-4}}\nARGS=(\n  {lines}\n)\n"
+        f'torchrun --nproc-per-node 8 pretrain_gpt.py "${{ARGS[@]}}" \\\n  {rest}\n'
+        "echo done\n"
+    )
+
+
+WRITTEN = {
+    "words.txt": lambda run: "pretrain_gpt.py " + " ".join(flags(run)) + "\n",
+    "lines.txt": lambda run: "\n".join(flags(run)) + "\n",
+    "script.sh": script,
+    "flags.yaml": lambda run: "".join(f"{k}: {v}\n" for k, v in run.items()),
+    "dashed.yaml": lambda run: (
+        "ARGS:\n" + "".join(f"  --{k.replace('_', '-')}: {v}\n" for k, v in run.items())
+    ),
+    "flags.json": lambda run: json.dumps(run, indent=2),
+    "recipe.py": lambda run: (
+        "cfg = base()\n" + "".join(f"cfg.model.{k} = {v!r}\n" for k, v in run.items())
+    ),
+}
+
+
+def written(folder: Path, name: str, run: dict[str, Any] = RUN) -> Path:
+    path = folder / name
+    path.write_text(WRITTEN[name](run))
+    return path
+
+
+def found_in(path: Path, data: Instance) -> tuple[Any, Advice]:
+    module, asked = recognised([path])
+    return module, advised(module, asked, data, ENOUGH_S)
+
+
+def test_the_best_is_that_of_all_settings(advice: Advice, tmp_path: Path) -> None:
+    """Each written as arguments of its own, read and judged."""
+    data = instance(48)
+    assert advice.is_whole
+    times = {}
+    sizes = sorted({*changes._SAMPLES, *data.workload.micro_batch_sizes})
+    space = product((1, 2, 4, 8), (1, 2, 3, 4, 6, 12), sizes, (None, "full"), (0, 1))
+    reader: Any = formats.importer("megatron-plan")
+    for tensor, stages, size, rule, zero in space:
+        for runs in (1, 2, 3, 4, 6, 12) if stages > 1 else (1,):
+            run = {
+                **RUN,
+                "tensor_model_parallel_size": tensor,
+                "pipeline_model_parallel_size": stages,
+                "micro_batch_size": size,
+                "recompute_granularity": rule,
+            }
+            run |= {"use_distributed_optimizer": True} if zero else {}
+            run |= {"num_virtual_stages_per_pipeline_rank": runs} if runs > 1 else {}
+            told = {k: v for k, v in run.items() if v is not None}
+            path = written(tmp_path, "lines.txt", told)
+            try:
+                (claim,) = reader.claims(path, data)
+            except InstanceError:
+                continue
+            judged = training_plan.evaluate(claim.data, claim.plan)
+            trainer = claim.data.on("megatron")
+            if judged.valid and not any(targets.broken(trainer, claim.plan)):
+                times[tensor, stages, size, rule, zero, runs] = judged.objective
+    assert advice.best.us is not None
+    least = min(times.values())
+    assert least <= advice.best.us <= least * (1 + changes.NEAR)
+    assert advice.run.us is None or advice.best.us <= advice.run.us
+
+
+@pytest.fixture(scope="module")
+def advice(tmp_path_factory: pytest.TempPathFactory) -> Advice:
+    path = written(tmp_path_factory.mktemp("run"), "words.txt")
+    return found_in(path, instance(48))[1]
+
+
+WANTED = (
+    Settings(2, 2, 1, 1, 3, 1, 4, "none", 1),
+    Settings(1, 6, 1, 1, 1, 1, 1, "selective", 0),
+    Settings(4, 3, 1, 1, 2, 1, 2, "full", 1),
+)
+
+
+@pytest.mark.parametrize("wanted", WANTED)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_edited_file_is_the_run_that_is_proposed(
+    name: str, wanted: Settings, tmp_path: Path
+) -> None:
+    data = instance(48)
+    path = written(tmp_path, name)
+    module, asked = recognised([path])
+    search = changes._Search(module, asked, data, "")
+    made = edits.edited(module, asked, search.asked_for(wanted), search.told_of(wanted))
+    assert made.left == ()
+    ((old, new),) = made.texts.values()
+    assert old == path.read_text()
+    path.write_text(new)
+    claim = module.claimed(recognised([path])[1], data)
+    assert claim.settings == wanted
+    # What is not proposed stays, to the letter.
+    kept = [line for line in old.splitlines() if line in new.splitlines()]
+    changed = len(list(search.words(search.base, wanted)))
+    assert len(kept) >= len(old.splitlines()) - changed - 2
+
+
+def test_each_change_is_judged_alone_and_with_those_before_it(advice: Advice) -> None:
+    assert advice.changes[0].alone == advice.changes[0].so_far
+    assert advice.changes[-1].so_far == advice.best
+    names = [word.name for change in advice.changes for word in change.words]
+    assert sorted(names) == sorted(word.name for word in advice.words)
+
+
+def test_a_run_that_is_best_is_left_as_it_is(advice: Advice, tmp_path: Path) -> None:
+    path = written(tmp_path, "words.txt")
+    module, asked = recognised([path])
+    made = edits.edited(module, asked, advice.asked, advice.told)
+    path.write_text(made.texts[path][1])
+    _, again = found_in(path, instance(48))
+    assert again.changes == ()
+    assert again.words == ()
+
+
+def test_the_command_says_what_to_change_and_writes_it(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.json"
+    file.write_text(instance(48).model_dump_json())
+    path, out = written(tmp_path, "script.sh"), tmp_path / "new.sh"
+    words = ["check", "--from", str(path)]
+    shown = CliRunner().invoke(cli.app, words)
+    assert shown.exit_code == 0, shown.output
+    assert "script of Megatron-LM" in shown.output
+    assert "--tensor-model-parallel-size 4" in " ".join(shown.output.split())
+    words += ["--instance", str(file), "--time-limit", "2"]
+    shown = CliRunner().invoke(cli.app, [*words, "--diff", "--out", str(out)])
+    text = " ".join(shown.output.split())
+    assert "Change these" in text
+    assert "+++ " in text
+    assert out.read_text() != path.read_text()
+    shown = CliRunner().invoke(cli.app, [*words, "--json", "--diff"])
+    document = json.loads(shown.stdout)
+    assert document["run"]["settings"]["tensor_parallel"] == 4
+    assert document["advice"]["words"]
+    assert document["diff"].startswith("--- ")
+    bad = [["check", "--diff"], [*words, "plan.json"], ["check", "x.json", "--diff"]]
+    for one in bad:
+        assert CliRunner().invoke(cli.app, one).exit_code == 2
+
+
+def test_what_is_no_run_of_a_known_trainer_is_refused(tmp_path: Path) -> None:
+    for name, text in {"a.yaml": "lr: 1e-4\n", "b.sh": "ls --all\n"}.items():
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(InstanceError, match="found no run of a trainer"):
+            recognised([path])
