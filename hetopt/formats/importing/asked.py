@@ -12,6 +12,7 @@ A module that knows the names of a trainer offers, beside `claims`,
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..runs.source import Source
@@ -34,7 +35,8 @@ class File(NamedTuple):
 class Asked(NamedTuple):
     """The values of a run by the names of its trainer.
 
-    `written` says as what, and in which of the files, a name stands there.
+    `written` says as what, and in which of the files, a name stands there, `names` as
+    what one would that does not.
     """
 
     what: str
@@ -42,6 +44,7 @@ class Asked(NamedTuple):
     values: Mapping[str, Any]
     written: Mapping[str, tuple[int, str]]
     notes: tuple[str, ...] = ()
+    names: Mapping[str, str] = MappingProxyType({})
 
     @property
     def place(self) -> str:
@@ -53,11 +56,12 @@ class Asked(NamedTuple):
         number, key = self.written.get(name, (0, ""))
         first = next(iter(self.written.values()), (0, name))
         file = self.files[number if key else first[0]]
+        usual = self.names.get(name, name)
         if file.form.is_command:
-            return f"--{key.removeprefix('--') or name}"
+            return f"--{key.removeprefix('--') or usual}"
         if key:
             return key
-        return name.replace("-", "_") if "_" in first[1] else name
+        return usual.replace("-", "_") if "_" in first[1] else usual
 
     def changed(self, words: Mapping[str, Any]) -> "Asked":
         """The run with other values; those that are None are not there."""

@@ -127,9 +127,8 @@ def recognised(paths: Sequence[Any]) -> tuple[Any, Asked]:
 
 
 def _trainers() -> list[Any]:
-    """Those with names of their own come first."""
-    found = [m for m in formats.importers().values() if hasattr(m, "asked")]
-    return sorted(found, key=lambda module: -int(getattr(module, "RANK", 0)))
+    """The modules that know the names of a trainer, in the order of theirs."""
+    return [one for one in formats.importers().values() if hasattr(one, "asked")]
 
 
 def advised(

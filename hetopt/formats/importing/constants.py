@@ -19,6 +19,7 @@ _MOST_CHARACTERS = 2**20  # of a configuration
 _MOST_CALLS = 20  # functions of a file that begin with each other
 _MOST_WHOLE = 10**12  # so that products stay small
 _ANGLES = re.compile(r"<(?:[\w.]{1,80}: ('[^'\n]{0,200}')|[^<>\n]{0,200})>")
+_LINE = re.compile(r"(?m)^\s*([a-z_]\w{0,80})=(.{0,2000}?),?$")
 _UNREAD = object()
 
 
@@ -84,6 +85,9 @@ def printed(text: str) -> dict[str, Any]:
             if not depth:
                 break
     inside = text[: at + 1]
+    lines = _LINE.findall(inside)
+    if len(lines) >= inside.count("\n") // 2 > 0:  # a field a line, texts unquoted
+        return {name: _plain(value) for name, value in lines}
     # Enumerations, `<Name.VALUE: 'value'>`, and classes are no Python.
     inside = _ANGLES.sub(lambda one: one[1] or "None", inside)
     try:

@@ -165,7 +165,8 @@ def claim_of(
     own = offering.workload.runs_on
     if next(targets.broken(offering, plan), None) is not None:
         offering = offering.on(trainer)
-        notes = [*notes, f"judged as a run of {trainer}, which {own} does not run"]
+        whose = "a trainer of no target" if trainer == "architecture" else trainer
+        notes = [*notes, f"judged as a run of {whose}, which {own} does not run"]
     return Claim(
         1,
         None,

@@ -108,7 +108,8 @@ def _texts(
             yield from _in_command(text, key, new)
         else:  # what a tool has where nothing is told is off by name
             new = "false" if new is None else new
-            yield from _added_to_command(text, name, new, anchors)
+            own = now.spelled(name).removeprefix("--")
+            yield from _added_to_command(text, own, new, anchors)
     elif "log" in file.form.kind:
         return
     elif key:
@@ -232,8 +233,9 @@ def _literal(file: File, new: Any, old: str) -> str | None:
             return "False" if kind == "Python" else "false"
         return {"TOML": None, "Python": "None"}.get(kind, "null")
     text = str(new)
-    if text in ("", "True"):
-        return "True" if kind == "Python" else "true"
+    if text.lower() in ("", "true", "false"):
+        text = text.lower() or "true"
+        return text.title() if kind == "Python" else text
     if quote or kind == "YAML" or re.fullmatch(r"-?[0-9]+", text):
         return f"{quote}{text}{quote}"
     return f'"{text}"'

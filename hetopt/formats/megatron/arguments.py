@@ -36,6 +36,7 @@ _SECTIONS = frozenset(
     }
 )
 _DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
+_OF_DATA = ("length", "batch-size")
 _DISTRIBUTED = "use-distributed-optimizer"
 
 
@@ -118,7 +119,7 @@ class _Read:
             return
         if "peft" in parts:
             name = "lora-rank" if name == "dim" else f"peft-{name}"
-        if parts.isdisjoint({"dataset", "data"}) or name.endswith("length"):
+        if parts.isdisjoint({"dataset", "data"}) or name.endswith(_OF_DATA):
             self.put(_ALIASES.get(name, name), key, value, is_first=True)
 
     def put(self, name: str, key: str, value: Any, *, is_first: bool = False) -> None:

@@ -49,8 +49,7 @@ _UNEVEN = frozenset(
 _OF_MEGATRON = _UNEVEN | {
     *("tensor-model-parallel-size", "pipeline-model-parallel-size"),
     *("micro-batch-size", "global-batch-size", "num-layers", "hidden-size"),
-    *("num-attention-heads", "recompute-granularity", "seq-length"),
-    *("use-distributed-optimizer", "context-parallel-size", "sequence-parallel"),
+    *("num-attention-heads", "recompute-granularity", "use-distributed-optimizer"),
     *("expert-model-parallel-size", "virtual-pipeline-model-parallel-size"),
 }
 _ENOUGH = 2

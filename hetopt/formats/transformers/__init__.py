@@ -1,0 +1,1 @@
+"""Trainers built on transformers: Trainer, Accelerate, DeepSpeed, TRL and others."""

@@ -1,0 +1,231 @@
+"""The names that trainers built on transformers have for the settings of a run.
+
+Those of `TrainingArguments` (transformers 4.40 to 5.0), of Accelerate's configuration
+(0.30 to 1.12), DeepSpeed's JSON, TRL, LLaMA-Factory (0.9), Axolotl (0.12) and ms-swift
+(2 to 4). A file may refer to another, such as `deepspeed: ds_z3.json`: it is read where
+it lies beside, or is given as well.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ...errors import InstanceError, quoted
+from ..importing.asked import File, opened
+from ..importing.forms import Form
+
+#: Our names, and those of trainers; a name with a dot is that of a branch.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "samples": (
+        "per_device_train_batch_size",
+        "per_gpu_train_batch_size",
+        "train_micro_batch_size_per_gpu",
+    ),
+    "accumulation": ("gradient_accumulation_steps",),
+    "batch": ("train_batch_size",),
+    "length": (
+        *("cutoff_len", "sequence_len", "max_seq_length", "max_seq_len"),
+        *("max_length", "model_max_length"),
+    ),
+    "checkpointing": (
+        *("gradient_checkpointing", "fsdp_activation_checkpointing"),
+        *("fsdp_config.activation_checkpointing",),
+    ),
+    "no_checkpointing": ("disable_gradient_checkpointing",),
+    "zero": ("zero_optimization.stage", "zero_stage"),
+    "strategy": ("fsdp_sharding_strategy", "fsdp_config.sharding_strategy"),
+    "reshard": ("fsdp_reshard_after_forward", "fsdp_config.reshard_after_forward"),
+    "fsdp": ("fsdp",),
+    "distributed": ("distributed_type",),
+    "bf16": ("bf16", "bf16.enabled"),
+    "fp16": ("fp16", "fp16.enabled"),
+    "mixed_precision": ("mixed_precision",),
+    "adapter": ("finetuning_type", "adapter", "tuner_type", "train_type", "use_peft"),
+    "rank": ("lora_rank", "lora_r"),
+    "bits": ("quantization_bit", "quant_bits"),
+    "four_bits": ("load_in_4bit",),
+    "eight_bits": ("load_in_8bit",),
+    "optimiser": ("optim", "optimizer", "optimizer.type"),
+    "hosted": ("offload_optimizer.device", "offload_optimizer_device"),
+    "hosted_weights": (
+        *("offload_param.device", "offload_param_device", "fsdp_offload_params"),
+    ),
+    "tensor": (
+        *("tensor_parallel_size", "autotp_size", "parallelism_config_tp_size"),
+        *("tp_size",),
+    ),
+    "context": (
+        *("context_parallel_size", "sequence_parallel_size", "cp_size"),
+        *("parallelism_config_cp_size", "sequence_parallel_degree"),
+        *("parallelism_config_sp_size",),
+    ),
+    "groups": ("dp_replicate_size", "parallelism_config_dp_replicate_size"),
+    "world": ("num_processes", "world_size"),
+    "model": ("model_name_or_path", "base_model", "model"),
+}
+#: What changes time or memory, and of which plans and instances know nothing.
+_NOT_READ = frozenset(
+    {
+        *("packing", "sample_packing", "group_by_length", "torch_compile"),
+        *("use_liger_kernel", "enable_liger_kernel", "liger_rope", "use_unsloth"),
+        *("attn_implementation", "flash_attn", "flash_attention", "attn_impl"),
+        *("neftune_noise_alpha", "fsdp_cpu_ram_efficient_loading", "overlap_comm"),
+        *("zero_hpz_partition_size", "zero_quantized_weights", "pure_bf16"),
+        *("zero_quantized_gradients", "torch_dtype", "dtype", "lora_target"),
+        *("lora_target_modules", "lora_target_linear", "target_modules"),
+        *("freeze_vit", "unfrozen_parameters", "activation_offloading", "use_dora"),
+        *("reduce_bucket_size", "stage3_param_persistence_threshold", "padding_free"),
+        *("use_reentrant", "auto_find_batch_size", "full_determinism", "fp8"),
+        *("optimizer_cpu_offload", "selective_activation_checkpoint"),
+    }
+)
+#: Names that no other trainer has.
+_OWN = frozenset(
+    {
+        *("per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
+        *("distributed_type", "finetuning_type", "cutoff_len", "base_model"),
+        *("zero_stage", "per_gpu_train_batch_size", "deepspeed_config_file"),
+    }
+)
+#: As what a name is written where no file has it.
+_USUAL = {
+    "samples": "per_device_train_batch_size",
+    "accumulation": "gradient_accumulation_steps",
+    "checkpointing": "gradient_checkpointing",
+    "no_checkpointing": "disable_gradient_checkpointing",
+}
+_REFERENCES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "config_file")
+_BRANCHES = {name for those in _NAMES.values() for name in those if "." in name}
+_FILE = re.compile(r"[^\s]{1,300}\.(?:json|ya?ml)")
+_STAGE = re.compile(r"(?:^|[^a-z])z(?:ero)?_?([0-3])(?:[^0-9]|$)")
+_MOST_FILES = 8
+
+
+def plain(key: str) -> str:
+    """A name as it stands in YAML."""
+    return key.removeprefix("--").replace("-", "_")
+
+
+def is_one(form: Form) -> bool:
+    """Whether a file has names that no other trainer has."""
+    names = {plain(key).rpartition(".")[2] for key in form.values}
+    full = {plain(key) for key in form.values}
+    return not _OWN.isdisjoint(names) or "zero_optimization.stage" in full
+
+
+def tool_of(form: Form) -> str:
+    """Which trainer a file is of; empty for one that says part of a run alone."""
+    names = {plain(key).partition(".")[0] for key in form.values}
+    words = form.program.split()
+    if {"zero_optimization", "train_micro_batch_size_per_gpu"} & names:
+        return ""
+    if "compute_environment" in names or "distributed_type" in names:
+        return ""
+    if {"finetuning_type", "cutoff_len"} & names or "llamafactory-cli" in words:
+        return "LLaMA-Factory"
+    if "base_model" in names or "axolotl" in form.program:
+        return "Axolotl"
+    if {"tuner_type", "train_type"} & names or "swift" in words:
+        return "ms-swift"
+    return (
+        "transformers" if names & {"per_device_train_batch_size", "output_dir"} else ""
+    )
+
+
+def usual(tool: str) -> dict[str, str]:
+    """As what our names are written where no file has them."""
+    return _USUAL | ({"samples": "micro_batch_size"} if tool == "Axolotl" else {})
+
+
+def name_of(key: str, tool: str) -> str | None:
+    """Our name of a key; None for one that is not read."""
+    key = plain(key)
+    last = key.rpartition(".")[2]
+    if tool == "Axolotl" and key == "micro_batch_size":
+        return "samples"
+    behind = [one for one in _BRANCHES if key == one or key.endswith(f".{one}")]
+    word = behind[0] if behind else last
+    if not behind and "." in key and last in ("enabled", "stage", "type", "device"):
+        return None
+    if last == "model" and "." in key:
+        return None
+    return next((ours for ours, those in _NAMES.items() if word in those), None)
+
+
+def not_read(form: Form) -> Iterator[str]:
+    """Names that change time or memory and that are not read, with their values."""
+    for key, value in form.values.items():
+        last = plain(key).rpartition(".")[2]
+        if last in _NOT_READ and value not in (None, False, "", "false", "False", "no"):
+            yield f"{key} {value}"
+
+
+def referred(files: Sequence[File]) -> tuple[list[File], list[str]]:
+    """The files, those that they refer to as well, and notes of what is not there.
+
+    `InstanceError` for a file that is neither beside nor given and whose name does not
+    say what is in it.
+    """
+    found, notes = list(files), []
+    given = {file.source.path.name for file in files}
+    for file in found:
+        for key, name in _references(file.form):
+            last = Path(name).name
+            if last in given:
+                continue
+            beside = [file.source.path.parent / name, file.source.path.parent / last]
+            path = next((one for one in beside if _is_there(one)), None)
+            if path is not None and len(found) < _MOST_FILES:
+                found += opened([path])
+                given.add(last)
+                notes.append(f"{key}: {path} was read, too")
+            elif match := _STAGE.search(last.lower()):
+                notes.append(
+                    f"{key}: {name} is not beside the file, and is taken as ZeRO "
+                    f"{match[1]} by its name; give it, too"
+                )
+            else:
+                raise InstanceError(
+                    f"{file.place}: {key}: found {quoted(name)}, which is not beside "
+                    f"the file, expected to read it; give it, too: --from {name}"
+                )
+    return found, notes
+
+
+def stage_by_name(files: Sequence[File]) -> str | None:
+    """The stage of ZeRO that the name of a file says which is not there."""
+    given = {file.source.path.name for file in files}
+    for file in files:
+        for _, name in _references(file.form):
+            match = _STAGE.search(Path(name).name.lower())
+            if Path(name).name not in given and match:
+                return match[1]
+    return None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _references(form: Form) -> Iterator[tuple[str, str]]:
+    """The files that a file refers to, with the key; words of a command as well."""
+    for key, value in form.values.items():
+        last = plain(key).rpartition(".")[2]
+        if last not in (*_REFERENCES, "config") or not isinstance(value, str):
+            continue
+        word = value.split()[0] if value.split() else ""
+        if _FILE.fullmatch(word) or (last == "deepspeed" and _STAGE.search(word)):
+            yield key, word
+    for word in form.program.split():
+        if _FILE.fullmatch(word):
+            yield "the command", word
+    # A flag of the launcher takes the words behind it: `--config-file a.yaml train.py`.
+    for key, value in form.values.items():
+        last = plain(key).rpartition(".")[2]
+        if last not in _REFERENCES and isinstance(value, str) and " " in value:
+            for word in value.split():
+                if _FILE.fullmatch(word):
+                    yield key, word

@@ -1,0 +1,375 @@
+"""A run of a trainer built on transformers that goes on, against its instance.
+
+That is transformers' Trainer, TRL, LLaMA-Factory, Axolotl or ms-swift, with what
+DeepSpeed or Accelerate are told beside it (`names` has whose names are read). GPUs are
+replicas, but for those that tensors or sequences are divided among; there are no
+pipelines. ZeRO is DeepSpeed's stage, or what FSDP amounts to: 3 where weights are
+divided again after use, else 2.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import InstanceError
+from ...schema import Instance, Recompute, Split
+from ..importing.asked import Asked, File, opened
+from ..importing.current import (
+    Layout,
+    claim_of,
+    divisors,
+    gpus,
+    replicas_of,
+    same,
+    same_adapters,
+)
+from ..importing.placing import Claim, Settings
+from . import names
+
+OPTIONS: dict[str, type] = {"hosts": str}
+#: No program of ours trains so; the model's own rules of degrees hold.
+TRAINER = "architecture"
+_STRATEGIES = {
+    **{"full_shard": 3, "1": 3, "shard_grad_op": 2, "2": 2, "no_shard": 0, "3": 0},
+    **{"hybrid_shard": 3, "4": 3, "hybrid_shard_zero2": 2, "5": 2},
+}
+_BY_ZERO = {3: "full_shard", 2: "shard_grad_op", 0: "no_shard"}
+_ALONE = ("multi_gpu", "no", "mp", "")
+#: What a tool has where nothing is told.
+_USUAL: Mapping[str, Mapping[str, str]] = {
+    "transformers": {"samples": "8"},
+    "LLaMA-Factory": {"samples": "8", "adapter": "lora", "rank": "8",
+                      "no_checkpointing": "false"},
+    "Axolotl": {"samples": "1", "rank": "8"},
+    "ms-swift": {"samples": "1", "adapter": "lora", "rank": "8", "bf16": "true",
+                 "checkpointing": "true"},
+}  # fmt: skip
+_OPTIMISERS = {
+    "adamw": r"adam\w*|fused_?adam|adamw_\w+|paged_adamw(_32bit)?",
+    "adamw_8bit": r"(paged_)?adamw?_(8bit|bnb_8bit|torch_8bit)|adam8bit|adamw8bit",
+    "sgd": "sgd",
+    "adafactor": "adafactor",
+    "muon": "muon",
+}
+
+
+def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
+    """The one plan of the file, which claims no time."""
+    found = asked(opened([path]))
+    if found is None:
+        raise InstanceError(
+            f"{path}: found no per_device_train_batch_size and no settings of "
+            "DeepSpeed or Accelerate, expected a run of a trainer built on transformers"
+        )
+    yield claimed(found, data, hosts)
+
+
+def asked(files: Sequence[File]) -> Asked | None:
+    """What the files of a run ask of such a trainer; None where they do not."""
+    if not any(names.is_one(file.form) for file in files):
+        with_references = any(_is_started(file) for file in files)
+        if not with_references:
+            return None
+    found, notes = names.referred(files)
+    if not any(names.is_one(file.form) for file in found):
+        return None
+    tools = [name for file in found if (name := names.tool_of(file.form))]
+    tool = tools[0] if tools else "transformers"
+    values: dict[str, str] = {}
+    written: dict[str, tuple[int, str]] = {}
+    for number, file in enumerate(found):
+        for key, value in file.form.values.items():
+            own, text = names.name_of(key, tool), _text(value)
+            if own is None or text is None:
+                continue
+            first = values.setdefault(own, text)
+            if _kind(own, first) != _kind(own, text) and own != "model":
+                other = written[own]
+                raise InstanceError(
+                    f"{file.place}: {key}: found {text}, and {first} in "
+                    f"{found[other[0]].place} ({other[1]}), expected one value; "
+                    "correct one"
+                )
+            written.setdefault(own, (number, key))
+        if unread := list(names.not_read(file.form)):
+            notes.append(f"not read: {', '.join(unread)}")
+    if "zero" not in values and (stage := names.stage_by_name(found)) is not None:
+        values["zero"] = stage
+    for name, value in _USUAL[tool].items():
+        if name == "rank" and values.get("adapter", "full") in ("full", "false"):
+            continue
+        if name not in values:
+            values[name] = value
+            told = names.usual(tool).get(name, name)
+            notes.append(f"{told} {value}: as {tool} has it where nothing is told")
+    if "model" in values:
+        notes.append(
+            f"model {values['model']}: not compared with the instance's, which a name "
+            "does not tell"
+        )
+    kinds = ", ".join(dict.fromkeys(file.form.kind for file in found))
+    what = f"{kinds} of {tool}"
+    usual = names.usual(tool)
+    return Asked(what, tuple(found), values, written, tuple(notes), usual)
+
+
+def _kind(name: str, text: str) -> str | None:
+    """What a value means where several texts mean the same."""
+    return _optimiser(text) if name == "optimiser" else text
+
+
+def _optimiser(text: str) -> str | None:
+    """An optimiser by our name; None for one that is not known."""
+    text = text.lower().rpartition(".")[2]  # OptimizerNames.ADAMW_TORCH
+    eight = re.fullmatch(_OPTIMISERS["adamw_8bit"], text)
+    if eight is not None:
+        return "adamw_8bit"
+    found = (k for k, v in _OPTIMISERS.items() if re.fullmatch(v, text))
+    return next(found, None) if "8bit" not in text else None
+
+
+def _is_started(file: File) -> bool:
+    """Whether a command starts a trainer by a file that it names."""
+    starters = (
+        "llamafactory-cli",
+        "axolotl",
+        "accelerate",
+        "deepspeed",
+        "swift",
+        "trl",
+    )
+    text = file.form.program
+    return file.form.is_command and any(word in text for word in starters)
+
+
+def _text(value: Any) -> str | None:
+    """A value as text; None for one that says nothing, as `auto` does."""
+    if isinstance(value, list):  # FSDP's words, the first of which divides
+        value = value[0] if value else None
+    if isinstance(value, dict) or value is None:
+        return None
+    text = str(value).strip()
+    if text.lower() in ("auto", "none", "null"):
+        return None
+    if text == "" or text.lower() == "true":
+        return "true"
+    return "false" if text.lower() == "false" else text.split()[0]
+
+
+def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
+    """The run as a plan of an instance."""
+    given, place = asked.values, asked.place
+    kind = given.get("distributed", "").lower()
+    if kind in ("megatron_lm", "tp", "xla"):
+        raise InstanceError(
+            f"{asked.place}: {asked.spelled('distributed')}: found {kind.upper()}, "
+            "expected FSDP, DEEPSPEED or MULTI_GPU: give the arguments of that trainer"
+        )
+    ranks = gpus(data, hosts)
+    world = _number(given, "world", asked, len(ranks))
+    if world != len(ranks):
+        raise InstanceError(
+            f"{place}: {asked.spelled('world')}: found {world}, expected {len(ranks)}, "
+            "the GPUs of the hosts; name the hosts of the run (hosts=A,B)"
+        )
+    tensor, context = (_number(given, name, asked, 1) for name in ("tensor", "context"))
+    replicas = replicas_of(len(ranks), tensor * context, place)
+    samples = _number(given, "samples", asked)
+    steps = _number(given, "accumulation", asked, 0)
+    batch = _number(given, "batch", asked, 0)
+    if not steps:
+        steps = max(1, batch // (samples * replicas)) if samples else 1
+    found = samples * steps * replicas
+    if batch and batch != found:
+        raise InstanceError(
+            f"{place}: {asked.spelled('batch')}: found {batch}, expected {samples} x "
+            f"{steps} x {replicas} replicas = {found}; correct it"
+        )
+    length = _number(given, "length", asked, data.workload.sequence_length)
+    workload = data.workload
+    same(
+        place,
+        {"sequences of a step": found, "tokens of a sequence": length},
+        {
+            "sequences of a step": workload.global_batch,
+            "tokens of a sequence": workload.sequence_length,
+        },
+    )
+    _same_training(given, asked, data)
+    zero, groups = _zero(given, asked, data, replicas)
+    layout = Layout(
+        layers=(data.model.layers,),
+        replicas=replicas,
+        degree=tensor * context,
+        samples=samples,
+        micro_batches=steps,
+        recompute=_recompute(given),
+        zero=zero,
+        split=Split(context, 1, 1, groups),
+    )
+    told = []
+    if "length" not in given:
+        told.append(f"tokens of a sequence are not told: taken as {length}")
+    notes = [
+        *asked.notes,
+        *told,
+        f"weights and states are weighed in the instance's precision, "
+        f"{workload.costs.precision or '16 bits'}",
+    ]
+    return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
+
+
+def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
+    """The fields that settings have."""
+    world = sum(node.count for node in data.planned_cluster.nodes)
+    held = settings.tensor_parallel * settings.context_parallel
+    replicas = max(1, world // held)
+    steps = data.workload.global_batch // (replicas * settings.micro_batch_size)
+    again = "true" if settings.recompute == "full" else "false"
+    made: dict[str, str | None] = {
+        "samples": str(settings.micro_batch_size),
+        "accumulation": str(max(1, steps)),
+    }
+    if "no_checkpointing" in asked.values or asked.what.endswith("LLaMA-Factory"):
+        made["no_checkpointing"] = "false" if again == "true" else "true"
+    else:
+        made["checkpointing"] = again
+    for name in ("tensor", "context"):
+        if name in asked.values:
+            degree = settings.tensor_parallel if name == "tensor" else held
+            made[name] = str(degree // (1 if name == "tensor" else settings[0]))
+    if "zero" in asked.written:
+        made["zero"] = str(settings.zero)
+    elif "strategy" in asked.written:
+        text = _BY_ZERO.get(settings.zero, "full_shard")
+        is_upper = asked.values["strategy"].isupper()
+        made["strategy"] = text.upper() if is_upper else text
+    elif "reshard" in asked.written:
+        made["reshard"] = "true" if settings.zero == 3 else "false"
+    return made
+
+
+def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
+    """Settings that the run may be given, with their values."""
+    most = max(node.count for node in data.planned_cluster.nodes)
+    found: dict[str, Sequence[Any]] = {"recompute": ("none", "full")}
+    if "zero" in asked.written:
+        found["zero"] = (1, 2, 3)
+    elif not {"strategy", "reshard"}.isdisjoint(asked.written):
+        found["zero"] = (2, 3)
+    if "tensor" in asked.values:
+        found["tensor_parallel"] = divisors(most)
+    return found
+
+
+def _recompute(given: Mapping[str, str]) -> Recompute:
+    if "no_checkpointing" in given:
+        return "none" if given["no_checkpointing"] == "true" else "full"
+    return "full" if given.get("checkpointing") == "true" else "none"
+
+
+def _zero(
+    given: Mapping[str, str], asked: Asked, data: Instance, replicas: int
+) -> tuple[int, int]:
+    """The stage of ZeRO, and the groups of replicas that each divide all states."""
+    groups = _number(given, "groups", asked, 1)
+    kind = given.get("distributed", "").lower()
+    if "zero" in given:
+        zero = _number(given, "zero", asked)
+        if zero > 3:
+            raise InstanceError(
+                f"{asked.place}: {asked.spelled('zero')}: found {zero}, expected 0 to 3"
+            )
+    elif "strategy" in given or "fsdp" in given or kind == "fsdp":
+        text = (given.get("strategy") or given.get("fsdp") or "full_shard").lower()
+        if text in ("true", "fsdp") or text not in _STRATEGIES:
+            text = "full_shard" if text in ("true", "fsdp") else text
+        if text not in _STRATEGIES:
+            raise InstanceError(
+                f"{asked.place}: {asked.spelled('strategy')}: found {text}, expected "
+                f"one of {', '.join(one for one in _STRATEGIES if not one.isdigit())}"
+            )
+        zero = _STRATEGIES[text]
+        if given.get("reshard", "").lower() in ("false", "shard_grad_op"):
+            zero = 2
+        if text.startswith("hybrid") or text in ("4", "5"):
+            groups = len(data.planned_cluster.nodes)
+    else:
+        zero = 0 if kind in _ALONE and "reshard" not in given else 3
+        if given.get("reshard") == "false":
+            zero = 2
+    if replicas == 1:
+        return 0, 1
+    if groups >= replicas:
+        return 0, 1
+    return zero, groups if zero else 1
+
+
+def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
+    """`InstanceError` where other weights are trained, or by another rule."""
+    place, costs = asked.place, data.workload.costs
+    kind = given.get("adapter", "full").lower()
+    bits = _number(given, "bits", asked, 0) or None
+    if given.get("four_bits") == "true" or kind == "qlora":
+        bits = 4
+    if given.get("eight_bits") == "true":
+        bits = 8
+    if kind in ("lora", "qlora", "true"):
+        rank = _number(given, "rank", asked, 16 if kind == "true" else 8)
+        same_adapters(rank, data, place, bits)
+    elif kind in ("full", "false", "none"):
+        same_adapters(None, data, place)
+    else:
+        raise InstanceError(
+            f"{place}: {asked.spelled('adapter')}: found {kind}, expected full or "
+            "lora, which instances know (-o finetune=lora)"
+        )
+    for name in ("fp16", "bf16"):
+        is_told = given.get(name) == "true" or given.get("mixed_precision") == name
+        own = costs.precision or name
+        if is_told and not own.startswith(name):
+            raise InstanceError(
+                f"{place}: precision: found {name}, expected {own} as the instance has "
+                f"it; assemble one with -o precision={name}_mixed"
+            )
+    told = given.get("optimiser", "adamw")
+    optimiser = _optimiser(told)
+    if optimiser != costs.optimiser:
+        remedy = "another cannot be weighed"
+        if optimiser is not None:
+            remedy = f"assemble one with -o optimiser={optimiser}"
+        raise InstanceError(
+            f"{place}: {asked.spelled('optimiser')}: found {told}, expected "
+            f"{costs.optimiser} as the instance weighs it; {remedy}"
+        )
+    hosted = given.get("hosted", "none").lower() not in ("none", "false")
+    if hosted != costs.hosts_update:
+        own = "on hosts" if costs.hosts_update else "on GPUs"
+        found = "on hosts" if hosted else "on GPUs"
+        raise InstanceError(
+            f"{place}: optimiser states: found {found}, expected {own} as the instance "
+            "has it; assemble one "
+            + ("with" if hosted else "without")
+            + " -o offload=optimiser"
+        )
+    if given.get("hosted_weights", "none").lower() not in ("none", "false"):
+        raise InstanceError(
+            f"{place}: {asked.spelled('hosted_weights')}: found weights in the memory "
+            "of hosts, expected them on GPUs: plans here have no such weights"
+        )
+
+
+def _number(
+    given: Mapping[str, str], name: str, asked: Asked, default: int | None = None
+) -> int:
+    if name not in given and default is not None:
+        return default
+    text = given.get(name, "")
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        remedy = "paste the expanded command" if "$" in text else "correct it"
+        raise InstanceError(
+            f"{asked.place}: {asked.spelled(name)}: found {text!r}, expected a whole "
+            f"number; {remedy}"
+        )
+    return int(text)

@@ -1,0 +1,353 @@
+"""A run is the same, in whichever trainer's file people keep it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exporter_plans import instance
+
+from hetopt.errors import InstanceError
+from hetopt.formats.importing import changes, edits
+from hetopt.formats.importing.placing import Claim, Settings
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+
+# 24 GPUs, two micro-batches of one sequence of 128 tokens on each: ZeRO 3, recomputed.
+DEEPSPEED = {
+    "train_micro_batch_size_per_gpu": 1,
+    "gradient_accumulation_steps": 2,
+    "zero_optimization": {"stage": 3},
+    "gradient_checkpointing": True,
+    "bf16": {"enabled": True},
+}
+AUTO = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "none"}},
+    "bf16": {"enabled": "auto"},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+}
+TRAINER = """\
+model_name_or_path: some/model
+output_dir: out
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+gradient_checkpointing: true
+bf16: true
+optim: adamw_torch_fused
+deepspeed: configs/ds.json
+"""
+ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+fsdp_config:
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_sharding_strategy: FULL_SHARD
+  fsdp_offload_params: false
+mixed_precision: bf16
+num_machines: 3
+num_processes: 24
+"""
+FORMS: dict[str, dict[str, str]] = {
+    "DeepSpeed": {"ds.json": json.dumps(DEEPSPEED, indent=2)},
+    "transformers": {"run.yaml": TRAINER, "ds.json": json.dumps(AUTO)},
+    "LLaMA-Factory": {
+        "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "")
+        + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\ntemplate: llama3\n",
+        "ds.json": json.dumps(AUTO),
+    },
+    "Axolotl": {
+        "run.yml": "base_model: some/model\nsequence_len: 128\nmicro_batch_size: 1\n"
+        "gradient_accumulation_steps: 2\ngradient_checkpointing: true\nbf16: auto\n"
+        "optimizer: adamw_torch\ntf32: true\nadapter:\nfsdp:\n  - full_shard\n"
+        "  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: false\n"
+    },
+    "TRL by Accelerate": {
+        "run.sh": "accelerate launch --config_file fsdp.yaml trl/scripts/sft.py \\\n"
+        "  --model_name_or_path some/model --max_length 128 --bf16 \\\n"
+        "  --per_device_train_batch_size 1 \\\n  --gradient_accumulation_steps 2 \\\n"
+        "  --gradient_checkpointing True\n",
+        "fsdp.yaml": ACCELERATE,
+    },
+    "ms-swift": {
+        "run.sh": "NPROC_PER_NODE=8 NNODES=3 \\\nswift sft \\\n"
+        "    --model some/model \\\n"
+        "    --tuner_type full \\\n    --torch_dtype bfloat16 \\\n"
+        "    --per_device_train_batch_size 1 \\\n    --max_length 128 \\\n"
+        "    --gradient_accumulation_steps 2 \\\n    --deepspeed zero3\n"
+    },
+    "LLaMA-Factory, started": {
+        "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train run.yaml\n",
+        "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "")
+        + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\n",
+        "ds.json": json.dumps(AUTO),
+    },
+    "W&B": {
+        "config.yaml": "wandb_version: 1\n"
+        + "".join(
+            f"{k}:\n  desc: null\n  value: {json.dumps(v)}\n"
+            for k, v in {
+                "per_device_train_batch_size": 1,
+                "gradient_accumulation_steps": 2,
+                "gradient_checkpointing": True,
+                "bf16": True,
+                "optim": "adamw_torch",
+                "deepspeed": "ds_z3.json",
+                "_wandb": {"cli_version": "0.1"},
+            }.items()
+        )
+    },
+    "log": {
+        "train.log": "loading ...\nINFO TrainingArguments(\n_n_gpu=1,\n"
+        "accelerator_config={'split_batches': False},\nbf16=True,\n"
+        "deepspeed=configs/zero3.json,\ngradient_accumulation_steps=2,\n"
+        "gradient_checkpointing=True,\neval_strategy=IntervalStrategy.NO,\n"
+        "hub_strategy=<HubStrategy.EVERY_SAVE: 'every_save'>,\n"
+        "optim=OptimizerNames.ADAMW_TORCH,\n"
+        "per_device_train_batch_size=1,\n)\n{'loss': 1}\n"
+    },
+    "Python": {
+        "train.py": "from trl import SFTConfig, SFTTrainer\n\nargs = SFTConfig(\n"
+        "    output_dir='out',\n    per_device_train_batch_size=1,\n"
+        "    gradient_accumulation_steps=2,\n    gradient_checkpointing=True,\n"
+        "    bf16=True,\n    max_length=128,\n    deepspeed='ds_z3.json',\n)\n"
+        "SFTTrainer(args=args).train()\n"
+    },
+}
+WANTED = Settings(1, 1, 1, 1, 1, 1, 1, "full", 3)
+
+
+def put(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder / next(iter(files))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_run_is_the_same_in_every_trainers_file(name: str, tmp_path: Path) -> None:
+    data = instance(48)
+    module, asked = changes.recognised([put(tmp_path, FORMS[name])])
+    claim = module.claimed(asked, data)
+    assert claim.settings == WANTED
+    assert claim.plan is not None
+    assert claim.data is not None
+    (pipeline, *_) = claim.plan.pipelines
+    assert (len(claim.plan.pipelines), pipeline.micro_batches) == (24, 2)
+    judged = training_plan.evaluate(claim.data, claim.plan)
+    assert judged.objective is not None
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in FORMS if one not in ("log", "ms-swift", "Python", "W&B")]
+)
+def test_another_setting_is_written_where_the_old_one_stands(
+    name: str, tmp_path: Path
+) -> None:
+    data = instance(48)
+    path = put(tmp_path, FORMS[name])
+    module, asked = changes.recognised([path])
+    search = changes._Search(module, asked, data, "")
+    zero = 3 if name == "Axolotl" else 2
+    wanted = WANTED._replace(micro_batch_size=2, recompute="none", zero=zero)
+    made = edits.edited(module, asked, search.asked_for(wanted), search.told_of(wanted))
+    assert made.left == ()
+    for file, (_, new) in made.texts.items():
+        file.write_text(new)
+    module, asked = changes.recognised([path])
+    assert module.claimed(asked, data).settings == wanted
+
+
+MEGATRON = Settings(4, 3, 1, 1, 1, 1, 2, "full", 1)
+OF_MEGATRON: dict[str, dict[str, str]] = {
+    "NeMo": {
+        "gpt.yaml": "trainer:\n  devices: 8\n  num_nodes: 3\n  precision: bf16-mixed\n"
+        "model:\n  micro_batch_size: 2\n  global_batch_size: 48\n  num_layers: 12\n"
+        "  hidden_size: 512\n  encoder_seq_length: 128\n"
+        "  tensor_model_parallel_size: 4\n  pipeline_model_parallel_size: 3\n"
+        "  virtual_pipeline_model_parallel_size: null\n"
+        "  activations_checkpoint_granularity: full\n"
+        "  activations_checkpoint_method: uniform\n  data:\n    seq_length: 128\n"
+        "    num_workers: 2\n  optim:\n    name: distributed_fused_adam\n    lr: 1e-4\n"
+    },
+    "NeMo command": {
+        "run.sh": "python megatron_gpt_pretraining.py trainer.devices=8 \\\n"
+        "  trainer.num_nodes=3 model.tensor_model_parallel_size=4 \\\n"
+        "  ++model.pipeline_model_parallel_size=3 model.micro_batch_size=2 \\\n"
+        "  model.global_batch_size=48 model.activations_checkpoint_granularity=full\n"
+    },
+    "NeMo recipe": {
+        "recipe.py": "from nemo.collections import llm\n\n\ndef configure():\n"
+        "    recipe = llm.llama3_8b.pretrain_recipe(num_nodes=3)\n"
+        "    recipe.trainer.strategy.tensor_model_parallel_size = 4\n"
+        "    recipe.trainer.strategy.pipeline_model_parallel_size = 3\n"
+        "    recipe.data.micro_batch_size = 2\n    recipe.data.global_batch_size = 48\n"
+        "    recipe.model.config.recompute_granularity = 'full'\n    return recipe\n"
+    },
+    "Bridge": {
+        "overrides.yaml": "model:\n  tensor_model_parallel_size: 4\n"
+        "  pipeline_model_parallel_size: 3\n  seq_length: 128\n"
+        "  recompute_granularity: full\ntrain:\n  micro_batch_size: 2\n"
+        "  global_batch_size: 48\nmixed_precision: bf16_mixed\n"
+        "ddp:\n  use_distributed_optimizer: true\noptimizer:\n  lr: 0.0003\n"
+    },
+    "ms-swift": {
+        "run.sh": "NPROC_PER_NODE=8 \\\nmegatron sft \\\n    --model some/model \\\n"
+        "    --tensor_model_parallel_size 4 \\\n    --sequence_parallel true \\\n"
+        "    --pipeline_model_parallel_size 3 \\\n    --micro_batch_size 2 \\\n"
+        "    --global_batch_size 48 \\\n    --recompute_granularity full \\\n"
+        "    --recompute_method uniform \\\n    --recompute_num_layers 1 \\\n"
+        "    --max_length 128 \\\n    --finetune true\n"
+    },
+    "W&B": {
+        "config.yaml": "".join(
+            f"{k}:\n  value: {json.dumps(v)}\n"
+            for k, v in {
+                "num_layers": 12,
+                "tensor_model_parallel_size": 4,
+                "pipeline_model_parallel_size": 3,
+                "micro_batch_size": 2,
+                "global_batch_size": 48,
+                "use_distributed_optimizer": True,
+                "recompute_granularity": "full",
+                "swiglu": False,
+            }.items()
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", OF_MEGATRON)
+def test_a_run_of_megatron_is_the_same_in_its_relatives_files(
+    name: str, tmp_path: Path
+) -> None:
+    data = instance(48)
+    module, asked = changes.recognised([put(tmp_path, OF_MEGATRON[name])])
+    assert module.claimed(asked, data).settings == MEGATRON
+
+
+TITAN = Settings(4, 1, 1, 1, 1, 1, 1, "selective", 3)
+OF_TITAN: dict[str, dict[str, str]] = {
+    "TOML": {
+        "run.toml": "[training]\nlocal_batch_size = 1\nglobal_batch_size = 48\n"
+        "seq_len = 128\n[parallelism]\ntensor_parallel_degree = 4\n"
+        '[activation_checkpoint]\nmode = "selective"\n'
+    },
+    "command": {
+        "run.sh": "torchrun --nproc-per-node=8 -m torchtitan.train --module llama3 "
+        "--config llama3_8b --training.local_batch_size 1 --training.seq_len 128 "
+        "--training.global_batch_size 48 --parallelism.tensor_parallel_degree=4\n"
+    },
+    "Python": {
+        "config_registry.py": "from torchtitan.trainer import Trainer\n\n\n"
+        "def llama3_debug() -> Trainer.Config:\n    return Trainer.Config(\n"
+        "        training=TrainingConfig(local_batch_size=8, seq_len=2048, steps=10),\n"
+        "        parallelism=ParallelismConfig(tensor_parallel_degree=1),\n    )\n\n\n"
+        "def llama3_8b() -> Trainer.Config:\n    return Trainer.Config(\n"
+        '        hf_assets_path="./assets",\n'
+        "        training=TrainingConfig(\n            local_batch_size=1,\n"
+        "            global_batch_size=48,\n            seq_len=64 * 2,\n        ),\n"
+        "        parallelism=ParallelismConfig(tensor_parallel_degree=4),\n"
+        "        activation_checkpoint=SelectiveAC.Config(),\n    )\n"
+    },
+}
+
+
+@pytest.mark.parametrize("name", OF_TITAN)
+def test_a_run_of_torchtitan_is_the_same_in_its_forms(
+    name: str, tmp_path: Path
+) -> None:
+    data = instance(48)
+    path = put(tmp_path, OF_TITAN[name])
+    if name == "Python":
+        with pytest.raises(InstanceError, match=r"config_registry\.py:llama3_debug"):
+            changes.recognised([path])
+        path = Path(f"{path}:llama3_8b")
+    module, asked = changes.recognised([path])
+    assert module.claimed(asked, data).settings == TITAN
+
+
+def judged(paths: list[Path], data: Instance) -> Claim:
+    module, asked = changes.recognised(paths)
+    claim: Claim = module.claimed(asked, data)
+    return claim
+
+
+def changed(text: str, **fields: Any) -> str:
+    for name, value in fields.items():
+        text += f"{name}: {value}\n"
+    return text
+
+
+def hosted(part: str) -> str:
+    """DeepSpeed's JSON with a part of the run in the memory of hosts."""
+    zero = {"stage": 3, part: {"device": "cpu"}}
+    return json.dumps({"zero_optimization": zero})
+
+
+ZERO_2 = TRAINER.replace("ds.json", "z2.json")
+FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"run.yaml": TRAINER.replace("ds.json", "own.json")},
+            "--from configs/own.json",
+        ),
+        (
+            {"run.yaml": TRAINER.replace("_steps: 2", "_steps: 3").replace("ds", "z3")},
+            "found 72, expected 48",
+        ),
+        ({"run.yaml": TRAINER, "ds.json": FOUR}, "found 4, and 2 in"),
+        (
+            {"run.yaml": changed(ZERO_2, finetuning_type="lora")},
+            "-o finetune=lora -o rank=8",
+        ),
+        (
+            {"run.yaml": ZERO_2.replace("adamw_torch_fused", "adamw_bnb_8bit")},
+            "-o optimiser=adamw_8bit",
+        ),
+        (
+            {"run.yaml": ZERO_2.replace("adamw_torch_fused", "lion")},
+            "another cannot be weighed",
+        ),
+        (
+            {"run.yaml": TRAINER, "ds.json": hosted("offload_optimizer")},
+            "with -o offload=optimiser",
+        ),
+        (
+            {"run.yaml": TRAINER, "ds.json": hosted("offload_param")},
+            "plans here have no such weights",
+        ),
+        ({"run.yaml": ZERO_2.replace("bf16", "fp16")}, "precision: found fp16"),
+        (
+            {
+                "run.yaml": "per_device_train_batch_size: 1\n",
+                "acc.yaml": "distributed_type: MEGATRON_LM\n",
+            },
+            "give the arguments of that trainer",
+        ),
+    ],
+)
+def test_what_differs_from_the_instance_is_refused_by_name(
+    files: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    data = instance(48, costs={"precision": "bf16_mixed"})
+    put(tmp_path, files)
+    paths = [tmp_path / name for name in files if not name.startswith("ds")]
+    with pytest.raises(InstanceError) as caught:
+        judged(paths, data)
+    assert message in str(caught.value)
+
+
+def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
+    text = changed(TRAINER, packing="true", use_liger_kernel="true", report_to="wandb")
+    path = put(tmp_path, {"run.yaml": text, "ds.json": json.dumps(AUTO)})
+    module, asked = changes.recognised([path])
+    told = " ".join(module.claimed(asked, instance(48)).notes)
+    assert "not read: packing True, use_liger_kernel True" in told
+    assert "report_to" not in told
+    assert "ds.json was read, too" in told
