@@ -5,7 +5,8 @@ has. Where all samples of a stage lie in one node, the next stage begins in that
 in another one; a stage in several nodes hands on from whichever is nearest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ class NodeClass(NamedTuple):
     site: int
     inner_us: Whole  # to a stage in the node
     outer_us: Whole  # to a stage in another node
+    far_us: Whole  # to a stage in another site; empty where there is one
     least_us: Whole  # from any node that a stage lies in, to anywhere
 
 
@@ -43,8 +45,8 @@ def node_classes(table: CostTable, samples: int, sites: Sites) -> tuple[NodeClas
     for node in table.cluster.nodes:
         key = (table.node_class[node.name], node.count, site.get(node.name, 0))
         groups.setdefault(key, []).append(node.name)
-    sides = [_transfers(table, names, samples) for names in groups.values()]
-    least = np.min([inner for inner, _ in sides], axis=0)
+    sides = [_transfers(table, names, samples, site) for names in groups.values()]
+    least = np.min([inner for inner, *_ in sides], axis=0)
     return tuple(
         NodeClass(tuple(names), count, at, *side, least)
         for ((_, count, at), names), side in zip(groups.items(), sides, strict=True)
@@ -56,33 +58,27 @@ def whole_us(times: Iterable[int]) -> Whole:
     return np.array([min(us, NEVER) for us in times], np.int64)
 
 
-def _transfers(table: CostTable, names: list[str], samples: int) -> tuple[Whole, Whole]:
-    """Return the least transfers inside such a node and out of it, by samples.
+def _transfers(
+    table: CostTable, names: list[str], samples: int, site: Mapping[str, int]
+) -> tuple[Whole, Whole, Whole]:
+    """Return the least transfers inside such a node, out of it, and out of its site.
 
-    Interleaved stages send as often as they have runs. A stage may also leave its node
-    and come back in the next one, so what is inside never costs more than what leaves.
+    By samples. Interleaved stages send as often as they have runs. A stage may also
+    leave its node and come back in the next one, so what is inside never costs more
+    than what leaves.
     """
     often = table.workload.costs.interleave
     sizes = range(1, samples + 1)
     outer = whole_us([0, *(_least_out(table, names, s) for s in sizes)])
+    away = [_least_far(table, names, s, site) for s in sizes] if site else []
+    far = whole_us([0, *away] if site else [])
     inner = outer
     if table.cluster.node[names[0]].count > 1:
         one = names[0]
         near = [0, *(table.least_hop_us(one, one, s) for s in sizes)]
         inner = np.minimum(whole_us(near), outer)
-    return np.minimum(often * inner, NEVER), np.minimum(often * outer, NEVER)
-
-
-def farther_us(table: CostTable, each: NodeClass, links: set[int], samples: int) -> int:
-    """Return how much longer a transfer takes to another site than to any other node.
-
-    At the least, over `links` between sites and up to so many samples.
-    """
-    often = table.workload.costs.interleave
-    far = (min(table.hop_over_us(x, s) for x in links) for s in range(1, samples + 1))
-    outer: list[int] = each.outer_us[1 : samples + 1].tolist()
-    pairs = zip(far, outer, strict=True)
-    return max(0, min(often * us - near for us, near in pairs))
+    each = (np.minimum(often * us, NEVER) for us in (inner, outer, far))
+    return tuple(each)  # type: ignore[return-value]
 
 
 def _least_out(table: CostTable, names: list[str], samples: int) -> int:
@@ -96,3 +92,14 @@ def _least_out(table: CostTable, names: list[str], samples: int) -> int:
     rows = ({*cluster.links.row(cluster.number[name])} for name in names)
     links = set[int]().union(*rows) - {-1}
     return min(table.hop_over_us(link, samples) for link in links)
+
+
+def _least_far(
+    table: CostTable, names: list[str], samples: int, site: Mapping[str, int]
+) -> int:
+    """Return the cheapest transfer from a node of the class to another site."""
+    links, number = table.cluster.links, table.cluster.number
+    others = [name for name in site if site[name] != site[names[0]]]
+    pairs = product(names, others)
+    found = {links.between(number[x], number[y]) for x, y in pairs}
+    return min(table.hop_over_us(link, samples) for link in found)

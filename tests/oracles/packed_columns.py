@@ -237,14 +237,19 @@ def host_numbers(bound: PipelineBound, plan: PlanFacts) -> list[int]:
 def _beyond_sites(bound: PipelineBound, box: Box, plan: PlanFacts) -> Iterator[str]:
     """Yield what pipelines hold in sites and a box says that they cannot."""
     for number, one in enumerate(plan.pipelines):
-        for site, allowed in zip(bound.sites, bound._ranges(box), strict=True):
+        crossing = bound._crossing(box)
+        for site, allowed in zip(bound.sites, crossing.sites, strict=True):
             held = 0
             for stage in one.stages:
                 here = {*stage.nodes} & {*site}
-                if here and {*stage.nodes} - {*site} and allowed.alone:
-                    yield f"pipeline {number}: a stage on {stage.nodes}, in two sites"
-                if here == {*stage.nodes} and (allowed.alone or len(here) == 1):
+                if here == {*stage.nodes}:
                     held += stage.last - stage.first
+                elif here and crossing.units is not None:
+                    run = bound.table.runs.number[stage.first, stage.last]
+                    degree = min(t for _, t, _ in stage.replicas)
+                    if bound.table.sync.low[run] > 2 * degree * crossing.units:
+                        where = f"on {stage.nodes}, in two sites"
+                        yield f"pipeline {number}: a stage {where}"
             if held > allowed.most:
                 yield f"pipeline {number}: {held} layers in {site}, not {allowed.most}"
 
@@ -369,11 +374,11 @@ class Packing:
         for j, stage in enumerate(pipeline.stages):
             p = min(count - 1 - j, arcs.places - 1)
             run = int(runs.number[stage.first, stage.last])
+            follower = pipeline.stages[j + 1] if j + 1 < count else None
             if len(stage.nodes) > 1:
-                us = self._shared(pricing, stage, p, run, column)
+                us = self._shared(pricing, stage, (p, run), follower, column)
                 self.reached.add("several nodes")
             else:
-                follower = pipeline.stages[j + 1] if j + 1 < count else None
                 used = chains[j]
                 us = self._alone(pricing, stage, (p, run), follower, used, column)
             if us > stage.us:
@@ -417,6 +422,8 @@ class Packing:
         times = arcs.outer
         if follower is None or node in follower.nodes or len(follower.nodes) > 1:
             times = arcs.inner
+        if self._leaves(pricing, stage, follower):
+            times = arcs.far
         low = int(self.bound.table.sync.low[run])
         found, why = [], []
         for arc in range(len(arcs.gpus)):
@@ -445,10 +452,32 @@ class Packing:
         self._add(column, kind, stage.gpus, weight * demand, held)
         return us
 
+    def _leaves(
+        self, pricing: Pricing, stage: StageFacts, follower: StageFacts | None
+    ) -> bool:
+        """Tell whether a stage of one site hands on to one of another site."""
+        if not isinstance(pricing, Unordered) or follower is None:
+            return False
+        each = [
+            {i for i, names in enumerate(self.bound.sites) if {*names} & nodes}
+            for nodes in (stage.nodes, follower.nodes)
+        ]
+        found = [*map(len, each)] == [1, 1] and each[0] != each[1]
+        self.reached |= {"leaves a site"} if found else set()
+        return found
+
     def _shared(
-        self, pricing: Pricing, stage: StageFacts, p: int, run: int, column: Mapped
+        self,
+        pricing: Pricing,
+        stage: StageFacts,
+        at: tuple[int, int],
+        follower: StageFacts | None,
+        column: Mapped,
     ) -> int:
-        arcs, coupling = pricing.arcs, pricing.coupling
+        arcs, coupling, (p, run) = pricing.arcs, pricing.coupling, at
+        times = arcs.shared_us
+        if self._leaves(pricing, stage, follower):
+            times = arcs.shared_far_us
         number = {tuple(row): i for i, row in enumerate(arcs.shared.tolist())}
         slowest, sync = 0, self.bound.table.sync
         for node, t, s in stage.replicas:
@@ -458,7 +487,7 @@ class Packing:
                 raise _Missing(f"{stage}: no replica of class {kind}, {t} GPUs, {s}")
             if int(sync.low[run]) > int(coupling.shared_light[item]):
                 raise _Missing(f"{stage} is too heavy: {coupling.shared_light[item]}")
-            slowest = max(slowest, int(arcs.shared_us[p, run, item]))
+            slowest = max(slowest, int(times[p, run, item]))
             weight = Fraction(t, int(self.bound.table.node_gpus[kind]))
             demand = int(coupling.shared_demand[run, item])
             self._add(column, kind, t, weight * demand, int(sync.high[run]))

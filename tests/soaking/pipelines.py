@@ -73,6 +73,22 @@ def draw(rng: Random) -> dict[str, Any]:
     return {"instance": tree, "plans": rng.randrange(10**9)}
 
 
+def draw_in_sites(rng: Random) -> dict[str, Any]:
+    """Draw an instance of equal layers, on nodes in several sites."""
+    tree: dict[str, Any] = {}
+    while not tree or tree["workload"]["costs"].get("calibration"):
+        data = draw(rng)
+        if len(data["instance"]["cluster"]["nodes"]) > 1:
+            tree = in_sites(rng, data["instance"])
+    for field in ("layer_kinds", "layer_parameters", "active_layer_parameters"):
+        tree["model"].pop(field, None)
+    costs = tree["workload"]["costs"]
+    costs |= {"sync_overlap": "none", "sync_factor": 1, "zero_groups": 1}
+    costs["layer_times"] = "analytic"
+    costs.pop("profile", None)
+    return data | {"instance": tree}
+
+
 def check(data: dict[str, Any]) -> str:
     """No box that holds a valid plan is refuted at its time."""
     return examined(data)[0]

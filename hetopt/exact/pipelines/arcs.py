@@ -24,10 +24,12 @@ class Arcs:
 
     Of each stage in one node: its class, GPUs, least degree, the most replicas, and
     whether it may have a single one. Times in us by [arc, p, first, last] where the
-    next stage lies in the same node, or in another one; `fits[arc, p, first]` is where
-    the longest run ends that fits, or `first`. Of each replica of other stages: its
-    class, GPUs and samples, times by [p, run, replica], and `order`, which sorts them.
-    `times` are those of all stages, in ascending order, 1 us where they take none.
+    next stage lies in the same node, or in another one, or in another site (`far`,
+    empty where there is one site); `fits[arc, p, first]` is where the longest run ends
+    that fits, or `first`. Of each replica of other stages: its class, GPUs and samples,
+    times by [p, run, replica], also where the next stage lies in another site, and
+    `order`, which sorts them. `times` are those of all stages, in ascending order, 1 us
+    where they take none.
     """
 
     size: int
@@ -40,10 +42,13 @@ class Arcs:
     single: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     inner: Whole
     outer: Whole
+    far: Whole
     fits: Whole
     shared: Whole  # [replica, (class, GPUs, samples)]
     shared_us: Whole
     order: Whole
+    shared_far_us: Whole
+    far_order: Whole
     times: Whole
 
     def begin(self, classes: int) -> Whole:
@@ -65,28 +70,33 @@ def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arc
     ]
     runs, layers = table.runs, table.layers
     shape = (len(rows), told, layers, layers + 1)
-    inner, outer = np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64)
+    sides = 3 if table.several_sites else 2
+    us = np.full((sides, *shape), NEVER, np.int64)
     first, last = np.nonzero(runs.number[:layers] >= 0)
-    for each, (*_, near, off) in enumerate(rows):
-        inner[each][:, first, last] = near[:, runs.number[first, last]]
-        outer[each][:, first, last] = off[:, runs.number[first, last]]
+    for each, (*_, found) in enumerate(rows):
+        us[:, each][..., first, last] = found[..., runs.number[first, last]]
+    inner, outer, far = us[0], us[1], us[2] if sides > 2 else us[0, :0]
     fits = np.broadcast_to(np.arange(layers), shape[:3]).copy()
     able = inner < NEVER
     longest = layers - able[..., ::-1].argmax(-1)
     fits[able.any(-1)] = longest[able.any(-1)]
     columns = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)
     kind, gpus, degree, replicas = columns.T
-    shared, shared_us = _shared(table, size, told)
-    order = np.argsort(shared_us, axis=2, kind="stable").astype(np.int64)
-    every = (x[x < NEVER] for x in (inner, outer, shared_us))
+    shared, shared_us, shared_far_us = _shared(table, size, told)
+    order, far_order = (
+        np.argsort(x, axis=2, kind="stable").astype(np.int64)
+        for x in (shared_us, shared_far_us)
+    )
+    every = (x[x < NEVER] for x in (us, shared_us, shared_far_us))
     return Arcs(
         *(size, few, told, kind, gpus, degree, replicas, degree == gpus),
-        *(inner, outer, fits, shared, shared_us, order),
+        *(inner, outer, far, fits),
+        *(shared, shared_us, order, shared_far_us, far_order),
         np.unique(np.maximum(np.concatenate([*every]), 1)),
     )
 
 
-_Row = tuple[int, int, int, int, Whole, Whole]
+_Row = tuple[int, int, int, int, Whole]  # times by [side, p, run]
 
 
 def _placed_us(table: StageTable, number: int, places: int) -> Whole:
@@ -108,24 +118,26 @@ def _handed_on(table: StageTable, us: Whole, transfer_us: Whole) -> Whole:
 
 
 def _in_a_node(table: StageTable, number: int, size: int, places: int) -> list[_Row]:
-    """Return stages in one node: class, GPUs, degree, replicas; times by [p, run]."""
+    """Return stages in one node: class, GPUs, degree, replicas; times by side."""
     each = table.classes[number]
     us = _placed_us(table, number, places)[:, :, : size + 1]
-    sides = [_handed_on(table, us, hop) for hop in (each.inner_us, each.outer_us)]
+    hops = [each.inner_us, each.outer_us]
+    if table.several_sites:
+        hops.append(each.far_us)
+    sides = [_handed_on(table, us, hop) for hop in hops]
     rows: dict[tuple[int, int], _Row] = {}
     for d in range(each.gpus, 0, -1):
         if size == 1:
-            near, off = (side[:, :, 1] for side in sides)
-            rows[d, d] = (number, d, d, 1, near[:, d], off[:, d])
+            rows[d, d] = (number, d, d, 1, np.stack([x[:, d, 1] for x in sides]))
             continue
-        near, off = (_slowest(side, d) for side in sides)
+        found = np.stack([_slowest(side, d) for side in sides])
         for k in range(d, each.gpus + 1):
             most = min(size, k // d)
-            rows[k, d] = (number, k, d, most, near[:, k], off[:, k])
+            rows[k, d] = (number, k, d, most, found[:, :, k])
     return [
         row
         for (k, d), row in sorted(rows.items())
-        if (row[4] < NEVER).any()
+        if (row[4][0] < NEVER).any()
         and not any(
             other in rows and _no_worse(rows[other], row)
             for other in ((k, d + 1), (k - 1, d))
@@ -158,11 +170,7 @@ def _no_worse(one: _Row, other: _Row) -> bool:
 
     It may then hold no fewer replicas, and not be slower anywhere.
     """
-    return (
-        one[3] >= other[3]
-        and bool((one[4] <= other[4]).all())
-        and bool((one[5] <= other[5]).all())
-    )
+    return one[3] >= other[3] and bool((one[4] <= other[4]).all())
 
 
 def exits_us(table: StageTable, each: Arcs) -> Whole:
@@ -186,17 +194,25 @@ def exits_us(table: StageTable, each: Arcs) -> Whole:
     return np.ascontiguousarray(np.moveaxis(np.array(found), 2, 3))
 
 
-def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole]:
-    """Return replicas of stages in several nodes, and their times."""
-    items, times = [], []
+def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole, Whole]:
+    """Return replicas of stages in several nodes, their times, and those to far off."""
+    items, times, far = [], list[Whole](), list[Whole]()
+    farthest = np.zeros(size + 1, np.int64)
+    if table.several_sites:  # such a stage hands on from any of its nodes
+        farthest = np.min([each.far_us for each in table.classes], axis=0)
     for number, each in enumerate(table.classes):
-        us = _placed_us(table, number, places)[:, :, : size + 1]
-        us = _handed_on(table, us, each.least_us)
+        own = _placed_us(table, number, places)[:, :, : size + 1]
+        us, off = (_handed_on(table, own, hop) for hop in (each.least_us, farthest))
         for t in range(1, each.gpus + 1):
             for s in range(1, size):
                 if (us[:, t, s] < NEVER).any():
                     items.append((number, t, s))
                     times.append(us[:, t, s])
-    shape = places, len(table.runs), 0
-    found = np.moveaxis(np.array(times), 0, 2) if times else np.zeros(shape, np.int64)
-    return np.array(items, np.int64).reshape(-1, 3), np.ascontiguousarray(found)
+                    far.append(off[:, t, s])
+    none = np.zeros((places, len(table.runs), 0), np.int64)
+    near, off = (
+        np.ascontiguousarray(np.moveaxis(np.array(x), 0, 2)) if x else none
+        for x in (times, far)
+    )
+    found = np.array(items, np.int64).reshape(-1, 3)
+    return found, near, off if table.several_sites else none

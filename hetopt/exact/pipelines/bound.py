@@ -17,7 +17,7 @@ from ...errors import InternalError
 from ...schema import Instance
 from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
-from ...stages.classes import Sites, farther_us
+from ...stages.classes import Sites
 from .arcs import Arcs, arcs
 from .boxes import Box, Descent, Division, Whole
 from .compiling import kernels
@@ -28,7 +28,7 @@ from .master import Master, State, Verdict
 from .pricing import Array, Limits, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 from .sites import far_links, sites
-from .unordered import Segments, SiteRange, Unordered
+from .unordered import Crossing, Segments, SiteRange, Unordered
 
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
@@ -429,7 +429,8 @@ class PipelineBound:
                     if table.runs.equal and told == 1 and view is None:
                         known = self._segments(coupling)
                         pricing: Pricing = Unordered(
-                            self.table, coupling, limits, rows, known, self._ranges(box)
+                            *(self.table, coupling, limits, rows, known),
+                            self._crossing(box),
                         )
                     else:
                         pricing = Pricing(table, coupling, limits, rows)
@@ -447,33 +448,28 @@ class PipelineBound:
         self._kept.move_to_end(key)
         return self._kept[key]
 
-    def _ranges(self, box: Box) -> tuple[SiteRange, ...]:
-        """Return what a pipeline may hold in each site.
+    def _crossing(self, box: Box) -> Crossing:
+        """Return what a pipeline may hold in each site, and in several.
 
         A site's stages synchronise with others over no faster link than the fastest
         between any two sites. By the same sentence as for nodes, a pipeline holds no
         more of all layers there than the site's share and what all its GPUs exchange
         in time; under `bottleneck` twice that, as only a half of it may be elsewhere.
         """
-        if not self.sites:
-            return ()
+        units = None
+        if self.sites and box.sync_high_us is not None and self.priced:
+            units = self._far_rate and self._far_rate * box.sync_high_us
         ring = self.instance.workload.costs.sync == "ring"
         layers, found = self.table.layers, []
-        alone = False
-        if box.sync_high_us is not None and self._far_rate and self.priced:
-            # Of a stage in two sites, one has a half of each layer's replicas or less.
-            able = int(self.table.node_gpus.max()) * self._far_rate * box.sync_high_us
-            alone = self.table.sync.layer > 2 * able
         for number in range(len(self.sites)):
             mine = [c for c, x in enumerate(self.table.classes) if x.site == number]
             gpus = int(self.table.gpus[mine].sum())
             most = layers
-            if box.sites_high and box.sync_high_us is not None and self._far_rate:
-                able = gpus * self._far_rate * box.sync_high_us * (1 if ring else 2)
-                units = box.sites_high[number] + able
-                most = min(layers, floor(units / self.table.sync.layer))
-            found.append(SiteRange(tuple(mine), most, self._farther_us, alone))
-        return tuple(found)
+            if box.sites_high and units is not None:
+                held = box.sites_high[number] + gpus * units * (1 if ring else 2)
+                most = min(layers, floor(held / self.table.sync.layer))
+            found.append(SiteRange(tuple(mine), most))
+        return Crossing(tuple(found), units)
 
     @cached_property
     def _far_rate(self) -> Fraction | None:
@@ -481,15 +477,6 @@ class PipelineBound:
         links = self.table.costs.cluster.links
         rates = (links.exactly(x)[1] for x in far_links(self.table.costs, self.sites))
         return self.table.sync.rate(max(rates))
-
-    @cached_property
-    def _farther_us(self) -> int:
-        """How much longer a transfer to another site takes at the least."""
-        links, samples = far_links(self.table.costs, self.sites), self.table.sizes[-1]
-        return min(
-            farther_us(self.table.costs, each, links, samples)
-            for each in self.table.classes
-        )
 
     def _kept_bytes(self) -> int:
         return sum(each.nbytes for each in self._kept.values())

@@ -320,22 +320,23 @@ def segment_us(
     begin: Whole,
     used: Whole,
     inner: Whole,
-    outer: Whole,
-    ended: Whole,
+    exits: Whole,
     light: Whole,
 ) -> Whole:
-    """Return least times of equal layers on GPUs of a node: [interval, segment, 2, x].
+    """Return least times of equal layers on GPUs of a node: [interval, segment, e, x].
 
     A *segment* is all that a pipeline does in one node of class `kind` on `gpus` GPUs.
-    Its last stage hands on to another node (0), or ends the pipeline (1). Times of
-    stages are by [arc, layers]; stages hold up to `light[arc, GPUs]` layers.
+    Its last stage hands on to another node (0), or ends the pipeline (1), or hands on
+    to another site (2), if there are any. Times of stages are by [arc, layers], those
+    of last ones, `exits`, by [e, arc, layers]; stages hold up to `light[arc, GPUs]`
+    layers.
     """
-    layers = inner.shape[1] - 1
+    layers, ways = inner.shape[1] - 1, exits.shape[0]
     most = 0
     for k in gpus:
         most = max(most, k)
-    found = np.full((len(highs), len(gpus), 2, layers + 1), BIG, np.int64)
-    least_us = np.zeros((most + 1, 2, layers + 1), np.int64)
+    found = np.full((len(highs), len(gpus), ways, layers + 1), BIG, np.int64)
+    least_us = np.zeros((most + 1, ways, layers + 1), np.int64)
     for g in range(len(highs)):
         high = highs[g]
         for segment in range(len(gpus)):
@@ -348,18 +349,17 @@ def segment_us(
                         break
                     for y in range(1, min(light[arc, k], layers) + 1):
                         if own == left:
-                            if outer[arc, y] <= high:
-                                now = least_us[left, 0, y]
-                                least_us[left, 0, y] = min(now, outer[arc, y])
-                            if ended[arc, y] <= high:
-                                now = least_us[left, 1, y]
-                                least_us[left, 1, y] = min(now, ended[arc, y])
+                            for end in range(ways):
+                                if exits[end, arc, y] <= high:
+                                    now = least_us[left, end, y]
+                                    more = exits[end, arc, y]
+                                    least_us[left, end, y] = min(now, more)
                             continue
                         us = inner[arc, y]
                         if us > high:
                             break
                         skip, stop = np.uint64(y), np.uint64(layers - y + 1)
-                        for end in range(2):
+                        for end in range(ways):
                             for x in range(np.uint64(1), stop):
                                 more = least_us[left - own, end, x] + us
                                 now = least_us[left, end, x + skip]
@@ -412,23 +412,24 @@ def least_unordered(
 ) -> Whole:
     """Return the least cost of a path through equal layers, by interval.
 
-    Paths go on from `start[g, ended, layers]`. Segments cost `time` for each us and
+    Paths go on from `start[g, e, layers]`: one that is not over yet (0), is over (1),
+    or has left its site (2), if there are several. Segments cost `time` for each us and
     `scales[g]` times their `price`, by [segment, layers]; times of the interval g are
-    `us[rows[g]]`. Nodes are visited class by class, each once: `visits[c]` of class c.
-    `kept[g, n, ended, layers]` are the least costs after n visits, where it has an
-    entry an interval.
+    `us[rows[g]]`, by [segment, e, layers]. Nodes are visited class by class, each once:
+    `visits[c]` of class c. `kept[g, n, e, layers]` are the least costs after n visits,
+    where it has an entry an interval.
     """
-    count, layers = len(rows), us.shape[3] - 1
+    count, ways, layers = len(rows), us.shape[2], us.shape[3] - 1
     zero, all_layers = np.uint64(0), np.uint64(layers + 1)
     found = np.full(count, BIG, np.int64)
-    one = np.zeros((len(visits), 2, layers + 1), np.int64)
+    one = np.zeros((len(visits), ways, layers + 1), np.int64)
     for g in range(count):
         table = kept[g if kept.shape[0] == count else 0]
         one[:] = BIG
         row = rows[g]
         for segment in range(us.shape[1]):
             c = kind[segment]
-            for end in range(2):
+            for end in range(ways):
                 for y in range(zero, all_layers):
                     took = us[row, segment, end, y]
                     cost = time * (took if took < HALF else 0)
@@ -441,12 +442,12 @@ def least_unordered(
             for _ in range(visits[c]):
                 table[n + 1] = table[n]
                 for y in range(1, layers + 1):
-                    for ended in range(2):
+                    for ended in range(ways):
                         more = one[c, ended, y]
                         if more >= HALF:
                             continue
                         skip, stop = np.uint64(y), np.uint64(layers + 1 - y)
-                        for end in range(2 - ended):
+                        for end in range(ways if ended == 0 else 1):
                             for x in range(zero, stop):
                                 own = table[n, end, x] + more
                                 now = table[n + 1, end + ended, x + skip]
@@ -463,48 +464,44 @@ def repeated(
     highs: Whole,
     front_us: Whole,
     front_cost: Whole,
-    run: Whole,
-    ended: Whole,
 ) -> Whole:
-    """Return what stages in several nodes alone cost: [interval, ended, layers].
+    """Return what stages in several nodes alone cost: [interval, e, layers].
 
-    One of them or more, of equal layers: y of them are the run `run[y]`, or the run
-    `ended[y]` at the end of the pipeline; fronts are by [run, i].
+    One of them or more, of equal layers, one of which may end the pipeline (1) or hand
+    on to another site (2); fronts are by [e, layers, i].
     """
-    layers = len(run) - 1
-    found = np.full((len(highs), 2, layers + 1), BIG, np.int64)
-    one = np.zeros((2, layers + 1), np.int64)
+    ways, layers = front_us.shape[0], front_us.shape[1] - 1
+    found = np.full((len(highs), ways, layers + 1), BIG, np.int64)
+    one = np.zeros((ways, layers + 1), np.int64)
     for g in range(len(highs)):
         for y in range(1, layers + 1):
-            for end in range(2):
-                number = ended[y] if end == 1 else run[y]
+            for end in range(ways):
                 one[end, y] = BIG
-                for i in range(front_us.shape[1]):
-                    if number < 0 or front_us[number, i] > highs[g]:
+                for i in range(front_us.shape[2]):
+                    if front_us[end, y, i] > highs[g]:
                         break
-                    cost = time * front_us[number, i]
-                    cost = min(cost + scales[g] * front_cost[number, i], MOST)
+                    cost = time * front_us[end, y, i]
+                    cost = min(cost + scales[g] * front_cost[end, y, i], MOST)
                     one[end, y] = min(one[end, y], cost)
         for x in range(1, layers + 1):
-            on, over = one[0, x], one[1, x]
+            for end in range(ways):
+                found[g, end, x] = one[end, x]
             for y in range(1, x):
-                before = found[g, 0, x - y]
-                if before < HALF and one[0, y] < HALF:
-                    on = min(on, before + one[0, y])
-                if before < HALF and one[1, y] < HALF:
-                    over = min(over, before + one[1, y])
-                if found[g, 1, x - y] < HALF and one[0, y] < HALF:
-                    over = min(over, found[g, 1, x - y] + one[0, y])
-            found[g, 0, x], found[g, 1, x] = on, over
+                for ended in range(ways):
+                    for end in range(ways if ended == 0 else 1):
+                        before, more = found[g, end, x - y], one[ended, y]
+                        if before < HALF and more < HALF:
+                            now = found[g, end + ended, x]
+                            found[g, end + ended, x] = min(now, before + more)
     return found
 
 
 @kernel
-def joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
+def joined(before: Whole, inside: Whole, most: int) -> Whole:
     """Return least costs of paths that go on in a site, or do not visit it.
 
     All are by [interval, ended, layers]; a path holds up to `most` layers in the site,
-    `inside`. One that was in other sites before pays `farther` for a transfer.
+    `inside`.
     """
     found, layers = before.copy(), before.shape[2] - 1
     for g in range(before.shape[0]):
@@ -517,7 +514,6 @@ def joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
                     for x in range(layers + 1 - y):
                         rest = before[g, end, x]
                         if rest < HALF:
-                            cost = rest + own + (farther if x > 0 else 0)
                             now = found[g, end + ended, x + y]
-                            found[g, end + ended, x + y] = min(now, cost)
+                            found[g, end + ended, x + y] = min(now, rest + own)
     return found

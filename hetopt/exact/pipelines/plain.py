@@ -186,18 +186,18 @@ def segment_us(
     begin: Whole,
     used: Whole,
     inner: Whole,
-    outer: Whole,
-    ended: Whole,
+    exits: Whole,
     light: Whole,
 ) -> Whole:
-    """Return least times of equal layers in a node: [interval, segment, 2, x]."""
+    """Return least times of equal layers in a node: [interval, segment, e, x]."""
     layers, most = inner.shape[1] - 1, int(gpus.max())
     light = np.minimum(light, layers)
-    best = np.full((most + 1, len(gpus), len(highs), 2, layers + 1), BIG, np.int64)
+    shape = most + 1, len(gpus), len(highs), len(exits), layers + 1
+    best = np.full(shape, BIG, np.int64)
     for left in range(1, most + 1):
         for arc, own, y, some in _stages(left, kind, gpus, begin, used, light):
             if own == left:
-                us = np.array([outer[arc, y], ended[arc, y]])
+                us = exits[:, arc, y]
                 last = np.where(us <= highs[:, None], us, BIG)
                 best[left, some, :, :, y] = np.minimum(best[left, some, :, :, y], last)
                 continue
@@ -249,8 +249,8 @@ def least_unordered(
         for y in range(1, layers + 1):
             into, before = found[..., y:], table[..., : layers + 1 - y]
             np.minimum(into, _sums(before, one[:, :1, y, None]), out=into)
-            over = _sums(before[:, 0], one[:, 1, y, None])
-            np.minimum(into[:, 1], over, out=into[:, 1])
+            over = _sums(before[:, :1], one[:, 1:, y, None])
+            np.minimum(into[:, 1:], over, out=into[:, 1:])
         table = found
         tables.append(table)
     if len(kept) == len(us):
@@ -266,39 +266,29 @@ def repeated(
     highs: Whole,
     front_us: Whole,
     front_cost: Whole,
-    run: Whole,
-    ended: Whole,
 ) -> Whole:
-    """Return what stages in several nodes alone cost: [interval, ended, layers]."""
-    layers = len(run) - 1
-    one = np.full((len(highs), 2, layers + 1), BIG, np.int64)
-    for end, numbers in enumerate((run, ended)):
-        for y in range(1, layers + 1):
-            if numbers[y] < 0 or not front_us.shape[1]:
-                continue
-            us, price = front_us[numbers[y]], front_cost[numbers[y]]
-            able = us <= highs[:, None]
-            paid = time * np.where(able, us, 0) + scales[:, None] * price
-            cost = np.where(able, np.minimum(paid, MOST), BIG)
-            one[:, end, y] = cost.min(1)
-    found = one.copy()
-    for x in range(1, layers + 1):
-        before, last = found[:, :, x - 1 : 0 : -1], one[:, :, 1:x]
-        if x > 1:
-            on = _sums(before[:, 0], last[:, 0]).min(1)
-            over = _sums(before[:, 0], last[:, 1]).min(1)
-            more = _sums(before[:, 1], last[:, 0]).min(1)
-            over = np.minimum(over, more)
-            found[:, 0, x] = np.minimum(found[:, 0, x], on)
-            found[:, 1, x] = np.minimum(found[:, 1, x], over)
+    """Return what stages in several nodes alone cost: [interval, e, layers]."""
+    layers = front_us.shape[1] - 1
+    able = front_us <= highs[:, None, None, None]
+    paid = time * np.where(able, front_us, 0)
+    paid = paid + scales[:, None, None, None] * front_cost
+    each = np.where(able, np.minimum(paid, MOST), BIG)
+    one = each.min(3, initial=BIG)
+    one[..., 0] = BIG
+    found: Whole = one.copy()
+    for x in range(2, layers + 1):
+        before, last = found[..., x - 1 : 0 : -1], one[..., 1:x]
+        on = _sums(before, last[:, :1]).min(2)
+        over = _sums(before[:, :1], last[:, 1:]).min(2)
+        found[..., x] = np.minimum(found[..., x], on)
+        found[:, 1:, x] = np.minimum(found[:, 1:, x], over)
     return found
 
 
-def joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
+def joined(before: Whole, inside: Whole, most: int) -> Whole:
     """Return least costs of paths that go on in a site, or do not visit it.
 
-    By [interval, ended, layers]; a path holds up to `most` layers there. One that was
-    in other sites before pays `farther` for a transfer between two of them.
+    By [interval, ended, layers]; a path holds up to `most` layers there.
     """
     found, layers = before.copy(), before.shape[2] - 1
     for y in range(1, min(most, layers) + 1):
@@ -306,9 +296,6 @@ def joined(before: Whole, inside: Whole, most: int, farther: int) -> Whole:
             own = inside[:, ended, y]
             for end in range(2 - ended):
                 rest = before[:, end, : layers + 1 - y]
-                sums = rest + own[:, None]
-                sums[:, 1:] += farther
-                able = (rest < HALF) & (own < HALF)[:, None]
                 into = found[:, end + ended, y:]
-                np.minimum(into, np.where(able, sums, BIG), out=into)
+                np.minimum(into, _sums(rest, own[:, None]), out=into)
     return found

@@ -36,6 +36,7 @@ import numpy.typing as npt
 from ...errors import InternalError
 from ...stages import StageTable
 from ...stages.classes import Whole
+from ...stages.memory import Flags
 from ...stages.sync import UNIT
 from . import compiled
 from .columns import Column, Placed
@@ -317,17 +318,17 @@ class Pricing:
         run: int,
         most_us: int,
         kinds: tuple[int, ...] | None = None,
+        *,
+        far: bool = False,
     ) -> list[int]:
         """Return the cheapest replicas of a stage, none of which takes longer.
 
-        On nodes of these `kinds`, or of all.
+        On nodes of these `kinds`, or of all; handed on to another site, if `far`.
         """
         arcs, size = self.arcs, self.arcs.size
         cost = self._kept_shared_cost(prices)[run]
-        us, light = arcs.shared_us[p, run], self.coupling.shared_light
-        able = (us <= most_us) & (self.table.sync.low[run] <= light)
-        if kinds is not None:
-            able &= np.isin(arcs.shared[:, 0], kinds)
+        us = (arcs.shared_far_us if far else arcs.shared_us)[p, run]
+        able = (us <= most_us) & self._able(kinds)[run]
         best: list[tuple[int, int]] = [(0, -1)] + [(BIG, -1)] * size
         for item in np.flatnonzero(able).tolist():
             own = int(arcs.shared[item, 2])
@@ -342,24 +343,40 @@ class Pricing:
         return items
 
     def _fronts(
-        self, prices: Prices, kinds: tuple[int, ...] | None = None
+        self,
+        prices: Prices,
+        kinds: tuple[int, ...] | None = None,
+        *,
+        far: bool = False,
     ) -> tuple[Whole, Whole]:
-        """Return fronts of stages in several nodes, of these `kinds` or of all."""
+        """Return fronts of stages in several nodes, of these `kinds` or of all.
+
+        Of those that hand on to another site, if `far`.
+        """
         arcs = self.arcs
         if not len(arcs.shared):
             none = np.zeros((arcs.places, len(self.table.runs), 0), np.int64)
             return none, none
-        able = self.table.sync.low[:, None] <= self.coupling.shared_light
-        if kinds is not None:
-            able = able & np.isin(arcs.shared[:, 0], kinds)
+        able = self._able(kinds)
         samples = np.ascontiguousarray(arcs.shared[:, 2])
-        cost = self._shared_cost(prices)
-        found = compiled.fronts(
-            arcs.order, arcs.shared_us, samples, cost, able, arcs.size
-        )
+        cost = self._kept_shared_cost(prices)
+        times = arcs.order, arcs.shared_us
+        if far:
+            times = arcs.far_order, arcs.shared_far_us
+        found = compiled.fronts(*times, samples, cost, able, arcs.size)
         most = int((found[0] < BIG).sum(2).max(initial=0))
         us, price = (np.ascontiguousarray(each[..., :most]) for each in found)
         return us, price
+
+    def _able(self, kinds: tuple[int, ...] | None) -> Flags:
+        """Tell which replicas stages in several nodes may have, by [run, replica].
+
+        On nodes of these `kinds`, or of all.
+        """
+        able = self.table.sync.low[:, None] <= self.coupling.shared_light
+        if kinds is not None:
+            able &= np.isin(self.arcs.shared[:, 0], kinds)
+        return able
 
     def least(
         self,

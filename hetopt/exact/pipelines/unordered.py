@@ -7,7 +7,10 @@ box; nodes are visited class by class, each once, which ordered labels cannot as
 A segment's least time and its least price count, whichever divisions they are of.
 """
 
+from enum import Enum
+from fractions import Fraction
 from itertools import product
+from math import floor
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +18,11 @@ import numpy as np
 from ...errors import InternalError
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
+from ...stages.memory import Flags
 from . import compiled
 from .arcs import Arcs
 from .columns import Column, Placed
-from .coupling import Coupling
+from .coupling import NO_LIMIT, Coupling
 from .kernels import BIG, HALF, MOST
 from .pricing import Array, Limits, Prices, Pricing, Rows
 
@@ -32,9 +36,10 @@ class Segments:
     def __init__(self, table: StageTable, arcs: Arcs, light: Whole) -> None:
         """Read stages of equal layers by [arc, layers], `light` as in `Coupling`."""
         layers, number = table.layers, table.runs.number
-        inner, outer, ended = (
-            np.full((len(arcs.gpus), layers + 1), NEVER, np.int64) for _ in range(3)
-        )
+        inner = np.full((len(arcs.gpus), layers + 1), NEVER, np.int64)
+        #: How a segment ends: handed on, the end, and handed on to another site.
+        self.ways = 3 if len(arcs.far) else 2
+        exits = np.full((self.ways, *inner.shape), NEVER, np.int64)
         #: The lightest run of so many layers: in the middle, where there is one.
         self.run = np.zeros(layers + 1, np.int64)
         #: And the one that ends the pipeline.
@@ -45,22 +50,25 @@ class Segments:
             self.run[y] = number[first, first + y]
             low[y] = table.sync.low[self.run[y]]
             self.ended[y] = number[layers - y, layers]
-            ended[:, y] = arcs.inner[:, 0, layers - y, layers]
+            exits[1, :, y] = arcs.inner[:, 0, layers - y, layers]
             if y < layers:
                 inner[:, y] = arcs.inner[:, 0, first, first + y]
-                outer[:, y] = arcs.outer[:, 0, first, first + y]
+                exits[0, :, y] = arcs.outer[:, 0, first, first + y]
+                if len(arcs.far):
+                    exits[2, :, y] = arcs.far[:, 0, first, first + y]
         #: The class of the node and the GPUs of each segment.
         self.kind = np.repeat(np.arange(len(table.node_gpus)), table.node_gpus)
         self.gpus = np.concatenate([np.arange(1, g + 1) for g in table.node_gpus])
         self.light = np.searchsorted(low[1:], light, "right")
         self.begin, self.used = arcs.begin(len(table.node_gpus)), arcs.gpus
-        self._stages = inner, outer, ended
-        none = np.zeros((0, len(self.gpus), 2, layers + 1), np.int64)
+        near = np.concatenate([inner[None], exits[1:]])
+        self._stages = inner, (exits, near)
+        none = np.zeros((0, len(self.gpus), self.ways, layers + 1), np.int64)
         self._us = [none, none]
         self._rows: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def us(self, highs: Whole, *, near: bool = False) -> tuple[Whole, Whole]:
-        """Return least times by [row, segment, ended, layers], and rows by interval.
+        """Return least times by [row, segment, way, layers], and rows by interval.
 
         No stage takes more than `highs[g]`. The last stage of a segment hands on to
         another node; or `near`, to a stage in several nodes, of which this is one.
@@ -68,11 +76,10 @@ class Segments:
         rows = self._rows[near]
         missing = np.unique([x for x in highs.tolist() if x not in rows])
         if len(missing):
-            inner, outer, ended = self._stages
-            sides = inner, inner if near else outer, ended
+            inner, exits = self._stages
             found = compiled.segment_us(
                 *(missing.astype(np.int64), self.kind, self.gpus, self.begin),
-                *(self.used, *sides, self.light),
+                *(self.used, inner, exits[near], self.light),
             )
             self._keep(missing.tolist(), found, near=near)
         each = np.array([rows[high] for high in highs.tolist()], np.int64)
@@ -98,20 +105,34 @@ class Segments:
         return sum(table.nbytes for table in self._us)
 
 
-_Kinds = tuple[int, ...] | None  # classes of nodes; None for all of them
+_Kinds = tuple[int, ...] | None  # classes of nodes; None for all, in any sites
 
 
 class SiteRange(NamedTuple):
-    """Classes of nodes of a site, and the most layers that a pipeline holds there.
-
-    A transfer to another site takes so much longer than the stages' times say. Stages
-    in several nodes may be `alone` in one site each.
-    """
+    """Classes of nodes of a site, and the most layers that a pipeline holds there."""
 
     kinds: tuple[int, ...]
     most: int
-    farther_us: int
-    alone: bool
+
+
+class Crossing(NamedTuple):
+    """Sites, and units that one GPU exchanges with others in time; None for any.
+
+    A stage in two sites or more, whose replicas have d GPUs or more, holds no more than
+    twice what d of them exchange: of each layer one of two sites has a half of all
+    replicas or less, and waits for the others.
+    """
+
+    sites: tuple[SiteRange, ...] = ()
+    units: Fraction | None = None
+
+
+class _Side(Enum):
+    """Which stages in several nodes a path has: none, in a site each, or in several."""
+
+    NONE = 0
+    INSIDE = 1
+    ACROSS = 2
 
 
 class Unordered(Pricing):
@@ -119,6 +140,10 @@ class Unordered(Pricing):
 
     A path either has no stage in several nodes, or one or more: then the last stage of
     any segment may be next to one, and hands on inside its node.
+
+    Where no stage lies in several sites, a path leaves each site that it visits, but
+    the one that it ends in: some stage there hands on to another site. Where one does,
+    others hand on to it inside their nodes.
     """
 
     def __init__(
@@ -128,14 +153,22 @@ class Unordered(Pricing):
         limits: Limits,
         rows: Rows,
         segments: Segments,
-        sites: tuple[SiteRange, ...] = (),
+        crossing: Crossing,
     ) -> None:
         """Bind the segments that the coupling of a box allows.
 
-        Where there are several `sites`, they are visited one after another.
+        Where there are several sites, they are visited one after another.
         """
         super().__init__(table, coupling, limits, rows)
-        self._sites = sites
+        self._sites = crossing.sites
+        degrees = coupling.arcs.shared[:, 1]
+        #: The most units of replicas of stages in several sites; and whether that is
+        #: less than it is of others.
+        self._across = np.full(len(degrees), NO_LIMIT, np.int64)
+        if crossing.units is not None:
+            each = [floor(2 * t * crossing.units) for t in range(coupling.widest + 1)]
+            self._across = np.minimum(np.array(each)[degrees], NO_LIMIT)
+        self._limited = bool((self._across < coupling.shared_light).any())
         self._segments = segments
         self._visits = np.minimum(table.nodes, table.layers)
         # Any run may hold the first layer and the last: what holding it earns is that
@@ -173,37 +206,43 @@ class Unordered(Pricing):
         spans: list[tuple[int, int]],
     ) -> Whole:
         """Return the least cost of a path, by interval."""
-        each = (self._sweep(prices, time, lows, highs, near) for near in self._sides)
+        each = (self._sweep(prices, time, lows, highs, side) for side in self._sides)
         found: Whole = np.minimum.reduce([sweep.found for sweep in each])
         return found
 
     @property
-    def _sides(self) -> tuple[bool, ...]:
-        """Return whether paths have stages in several nodes: both cases, if any do."""
-        return (False, True) if len(self.arcs.shared) else (False,)
+    def _sides(self) -> tuple[_Side, ...]:
+        """Return the cases that paths are in."""
+        found = [_Side.NONE]
+        if len(self.arcs.shared):
+            lightest = int(self.table.sync.low[self._segments.run[1]])
+            if self._limited:
+                found.append(_Side.INSIDE)
+            if int(self._across.max()) >= lightest:
+                found.append(_Side.ACROSS)
+        return tuple(found)
 
     def _sweep(
-        self, prices: Prices, time: int, lows: Whole, highs: Whole, near: bool
+        self, prices: Prices, time: int, lows: Whole, highs: Whole, side: _Side
     ) -> "_Sweep":
         layers, known = self.layers, self._segments
-        scales = self.runs * lows
-        nowhere = np.full((len(lows), 2, layers + 1), BIG, np.int64)
+        scales, ways = self.runs * lows, known.ways
+        nowhere = np.full((len(lows), ways, layers + 1), BIG, np.int64)
         nowhere[:, 0, 0] = 0
 
         def begun(kinds: _Kinds) -> Whole:
-            us, cost = self._kept_fronts(prices, kinds)
-            return compiled.repeated(
-                time, scales, highs, us, cost, known.run, known.ended
-            )
+            fronts = self._kept_fronts(prices, kinds)
+            return compiled.repeated(time, scales, highs, *fronts)
 
-        alone = near and any(site.alone for site in self._sites)
-        start = begun(None) if near and not alone else nowhere
-        us, rows = known.us(highs, near=near)
+        across = side is _Side.ACROSS
+        inside = side is not _Side.NONE and self._limited
+        start = begun(None) if across else nowhere
+        us, rows = known.us(highs, near=side is not _Side.NONE)
         price = self._kept_price(prices).segment
 
         def visited(visits: Whole, begin: Whole, entries: int) -> tuple[Whole, Whole]:
             steps = int(visits.sum()) + 1
-            kept = np.zeros((entries, steps, 2, layers + 1), np.int64)
+            kept = np.zeros((entries, steps, ways, layers + 1), np.int64)
             found = compiled.least_unordered(
                 time, scales, us, rows, price, known.kind, visits, begin, kept
             )
@@ -212,23 +251,28 @@ class Unordered(Pricing):
         last = us[rows[-1]]
         if not self._sites:
             found, kept = visited(self._visits, start, 1)
-            walk = _Walk(self._visits, kept[0], start[-1], layers, 0, None)
+            walk = _Walk(self._visits, kept[0], start[-1], layers, (0, 1), None)
             return _Sweep(found, last, [walk], kept[0, -1])
-        table, walks = start, list[_Walk]()
+        states = (0, 1) if across else (2, 1)
+        table, walks = np.ascontiguousarray(start[:, :2]), list[_Walk]()
         for site in self._sites:
             visits = np.zeros_like(self._visits)
             visits[[*site.kinds]] = self._visits[[*site.kinds]]
             first = nowhere
-            if alone:
+            if inside:
                 first = np.minimum(nowhere, begun(site.kinds))
             _, kept = visited(visits, first, len(lows))
-            far_us = 0 if near else site.farther_us
-            kinds = site.kinds if alone else None
-            walks.append(_Walk(visits, kept[-1], table[-1], site.most, far_us, kinds))
-            farther = min(time * far_us, MOST)
-            last_kept = np.ascontiguousarray(kept[:, -1])
-            table = compiled.joined(table, last_kept, site.most, farther)
+            kinds = site.kinds
+            walks.append(_Walk(visits, kept[-1], table[-1], site.most, states, kinds))
+            own = np.ascontiguousarray(kept[:, -1, states])
+            table = compiled.joined(table, own, site.most)
         return _Sweep(table[:, 1, layers], last, walks, table[-1])
+
+    def _able(self, kinds: _Kinds) -> Flags:
+        able = super()._able(kinds)
+        if kinds is None:
+            able &= self.table.sync.low[:, None] <= self._across
+        return able
 
     def _kept_price(self, prices: Prices) -> "_Paid":
         if self._price is None or self._price[0] != prices:
@@ -236,13 +280,28 @@ class Unordered(Pricing):
         return self._price[1]
 
     def _kept_fronts(self, prices: Prices, kinds: _Kinds) -> tuple[Whole, Whole]:
+        """Return fronts of stages in several nodes by [way, layers, i]."""
         if self._front is None or self._front[0] != prices:
             self._front = prices, {}
         kept = self._front[1]
         if kinds not in kept:
             us, cost = self._fronts(prices, kinds)
-            kept[kinds] = us[0], cost[0]
+            given = [(us, cost), (us, cost)]
+            if self._segments.ways > 2:
+                given.append(self._fronts(prices, kinds, far=True))
+            shape = self._segments.ways, self.layers + 1
+            most = max(us.shape[2] for us, _ in given)
+            found = np.full((2, *shape, most), BIG, np.int64)
+            for way, each in enumerate(given):
+                for table, side in zip(found, each, strict=True):
+                    runs = self._runs(way)
+                    table[way, 1:, : side.shape[2]] = side[0, runs[1:]]
+            kept[kinds] = found[0], found[1]
         return kept[kinds]
+
+    def _runs(self, way: int) -> Whole:
+        """Return the runs of stages that end so, by layers."""
+        return self._segments.ended if way == 1 else self._segments.run
 
     _price: tuple[Prices, "_Paid"] | None = None
     _front: tuple[Prices, dict[_Kinds, tuple[Whole, Whole]]] | None = None
@@ -253,7 +312,7 @@ class Unordered(Pricing):
         """Return the cheapest path of an interval as a column of part `number`."""
         times, known = self.arcs.times, self._segments
         lows, highs = times[[span[0]]], times[[span[1] - 1]]
-        each = [self._sweep(prices, time, lows, highs, near) for near in self._sides]
+        each = [self._sweep(prices, time, lows, highs, side) for side in self._sides]
         best = min(each, key=lambda sweep: int(sweep.found[0]))
         if best.found[0] >= HALF:
             return None
@@ -266,7 +325,8 @@ class Unordered(Pricing):
         cost = np.where(best.us < HALF, np.minimum(cost, MOST), BIG)
         uses = np.zeros(2 * len(self.rows.gpus) + 3)
         uses[-2] = 1.0
-        segments, begun, took = self._way(best, cost, time)
+        segments, begun = self._way(best, cost)
+        took = 0
         for segment, ended, layers in segments:
             took += int(best.us[segment, ended, layers])
             for arc, y in self._kept_division(segment, layers, paid):
@@ -294,50 +354,53 @@ class Unordered(Pricing):
         left: int,
     ) -> int:
         """Add what stages in several nodes use, and return how long they take."""
-        known, (us, cost) = self._segments, self._kept_fronts(prices, walk.kinds)
+        us, cost = self._kept_fronts(prices, walk.kinds)
         start = walk.kept[0]
-        runs = np.stack([known.run, known.ended])
-        able = (runs >= 0)[..., None] & (us[runs] <= high)
-        paid = time * np.where(able, us[runs], 0) + scale * cost[runs]
+        able = us <= high
+        paid = time * np.where(able, us, 0) + scale * cost
         paid = np.where(able, np.minimum(paid, MOST), BIG)
         fronts, least = paid.argmin(2), paid.min(2)
         took = 0
         while left:
-            for ended in range(end + 1):
-                rest = start[
-                    end - ended, left - 1 :: -1
-                ].copy()  # 1, 2, ... layers less
-                rest[-1] = 0 if ended == end else BIG
-                more = least[ended, 1 : left + 1]
+            for way in {0, end}:
+                rest = start[end - way, left - 1 :: -1].copy()  # 1, 2, ... layers less
+                rest[-1] = 0 if way == end else BIG
+                more = least[way, 1 : left + 1]
                 same = (rest < HALF) & (more < HALF) & (rest + more == start[end, left])
                 if same.any():
                     y = int(same.argmax()) + 1
-                    run = int(runs[ended, y])
-                    slowest = int(us[run, fronts[ended, y]])
-                    uses += self._kept_shared_use(prices, run, slowest, walk.kinds)
-                    took, left, end = took + slowest, left - y, end - ended
+                    slowest = int(us[way, y, fronts[way, y]])
+                    uses += self._kept_shared_use(prices, (way, y), slowest, walk.kinds)
+                    took, left, end = took + slowest, left - y, end - way
                     break
             else:
                 raise InternalError("a path has no stage in several nodes")
         return took
 
     def _kept_shared_use(
-        self, prices: Prices, run: int, slowest: int, kinds: _Kinds
+        self, prices: Prices, stage: tuple[int, int], slowest: int, kinds: _Kinds
     ) -> Array:
-        """Return what a stage in several nodes uses, kept while prices are the same."""
+        """Return what a stage in several nodes uses, kept while prices are the same.
+
+        A `stage` is known by its way and layers.
+        """
         if self._shared_uses is None or self._shared_uses[0] != prices:
             self._shared_uses = prices, {}
         kept = self._shared_uses[1]
-        if (run, slowest, kinds) not in kept:
-            items = self.shared_items(prices, 0, run, slowest, kinds)
+        if (stage, slowest, kinds) not in kept:
+            run = int(self._runs(stage[0])[stage[1]])
+            far = stage[0] == 2
+            items = self.shared_items(prices, 0, run, slowest, kinds, far=far)
             replicas = tuple(tuple(self.arcs.shared[x].tolist()) for x in items)
             first, last = self.table.runs.spans[run].tolist()
             found = np.zeros(2 * len(self.rows.gpus) + 3)
             self._use(found, Placed(first, last, -1, 0, replicas, tuple(items)))
-            kept[run, slowest, kinds] = found
-        return kept[run, slowest, kinds]
+            kept[stage, slowest, kinds] = found
+        return kept[stage, slowest, kinds]
 
-    _shared_uses: tuple[Prices, dict[tuple[int, int, _Kinds], Array]] | None = None
+    _shared_uses: (
+        tuple[Prices, dict[tuple[tuple[int, int], int, _Kinds], Array]] | None
+    ) = None
 
     def _kept_division(
         self, segment: int, layers: int, paid: "_Paid"
@@ -377,41 +440,40 @@ class Unordered(Pricing):
         return found
 
     def _way(
-        self, sweep: "_Sweep", cost: Whole, time: int
-    ) -> tuple[list[tuple[int, int, int]], list[tuple["_Walk", int, int]], int]:
+        self, sweep: "_Sweep", cost: Whole
+    ) -> tuple[list[tuple[int, int, int]], list[tuple["_Walk", int, int]]]:
         """Return the segments of the cheapest path, and what walks begin with.
 
-        Each segment by number, whether it ends the pipeline, and layers; of walks,
-        whether stages in several nodes end it, and how many layers these have; and what
-        transfers between sites take beside the stages' times.
+        Each segment by number, the way in which it ends, and layers; of walks, how
+        stages in several nodes end, and how many layers these have.
         """
         found: list[tuple[int, int, int]] = []
         begun: list[tuple[_Walk, int, int]] = []
-        x, end, far_us = self.layers, 1, 0
+        x, end = self.layers, 1
         after = sweep.after
         for walk in reversed(sweep.walks):
             now, after = after[end, x], walk.before
             if not self._sites:
                 found, end, x = self._path(walk, cost, end, x)
-                return found, [(walk, end, x)] if x else [], 0
+                return found, [(walk, end, x)] if x else []
             if after[end, x] == now:
                 continue
             inside = walk.kept[-1]
             for y, ended in product(range(1, min(walk.most, x) + 1), range(end + 1)):
-                rest, own = after[end - ended, x - y], inside[ended, y]
-                us = walk.farther_us if x > y else 0
-                if max(rest, own) < HALF and rest + own + min(time * us, MOST) == now:
-                    some, own_end, left = self._path(walk, cost, ended, y)
+                state = walk.states[ended]
+                rest, own = after[end - ended, x - y], inside[state, y]
+                if max(rest, own) < HALF and rest + own == now:
+                    some, way, left = self._path(walk, cost, state, y)
                     found += some
-                    begun += [(walk, own_end, left)] if left else []
-                    x, end, far_us = x - y, end - ended, far_us + us
+                    begun += [(walk, way, left)] if left else []
+                    x, end = x - y, end - ended
                     break
             else:
                 raise InternalError("a path has no site")
         if x:  # stages in several nodes, of any sites
-            walk = sweep.walks[0]
+            walk = sweep.walks[0]._replace(kinds=None)
             begun.append((walk._replace(kept=walk.before[None]), end, x))
-        return found, begun, far_us
+        return found, begun
 
     def _path(
         self, walk: "_Walk", cost: Whole, end: int, x: int
@@ -424,14 +486,14 @@ class Unordered(Pricing):
             if kept[n, end, x] == now:
                 continue
             mine = np.flatnonzero(self._segments.kind == kinds[n])
-            for ended in range(end + 1):
-                rest = kept[n, end - ended, x - 1 :: -1]  # after 1, 2, ... layers less
-                some = cost[mine, ended, 1 : x + 1]
+            for way in {0, end}:
+                rest = kept[n, end - way, x - 1 :: -1]  # after 1, 2, ... layers less
+                some = cost[mine, way, 1 : x + 1]
                 same = (some < HALF) & (rest < HALF) & (some + rest == now)
                 if same.any():
                     i, y = np.unravel_index(int(same.argmax()), same.shape)
-                    found.append((int(mine[i]), ended, int(y) + 1))
-                    x, end = x - int(y) - 1, end - ended
+                    found.append((int(mine[i]), way, int(y) + 1))
+                    x, end = x - int(y) - 1, end - way
                     break
             else:
                 raise InternalError("a path has no segment")
@@ -454,15 +516,16 @@ class _Walk(NamedTuple):
     """Visits of the nodes of one site, or of all: for the last interval.
 
     How many nodes of each class are visited, least costs after each visit, those of
-    paths before, the most layers here, and what a transfer from another site takes
-    beside. Stages in several nodes that it begins with are on nodes of these `kinds`.
+    paths before, the most layers here, and the ways in which a walk is over that goes
+    on in other sites, or ends. Stages in several nodes that it begins with are on nodes
+    of these `kinds`.
     """
 
     visits: Whole
     kept: Whole
     before: Whole
     most: int
-    farther_us: int
+    states: tuple[int, int]
     kinds: _Kinds
 
 

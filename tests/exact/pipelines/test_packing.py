@@ -10,7 +10,7 @@ import soaking
 from packed_columns import Packing, boxes, facts
 from soaking import pipelines as soaked
 
-from hetopt.errors import InternalError
+from hetopt.errors import InstanceError, InternalError
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.pipelines.pricing import Prices
@@ -36,6 +36,18 @@ def test_every_valid_plan_is_a_packing_of_every_way_that_is_drawn():
         word, reached = soaked.examined(soaking.drawn("pipelines", seed))
         found.update([word, *reached])
     assert not _WAYS - set(found), "never drawn"
+
+
+def test_every_valid_plan_is_a_packing_where_links_between_sites_are_slow():
+    found = Counter[str]()
+    for seed in range(80):
+        try:
+            word, reached = soaked.examined(soaked.draw_in_sites(Random(seed)))
+        except InstanceError:
+            continue
+        found.update([word, *reached])
+    ways = {"sites", "leaves a site", "single", "several nodes", "refuted below"}
+    assert not ways - set(found), "never drawn"
 
 
 def _instance(**changes):

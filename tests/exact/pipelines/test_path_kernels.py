@@ -105,10 +105,10 @@ def _segments(rng):
     used = [np.sort(rng.integers(1, n + 1, int(rng.integers(0, 3)))) for n in nodes]
     begin = np.cumsum([0, *map(len, used)])
     count, most = int(begin[-1]), int(nodes.max())
-    sides = [np.sort(rng.integers(1, 50, (count, layers + 1))) for _ in range(3)]
-    sides[2] = rng.integers(1, 50, (count, layers + 1))  # the end of a pipeline
+    inner = np.sort(rng.integers(1, 50, (count, layers + 1)))
+    exits = rng.integers(1, 50, (int(rng.integers(2, 4)), *inner.shape))
     light = rng.integers(0, layers + 1, (count, most + 1))
-    return kind, gpus, begin, np.concatenate(used), sides, light
+    return kind, gpus, begin, np.concatenate(used), inner, exits, light
 
 
 def _divisions(begin, used, light, c, k, layers):
@@ -128,10 +128,10 @@ def _divisions(begin, used, light, c, k, layers):
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_segments_take_the_least_of_all_their_divisions(seed):
     rng = np.random.default_rng(seed)
-    kind, gpus, begin, used, (inner, outer, ended), light = _segments(rng)
+    kind, gpus, begin, used, inner, exits, light = _segments(rng)
     highs = rng.integers(1, 50, 3)
     layers = inner.shape[1] - 1
-    given = (kind, gpus, begin, used, inner, outer, ended, light)
+    given = (kind, gpus, begin, used, inner, exits, light)
     found = _both("segment_us", highs, *given)
     price = rng.integers(LOWEST, HIGHEST, (len(used), int(gpus.max()) + 1, layers + 1))
     paid = _both("segment_price", kind, gpus, begin, used, price, light)
@@ -140,9 +140,7 @@ def test_segments_take_the_least_of_all_their_divisions(seed):
             every = [*_divisions(begin, used, light, c, k, x)]
             each = (sum(int(price[arc, k, y]) for arc, y in one) for one in every)
             assert min(int(paid[segment, k, x]), HALF) == min(each, default=HALF)
-            for (g, high), (end, last) in product(
-                enumerate(highs), enumerate((outer, ended))
-            ):
+            for (g, high), (end, last) in product(enumerate(highs), enumerate(exits)):
                 times = (
                     [*(inner[stage] for stage in one[:-1]), last[one[-1]]]
                     for one in every
@@ -159,34 +157,36 @@ def test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed):
     layers, classes, count = (int(rng.integers(1, most)) for most in (5, 4, 4))
     kind = np.repeat(np.arange(classes), rng.integers(1, 3, classes))
     visits = rng.integers(1, 3, classes)
-    us = rng.integers(1, 50, (count + 2, len(kind), 2, layers + 1))
+    ways = int(rng.integers(2, 4))
+    us = rng.integers(1, 50, (count + 2, len(kind), ways, layers + 1))
     rows = rng.integers(0, count + 2, count)
     us[rng.random(us.shape) < 0.4] = BIG
     price = rng.integers(LOWEST, HIGHEST, (len(kind), layers + 1))
-    start = rng.integers(LOWEST, HIGHEST, (count, 2, layers + 1))
+    start = rng.integers(LOWEST, HIGHEST, (count, ways, layers + 1))
     start[rng.random(start.shape) < 0.5] = BIG
     time, scales = 2, rng.integers(1, 5, count)
     steps = int(visits.sum()) + 1
-    tables = [np.zeros((count, steps, 2, layers + 1), np.int64) for _ in range(2)]
+    shape = steps, ways, layers + 1
+    tables = [np.zeros((count, *shape), np.int64) for _ in range(2)]
     given = (time, scales, us, rows, price, kind, visits, start)
     found = kernels.least_unordered(*given, tables[0])
     assert (_known(found) == _known(plain.least_unordered(*given, tables[1]))).all()
     assert (_known(tables[0]) == _known(tables[1])).all()
-    one = np.zeros((1, steps, 2, layers + 1), np.int64)
+    one = np.zeros((1, *shape), np.int64)
     for module in (kernels, plain):  # the last interval is what stays
         assert (_known(module.least_unordered(*given, one)) == _known(found)).all()
         assert (_known(one[0]) == _known(tables[0][-1])).all()
     nodes = np.repeat(np.arange(classes), visits)
     for g in range(count):
-        costs = {(0, x): int(start[g, 0, x]) for x in range(layers + 1)}
-        costs |= {(1, x): int(start[g, 1, x]) for x in range(layers + 1)}
+        each = [*product(range(ways), range(layers + 1))]
+        costs = {(way, x): int(start[g, way, x]) for way, x in each}
         for c in nodes:
             more = dict(costs)
             for (ended, x), paid in costs.items():
-                for segment, end in product(np.flatnonzero(kind == c), range(2)):
+                for segment, end in product(np.flatnonzero(kind == c), range(ways)):
                     for y in range(1, layers - x + 1):
                         took = int(us[rows[g], segment, end, y])
-                        if paid >= HALF or took >= HALF or ended + end > 1:
+                        if paid >= HALF or took >= HALF or (ended and end):
                             continue
                         own = time * took + int(scales[g] * price[segment, y])
                         to = ended + end, x + y
@@ -198,33 +198,29 @@ def test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed):
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
     rng = np.random.default_rng(seed)
-    layers, runs, count = (int(rng.integers(1, most)) for most in (6, 8, 4))
-    us = np.sort(rng.integers(1, 40, (runs, int(rng.integers(0, 3)))))
+    layers, ways, count = (
+        int(rng.integers(*most)) for most in ((1, 6), (2, 4), (1, 4))
+    )
+    us = np.sort(rng.integers(1, 40, (ways, layers + 1, int(rng.integers(0, 3)))))
     cost = rng.integers(LOWEST, HIGHEST, us.shape)
-    run, ended = rng.integers(-1, runs, (2, layers + 1))
     lows, highs = _intervals(rng, count)
-    found = _both("repeated", 2, lows, highs, us, cost, run, ended)
+    found = _both("repeated", 2, lows, highs, us, cost)
     for g, x in product(range(count), range(1, layers + 1)):
 
-        def least(number, g=g):
-            if number < 0:
-                return None
-            both = zip(us[number].tolist(), cost[number].tolist(), strict=True)
+        def least(way, y, g=g):
+            both = zip(us[way, y].tolist(), cost[way, y].tolist(), strict=True)
             each = (2 * t + int(lows[g]) * y for t, y in both if t <= highs[g])
             return min(each, default=None)
 
-        best = [BIG, BIG]
+        best = [BIG] * ways
         for cuts in product(range(2), repeat=x - 1):
             edges = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), x]
             sizes = [b - a for a, b in pairwise(edges)]
-            # Any one of the stages may be the one that ends the pipeline.
-            for last in range(-1, len(sizes)):
-                numbers = [
-                    (ended if i == last else run)[y] for i, y in enumerate(sizes)
-                ]
-                each = [least(number) for number in numbers]
+            # Any one of the stages may be the one that ends the pipeline, or leaves.
+            for last, way in product(range(len(sizes)), range(ways)):
+                each = [least(way if i == last else 0, y) for i, y in enumerate(sizes)]
                 if None not in each:
-                    best[last >= 0] = min(best[last >= 0], sum(each))
+                    best[way] = min(best[way], sum(each))
         assert [min(int(y), HALF) for y in found[g, :, x]] == [
             min(y, HALF) for y in best
         ]
@@ -239,9 +235,9 @@ def test_paths_through_sites_are_joined_alike_by_kernel_and_twin(seed: int) -> N
         table = rng.integers(-(10**6), 10**9, (count, 2, layers + 1))
         table[rng.random(table.shape) < 0.4] = kernels.BIG
         tables.append(table)
-    most, farther = int(rng.integers(0, layers + 2)), int(rng.integers(0, 10**6))
-    found = kernels.joined(*tables, most, farther)
-    twin = plain.joined(*tables, most, farther)
+    most = int(rng.integers(0, layers + 2))
+    found = kernels.joined(*tables, most)
+    twin = plain.joined(*tables, most)
     assert np.array_equal(
         np.minimum(found, kernels.HALF), np.minimum(twin, kernels.HALF)
     )
@@ -249,9 +245,7 @@ def test_paths_through_sites_are_joined_alike_by_kernel_and_twin(seed: int) -> N
         min(
             [int(tables[0][g, 1, layers])]
             + [
-                int(tables[0][g, end, layers - y])
-                + int(tables[1][g, 1 - end, y])
-                + (farther if y < layers else 0)
+                int(tables[0][g, end, layers - y]) + int(tables[1][g, 1 - end, y])
                 for y in range(1, min(most, layers) + 1)
                 for end in range(2)
                 if max(tables[0][g, end, layers - y], tables[1][g, 1 - end, y])
