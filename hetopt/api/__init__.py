@@ -32,6 +32,7 @@ from .solving import (
 
 if TYPE_CHECKING:
     from .executing import run
+    from .matrix import capabilities
     from .nodes import choose_nodes, without_each_group
     from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
@@ -48,6 +49,7 @@ __all__ = [
     "alternatives",
     "bound_checked",
     "calibrate",
+    "capabilities",
     "carriers",
     "check",
     "check_bound",
@@ -83,6 +85,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "capabilities": "matrix",
     "calibrate": "predicting",
     "predict": "predicting",
     "choose_nodes": "nodes",

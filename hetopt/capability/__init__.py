@@ -4,11 +4,12 @@ Methods ask it, and refuse by `require` alone. `settings` says how a setting is 
 an instance, `methods` how each method carries it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import Unsupported
 from ..schema import Instance
+from ..schema.targets import TARGETS, Feature
 from .methods import METHODS, Carried, Cell, row
 from .settings import MOST_TABLED, SETTINGS
 
@@ -76,16 +77,43 @@ def _message(method: str, refused: list[Gap]) -> str | None:
     return f"not supported by the {method}: {'; '.join(parts)}"
 
 
-def rows() -> list[dict[str, Any]]:
-    """Return the matrix: a row a method, with how it carries each setting, and why."""
-    return [
-        {
-            "name": name,
-            "description": method.does,
-            "carries": {
-                setting: method.cells.get(setting, Cell(Carried.EXACTLY, ""))._asdict()
-                for setting in SETTINGS
-            },
-        }
-        for name, method in METHODS.items()
+def rows(instance: Instance | None = None) -> list[dict[str, Any]]:
+    """Return the matrix: a row a method, with how it carries each setting, and why.
+
+    Of an `instance` it has the settings alone for which the instance asks. The last
+    rows are programs that run plans, with the features of plans that they have.
+    """
+    asked = [
+        name
+        for name, setting in SETTINGS.items()
+        if instance is None or setting.found(instance) is not None
     ]
+    found = []
+    for method, (does, cells, _) in METHODS.items():
+        kind, _, name = method.rpartition(" ")
+        told = {setting: cells.get(setting, _PLAIN) for setting in asked}
+        found.append(_row(name if kind else "others", kind or method, does, told))
+    return found if instance else [*found, *_programs()]
+
+
+_PLAIN = Cell(Carried.EXACTLY, "")
+
+
+def _row(name: str, kind: str, does: str, cells: Mapping[str, Cell]) -> dict[str, Any]:
+    carries = {
+        setting: {"carried": cell.carried.value, "reason": cell.reason}
+        for setting, cell in cells.items()
+    }
+    return {"name": name, "kind": kind, "description": does, "carries": carries}
+
+
+def _programs() -> Iterator[dict[str, Any]]:
+    for name, (supports, rules, _, program) in TARGETS.items():
+        cells = {
+            one.name.lower(): _PLAIN
+            if one in supports
+            else Cell(Carried.NOT, f"{program} does not run {one.value}")
+            for one in Feature
+        }
+        further = f", and expects {'; '.join(sorted(rules))}" if rules else ""
+        yield _row(name, "program", program + further, cells)

@@ -139,6 +139,7 @@ _NOT_COUNTED: Reasons = MappingProxyType(
         "profiled_update": _LEAST_UPDATE,
     }
 )
+_BOUNDED = "plans are found and bounded, but not all listed on small clusters"
 _TABLES: Reasons = {"many_layers": "tables of so many runs of layers are too large"}
 _PIPELINES_APART = "it counts pipelines that share no GPUs"
 _ONE_RUN = _APART["interleave"]
@@ -184,8 +185,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "exact method training_plan": _method(
             "a plan and a bound, by all proofs below",
             in_part={
-                **_NOT_LISTED,
-                **_only(_NOT_COUNTED, "runs_on", "expert_parallel", "adapters"),
+                **dict.fromkeys(_NOT_LISTED, _BOUNDED),
+                **_only(_NOT_COUNTED, "runs_on", "adapters"),
                 "many_layers": "the work of all GPUs alone bounds it",
             },
         ),

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .. import registry
+from .. import capability, registry
 
 _FOLDER = {
     "problems": "problems",
@@ -34,8 +34,9 @@ def entries(kind: str, problem: str | None = None) -> list[dict[str, Any]]:
     and machines have their figures, in the order of the catalogue; their description
     is where these are from.
     Commands have their arguments and options (`commands.rows`).
+    Capabilities are rows of methods and of programs (`hetopt.capability.rows`).
     `kind` is one of commands, instances, fields, problems, formulations, methods,
-    planners, policies, backends, formats, suites, gpus, machines.
+    planners, policies, backends, formats, suites, gpus, machines, capabilities.
     """
     if kind == "commands":
         from . import app, commands
@@ -57,6 +58,8 @@ def entries(kind: str, problem: str | None = None) -> list[dict[str, Any]]:
         return _gpus()
     if kind == "machines":
         return _machines()
+    if kind == "capabilities":
+        return capability.rows()
     folder = _FOLDER[kind]
     entries: list[dict[str, Any]] = _folder(folder)
     if kind in OF_A_PROBLEM:

@@ -62,6 +62,7 @@ class Kind(StrEnum):
     SUITES = "suites"
     GPUS = "gpus"
     MACHINES = "machines"
+    CAPABILITIES = "capabilities"
 
 
 class Objective(StrEnum):
@@ -653,7 +654,10 @@ def list_entries(
     ] = False,
     markdown: Annotated[
         bool,
-        flag("--markdown", help="With fields or commands: their page REFERENCE.md."),
+        flag(
+            "--markdown",
+            help="With fields, commands or capabilities: their page REFERENCE.md.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -671,8 +675,8 @@ def list_entries(
             raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
         output.print_json(schemas.schemas())
         return
-    if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS):
-        expected = "expected `list fields` or `list commands`"
+    if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS, Kind.CAPABILITIES):
+        expected = "expected `list fields`, `list commands` or `list capabilities`"
         raise Unsupported(f"--markdown with {kind.value}: {expected}")
     if problem is not None:
         from .. import problems
@@ -688,6 +692,13 @@ def list_entries(
         from ..report import commands
 
         output.print_text(commands.page(entries))
+    elif kind is Kind.CAPABILITIES:
+        from ..report import capabilities
+
+        if markdown:
+            output.print_text(capabilities.page(entries))
+        else:
+            output.show([capabilities.terminal(entries)])
     elif kind is Kind.FIELDS:
         from ..report import reference
 

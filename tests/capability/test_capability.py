@@ -1,5 +1,6 @@
 """The matrix of methods and settings says what methods do, on every setting."""
 
+import json
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -7,16 +8,19 @@ from typing import Any
 import drawing
 import pytest
 import soaking
+from places import ROOT
 from random_calibrations import calibration, sheet
 from soaking import capability as kind
+from typer.testing import CliRunner
 
 import hetopt
-from hetopt import capability, registry
+from hetopt import capability, cli, registry
 from hetopt.capability.methods import METHODS, Carried
 from hetopt.capability.settings import READ_BY_ALL, SETTINGS
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
 from hetopt.modelling import Limits
+from hetopt.report.capabilities import page
 from hetopt.result import Status
 from hetopt.schema import Alternatives, CostSettings
 
@@ -226,6 +230,30 @@ def test_drawn_settings_are_refused_or_carried_as_the_matrix_says(seed: int) -> 
 @pytest.mark.parametrize("seed", range(_DRAWN, _MANY))
 def test_many_drawn_settings_are_as_the_matrix_says(seed: int) -> None:
     assert kind.check(soaking.drawn("capability", seed))
+
+
+def test_the_page_is_what_the_command_writes() -> None:
+    shipped = (ROOT / "hetopt/capability/REFERENCE.md").read_text("utf-8")
+    again = "run `hetopt list capabilities --markdown > hetopt/capability/REFERENCE.md`"
+    assert page(capability.rows()) == shipped, again
+    assert listed("--markdown") == shipped
+
+
+def test_the_command_lists_methods_and_programs() -> None:
+    assert json.loads(listed("--json")) == capability.rows()
+    assert {"one_pipeline", "torchtitan"} <= {*listed().split()}
+
+
+def listed(*words: str) -> str:
+    return CliRunner().invoke(cli.app, ["list", "capabilities", *words]).stdout
+
+
+def test_the_library_tells_what_an_instance_asks_for() -> None:
+    rows = hetopt.capabilities(drawing.read(example("zero")))
+    assert all([*row["carries"]] == ["zero"] for row in rows)
+    told = {(row["kind"], row["name"]): row["carries"]["zero"] for row in rows}
+    assert told["exact method", "one_pipeline"]["carried"] == "not"
+    assert told["exact method", "training_plan"]["carried"] == "exactly"
 
 
 def test_a_refusal_names_method_setting_value_reason_and_remedy() -> None:

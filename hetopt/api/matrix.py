@@ -1,0 +1,18 @@
+"""The capability matrix, of all settings or of those of an instance."""
+
+from typing import Any
+
+from .. import capability
+from .calling import public
+from .judging import AnyInstance, load
+
+
+@public
+def capabilities(instance: AnyInstance | None = None) -> list[dict[str, Any]]:
+    """Which method carries which setting: a row a method, as `hetopt list` has them.
+
+    A row has `name`, `kind`, `description`, and `carries`: by setting how it is carried
+    (`exactly`, `in part`, `not`) and the reason. With an `instance` they are of the
+    settings for which it asks. Raises what `load` raises.
+    """
+    return capability.rows(None if instance is None else load(instance))

@@ -1,0 +1,108 @@
+"""Which method carries which setting, on a terminal and as hetopt/capability's page."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+
+from ..capability.settings import SETTINGS
+from ..schema.targets import Feature
+from ..text import markdown
+from . import writers
+from .sheet import Table
+
+Row = Mapping[str, Any]
+
+_HEAD = """# Which method carries which setting
+
+An instance asks for settings, and not every method carries each of them. The page is
+made from the matrix that the methods ask; this writes it again:
+
+    hetopt list capabilities --markdown > hetopt/capability/REFERENCE.md
+
+- An empty cell: the method carries the setting exactly.
+- *part*: it takes the setting, and what it says holds; but its bound is weaker, it
+  looks at fewer plans, or its picture leaves something out.
+- **no**: it refuses the setting by name, and says who carries it.
+
+All methods carry the settings that have no row: these are in the costs that all of them
+read. A choice is a setting of `workload.alternatives`. `hetopt plan` asks planners and
+the exact method `training_plan`, and so refuses none of them; the proofs are its parts,
+and where one does not carry a setting, others do. In Python
+`hetopt.capabilities("my-cluster.yaml")` has the rows of what that instance asks for.
+"""
+_PROGRAMS = """## Programs
+
+A plan may have to be one that a program runs (`workload.runs_on`, `--for`). An empty
+cell: the program, or our export to it, has the feature. `any` has no rules.
+"""
+_PARTS = {
+    "The exact methods, and their proofs": ("exact method", "proof"),
+    "Statements, and offers to rent": ("statement", "problem"),
+    "Planners, and simulated schedules": ("planner", "schedule"),
+}
+_MARKS = {"exactly": "", "in part": "*part*", "not": "**no**"}
+
+
+def page(rows: Iterable[Row]) -> str:
+    """The page: methods, then why each carries a setting in part or not; programs."""
+    every = list(rows)
+    methods = [row for row in every if row["kind"] != "program"]
+    programs = [row for row in every if row["kind"] == "program"]
+    words = {
+        name: f"{one.words}<br>`{one.field.rpartition('.')[2]}`"
+        for name, one in SETTINGS.items()
+    }
+    features = {one.name.lower(): str(one.value) for one in Feature}
+    blocks = [_HEAD]
+    for heading, kinds in _PARTS.items():
+        some = [row for row in methods if row["kind"] in kinds]
+        blocks += [f"## {heading}\n", *_table("setting", words, some)]
+    blocks += ["## Why\n", *_reasons(methods)]
+    blocks += [_PROGRAMS, *_table("feature", features, programs)]
+    return "\n".join(blocks).rstrip("\n") + "\n"
+
+
+def _table(what: str, words: Mapping[str, str], rows: list[Row]) -> Iterator[str]:
+    """Lines of a table with a column a row, but for settings that all carry."""
+    yield markdown.line([what, *(row["name"] for row in rows)])
+    yield markdown.line(["---"] * (len(rows) + 1))
+    for name, text in words.items():
+        cells = [_MARKS[row["carries"][name]["carried"]] for row in rows]
+        if any(cells):
+            yield markdown.line([text, *cells])
+    yield ""
+
+
+def _reasons(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        yield f"**{row['name']}** ({row['description']})\n"
+        for carried, mark in _MARKS.items():
+            for reason, names in _by_reason(row, carried).items():
+                told = ", ".join(SETTINGS[name].words for name in names)
+                yield f"- {mark} {told}: {reason}."
+        yield ""
+
+
+def _by_reason(row: Row, carried: str) -> dict[str, list[str]]:
+    """The settings that a row carries so, by the reason that it gives."""
+    found: dict[str, list[str]] = {}
+    for name, cell in row["carries"].items():
+        if cell["carried"] == carried and cell["reason"]:
+            found.setdefault(cell["reason"], []).append(name)
+    return found
+
+
+def terminal(rows: Iterable[Row]) -> RenderableType:
+    """A row a method: what it refuses, and what it carries in part."""
+    cells = (
+        (row["kind"], row["name"], _listed(row, "not"), _listed(row, "in part"))
+        for row in rows
+    )
+    heads = ("kind", "name", "refuses", "carries in part")
+    return writers.terminal(Table.of(heads, cells, texts=heads))
+
+
+def _listed(row: Row, carried: str) -> str:
+    names = (name for name, x in row["carries"].items() if x["carried"] == carried)
+    return ", ".join(names)
