@@ -16,7 +16,7 @@ from .errors import PluginBroken, UnknownName
 #: Folders to which others may add.
 OPEN = ("formats", "formulations", "planners", "scheduling.policies")
 #: Packages beside the entries of a folder: what several of them are built on.
-_HELPERS = frozenset({"checking", "pipelines"})
+_HELPERS = frozenset({"checking", "enumeration", "pipelines"})
 _added: dict[str, dict[str, Any]] = {folder: {} for folder in OPEN}
 
 

@@ -22,8 +22,8 @@ from hetopt.capability.methods import METHODS
 from hetopt.costs import CostTable
 from hetopt.costs.offers import provisioning_data
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.exact import one_pipeline, training_plan
-from hetopt.exact.training_plan import holding, small
+from hetopt.exact import enumeration, one_pipeline, training_plan
+from hetopt.exact.training_plan import holding
 from hetopt.explaining.simulator import simulate
 from hetopt.explaining.timeline import Schedule
 from hetopt.modelling import Limits
@@ -172,7 +172,7 @@ def _proof(name: str, case: Case) -> str:
     """The outcome of a part of the exact method, which has no word but None."""
     instance = case.instance
     if name == "listing":
-        asked = small.is_small(instance) or small.is_rather_small(instance)
+        asked = enumeration.is_small(instance) or enumeration.is_rather_small(instance)
         return "asked" if asked else "refused"
     if name == "memory":
         if holding.least_memory(instance) is None:
