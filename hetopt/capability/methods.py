@@ -195,7 +195,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             refused={**_APART, **_PASSES},
             instead=_EXACT,
         ),
-        "proof listing": _method(
+        "proof enumeration": _method(
             "of training_plan: all plans of a small cluster",
             in_part={"adapters": _NOT_COUNTED["adapters"]},
             refused=_NOT_LISTED,

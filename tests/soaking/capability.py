@@ -171,7 +171,7 @@ def _statement(name: str, case: Case) -> str:
 def _proof(name: str, case: Case) -> str:
     """The outcome of a part of the exact method, which has no word but None."""
     instance = case.instance
-    if name == "listing":
+    if name == "enumeration":
         asked = enumeration.is_small(instance) or enumeration.is_rather_small(instance)
         return "asked" if asked else "refused"
     if name == "memory":

@@ -39,7 +39,7 @@ from .packings import Packings, useful
 from .stages import Replica, Stage, StageTables, TooMany
 from .sync import SyncTimes
 
-_METHOD = "proof listing"  # in the capability matrix
+_METHOD = "proof enumeration"  # in the capability matrix
 _GPUS = 8
 _MORE_GPUS = 12
 _MOST_COLUMNS = 60_000  # of one micro-batch size, listed in seconds
