@@ -170,6 +170,7 @@ _WITHOUT: Reasons = {
     "choice_of_groups": "it makes no groups",
 }
 _GRIDS = "use the planner megatron or grid, or `hetopt plan`"
+_BY_FORMULA = "layers are weighed one by one, by formula"
 _LEFT_OUT = "prices of offers leave it out"
 _SCHEDULE: Reasons = MappingProxyType(
     {
@@ -259,6 +260,18 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "sync_factor": _APPENDIX,
             },
             instead=_EXACT,
+        ),
+        "problem layer_partition": _method(
+            "a pipeline of an instance, whose layers are to be divided",
+            refused={
+                **_only(_APART, "interleave", "hops", "context_parallel"),
+                "expert_parallel": _APART["expert_parallel"],
+                "lockstep": _PASSES["lockstep"],
+                "offload": "it says nothing of what travels to hosts",
+                "weighed": _BY_FORMULA,
+                "calibrated_memory": _BY_FORMULA,
+            },
+            instead="plan the whole instance (`hetopt plan`)",
         ),
         "problem provisioning": _method(
             "offers to rent, timed and weighed for its methods",

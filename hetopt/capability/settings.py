@@ -123,6 +123,16 @@ def _pairs(instance: Instance) -> object:
     return f"{len(pairs)} pairs" if pairs else None
 
 
+def _weighed(instance: Instance) -> object:
+    rows = instance.workload.costs.profile
+    return "measured" if any(row.layer_mib for row in rows) else None
+
+
+def _calibrated_memory(instance: Instance) -> object:
+    value = instance.workload.costs.activations
+    return value if value == "calibrated" else None
+
+
 def _unequal_layers(instance: Instance) -> object:
     model = instance.model
     for field in ("parameters", "active_parameters", "kinds"):
@@ -207,6 +217,12 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         ),
         "profile": _times("a measured profile", "profile"),
         "calibrated": _times("calibrated times", "calibrated"),
+        "weighed": Setting(
+            "measured memory of layers", f"{_COSTS}.profile.layer_mib", _weighed
+        ),
+        "calibrated_memory": Setting(
+            "calibrated activations", f"{_COSTS}.activations", _calibrated_memory
+        ),
         "timed_update": Setting(
             "an optimiser timed by the rate of memory",
             "cluster.gpus.memory_gbytes_per_s",

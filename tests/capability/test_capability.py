@@ -147,6 +147,8 @@ EXAMPLES: dict[str, Callable[[Tree], None]] = {
     "profile": profile(),
     "calibrated": calibrated(),
     "timed_update": inside("cluster", "gpus", "A", memory_gbytes_per_s=900),
+    "weighed": profile(layer_mib=[5, 5, 5]),
+    "calibrated_memory": divided(),
     "calibrated_update": update,
     "profiled_update": profile(update_us=[5, 5, 5]),
     "iteration_overhead": costs(iteration_overhead_us=70),

@@ -19,7 +19,7 @@ from hetopt.api.solving import heuristic
 from hetopt.bounds.crossing import Crossing
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.capability.methods import METHODS
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, fixed
 from hetopt.costs.offers import provisioning_data
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import enumeration, one_pipeline, training_plan
@@ -30,6 +30,7 @@ from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge_of_one
 from hetopt.problems import training_plan as judge
+from hetopt.problems.layer_partition.posing import fields, line_of_plan
 from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Result, Status
 from hetopt.schema import Instance
@@ -208,7 +209,26 @@ def _schedule(name: Schedule, case: Case) -> str:
     return "simulated"
 
 
+def _partition(case: Case) -> str:
+    """The outcome for the first pipeline of the known plan, under its settings."""
+    if case.plan is None:
+        return "refused"
+    line = line_of_plan(case.instance, case.plan, 0)
+    why = capability.reason("problem layer_partition", fixed(line.table.instance))
+    try:
+        fields(line, "given")
+    except Unsupported as error:
+        if why is not None and str(error) != why:
+            raise Contradiction(f"layer_partition says {error}, not {why}") from error
+        return "refused"
+    if why is not None:
+        raise Contradiction(f"layer_partition answers, and should say: {why}")
+    return "stated"
+
+
 def _offers(name: str, case: Case) -> str:
+    if name == "layer_partition":
+        return _partition(case)
     tree = {key: case.tree[key] for key in ("name", "model", "workload")}
     each = {"quota": 2, "usd_per_hour": 1, "peak_tflops": 10, "memory_gib": 16}
     tree["offers"] = [{"gpu": "A", "gbytes_per_s": 5, "latency_us": 0, **each}]

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...costs import CostTable, memory
+from ... import capability
+from ...costs import CostTable, fixed, memory
 from ...errors import InstanceError, Unsupported
 from ...plans import Pipeline, Replica, TrainingPlan
 from ...plans import Stage as PlannedStage
@@ -108,8 +109,11 @@ def line_of_nodes(
 
 
 def fields(line: Line, order: str) -> Fields:
-    """Return what the problem file says of a pipeline's stages and layers."""
-    _refuse_other_schedules(line)
+    """Return what the problem file says of a pipeline's stages and layers.
+
+    Raises `Unsupported` for settings of the plan that the problem does not carry.
+    """
+    capability.require("problem layer_partition", fixed(line.table.instance))
     needs = [_needs(line, stage) for stage in line.pipeline.stages]
     layer_mib, in_flight_mib = needs[0]
     count = len(line.pipeline.stages)
@@ -129,33 +133,6 @@ def fields(line: Line, order: str) -> Fields:
             for j, (once, each) in enumerate(needs)
         ),
     }
-
-
-def _refuse_other_schedules(line: Line) -> None:
-    costs, split = line.table.workload.costs, line.table.split
-    found = [
-        f"{field} {value!r}"
-        for field, value, usual in (
-            ("pipeline", costs.pipeline, "critical"),
-            ("hops", costs.hops, "sender"),
-            ("interleave", split.interleave, 1),
-            ("context_parallel", split.context, 1),
-            ("expert_parallel", split.experts, 1),
-        )
-        if value != usual
-    ]
-    if costs.activations == "calibrated":
-        found.append("activations 'calibrated'")
-    if costs.offload is not None:
-        found.append("offload")
-    if line.table.profile.weighs:
-        found.append("a profile that weighs layers")
-    if found:
-        raise Unsupported(
-            f"found {', '.join(found)} in workload.costs of instance "
-            f"{line.table.instance.name!r}, which layer_partition has no words for: "
-            "plan the whole instance (`hetopt plan`)"
-        )
 
 
 def _name(line: Line, j: int) -> str:
