@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import checkpoints
-from ..errors import InstanceError, UnknownName, Unsupported
+from .. import capability, checkpoints
+from ..errors import InstanceError, UnknownName
 from ..modelling import Limits
 from ..plans import Recovery, TrainingPlan
 from ..problems import training_plan
@@ -254,12 +254,7 @@ def earlier(out: Path, asked: str) -> dict[str, Any] | None:
 def saved_in(checkpoint: Path, instance: str, storage: Storage) -> list[Saved]:
     """The shards that lie in a checkpoint and that the problem may count on."""
     data = load(instance)
-    if data.workload.costs.lora is not None:
-        raise Unsupported(
-            f"{checkpoint}: found workload.costs.lora in {data.name!r}, whose states "
-            "are adapters': checkpoints that are moved have whole weights; recover "
-            "without --apply"
-        )
+    capability.require("command recover", data)
     units = [unit.name for unit in posing.units(data)]
     rows = checkpoints.saved_rows(checkpoint, data.model, units, storage.media[0])
     gone = _unread(storage)

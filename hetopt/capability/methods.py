@@ -171,6 +171,7 @@ _WITHOUT: Reasons = {
 }
 _GRIDS = "use the planner megatron or grid, or `hetopt plan`"
 _BY_FORMULA = "layers are weighed one by one, by formula"
+_OFFERED = "offers are timed by formula"
 _LEFT_OUT = "prices of offers leave it out"
 _SCHEDULE: Reasons = MappingProxyType(
     {
@@ -276,18 +277,26 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "problem provisioning": _method(
             "offers to rent, timed and weighed for its methods",
             refused={
+                **dict.fromkeys(_SPLITS, _BY_COSTS),
+                **_only(_APART, "context_parallel", "expert_parallel"),
                 "unequal_layers": "stages are numbers of layers, whichever they are",
-                "profile": "offers are timed by formula",
+                **dict.fromkeys(("profile", "calibrated"), _OFFERED),
+                "calibrated_memory": _BY_FORMULA,
                 **dict.fromkeys(
                     (
                         *("iteration_overhead", "tied_sync", "flat_gradients"),
                         *("gathers", "interleave", "lockstep", "zero_groups"),
-                        *("pipeline_factor", "sync_factor"),
+                        *("pipeline_factor", "sync_factor", "offload"),
                     ),
                     _LEFT_OUT,
                 ),
             },
             instead="leave it out, or plan on a cluster (`hetopt plan`)",
+        ),
+        "command recover": _method(
+            "with --apply: the states of a checkpoint, moved",
+            refused={"lora": "checkpoints that are moved have whole weights"},
+            instead="recover without --apply",
         ),
         "planner megatron": _method(
             "equal pipelines on the whole cluster",

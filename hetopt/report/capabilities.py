@@ -38,7 +38,7 @@ cell: the program, or our export to it, has the feature. `any` has no rules.
 """
 _PARTS = {
     "The exact methods, and their proofs": ("exact method", "proof"),
-    "Statements, and offers to rent": ("statement", "problem"),
+    "Statements, problems, commands": ("statement", "problem", "command"),
     "Planners, and simulated schedules": ("planner", "schedule"),
 }
 _MARKS = {"exactly": "", "in part": "*part*", "not": "**no**"}

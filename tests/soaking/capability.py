@@ -5,22 +5,23 @@ bound is above the fastest of them.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import drawing
 from brute_force_training import best_one_pipeline
 from claims import claim, some_plans
-from pydantic import ValidationError
 from refuters import by_counts, by_prices, proves
 
 from hetopt import capability, registry
+from hetopt.api.recovering import saved_in
 from hetopt.api.solving import heuristic
 from hetopt.bounds.crossing import Crossing
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.capability.methods import METHODS
 from hetopt.costs import CostTable, fixed
-from hetopt.costs.offers import provisioning_data
+from hetopt.costs.offers import as_offers, provisioning_data
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import enumeration, one_pipeline, training_plan
 from hetopt.exact.training_plan import holding
@@ -31,6 +32,7 @@ from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge_of_one
 from hetopt.problems import training_plan as judge
 from hetopt.problems.layer_partition.posing import fields, line_of_plan
+from hetopt.problems.recovery.storage import Storage
 from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Result, Status
 from hetopt.schema import Instance
@@ -209,6 +211,14 @@ def _schedule(name: Schedule, case: Case) -> str:
     return "simulated"
 
 
+def _states(name: str, case: Case) -> str:
+    try:
+        saved_in(Path("no folder"), case.instance, Storage())
+    except InstanceError:  # there is none
+        return "asked"
+    return "asked"
+
+
 def _partition(case: Case) -> str:
     """The outcome for the first pipeline of the known plan, under its settings."""
     if case.plan is None:
@@ -229,14 +239,7 @@ def _partition(case: Case) -> str:
 def _offers(name: str, case: Case) -> str:
     if name == "layer_partition":
         return _partition(case)
-    tree = {key: case.tree[key] for key in ("name", "model", "workload")}
-    each = {"quota": 2, "usd_per_hour": 1, "peak_tflops": 10, "memory_gib": 16}
-    tree["offers"] = [{"gpu": "A", "gbytes_per_s": 5, "latency_us": 0, **each}]
-    tree["search"] = {"micro_batches": 2}
-    try:
-        offered = Instance.model_validate(tree, strict=False)
-    except ValidationError:  # what no file of offers may say
-        return "refused"
+    offered = as_offers(case.instance, dict.fromkeys(case.instance.cluster.gpus, 1))
     method = f"problem {name}"
     why = capability.reason(method, offered)
     try:
@@ -255,6 +258,7 @@ _ASKED: dict[str, Callable[[Any, Case], str]] = {
     "proof": _proof,
     "statement": _statement,
     "problem": _offers,
+    "command": _states,
     "planner": _planner,
     "schedule": _schedule,
 }
