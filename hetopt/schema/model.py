@@ -368,7 +368,8 @@ class ModelSpec(Record):
         if part == EXPERTS:
             expert = matrices * (self.expert_intermediate or self.mlp_width)
             routed = experts * (self.expert_hidden or h)
-            return expert * (routed + self.shared_experts * h) + h * (self.experts or 0)
+            beside = (self.experts or 0) + 2 * (self.expert_hidden or 0)
+            return expert * (routed + self.shared_experts * h) + h * beside
         indexed = 0
         if self.indexer:
             low = self.latent.query_rank if self.latent else 0
@@ -381,6 +382,14 @@ class ModelSpec(Record):
     def _beside(self, part: str, experts: int) -> int:
         """Parameters of a part that are in no matrix."""
         told = self.vectors or Vectors()
+        more = told.expert * experts if part == EXPERTS else 0
+        return self.beside(part, told) + more
+
+    def beside(self, part: str, told: Vectors) -> int:
+        """Return the parameters of a part in no matrix, without routed experts'.
+
+        Where they are not `told`, they follow from the other fields.
+        """
         if part == FURTHER:
             return 3 * self.hidden
         name = ATTENTION if part == WINDOW else part
@@ -390,7 +399,7 @@ class ModelSpec(Record):
             own += self._of_attention() if name == ATTENTION else 0
             mixer = self.mixer(part)
             own += mixer.vectors if mixer else 0
-        return own + (told.expert * experts if part == EXPERTS else 0)
+        return own
 
     def _of_attention(self) -> int:
         """Norms of latents, or of queries and keys, biases, what an indexer has."""

@@ -223,8 +223,8 @@ def test_a_text_configuration_inside_a_multimodal_one_is_read() -> None:
         (
             {"num_experts": 8},
             "missing key, expected one of num_experts_per_tok, num_experts_per_token, "
-            "experts_per_token, moe_topk, moe_top_k, moe_k; is this the config.json of "
-            "a language model?",
+            "experts_per_token, moe_topk, moe_top_k, moe_k, top_k_experts; is this the "
+            "config.json of a language model?",
         ),
         (
             {"sliding_window": 512, "layer_types": ["linear_attention"] * 32},

@@ -230,13 +230,15 @@ def test_a_released_model_of_other_layers_is_refused(name: str) -> None:
     assert any(key in said for key in config)
 
 
-@pytest.mark.parametrize("name", ["falcon-h1-34b", "jamba-v0.1", "qwen3-next-80b-a3b"])
+@pytest.mark.parametrize(
+    "name", ["falcon-h1-34b", "jamba-v0.1", "qwen3-next-80b-a3b", "lfm2-1.2b"]
+)
 def test_a_hybrid_under_a_name_that_nobody_knows_is_refused_by_its_keys(
     name: str,
 ) -> None:
-    own = [key for key in REFUSED[name] if key not in LLAMA_3_8B]
+    own = [key for key in READ[name] if key not in LLAMA_3_8B]
     with pytest.raises(InstanceError, match="hetopt does not support") as caught:
-        from_config({**REFUSED[name], "model_type": "unheard-of"}, name)
+        from_config({**READ[name], "model_type": "unheard-of"}, name)
     assert any(key in str(caught.value) for key in own)
 
 
@@ -279,13 +281,22 @@ def test_lists_of_one_entry_a_layer_are_read_where_all_are_equal() -> None:
 
 
 @pytest.mark.parametrize("key", ["intermediate_size", "num_key_value_heads"])
-@pytest.mark.parametrize("least", [0, 1])
-def test_lists_whose_entries_differ_by_layer_are_refused(key: str, least: int) -> None:
+def test_lists_whose_entries_differ_by_layer_are_read_layer_by_layer(key: str) -> None:
     value = int(LLAMA_3_8B[key])  # type: ignore[call-overload]
-    several = [value] * (LAYERS - least) + [value // 2] * least
-    several = several[: LAYERS - 1] if not least else several
+    several = [value] * (LAYERS - 1) + [value // 2]
+    found = from_config({**LLAMA_3_8B, key: several}, "m")
+    narrow = from_config({**LLAMA_3_8B, key: value // 2}, "m")
+    assert found.parameters == PLAIN.parameters[:-1] + narrow.parameters[-1:]
+
+
+@pytest.mark.parametrize("key", ["intermediate_size", "num_key_value_heads"])
+def test_lists_of_other_lengths_and_of_other_keys_are_refused(key: str) -> None:
+    value = int(LLAMA_3_8B[key])  # type: ignore[call-overload]
     with pytest.raises(InstanceError, match=f"^{key}: hetopt does not support values"):
-        from_config({**LLAMA_3_8B, key: several}, "m")
+        from_config({**LLAMA_3_8B, key: [value] * (LAYERS - 1)}, "m")
+    several = {"num_local_experts": [8] * 6 + [4] * 6}
+    with pytest.raises(InstanceError, match=r"^num_local_experts: hetopt does"):
+        from_config({**MIXTRAL, **several}, "m")
 
 
 def test_keys_of_what_is_switched_off_change_nothing() -> None:

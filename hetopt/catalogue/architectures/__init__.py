@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ...errors import InstanceError, cut
 from ...schema import MOST_LAYERS, ModelSpec
-from . import families, kinds, published, remainder, vectors
+from ...schema.layers import MIXERS
+from . import families, kinds, mixers, published, remainder, shapes, vectors
 from .families import Traits
-from .keys import DEPTH, Fields, Reading, need, whole
+from .keys import DEPTH, Fields, Reading, need, number, whole
 from .trainers import architecture
 
 __all__ = ["from_config", "published", "remarks"]
@@ -27,11 +28,14 @@ _SILENT: dict[str, Fields] = {
     },
     "qwen3": {"head_dim": 128},
 }
-_ALIASES = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
+_ALIASES = {
+    name: f"{name}_text"
+    for name in ("gemma3", "gemma3n", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")
+}
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USED_EXPERTS = (
     *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
-    *("moe_topk", "moe_top_k", "moe_k"),
+    *("moe_topk", "moe_top_k", "moe_k", "top_k_experts"),
 )
 _SHARED_EXPERTS = (
     "n_shared_experts",
@@ -45,7 +49,7 @@ _SHARED_WIDTHS = (
     "shared_intermediate_size",
 )
 _OF_EXPERTS = re.compile(r"(^|_)(moe|experts?|topk|router|sparse|dense_replace)(_|$)")
-_OF_INDEXERS = re.compile(r"index_|indexer_")
+_INDEXED = ("deepseek_v32", "glm_moe_dsa")
 _OF_MAMBA = re.compile(r"mamba_|ssm_|time_step_")
 
 
@@ -79,9 +83,11 @@ def _read(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
     """Return the model; raise for what was not read and can change its layers."""
     remainder.refuse_family(family)
     _refuse(config)
+    layers = _layers(config)
+    told = shapes.take(config, layers)
     fields: Fields = {
         "name": name,
-        "layers": _layers(config),
+        "layers": layers,
         "hidden": need(config, "hidden_size", "n_embd", "n_embed", "d_model"),
         "heads": need(config, "num_attention_heads", "n_head", "n_heads"),
         "vocabulary": need(config, "vocab_size"),
@@ -90,19 +96,17 @@ def _read(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
     fields |= {"gated": bool(own.gated), "tied_embeddings": own.tied}
     fields["kv_heads"] = _kv_heads(config, fields["heads"])
     fields["intermediate"] = _intermediate(config, family, fields["hidden"])
-    fields |= _attention(config, own)
-    made = _kinds(config, family, fields["layers"])
+    fields |= _attention(config, family, own)
+    made = shapes.lacking(_kinds(config, family, layers), told)
+    shapes.of_family(config, family, told, made)
     if any(kind.endswith("experts") for kind in made):
         fields |= _experts(config, family, fields)
     fields |= _of_layers(config, family, fields, made, mtp=mtp)
+    fields |= _of_shapes(config, family, own, fields, told)
     spec = _spec(fields)
-    if told := vectors.of_parts(config, family, own, spec):
-        fields["vectors"] = told
-    fields["other_parameters"] = vectors.beside_layers(config, own, spec)
+    fields["other_parameters"] = vectors.beside_layers(config, family, own, spec)
     if (trained := architecture(config)) is not None:
         fields["architecture"] = trained.model_dump()
-    if config.get("index_topk") is not None:  # `remarks` tells it
-        config.skip(filter(_OF_INDEXERS.match, config.unread))
     remainder.refuse(config.unread, family, spec.layers - spec.mtp_layers)
     return _spec(fields)
 
@@ -121,10 +125,18 @@ def remarks(config: Fields) -> tuple[str, ...]:
         )
     if any(key in outer for key in ("vision_config", "audio_config")):
         found.append("the towers of other inputs than text (vision_config ...)")
-    if whole(reading, "index_topk"):
-        found.append("the sparse attention that an indexer chooses (index_topk)")
     if family in ("falcon", "gpt_neox", "phi", "gptj"):
         found.append("attention beside the MLP: it is timed before it")
+    if family == "falcon_h1":
+        found.append("attention beside the mixer: it is timed before it")
+    if any(spec.of(kind).kv_products == 0 for kind in spec.kinds):
+        found.append(
+            "keys and values of an earlier layer, which a cut between both sends, too"
+        )
+    if family == "gemma3n_text":
+        found.append(
+            "several residual streams (altup_num_inputs): one is weighed and sent on"
+        )
     if whole(reading, "num_nextn_predict_layers"):
         found.append(
             "the logits of further tokens, which are timed and not weighed, and a cut "
@@ -146,6 +158,7 @@ def _language(config: Fields) -> tuple[Reading, str]:
         whole_one = {**config, **inner}
     family = str(whole_one.get("model_type", ""))
     family = _ALIASES.get(family, family)
+    whole_one = shapes.rewritten(whole_one, family)
     reading = Reading(_SILENT.get(family, {}) | whole_one)
     reading.skip(remainder.unused(whole_one, family))
     if isinstance(inner, dict):
@@ -206,20 +219,44 @@ def _intermediate(config: Reading, family: str, hidden: int) -> int:
     keys = ["intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"]
     if family == "llama4_text":  # `intermediate_size` is that of an expert
         keys.insert(0, "intermediate_size_mlp")
+    if family == "longcat_flash":
+        keys.insert(0, "ffn_hidden_size")
+    if family == "lfm2":
+        return _adjusted(config)
     if family == "granitemoehybrid" and not _number_of_experts(config):
         keys.insert(0, "shared_intermediate_size")
         config.skip(["intermediate_size"])
     return whole(config, *keys) or 4 * hidden
 
 
-def _attention(config: Reading, own: Traits) -> Fields:
+def _adjusted(config: Reading) -> int:
+    """Return the width that LFM2's class makes of what its file says."""
+    found = whole(config, "block_ff_dim") or need(config, "intermediate_size")
+    config.skip(("intermediate_size", "block_use_swiglu"))
+    step = whole(config, "block_multiple_of") or 256
+    key = "block_ffn_dim_multiplier"
+    factor = number(config.get(key) or 1, key)
+    if config.get("block_auto_adjust_ff_dim", True) is False:
+        return found
+    found = int(factor * (2 * found // 3))
+    return -(-found // step) * step
+
+
+def _attention(config: Reading, family: str, own: Traits) -> Fields:
     """Widths of heads, and what is beside the products."""
     fields: Fields = {"attention_bias": own.attention_bias}
     fields |= {"post_norm": own.norms == 4, "qk_norm": own.qk_norm}
+    fields |= {"gated_attention": own.gated_output}
     fields = {key: x for key, x in fields.items() if x not in ("none", False)}
+    if family in _INDEXED and (found := mixers.indexer(config)):
+        fields["indexer"] = found
     if config.get("kv_lora_rank") is None:
         width = whole(config, "head_dim", "attention_head_dim")
-        if whole(config, "v_head_dim") not in (None, width):
+        values = whole(config, "v_head_dim")
+        if family == "mimo_v2_flash" and values:
+            shapes.refuse_other_widths(config)
+            return {**fields, "head_dim": width, "value_dim": values}
+        if values not in (None, width):
             raise InstanceError(
                 f"v_head_dim: hetopt does not support values of another width than "
                 f"keys; found {config.get('v_head_dim')}, expected {width}; give "
@@ -227,7 +264,7 @@ def _attention(config: Reading, own: Traits) -> Fields:
             )
         return fields | ({} if width is None else {"head_dim": width})
     config.skip(("head_dim", "qk_head_dim"))
-    return {
+    return fields | {
         "latent": {
             "query_rank": whole(config, "q_lora_rank") or 0,
             "key_rank": need(config, "kv_lora_rank"),
@@ -241,11 +278,13 @@ def _attention(config: Reading, own: Traits) -> Fields:
 def _kinds(config: Reading, family: str, layers: int) -> kinds.Kinds:
     """Return the kind of each layer; keys of parts that no layer has change nothing."""
     experts = _number_of_experts(config)
+    if family == "gemma4_text" and config.get("enable_moe_block") is not True:
+        experts = None
     made = kinds.of_layers(config, family, layers, sparse=(experts or 0) > 1)
     parts = {part for kind in made for part in kind.split("+")}
     if "experts" not in parts and (experts is not None or family == "nemotron_h"):
         config.skip({*filter(_OF_EXPERTS.search, config.unread)} - {*_EXPERTS})
-    if "mamba" not in parts and family in kinds.HYBRIDS:
+    if "mamba" not in parts and family in mixers.MAMBA_2:
         config.skip(filter(_OF_MAMBA.match, config.unread))
     return made
 
@@ -271,9 +310,46 @@ def _of_layers(
     if any(x.startswith("window") for x in made):
         found["window"] = kinds.window(config, family)
         found |= {"chunked": True} if kinds.chunked(family) else {}
-    if any(x.startswith("mamba") for x in made):
-        found["mamba"] = kinds.mamba(config, fields["hidden"])
+    for part in {part for kind in made for part in kind.split("+")} & {*MIXERS}:
+        found[part] = mixers.fields(config, family, fields["hidden"], part)
+    if family in vectors.WITH_INPUTS:
+        rows = whole(config, "vocab_size_per_layer_input") or 0
+        wide = whole(config, "hidden_size_per_layer_input") or 0
+        found |= {"layer_table": wide * rows} if wide else {}
+    if "experts" in fields and family == "nemotron_h":
+        low = whole(config, "moe_latent_size")
+        found |= {"expert_hidden": low} if low else {}
     return found
+
+
+def _of_shapes(
+    config: Reading, family: str, own: Traits, fields: Fields, told: shapes.Shapes
+) -> Fields:
+    """Return what of layers differs, and parameters that are in no matrix."""
+    further: int = fields.get("mtp_layers", 0)
+    told = [dict(x) for x in (*told, *told[-1:] * further)]
+    listed: Fields = {"layer_shapes": told} if any(told) else {}
+    beside = vectors.of_layers(config, family, own, _spec(fields | listed), told)
+    found: Fields = {"vectors": beside} if beside else {}
+    if any(told):
+        found["layer_shapes"] = kinds.shortest(told)
+    return found
+
+
+def _computing(config: Reading, fields: Fields) -> int:
+    """Return the experts with weights among those of a token, on average, rounded up.
+
+    Others hand a token on as it is (`zero_expert_num`).
+    """
+    idle = whole(config, "zero_expert_num") or 0
+    if config.get("zero_expert_type", "identity") != "identity":
+        raise InstanceError(
+            f"zero_expert_type: hetopt does not support "
+            f"{cut(repr(config.get('zero_expert_type')))}, expected 'identity'; give "
+            "layer_parameters of an instance instead"
+        )
+    used, experts = fields["active_experts"], fields["experts"]
+    return int(-(-used * experts // max(1, experts + idle)))
 
 
 def _number_of_experts(config: Reading) -> int | None:
@@ -297,6 +373,9 @@ def _experts(config: Reading, family: str, dense: Fields) -> Fields:
     if family == "llama4_text":
         each = need(config, "intermediate_size")
         fields["shared_experts"] = 1
+    if family == "longcat_flash":
+        each = need(config, "expert_ffn_hidden_size")
+        fields["active_experts"] = _computing(config, fields)
     if each is not None:
         fields["expert_intermediate"] = each
     if shared := whole(config, *_SHARED_WIDTHS):

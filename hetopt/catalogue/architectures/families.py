@@ -28,6 +28,7 @@ class Traits(NamedTuple):
     positions: int | None = None  # rows that learned ones have beside the context
     embedding_norm: bool = False
     head_bias: bool = False
+    gated_output: bool = False  # of attention
 
 
 _GPT = Traits(
@@ -40,6 +41,7 @@ _GPT = Traits(
 _BIASED = _GPT._replace(positions=None)  # unless its configuration says otherwise
 _GEMMA = Traits(gated=True, tied=True)
 _LATENT = Traits(said_bias="none")  # their flag is false in all that are published
+_GATED = Traits(qk_norm=True, gated_output=True)
 
 FAMILIES: dict[str, Traits] = {
     "llama": Traits(),
@@ -87,6 +89,20 @@ FAMILIES: dict[str, Traits] = {
         Traits(qk_norm=True),
     ),
     "dots1": Traits(qk_norm=True),
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _GATED),
+    **dict.fromkeys(
+        ("kimi_linear", "deepseek_v32", "glm_moe_dsa", "longcat_flash"), _LATENT
+    ),
+    **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), Traits()),
+    **dict.fromkeys(("falcon_h1", "jamba", "mimo_v2_flash", "nemotron-nas"), Traits()),
+    **dict.fromkeys(
+        ("lfm2", "lfm2_moe", "openelm"), Traits(gated=True, tied=True, qk_norm=True)
+    ),
+    **dict.fromkeys(
+        ("gemma3n_text", "gemma4_text"), _GEMMA._replace(norms=4, qk_norm=True)
+    ),
+    "hunyuan": Traits(qk_norm=True),
+    "olmo_hybrid": Traits(qk_norm=True, qk_wide=True),
     **dict.fromkeys(
         ("olmo2", "olmo3", "olmoe", "minimax_m2"), Traits(qk_norm=True, qk_wide=True)
     ),
@@ -141,7 +157,9 @@ def traits(config: Reading, family: str) -> Traits:
         activation = _activation(config) or ("silu" if known(family) else "")
         gated = activation.lower().startswith(_GATED_ACTIVATIONS)
         found = found._replace(gated=gated)
-    tied = config.get("tie_word_embeddings")
+    tied = config.get("tie_word_embeddings", config.get("tie_embedding"))
+    if found.gated_output:
+        config.skip(("attn_output_gate",))
     return found if tied is None else found._replace(tied=bool(tied))
 
 

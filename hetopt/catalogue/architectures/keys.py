@@ -6,6 +6,7 @@ from typing import Any
 from ...errors import InstanceError, cut
 
 Fields = dict[str, Any]
+_WIDEST = 1_000_000
 DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
@@ -25,6 +26,14 @@ class Reading:
     def __contains__(self, key: str) -> bool:
         """Tell whether `key` is given, without reading it."""
         return key in self._fields
+
+    def peek(self, key: str) -> Any:
+        """Return the value of `key` without reading it."""
+        return self._fields.get(key)
+
+    def replace(self, key: str, value: Any) -> None:
+        """Let `key` have another value from now on."""
+        self._fields = {**self._fields, key: value}
 
     def skip(self, keys: Iterable[str]) -> None:
         """Count `keys` as read, as their values change nothing in this model."""
@@ -71,6 +80,17 @@ def _of_all_layers(config: Reading, key: str, value: Any) -> Any:
         f"{depth or 'as many as layers'} equal ones; give layer_parameters of an "
         "instance instead"
     )
+
+
+def number(value: Any, key: str) -> float:
+    """Return a number of a list or of a key; raise where it is none, or no width."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    if not fits or not 0 <= value <= _WIDEST:
+        raise InstanceError(
+            f"{key}: found {cut(repr(value))}, expected a number from 0 to {_WIDEST}; "
+            "correct the configuration"
+        )
+    return float(value)
 
 
 def need(config: Reading, *keys: str) -> int:

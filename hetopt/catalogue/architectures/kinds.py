@@ -1,16 +1,15 @@
 """What each layer of a `config.json` is made of: windows, experts, Mamba mixers."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import InstanceError, cut
-from .keys import Fields, Reading, listed, need, places, whole
+from . import mixers
+from .keys import Reading, listed, places, whole
 
 Kinds = list[str]
+_T = TypeVar("_T")
 _WINDOWS = ("sliding_attention", "chunked_attention")
 _FULL = ("full_attention", "attention", "indexed_attention")
-#: Families of Mamba-2 mixers and attention, each with an MLP or experts behind it.
-HYBRIDS = ("granitemoehybrid", "bamba")
-_MIXERS = ("mamba", "linear_attention")
 _BLOCKS = {
     "M": "mamba",
     "*": "attention",
@@ -24,7 +23,10 @@ _BLOCKS = {
     "full_attention": "attention",
 }
 #: Of each so many layers the last sees all tokens, by family.
-_LAST_OF = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "llama4_text": 4}
+_LAST_OF = {
+    **{"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "llama4_text": 4},
+    **{"gemma3n_text": 5, "gemma4_text": 6},
+}
 #: Keys that say which layers have a window, or how wide it is.
 _PATTERNS = (
     "sliding_window_pattern",
@@ -50,19 +52,28 @@ _PLACES = (
     "moe_layer_end_index",
     "moe_layer_interval",
 )
-_SEEN = {"llama4_text": 8192, "gemma2": 4096, "gemma3_text": 4096, "gpt_oss": 128}
+_SEEN = {
+    **{"llama4_text": 8192, "gemma2": 4096, "gemma3_text": 4096, "gpt_oss": 128},
+    **{"gemma3n_text": 512, "gemma4_text": 512},
+}
 
 
 def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kinds:
     """Return the kind of each layer, in the words of `ModelSpec.layer_kinds`."""
     if family == "nemotron_h":
         return blocks(config, layers)
-    mixers = _mixers(config, family, layers)
-    with_experts = _experts(config, layers) if sparse else [False] * layers
+    if family == "longcat_flash":
+        return ["attention+dense+attention+dense+experts"] * layers
+    if family in mixers.FAMILIES:
+        mixing = mixers.of_layers(config, family, layers)
+    else:
+        mixing = _mixers(config, family, layers)
+    with_experts = _experts(config, family, layers) if sparse else [False] * layers
     config.skip((*_OF_WINDOWS, *(_PLACES if sparse else ())))
+    sparsely = "dense+experts" if family == "gemma4_text" else "experts"
     return [
-        f"{mixer}+{'experts' if has else 'dense'}"
-        for mixer, has in zip(mixers, with_experts, strict=True)
+        f"{mixer}+{sparsely if has else 'dense'}"
+        for mixer, has in zip(mixing, with_experts, strict=True)
     ]
 
 
@@ -83,8 +94,8 @@ def chunked(family: str) -> bool:
     return family == "llama4_text"
 
 
-def shortest(kinds: Kinds) -> Kinds:
-    """The least number of kinds that repeat to all of them."""
+def shortest(kinds: list[_T]) -> list[_T]:
+    """Return the least number of kinds that repeat to all of them."""
     for period in range(1, len(kinds) // 2 + 1):
         if all(kind == kinds[i % period] for i, kind in enumerate(kinds)):
             return kinds[:period]
@@ -93,8 +104,6 @@ def shortest(kinds: Kinds) -> Kinds:
 
 def _mixers(config: Reading, family: str, layers: int) -> Kinds:
     types = listed(config, "layer_types", layers)
-    if family in HYBRIDS:
-        return _hybrid(config, types, layers)
     seen = window(config, family)
     if types is not None:
         return _told(types, seen)
@@ -102,6 +111,9 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
         _known("attn_type_list", {x for x in linear if x != 1}, "1 (full attention)")
     if seen is None:
         return ["attention"] * layers
+    if family == "mimo_v2_flash":
+        slides = listed(config, "hybrid_layer_pattern", layers) or []
+        return ["window" if x else "attention" for x in slides]
     if (rotated := listed(config, "no_rope_layers", layers)) and chunked(family):
         return ["window" if x else "attention" for x in rotated]
     if family in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
@@ -126,17 +138,6 @@ def _told(types: list[Any], seen: int | None) -> Kinds:
     return ["window" if x in _WINDOWS else "attention" for x in types]
 
 
-def _hybrid(config: Reading, types: list[Any] | None, layers: int) -> Kinds:
-    """Return the kinds of layers of Mamba-2 or attention; all are Mamba-2 if untold."""
-    told = listed(config, "layers_block_type", layers) if types is None else types
-    attending = places(config, "attn_layer_indices")
-    if told is None and attending is not None:
-        told = ["attention" if x in attending else "mamba" for x in range(layers)]
-    told = ["mamba"] * layers if told is None else told
-    _known("layer_types", {*told} - {*_FULL, *_MIXERS}, "attention, mamba")
-    return ["mamba" if x in _MIXERS else "attention" for x in told]
-
-
 def _known(key: str, other: set[Any], expected: str) -> None:
     if other:
         raise InstanceError(
@@ -159,8 +160,13 @@ def blocks(config: Reading, layers: int) -> Kinds:
     return [_BLOCKS[x] for x in told]
 
 
-def _experts(config: Reading, layers: int) -> list[bool]:
+def _experts(config: Reading, family: str, layers: int) -> list[bool]:
     """Tell of each layer whether it has experts in place of an MLP."""
+    if family == "jamba":
+        every = whole(config, "expert_layer_period") or 2
+        offset = whole(config, "expert_layer_offset")
+        offset = 1 if offset is None else offset
+        return [x % every == offset for x in range(layers)]
     if (types := listed(config, "mlp_layer_types", layers)) is not None:
         _known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
         return [x == "sparse" for x in types]
@@ -180,21 +186,3 @@ def _experts(config: Reading, layers: int) -> list[bool]:
         first <= x <= last and x % every == 0 and (x + 1) % step == 0 and x not in dense
         for x in range(layers)
     ]
-
-
-def mamba(config: Reading, hidden: int) -> Fields:
-    """Return the mixer of layers of Mamba-2."""
-    heads = need(config, "mamba_num_heads", "mamba_n_heads")
-    if config.get("mamba_d_head") == "auto":
-        width = (whole(config, "mamba_expand") or 2) * hidden // heads
-    else:
-        width = need(config, "mamba_head_dim", "mamba_d_head")
-    config.skip(("expand", "mamba_expand", "chunk_size", "mamba_chunk_size"))
-    config.skip(("use_conv_bias", "mamba_conv_bias", "hybrid_override_pattern"))
-    return {
-        "heads": heads,
-        "head_dim": width,
-        "state": need(config, "ssm_state_size", "mamba_d_state"),
-        "groups": need(config, "n_groups", "mamba_n_groups"),
-        "convolution": whole(config, "conv_kernel", "mamba_d_conv") or 4,
-    }

@@ -1,56 +1,143 @@
-"""Parameters that are in no matrix of a product: norms, biases, sinks, positions."""
+"""Parameters that are in no matrix of a product: norms, biases, sinks, positions.
 
-from ...schema import ModelSpec
+Small matrices that no field of a model tells are among those of their part.
+"""
+
+from collections.abc import Sequence
+
+from ...schema import ModelSpec, Vectors
+from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, Kind
 from .families import Traits
 from .keys import Fields, Reading, whole
 
+Counts = dict[str, int]
+#: Families whose layers have embeddings of their own.
+WITH_INPUTS = ("gemma3n_text", "gemma4_text")
 
-def of_parts(config: Reading, family: str, own: Traits, spec: ModelSpec) -> Fields:
-    """`ModelSpec.vectors`, of the parts that have others than follow from the rest."""
+
+def of_layers(
+    config: Reading, family: str, own: Traits, spec: ModelSpec, told: list[Fields]
+) -> Fields:
+    """Return `vectors` of a model, and put those of layers that differ into `told`.
+
+    Most frequent is what the model's field has; a layer of another shape has its own.
+    """
+    kinds = sorted(dict.fromkeys(spec.kinds), key=lambda kind: kind.shape is not None)
+    counted = {
+        kind: _of_kind(config, family, own, spec.of(kind), kind) for kind in kinds
+    }
+    usual = {kind: _usual(spec.of(kind), kind) for kind in kinds}
+    base: Counts = {}
+    for kind in kinds:
+        base = {**counted[kind], **base}
+    plain = {name: _beside(spec, name) for name in base}
+    base = {name: x for name, x in base.items() if x != plain[name]}
+    for shape, kind in zip(told, spec.kinds, strict=True):
+        if (
+            usual[kind] | {x: base[x] for x in usual[kind].keys() & base}
+            != counted[kind]
+        ):
+            pairs = counted[kind].items()
+            shape["vectors"] = {x: y for x, y in pairs if y != usual[kind][x]}
+    return base
+
+
+def _usual(spec: ModelSpec, kind: Kind) -> Counts:
+    """Return what follows from the other fields, by part."""
+    return {name: _beside(spec, name) for name in _names(kind)}
+
+
+def _names(kind: Sequence[str]) -> list[str]:
+    """Return the fields of `Vectors` that the parts of a layer have."""
+    names = ["attention" if part in ATTENDING else part for part in kind]
+    names += ["expert"] if EXPERTS in kind else []
+    return [name for name in dict.fromkeys(names) if name != FURTHER]
+
+
+def _beside(spec: ModelSpec, name: str) -> int:
+    return 0 if name == "expert" else spec.beside(name, Vectors())
+
+
+def _of_kind(
+    config: Reading, family: str, own: Traits, spec: ModelSpec, kind: Kind
+) -> Counts:
+    """Return the parameters of each part of a layer that are in no matrix."""
     norm = spec.hidden * (2 if own.norm_bias else 1)
     first, second = {1: (1, 0), 2: (1, 1), 4: (2, 2)}[own.norms]
-    shared = (spec.latent.query_rank + spec.latent.key_rank) if spec.latent else 0
-    usual = (1 + spec.post_norm) * spec.hidden
-    bias, plain = 0, shared
-    if not spec.latent:
-        width = spec.attention_width
-        shared = plain = 2 * (width // spec.heads) if spec.qk_norm else 0
+    found = _usual(spec, kind)
+    for name in found.keys() - {"attention", DENSE, EXPERTS, "expert"}:
+        found[name] += _of_mixer(config, family, spec, name)
+    if "attention" in found:
+        found["attention"] += (first - 1 - spec.post_norm) * spec.hidden
+        found["attention"] += first * (norm - spec.hidden)
         if own.qk_wide:
-            shared = width + spec.kv_width
-        joint = width + 2 * spec.kv_width
-        bias = {"none": 0, "qkv": joint, "all": joint + spec.hidden}[own.attention_bias]
-    found = {
-        "attention": first * norm + shared + bias,
-        "dense": second * norm + _mlp(own, spec, spec.mlp_width),
-        "experts": second * norm,
-        "expert": 0,
-    }
+            each = 2 * (spec.attention_width // spec.heads)
+            found["attention"] += spec.attention_width + spec.kv_width - each
+    for name in found.keys() & {DENSE, EXPERTS}:
+        found[name] = second * norm
+    if DENSE in found:
+        found[DENSE] += _mlp(own, spec, spec.mlp_width)
+    _of_families(config, family, spec, kind, found)
+    return found
+
+
+def _of_mixer(config: Reading, family: str, spec: ModelSpec, name: str) -> int:
+    """Return what a family's mixer has beside the usual, or lacks."""
+    if family == "falcon_h1" and spec.mamba:  # beside attention, behind one norm
+        normed = config.get("mamba_rms_norm") is True
+        return -spec.hidden - (0 if normed else spec.mamba.inner)
+    if family == "jamba" and spec.mamba1:  # norms of the step and of the states
+        return spec.mamba1.rank + 2 * spec.mamba1.state
+    return 0
+
+
+def _of_families(
+    config: Reading, family: str, spec: ModelSpec, kind: Kind, found: Counts
+) -> None:
+    """Add what the classes of some families have besides."""
+    h, experts = spec.hidden, spec.experts or 0
+    windowed = any(part == "window" for part in kind)
     if family == "gpt_oss":
         found["attention"] += spec.heads  # a sink for each
-        found["experts"] += spec.experts or 0  # the router's bias
-        each = spec.expert_intermediate or spec.mlp_width
-        found["expert"] = 2 * each + spec.hidden
-    if family == "ernie4_5_moe":
-        found["experts"] += spec.experts or 0  # the router's correction
-    if family == "qwen2_moe":
-        found["experts"] += spec.hidden  # what the shared expert is weighed by
-    follows = {
-        "attention": usual + plain + bias,
-        "dense": usual,
-        "experts": usual,
-        "expert": 0,
-    }
-    used = {part for kind in spec.kinds for part in kind}
-    used |= {"attention"} if "window" in used else set()
-    used |= {"expert"} if "experts" in used else set()
-    return {name: x for name, x in found.items() if name in used and x != follows[name]}
+    sinks = config.get("add_swa_attention_sink_bias", True) is not False
+    if family == "mimo_v2_flash" and windowed and sinks:
+        found["attention"] += spec.heads
+    if EXPERTS in found:
+        if family == "gpt_oss":
+            each = spec.expert_intermediate or spec.mlp_width
+            found[EXPERTS] += experts  # the router's bias
+            found["expert"] = 2 * each + h
+        if family == "ernie4_5_moe":
+            found[EXPERTS] += experts  # the router's correction
+        if family in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"):
+            found[EXPERTS] += h  # what the shared expert is weighed by
+        if family == "longcat_flash":  # behind the norm of the first MLP
+            found[EXPERTS] = h * (whole(config, "zero_expert_num") or 0)
+        if family == "gemma4_text":  # three norms, and scales of the router
+            found[EXPERTS] = 4 * h + experts
+    if DENSE in found and family in WITH_INPUTS:
+        found[DENSE] += _of_inputs(config, h)
+    if DENSE in found and family == "gemma3n_text":
+        found[DENSE] += _of_streams(config, h)
+
+
+def _of_inputs(config: Reading, h: int) -> int:
+    """Return the matrices and the norm of an embedding that each layer has."""
+    wide = whole(config, "hidden_size_per_layer_input") or 0
+    return 3 * h * wide + h if wide else 0
+
+
+def _of_streams(config: Reading, h: int) -> int:
+    """Return what Gemma 3n has beside its residual stream: AltUp and LAuReL."""
+    n, rank = (whole(config, x) or 0 for x in ("altup_num_inputs", "laurel_rank"))
+    return 2 * h + n * n + n**3 + n * h + 2 * h * rank + h
 
 
 def _mlp(own: Traits, spec: ModelSpec, width: int) -> int:
     return (2 if spec.gated else 1) * width + spec.hidden if own.mlp_bias else 0
 
 
-def beside_layers(config: Reading, own: Traits, spec: ModelSpec) -> int:
+def beside_layers(config: Reading, family: str, own: Traits, spec: ModelSpec) -> int:
     """Return the last norm, positions and types that are learned, the head's bias."""
     norm = spec.hidden * (2 if own.norm_bias else 1)
     found = norm * (2 if own.embedding_norm else 1)
@@ -58,4 +145,8 @@ def beside_layers(config: Reading, own: Traits, spec: ModelSpec) -> int:
         rows = whole(config, "n_positions", "max_position_embeddings") or 0
         found += (rows + own.positions) * spec.hidden
     found += (whole(config, "type_vocab_size") or 0) * spec.hidden
+    if family in WITH_INPUTS:
+        found += whole(config, "hidden_size_per_layer_input") or 0  # a norm
+    if family == "gemma3n_text" and (streams := whole(config, "altup_num_inputs")):
+        found += 2 * (streams - 1) * spec.hidden**2
     return found + (spec.vocabulary if own.head_bias else 0)

@@ -1,0 +1,193 @@
+"""Layers of a `config.json` that are wider or narrower than others.
+
+A width may be told by a list with an entry for each layer; families in other words
+than the common ones are written anew in these (`rewritten`). An entry of 0 says that
+a layer lacks the part.
+"""
+
+from collections import Counter
+from typing import Any
+
+from ...errors import InstanceError, cut
+from .keys import Fields, Reading, listed, need, number, whole
+
+#: Lists that are read, by the field that they are of.
+LISTED = {
+    "heads": ("num_attention_heads",),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "intermediate": ("intermediate_size",),
+}
+_WIDE = 512  # heads of full attention in Gemma 4, where its files are silent
+Shapes = list[Fields]
+
+
+def rewritten(config: Fields, family: str) -> Fields:
+    """Return the configuration of a family with keys of its own in common words."""
+    made = {"openelm": _openelm, "nemotron-nas": _nemotron}.get(family)
+    return config if made is None else {**config, **made(config)}
+
+
+def _openelm(config: Fields) -> Fields:
+    """Return the keys of Apple's OpenELM."""
+    reading = Reading(config)
+    for key in ("ffn_with_glu", "normalize_qk_projections"):
+        if config.get(key, True) is not True:
+            raise InstanceError(
+                f"{key}: hetopt does not support {cut(repr(config[key]))} of OpenELM, "
+                "expected true; give layer_parameters of an instance instead"
+            )
+    width, step = need(reading, "model_dim"), whole(reading, "ffn_dim_divisor") or 256
+    layers = need(reading, "num_transformer_layers")
+    key = "ffn_multipliers"
+    factors = [number(x, key) for x in listed(reading, key, layers) or [None]]
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": listed(reading, "num_query_heads", layers),
+        "num_key_value_heads": listed(reading, "num_kv_heads", layers),
+        "intermediate_size": [_divisible(x * width, step) for x in factors],
+        "tie_word_embeddings": config.get("share_input_output_layers", True),
+    }
+
+
+def _divisible(width: float, step: int) -> int:
+    """Return the multiple nearest to a width, at most a tenth below it."""
+    found = max(step, int(width + step / 2) // step * step)
+    return found + step if found < 0.9 * width else found
+
+
+def _nemotron(config: Fields) -> Fields:
+    """Return the widths that NVIDIA's search of architectures left to each block.
+
+    A block that it left nothing is none.
+    """
+    reading = Reading(config)
+    hidden, heads = need(reading, "hidden_size"), need(reading, "num_attention_heads")
+    blocks = config.get("block_configs")
+    if not isinstance(blocks, list):
+        raise InstanceError("block_configs: expected a list, one block a layer; add it")
+    keys, widths = [], []
+    for block in blocks:
+        attention, mlp = _part(block, "attention"), _part(block, "ffn")
+        group = 0 if attention.get("no_op") else attention.get("n_heads_in_group")
+        group = int(number(group, "n_heads_in_group"))
+        keys.append(heads // group if group else 0)
+        factor = number(0 if mlp.get("no_op") else mlp.get("ffn_mult"), "ffn_mult")
+        widths.append(-(-int(2 * factor * hidden / 3) // 256) * 256)
+    left = [pair for pair in zip(keys, widths, strict=True) if any(pair)]
+    return {
+        "num_hidden_layers": len(left),
+        "num_key_value_heads": [keys for keys, _ in left],
+        "intermediate_size": [width for _, width in left],
+    }
+
+
+def _part(block: Any, name: str) -> Fields:
+    found = block.get(name) if isinstance(block, dict) else None
+    if not isinstance(found, dict) or found.get("replace_with_linear"):
+        raise InstanceError(
+            f"block_configs: hetopt does not support {name} {cut(repr(found))}; "
+            "expected a width or no_op; give layer_parameters of an instance instead"
+        )
+    return found
+
+
+def take(config: Reading, layers: int) -> Shapes:
+    """Return the widths of each layer that lists tell.
+
+    In the configuration the most frequent width then stands for the list.
+    """
+    found: Shapes = [{} for _ in range(layers)]
+    for field, names in LISTED.items():
+        for key in names:
+            values = config.peek(key)
+            if not isinstance(values, list) or len(values) != layers:
+                continue
+            if not all(type(x) is int and x >= 0 for x in values):
+                continue
+            common = Counter(x for x in values if x).most_common(1)
+            if not common:
+                continue
+            config.replace(key, common[0][0])
+            for shape, value in zip(found, values, strict=True):
+                if value != common[0][0]:
+                    shape[field] = value
+    return found
+
+
+def lacking(kinds: list[str], told: Shapes) -> list[str]:
+    """Return the kinds without parts whose width is 0, which the shapes then lack."""
+    made = []
+    for kind, shape in zip(kinds, told, strict=True):
+        parts = kind.split("+")
+        for field, part in (("kv_heads", "attention"), ("intermediate", "dense")):
+            if shape.get(field) == 0 and part in parts:
+                parts.remove(part)
+                shape.pop(field)
+        if not parts:
+            raise InstanceError(
+                "layers: hetopt does not support layers that are neither attention nor "
+                "an MLP; give layer_parameters of an instance instead"
+            )
+        made.append("+".join(parts))
+    return made
+
+
+def of_family(config: Reading, family: str, told: Shapes, kinds: list[str]) -> None:
+    """Add what a family does to widths by the number or the kind of a layer."""
+    layers = len(kinds)
+    windows = ["window" in kind.split("+") for kind in kinds]
+    if family in ("hunyuan", "hunyuan_v1_moe") and config.get("use_cla") is True:
+        every = whole(config, "cla_share_factor") or 2
+        for x in range(layers):
+            if x % every:
+                told[x]["kv_products"] = 0
+    if family in ("gemma3n_text", "gemma4_text"):
+        shared = whole(config, "num_kv_shared_layers") or 0
+        for x in range(layers - shared, layers):
+            told[x]["kv_products"] = 0
+    if family == "gemma4_text":
+        _gemma4(config, told, windows)
+    if family == "mimo_v2_flash":
+        keys = whole(config, "swa_num_key_value_heads")
+        keys = keys or 2 * need(config, "num_key_value_heads")
+        for x in range(layers):
+            if windows[x]:
+                told[x]["kv_heads"] = keys
+
+
+#: Widths that windows of MiMo-V2-Flash have of their own, and those of other layers.
+_OF_WINDOWS = {
+    "swa_head_dim": "head_dim",
+    "swa_v_head_dim": "v_head_dim",
+    "swa_num_attention_heads": "num_attention_heads",
+}
+
+
+def refuse_other_widths(config: Reading) -> None:
+    """Raise `InstanceError` where windows have heads that other layers have not."""
+    for key, usual in _OF_WINDOWS.items():
+        if (found := whole(config, key)) not in (None, whole(config, usual)):
+            raise InstanceError(
+                f"{key}: hetopt does not support windows of other heads than full "
+                f"attention's; found {found}, expected {usual}'s "
+                f"{whole(config, usual)}; give layer_parameters of an instance instead"
+            )
+
+
+def _gemma4(config: Reading, told: Shapes, windows: list[bool]) -> None:
+    width = whole(config, "global_head_dim") or _WIDE
+    keys = whole(config, "num_global_key_value_heads")
+    same = config.get("attention_k_eq_v") is True
+    double = 2 * need(config, "intermediate_size")
+    if config.get("use_double_wide_mlp") is not True:
+        double = 0
+    for shape, window in zip(told, windows, strict=True):
+        if shape.get("kv_products") == 0 and double:
+            shape["intermediate"] = double
+        if window:
+            continue
+        shape["head_dim"] = width
+        if same:
+            shape.setdefault("kv_products", 1)
+            shape |= {"kv_heads": keys} if keys else {}
