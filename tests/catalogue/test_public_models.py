@@ -60,6 +60,18 @@ def test_parameters_of_a_public_model_are_counted_to_the_last_one(name: str) -> 
         ("glm-4.5", 32.0),
         ("llama-4-scout", 17.0),
         ("llama-4-maverick", 17.0),
+        ("qwen3.5-122b-a10b", 10.0),
+        ("qwen3.5-397b-a17b", 17.0),
+        ("jamba-v0.1", 12.0),
+        ("jamba-1.5-large", 94.0),
+        ("longcat-flash", 27.0),
+        ("hunyuan-large", 52.0),
+        ("ernie-4.5-300b-a47b", 47.0),
+        ("nemotron-3-super-120b-a12b", 12.0),
+        ("mimo-v2-flash", 15.0),
+        ("gemma-4-26b-a4b", 3.8),
+        ("gemma-4-e2b", 2.3),
+        ("gemma-4-e4b", 4.5),
     ],
 )
 def test_active_parameters_are_the_published_ones(name: str, published: float) -> None:
@@ -70,7 +82,11 @@ def test_active_parameters_are_the_published_ones(name: str, published: float) -
 
 
 #: Whose authors count the embedding or the head alone.
-ONE_END = {"gpt-oss-20b", "gpt-oss-120b", "glm-4.5", "kimi-k2"}
+ONE_END = {
+    *("gpt-oss-20b", "gpt-oss-120b", "glm-4.5", "kimi-k2", "longcat-flash"),
+    *("ernie-4.5-300b-a47b", "nemotron-3-super-120b-a12b"),
+    *("hunyuan-large", "gemma-4-26b-a4b", "gemma-4-e2b", "gemma-4-e4b"),
+}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +107,22 @@ ONE_END = {"gpt-oss-20b", "gpt-oss-120b", "glm-4.5", "kimi-k2"}
                      "attention+experts+further": 1}),
         ("nemotron-h-8b", {"mamba": 24, "dense": 24, "attention": 4}),
         ("nemotron-3-nano-30b-a3b", {"mamba": 23, "experts": 23, "attention": 6}),
+        ("qwen3-next-80b-a3b", {"linear+experts": 36, "attention+experts": 12}),
+        ("qwen3.5-27b", {"linear+dense": 48, "attention+dense": 16}),
+        ("kimi-linear-48b-a3b", {"linear+dense": 1, "linear+experts": 19,
+                                 "attention+experts": 7}),
+        ("minimax-text-01", {"linear+experts": 70, "attention+experts": 10}),
+        ("falcon-h1-7b", {"attention+mamba+dense": 44}),
+        ("jamba-v0.1", {"mamba1+dense": 12, "mamba1+experts": 16,
+                        "attention+dense": 4}),
+        ("lfm2-8b-a1b", {"convolution+dense": 2, "convolution+experts": 16,
+                         "attention+experts": 6}),
+        ("longcat-flash", {"attention+dense+attention+dense+experts": 28}),
+        ("gemma-4-26b-a4b", {"window+dense+experts": 25,
+                             "attention+dense+experts": 5}),
+        ("mimo-v2-flash", {"attention+dense": 1, "attention+experts": 8,
+                           "window+experts": 39}),
+        ("nemotron-super-49b", {"attention+dense": 49, "dense": 31}),
     ],
 )  # fmt: skip
 def test_layers_are_of_the_kinds_that_the_configuration_tells(
@@ -99,8 +131,8 @@ def test_layers_are_of_the_kinds_that_the_configuration_tells(
     assert Counter(map("+".join, model(name).kinds)) == kinds
 
 
-def work(**costs: Any) -> Workload:
-    shape = {"sequence_length": 8192, "global_batch": 8}
+def work(sequence_length: int = 8192, **costs: Any) -> Workload:
+    shape = {"sequence_length": sequence_length, "global_batch": 8}
     return Workload.model_validate({**shape, "costs": costs})
 
 
@@ -126,6 +158,72 @@ def test_windows_leave_the_pairs_that_they_see_twice_over() -> None:
     chunks = model("llama-4-scout").model_copy(update={"window": 3000})
     pairs = sum(min(3000, s - x) ** 2 for x in range(0, s, 3000))
     assert compute.scores(chunks, costs, 0) == pairs
+
+
+@pytest.mark.parametrize(
+    "name", ["qwen3.5-9b", "kimi-linear-48b-a3b", "minimax-text-01", "jamba-v0.1",
+             "lfm2-1.2b", "nemotron-h-8b"]
+)  # fmt: skip
+def test_mixers_without_scores_take_as_much_for_every_token(name: str) -> None:
+    spec = model(name).model_copy(update={"vocabulary": 0})
+    short, long = (work(flash=True, sequence_length=s) for s in (4096, 16_384))
+    for x, kind in enumerate(spec.kinds):
+        once, four = (compute.forward_flops(spec, w, x, 1) for w in (short, long))
+        attends = {"attention", "window"} & {*kind}
+        assert (four > 4 * once) == bool(attends)
+
+
+@pytest.mark.parametrize(
+    ("name", "flops"),
+    [
+        # Of a token and layer: state written, decayed, corrected and read, as papers
+        # tell them: heads x keys x values x 7, 5 without the delta rule.
+        ("qwen3-next-80b-a3b", 7 * 32 * 128 * 128),
+        ("kimi-linear-48b-a3b", 7 * 32 * 128 * 128),
+        ("minimax-text-01", 5 * 64 * 128 * 128),
+        ("jamba-v0.1", 7 * 2 * 4096 * 16),
+        ("falcon-h1-7b", 7 * 3072 * 256),
+    ],
+)
+def test_states_are_computed_beside_the_products(name: str, flops: int) -> None:
+    spec, costs = model(name), work(sequence_length=512)
+    layer = next(
+        x for x, kind in enumerate(spec.kinds)
+        if {"linear", "mamba", "mamba1"} & {*kind}
+    )  # fmt: skip
+    found = compute.forward_flops(spec, costs, layer, 1)
+    found -= compute.scores_flops(spec, costs, layer, 1)
+    assert found == 512 * (2 * spec.active_parameters[layer] + flops)
+
+
+def test_an_indexer_scores_all_tokens_and_attention_sees_the_chosen() -> None:
+    spec, sparse = model("deepseek-v3.2"), work(flash=True, sequence_length=16_384)
+    dense = spec.model_copy(update={"indexer": None})
+    s, chosen = 16_384, 2048
+    seen = sum(min(token, chosen) for token in range(1, s + 1))
+    assert compute.scores(spec, sparse, 0) == 2 * seen - chosen
+    found = compute.scores_flops(spec, sparse, 0, 1)
+    attention = 4 * (2 * seen - chosen) * spec.attention_width
+    assert found - attention == 2 * s * s * 64 * 128
+    assert found < compute.scores_flops(dense, sparse, 0, 1) / 2
+
+
+def test_layers_of_other_widths_have_their_own_costs() -> None:
+    spec, costs = model("openelm-1.1b"), work(flash=True)
+    assert not spec.even
+    flops = [compute.forward_flops(spec, costs, x, 1) for x in range(spec.layers)]
+    assert flops == sorted(flops)
+    assert flops[-1] > 3 * flops[0]
+    costs = work(recompute="none", flash=True, activations="architecture")
+    kept = [
+        memory.activation_bytes(spec, costs, range(x, x + 1), 1, 1, 1)[0]
+        for x in range(spec.layers)
+    ]
+    assert kept == sorted(kept)
+    # Layers with keys of another layer have none of their own.
+    shared = model("gemma-4-e4b")
+    assert shared.of(shared.kinds[-1]).kv_products == 0
+    assert shared.parameters[-1] < shared.parameters[5]
 
 
 def test_kinds_keep_what_is_theirs() -> None:
@@ -191,6 +289,26 @@ def test_layers_that_predict_further_tokens_can_be_left_out(tmp_path: Path) -> N
         ("gemma-3-27b", {Feature.POST_NORMS}),
         ("llama-4-maverick", set()),  # experts in every second layer: --moe-layer-freq
         ("nemotron-h-8b", {Feature.MAMBA, Feature.SINGLE_PARTS}),
+        ("qwen3-next-80b-a3b", {Feature.LINEAR, Feature.GATED_ATTENTION}),
+        ("jamba-v0.1", {Feature.MAMBA_1}),
+        ("lfm2-1.2b", {Feature.CONVOLUTIONS}),
+        ("falcon-h1-7b", {Feature.MAMBA, Feature.MORE_PARTS}),
+        ("openelm-3b", {Feature.UNLIKE_WIDTHS}),
+        ("mimo-v2-flash", {Feature.VALUE_WIDTH, Feature.UNLIKE_WIDTHS}),
+        ("longcat-flash", {Feature.LATENT, Feature.MORE_PARTS}),
+        (
+            "deepseek-v3.2",
+            {Feature.LATENT, Feature.INDEXED, Feature.FURTHER_TOKENS},
+        ),
+        (
+            "gemma-4-e4b",
+            {Feature.FEWER_KEYS, Feature.UNLIKE_WIDTHS, Feature.LAYER_TABLES}
+            | {Feature.POST_NORMS},
+        ),
+        (
+            "nemotron-3-super-120b-a12b",
+            {Feature.MAMBA, Feature.SINGLE_PARTS, Feature.NARROW_EXPERTS},
+        ),
     ],
 )
 def test_targets_that_write_the_model_refuse_layers_by_name(

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 
 from ...catalogue.architectures import from_config
 from ...errors import InstanceError, cut
+from ...problems.training_plan.shapes import of_layers
+from ...schema import ModelSpec
+from ...schema.targets import Feature
 from ...text.parsing import parse_tree, read_text
 
 Fields = Mapping[str, Any]
@@ -33,6 +36,17 @@ _LATENT = (
     *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"),
     *("qk_head_dim", "v_head_dim"),
 )
+
+
+#: What a run has no words for.
+_UNTOLD = (
+    *(Feature.MAMBA, Feature.MAMBA_1, Feature.LINEAR, Feature.CONVOLUTIONS),
+    *(Feature.INDEXED, Feature.GATED_ATTENTION, Feature.FEWER_KEYS),
+    *(Feature.VALUE_WIDTH, Feature.NARROW_EXPERTS, Feature.UNLIKE_WIDTHS),
+    *(Feature.MORE_PARTS, Feature.LAYER_TABLES),
+)
+_BLOCKS = {("mamba",): "M", ("experts",): "E", ("attention",): "*", ("dense",): "-"}
+_GROUPS = 8  # of the Mamba-2 mixers that a run has words for
 
 
 class Config(NamedTuple):
@@ -98,10 +112,29 @@ def shape(tree: Fields, path: Path) -> dict[str, Any]:
             "shared_experts": spec.shared_experts,
             "moe_intermediate": spec.expert_intermediate or spec.mlp_width,
         }
-    notes = ["MLA attention"] if latent else []
+    notes = [*_hybrid(spec, path), *(["MLA attention"] if latent else [])]
     if spec.dense_layers:
         notes.append(f"first {spec.dense_layers} layers dense")
     return fields | ({"shape_notes": "; ".join(notes)} if notes else {})
+
+
+def _hybrid(spec: ModelSpec, path: Path) -> list[str]:
+    """Return the words of a run for layers of one part; refuse what it has none for."""
+    mixer, letters = spec.mamba, [_BLOCKS.get(tuple(kind)) for kind in spec.kinds]
+    told = None not in letters and mixer is not None and mixer.groups == _GROUPS
+    asked = of_layers(spec, 1) - ({Feature.MAMBA} if told else set())
+    if untold := [feature.value for feature in _UNTOLD if feature in asked]:
+        raise InstanceError.at(
+            path,
+            None,
+            f"hetopt does not support runs of models with {', '.join(untold)}; plan "
+            "such a model with hetopt assemble, which times its layers",
+        )
+    if not told or mixer is None:
+        return []
+    pattern = "".join(letter or "" for letter in letters)
+    widths = f"Mamba {mixer.heads} heads x {mixer.head_dim}, state {mixer.state}"
+    return [f"hybrid pattern {pattern}", widths]
 
 
 def _toml(text: str, path: Path) -> dict[str, Any]:

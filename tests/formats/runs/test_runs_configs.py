@@ -42,6 +42,34 @@ def test_a_models_configuration_is_its_shape(
     told(one(rows, configs=[config]), LLAMA | fields)
 
 
+_RELEASED = Path(__file__).parents[2] / "catalogue" / "configs"
+
+
+def test_blocks_of_one_part_are_the_pattern_of_a_run(tmp_path: Path) -> None:
+    rows = put(tmp_path, "rows.json", '[{"gpus": 8}]')
+    run = one(rows, configs=[_RELEASED / "nemotron-3-nano-30b-a3b.json"])
+    assert run.shape_notes is not None
+    assert "hybrid pattern MEMEM*EMEMEM*E" in run.shape_notes
+    assert "Mamba 64 heads x 64, state 128" in run.shape_notes
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("qwen3.5-9b", "layers of linear attention, attention whose output is gated"),
+        ("granite-4.0-h-tiny", "Mamba-2 layers"),
+        ("openelm-270m", "layers of different widths"),
+        ("lfm2-350m", "layers of short convolutions"),
+    ],
+)
+def test_layers_that_a_run_has_no_words_for_are_refused_by_name(
+    name: str, layers: str, tmp_path: Path
+) -> None:
+    rows = put(tmp_path, "rows.json", '[{"gpus": 8}]')
+    with pytest.raises(InstanceError, match=f"does not support runs .* {layers};"):
+        one(rows, configs=[_RELEASED / f"{name}.json"])
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
