@@ -321,6 +321,63 @@ def test_targets_that_write_the_model_refuse_layers_by_name(
     assert refused <= TARGETS["any"].supports
 
 
+def _types(layers: range, full: Any, other: str) -> dict[str, Any]:
+    types = ["full_attention" if x in full else other for x in layers]
+    return {"layer_types": types}
+
+
+@pytest.mark.parametrize(
+    ("name", "without", "instead"),
+    [
+        (
+            "gemma-4-31b",
+            {"global_head_dim", "num_global_key_value_heads"},
+            {
+                "per_layer_config": {
+                    f"{x:02}": {"head_dim": 512, "num_key_value_heads": 4}
+                    for x in range(5, 60, 6)
+                }
+            },
+        ),
+        (
+            "kimi-linear-48b-a3b",
+            {"linear_attn_config", "first_k_dense_replace", "moe_layer_freq"},
+            {
+                **_types(range(27), {3, 7, 11, 15, 19, 23, 26}, "linear_attention"),
+                "mlp_layer_types": ["dense"] + ["sparse"] * 26,
+                "linear_head_dim": 128,
+                "linear_num_heads": 32,
+                "linear_conv_kernel_dim": 4,
+            },
+        ),
+        (
+            "lfm2-1.2b",
+            {"full_attn_idxs"},
+            _types(range(16), {2, 5, 8, 10, 12, 14}, "conv"),
+        ),
+        (
+            "minimax-text-01",
+            {"attn_type_list", "model_type", "postnorm"},
+            {
+                "model_type": "minimax",
+                **_types(range(80), range(7, 80, 8), "linear_attention"),
+            },
+        ),
+        (
+            "qwen3-next-80b-a3b",
+            {"full_attention_interval"},
+            _types(range(48), range(3, 48, 4), "linear_attention"),
+        ),
+    ],
+)
+def test_what_transformers_5_saves_is_the_same_model(
+    name: str, without: set[str], instead: dict[str, Any]
+) -> None:
+    released = config(name)
+    saved = {key: x for key, x in released.items() if key not in without} | instead
+    assert from_config(saved, name) == model(name)
+
+
 @pytest.mark.parametrize("name", ["minimax-m2", "olmo-3-7b", "olmoe-1b-7b"])
 def test_a_norm_of_all_heads_is_as_wide_as_all_of_them(name: str) -> None:
     spec = model(name)

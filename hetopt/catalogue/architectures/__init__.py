@@ -32,6 +32,7 @@ _ALIASES = {
     name: f"{name}_text"
     for name in ("gemma3", "gemma3n", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")
 }
+_ALIASES |= dict.fromkeys(("gemma4_unified", "gemma4_unified_text"), "gemma4_text")
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USED_EXPERTS = (
     *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
@@ -81,7 +82,6 @@ def from_config(
 
 def _read(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
     """Return the model; raise for what was not read and can change its layers."""
-    remainder.refuse_family(family)
     _refuse(config)
     layers = _layers(config)
     told = shapes.take(config, layers)
@@ -153,11 +153,13 @@ def _language(config: Fields) -> tuple[Reading, str]:
     Of a configuration around it, what is not read is about the other inputs.
     """
     inner = config.get("text_config")
+    remainder.refuse_family(str(config.get("model_type", "")))
     whole_one = config
     if isinstance(inner, dict):
         whole_one = {**config, **inner}
     family = str(whole_one.get("model_type", ""))
     family = _ALIASES.get(family, family)
+    remainder.refuse_family(family)
     whole_one = shapes.rewritten(whole_one, family)
     reading = Reading(_SILENT.get(family, {}) | whole_one)
     reading.skip(remainder.unused(whole_one, family))

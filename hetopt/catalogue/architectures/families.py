@@ -91,8 +91,9 @@ FAMILIES: dict[str, Traits] = {
     "dots1": Traits(qk_norm=True),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _GATED),
     **dict.fromkeys(
-        ("kimi_linear", "deepseek_v32", "glm_moe_dsa", "longcat_flash"), _LATENT
+        ("kimi_linear", "bailing_hybrid", "deepseek_v32", "glm_moe_dsa"), _LATENT
     ),
+    "longcat_flash": _LATENT,
     **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), Traits()),
     **dict.fromkeys(("falcon_h1", "jamba", "mimo_v2_flash", "nemotron-nas"), Traits()),
     **dict.fromkeys(
@@ -101,6 +102,7 @@ FAMILIES: dict[str, Traits] = {
     **dict.fromkeys(
         ("gemma3n_text", "gemma4_text"), _GEMMA._replace(norms=4, qk_norm=True)
     ),
+    "lfm3": Traits(gated=True, tied=True, qk_norm=True, norms=4),
     "hunyuan": Traits(qk_norm=True),
     "olmo_hybrid": Traits(qk_norm=True, qk_wide=True),
     **dict.fromkeys(
@@ -158,6 +160,8 @@ def traits(config: Reading, family: str) -> Traits:
         gated = activation.lower().startswith(_GATED_ACTIVATIONS)
         found = found._replace(gated=gated)
     tied = config.get("tie_word_embeddings", config.get("tie_embedding"))
+    if family == "lfm3" and config.get("use_sandwich_norm") is False:
+        found = found._replace(norms=2)
     if found.gated_output:
         config.skip(("attn_output_gate",))
     return found if tied is None else found._replace(tied=bool(tied))

@@ -15,12 +15,13 @@ _FULL = ("full_attention", "attention")
 MAMBA_2 = ("granitemoehybrid", "bamba")
 _DELTA = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid")
 _LIGHTNING = ("minimax", "minimax_text_01", "minimax_m1")
-_CONVOLUTIONS = ("lfm2", "lfm2_moe")
+_CONVOLUTIONS = ("lfm2", "lfm2_moe", "lfm3")
+_CHANNELS = ("kimi_linear", "bailing_hybrid")
 _EVERY = 4  # the interval of Qwen's classes where their files are silent
 #: The families whose layers this module tells.
 FAMILIES = (
     *(*_DELTA, *_LIGHTNING, *_CONVOLUTIONS, *MAMBA_2),
-    *("kimi_linear", "falcon_h1", "jamba"),
+    *(*_CHANNELS, "falcon_h1", "jamba"),
 )
 
 
@@ -37,19 +38,24 @@ def of_layers(config: Reading, family: str, layers: int) -> list[str]:
     if types is None:
         types = _untyped(config, family, layers)
     config.skip(("full_attention_interval", "full_attn_idxs", "attn_type_list"))
+    config.skip(("layer_group_size",) if family == "bailing_hybrid" else ())
+    config.skip(("conv_L_cache",) if family in _CONVOLUTIONS else ())
     word, part = "linear_attention", "linear"
     if family in _CONVOLUTIONS:
         word, part = "conv", "convolution"
     if family in MAMBA_2:  # its class has the common word since transformers 5
         types = ["mamba" if x == word else x for x in types]
         word = part = "mamba"
-    if other := {*types} - {*_FULL, word}:
+    parts = {**dict.fromkeys(_FULL, "attention"), word: part}
+    if family == "lfm3":
+        parts["sliding_attention"] = "window"
+    if other := {*types} - {*parts}:
         shown = cut(", ".join(sorted(map(str, other))))
         raise InstanceError(
             f"layer_types: hetopt does not support layers of {shown}; expected "
             f"attention, {word}; give layer_parameters of an instance instead"
         )
-    return [part if x == word else "attention" for x in types]
+    return [parts[x] for x in types]
 
 
 def _untyped(config: Reading, family: str, layers: int) -> list[Any]:
@@ -75,7 +81,9 @@ def _untyped(config: Reading, family: str, layers: int) -> list[Any]:
         return [_FULL[0] if x in attending else "conv" for x in range(layers)]
     if family == "kimi_linear":
         return _kimi(config, layers)
-    every = _positive(config, "full_attention_interval", _EVERY)
+    key = "full_attention_interval"
+    key = "layer_group_size" if family == "bailing_hybrid" else key
+    every = _positive(config, key, _EVERY)
     return ["linear_attention" if (x + 1) % every else _FULL[0] for x in range(layers)]
 
 
@@ -149,13 +157,18 @@ def _linear(config: Reading, family: str, hidden: int) -> Fields:
         heads = need(config, "num_attention_heads")
         width = whole(config, "head_dim") or hidden // max(1, heads)
         return _heads(heads, width, decay="fixed")
-    if family == "kimi_linear":
+    if family in _CHANNELS:
         inner = config.get("linear_attn_config")
-        reading = Reading(inner) if isinstance(inner, dict) else config
-        width = need(reading, "head_dim", "linear_head_dim")
-        taps = need(reading, "short_conv_kernel_size", "linear_conv_kernel_dim")
-        heads = need(reading, "num_heads", "linear_num_heads")
-        return _heads(heads, width, decay="channel", rank=width, convolution=taps)
+        if isinstance(inner, dict):
+            told = Reading(inner)
+            width, heads = need(told, "head_dim"), need(told, "num_heads")
+            taps = need(told, "short_conv_kernel_size")
+        else:  # as transformers 5 saves it
+            width = need(config, "linear_head_dim", "head_dim")
+            heads = need(config, "linear_num_heads", "num_attention_heads")
+            taps = need(config, "linear_conv_kernel_dim", "short_conv_kernel_size")
+        rank = width if family == "kimi_linear" else 0
+        return _heads(heads, width, decay="channel", rank=rank, convolution=taps)
     return {
         "key_heads": need(config, "linear_num_key_heads"),
         "value_heads": need(config, "linear_num_value_heads"),

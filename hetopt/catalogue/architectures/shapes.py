@@ -148,6 +148,7 @@ def of_family(config: Reading, family: str, told: Shapes, kinds: list[str]) -> N
             told[x]["kv_products"] = 0
     if family == "gemma4_text":
         _gemma4(config, told, windows)
+        _of_single_layers(config, told)
     if family == "mimo_v2_flash":
         keys = whole(config, "swa_num_key_value_heads")
         keys = keys or 2 * need(config, "num_key_value_heads")
@@ -173,6 +174,30 @@ def refuse_other_widths(config: Reading) -> None:
                 f"attention's; found {found}, expected {usual}'s "
                 f"{whole(config, usual)}; give layer_parameters of an instance instead"
             )
+
+
+_SINGLE = {"head_dim": "head_dim", "num_key_value_heads": "kv_heads"}
+
+
+def _of_single_layers(config: Reading, told: Shapes) -> None:
+    """Add the widths that transformers 5 saves by the number of a layer."""
+    by_number = config.get("per_layer_config") or {}
+    known = isinstance(by_number, dict) and all(
+        isinstance(own, dict) and {*own} <= {*_SINGLE} and layer.isdecimal()
+        and len(layer) < 6 and int(layer) < len(told)
+        for layer, own in by_number.items()
+    )  # fmt: skip
+    if not known:
+        raise InstanceError(
+            f"per_layer_config: hetopt does not support {cut(repr(by_number))}; "
+            f"expected {', '.join(_SINGLE)} by numbers of layers; give "
+            "layer_parameters of an instance instead"
+        )
+    for layer, own in by_number.items():
+        reading, shape = Reading(own), told[int(layer)]
+        for key, field in _SINGLE.items():
+            if (width := whole(reading, key)) is not None:
+                shape[field] = width
 
 
 def _gemma4(config: Reading, told: Shapes, windows: list[bool]) -> None:

@@ -99,6 +99,11 @@ def _of_families(
     windowed = any(part == "window" for part in kind)
     if family == "gpt_oss":
         found["attention"] += spec.heads  # a sink for each
+    if "attention" in found and (
+        family == "bailing_hybrid"
+        or (family == "lfm3" and config.get("use_attention_gate") is not False)
+    ):
+        found["attention"] += h * spec.heads  # what each head is gated by
     sinks = config.get("add_swa_attention_sink_bias", True) is not False
     if family == "mimo_v2_flash" and windowed and sinks:
         found["attention"] += spec.heads
