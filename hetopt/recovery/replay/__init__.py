@@ -36,14 +36,14 @@ from ...errors import InstanceError, PlanRejected
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import training_plan
-from ...problems.recovery import Data
+from ...problems.recovery import Data, changes
+from ...problems.recovery.changes import Change
+from ...problems.recovery.posing import posed
+from ...problems.recovery.storage import Storage
 from ...result import Status, Stop
 from ...schema import Instance
 from ...search.attempts import Attempt, alone
-from .. import changes
-from ..changes import Change
 from ..pooling import Pool
-from ..posing import Storage, posed
 from ..replanning import Candidate, Horizon, timed
 from .traces import Moment
 
