@@ -68,11 +68,15 @@ class GapReport:
 
     @classmethod
     def of(
-        cls, results: Iterable[Result], known: Mapping[str, Reference] | None = None
+        cls,
+        results: Iterable[Result],
+        known: Mapping[str, Reference] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> "GapReport":
         """Gaps of results, each to the best bound and best plan of its instance.
 
-        `known` has, by the instance's digest, what was known before them.
+        `known` has, by the instance's digest, what was known before them; `names` what
+        to call a problem that has no name of its own.
         """
         by_digest: dict[str, list[Result]] = {}
         for result in results:
@@ -81,7 +85,9 @@ class GapReport:
         for group in by_digest.values():
             if len({result.problem for result in group}) > 1:
                 raise MixedData("results of different problems in one gap report")
-            rows += _rows(group, (known or {}).get(group[0].digest, Reference()))
+            digest = group[0].digest
+            name = (names or {}).get(digest)
+            rows += _rows(group, (known or {}).get(digest, Reference()), name)
         return cls(tuple(rows))
 
     def summary(self) -> dict[str, Any]:
@@ -112,7 +118,7 @@ class GapReport:
                     "method": row.method,
                     "gap_to_bound": row.gap_to_bound,
                     "gap_to_best": row.gap_to_best,
-                    "objective": _number(row.result.objective),
+                    "objective": plain(row.result.objective),
                     **referred(row.reference),
                     "result": row.result.to_json(),
                 }
@@ -126,24 +132,25 @@ def referred(reference: Reference) -> dict[str, Any]:
     """Fields of a row from which its gaps follow; absent is None."""
     bound = reference.bound
     return {
-        "reference_bound": None if bound is None else _number(bound.value),
+        "reference_bound": None if bound is None else plain(bound.value),
         "reference_by": reference.bound_by,
-        "best_known": _number(reference.best),
+        "best_known": plain(reference.best),
         "best_known_by": reference.best_by,
     }
 
 
-def _number(value: Objective | None) -> int | float | None:
+def plain(value: Objective | None) -> int | float | None:
+    """Return an objective as JSON and CSV have it."""
     return float(value) if isinstance(value, Fraction) else value
 
 
-def _rows(group: list[Result], known: Reference) -> list[GapRow]:
+def _rows(group: list[Result], known: Reference, name: str | None) -> list[GapRow]:
     reference = _reference(group, known)
     bound = None if reference.bound is None else reference.bound.value
     return [
         GapRow(
-            instance=getattr(result.data, "name", result.digest),
-            method=result.method.name,
+            instance=name or getattr(result.data, "name", result.digest),
+            method=result.method.label,
             result=result,
             gap_to_bound=known_gap(result.objective, bound),
             gap_to_best=known_gap(result.objective, reference.best),
@@ -156,10 +163,13 @@ def _rows(group: list[Result], known: Reference) -> list[GapRow]:
 def _reference(group: list[Result], known: Reference) -> Reference:
     """Strongest bound and best plan, from opposite sides; of equals the first."""
     best, strongest = (min, max) if group[0].sense == "minimise" else (max, min)
-    bounds = [*((r.bound, r.method.name) for r in group), (known.bound, known.bound_by)]
+    bounds = [
+        *((r.bound, r.method.label) for r in group),
+        (known.bound, known.bound_by),
+    ]
     proved = [(bound, by) for bound, by in bounds if bound is not None]
     plans = [
-        *((r.objective, r.method.name) for r in group),
+        *((r.objective, r.method.label) for r in group),
         (known.best, known.best_by),
     ]
     found = [(plan, by) for plan, by in plans if plan is not None]

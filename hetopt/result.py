@@ -73,6 +73,11 @@ class Method:
     threads: int = 1
     options: dict[str, Any] = field(default_factory=dict)  # where it has some
 
+    @property
+    def label(self) -> str:
+        """The name, of a statement with the back end that it ran on."""
+        return f"{self.name}, {self.backend}" if self.formulation else self.name
+
     def to_json(self) -> dict[str, Any]:
         """The fields; `options` only where some were given."""
         return {k: v for k, v in self.__dict__.items() if k != "options" or v}

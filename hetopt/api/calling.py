@@ -67,9 +67,9 @@ def not_one(what: str, found: Any, expected: str) -> TypeError:
     return TypeError(f"{what}: found {shown}, expected {expected}")
 
 
-def several(instances: AnyInstance | Iterable[AnyInstance]) -> list[AnyInstance]:
-    """The instances of a function that takes one or several."""
-    if isinstance(instances, str | Path | Instance | Mapping):
+def several(instances: AnyProblem | Iterable[AnyProblem]) -> list[Any]:
+    """The instances, or problems, of a function that takes one or several."""
+    if isinstance(instances, str | Path | Record | Mapping):
         return [instances]
     if not isinstance(instances, Iterable):
         raise not_one("instances", instances, "one instance, or several in a list")

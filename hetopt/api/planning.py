@@ -17,6 +17,7 @@ from ..search.attempts import tried
 from .calling import (
     AnyInstance,
     AnyLimits,
+    AnyProblem,
     AnyProgress,
     Listener,
     Options,
@@ -28,6 +29,7 @@ from .calling import (
     refuse_unknown,
     several,
 )
+from .comparing import Chosen, problem_of, report_of
 from .improving import and_improved, improved, improved_from_several, is_small
 from .judging import load
 from .plugins import Plugin, named
@@ -145,10 +147,14 @@ def plan(
 
 @public
 def compare(
-    instances: AnyInstance | Iterable[AnyInstance],
+    instances: AnyProblem | Iterable[AnyProblem],
     planners: Sequence[Plugin] | None = None,
     *,
-    exact: bool = False,
+    problem: str | None = None,
+    options: Options | None = None,
+    statements: Sequence[str] | None = None,
+    backends: Sequence[str] | None = None,
+    exact: bool | None = None,
     runs_on: str | None = None,
     start: AnyStart = None,
     known: bool = True,
@@ -162,9 +168,30 @@ def compare(
     its own. Each gap is to the best bound that is proved for the instance, by a method
     of this report or in the library; `runs_on`, `start` and `known` as in `plan`.
     Raises as `plan` does, before any work is done.
+
+    With a `problem` that the instances pose, with these `options` (`api.pose`), and for
+    files that state one, the rows are all methods of that problem: its planners, its
+    `statements` on each of the `backends` that carry them, and unless `exact` is false
+    the exact method, each with the time limit for itself.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     given_as = several(instances)
+    stated = None if problem is not None or not given_as else problem_of(given_as[0])
+    if problem is not None or stated is not None:
+        if runs_on is not None or start is not None:
+            raise Unsupported(
+                "found runs_on or start beside a problem, expected them where training "
+                "plans are made: leave them out"
+            )
+        wanted = Chosen(planners, statements, backends, exact is not False)
+        return report_of(
+            given_as, problem, options, wanted, asked, heard, library=known
+        )
+    if statements or backends or options:
+        raise Unsupported(
+            "found statements, backends or options and no problem that they are of: "
+            "name one, such as training_plan"
+        )
     loaded = [load(instance) for instance in given_as]
     if runs_on is not None:
         loaded = [instance.on(runs_on) for instance in loaded]
@@ -183,7 +210,8 @@ def compare(
     results: list[Result] = []
     try:
         for instance, mine in zip(loaded, beforehand, strict=True):
-            for result in _compared(instance, mine, chosen, exact, asked, heard):
+            rows = _compared(instance, mine, chosen, bool(exact), asked, heard)
+            for result in rows:
                 results.append(result)
                 if result.stop is Stop.INTERRUPTED:
                     raise KeyboardInterrupt

@@ -161,6 +161,15 @@ MethodOptions = Annotated[
         "its fields.",
     ),
 ]
+ProblemOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="An option of the problem: `hetopt list problems`.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the result document, a plan file too."),

@@ -22,6 +22,7 @@ from .options import (
     Options,
     Out,
     Problem,
+    ProblemOptions,
     RunsOn,
     Seed,
     Start,
@@ -258,8 +259,28 @@ def compare(
         typer.Option(metavar="A,B,C", help="These planners; all by default."),
     ] = None,
     exact: Annotated[
-        bool, flag("--exact", help="The exact method and its bound as well.")
+        bool,
+        flag(
+            "--exact",
+            help="The exact method and its bound as well; --problem has it anyway.",
+        ),
     ] = False,
+    problem: Problem = None,
+    statements: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Of a problem: these statements, or none; all by default.",
+        ),
+    ] = None,
+    backends: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Of a problem: statements on these back ends; all by default.",
+        ),
+    ] = None,
+    option: ProblemOptions = None,
     targets: Annotated[
         bool,
         flag("--targets", help="Targets in place of planners: what does each cost?"),
@@ -281,11 +302,17 @@ def compare(
 ) -> None:
     """Set the planners side by side: how far is each from what is proved?
 
-    Example: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`
+    With --problem, and for problem files, all methods of that problem: planners,
+    statements on each back end, the exact method.
+
+    Examples: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`;
+    `hetopt compare tiny/two-nodes --problem device_grouping --time-limit 5`
     """
     from .. import api
+    from ..api import comparing
     from ..modelling import Limits
     from ..report import gaps
+    from ..text.options import values
 
     output.check_writable(out)
     if dask is not None and not (exact or targets):
@@ -298,15 +325,23 @@ def compare(
         _deliver_targets(instances, how, limits, out, as_json)
     if out is not None:
         gaps.FILES.check(out)
-    names = None if planners is None else listed(planners)
+    names = None if planners is None else _named(planners, "--planners")
+    given = problem or (instances and comparing.problem_of(instances[0]))
     each = "planner" if names is None else f"of {_counted(len(names), 'planner')}"
     whose = f"for each {each}" + ", and for the exact method" * exact
+    whose = "for each method" if given else whose
     output.tell_limit(limit_s(time_limit), whose, as_json)
-    with output.watch("us", time_limit) as watch:
+    with output.watch("" if given else "us", time_limit) as watch:
         report = api.compare(
             instances,
             names,
-            exact=exact,
+            problem=None if problem is None else problem.replace("-", "_"),
+            options=values(option),
+            statements=None
+            if statements is None
+            else _named(statements, "--statements"),
+            backends=None if backends is None else listed(backends, "--backends"),
+            exact=exact or None,
             runs_on=runs_on,
             start=start or None,
             known=not fresh,
@@ -316,6 +351,11 @@ def compare(
     failed = output.written(out, lambda path: gaps.FILES.write(report, path))
     output.give(report.to_json(), gaps.terminal(report), as_json, failed)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+
+
+def _named(words: str, option: str) -> list[str]:
+    """The names of an option; an empty list for `none`."""
+    return [] if words == "none" else listed(words, option)
 
 
 def _counted(number: int, word: str) -> str:

@@ -4,6 +4,8 @@ from itertools import groupby
 from typing import Any
 
 from ..gaps import GapReport, GapRow
+from ..plans import TrainingPlan
+from ..problems import get
 from ..result import Result
 from . import pipelines, words
 from .figures import NARROW, WIDTH, canvas
@@ -44,9 +46,16 @@ def beside(rows: list[GapRow]) -> Figure:
         "",
         lambda: drawn(WIDTH),
         lambda: drawn(NARROW),
-        "A bar a planner, as long as its plan takes, and a line that no plan can be "
-        "faster than; the table has the numbers.",
+        "A bar a method, as long as its plan's objective, and a line that no plan can "
+        "be better than; the table has the numbers.",
     )
+
+
+def best_first(rows: list[GapRow]) -> list[GapRow]:
+    """Return the rows that have a plan, the best plan first."""
+    planned = [row for row in rows if row.result.plan is not None]
+    most = bool(planned) and planned[0].result.sense == "maximise"
+    return sorted(planned, key=lambda r: r.result.objective or 0, reverse=most)
 
 
 def _height(planned: list[GapRow]) -> float:
@@ -56,15 +65,19 @@ def _height(planned: list[GapRow]) -> float:
 
 
 def _best(planned: list[GapRow]) -> Any:
-    results = (row.result for row in planned)
-    return min(results, key=lambda result: result.objective or 0, default=None)
+    """The result of the best training plan; None where there is none to draw."""
+    results = [row.result for row in best_first(planned)]
+    return next((r for r in results if isinstance(r.plan, TrainingPlan)), None)
 
 
 def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     part.suptitle(words.plain(rows[0].instance), x=0.01, ha="left", weight="bold")
+    if not planned:
+        part.text(0.01, 0.4, "no planner found a plan")
+        return
     best: Result | None = _best(planned)
     if best is None:
-        part.text(0.01, 0.4, "no planner found a plan")
+        _bars(part.subplots(), rows, planned, _WIDTH)
         return
     assert best.plan is not None
     low = pipelines.ROW * len(best.plan.pipelines) + _FOOT
@@ -80,40 +93,46 @@ def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
 
 
 def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow], width: float) -> None:
-    """A bar a planner, the fastest first, and what no plan can be faster than."""
-    ordered = sorted(planned, key=lambda row: row.result.objective or 0)
-    unit, name = pipelines.unit_of(ordered[-1].result.objective or 0)
-    times = [float(row.result.objective or 0) / unit for row in ordered]
+    """A bar a method, the best first, and what no plan can be better than."""
+    ordered, unit = best_first(planned), unit_of(rows[0].result)
+    longest = max(row.result.objective or 0 for row in ordered)
+    size, name = pipelines.unit_of(longest) if unit == "us" else (1.0, unit)
+    values = [float(row.result.objective or 0) / size for row in ordered]
     names = [_name(row) for row in ordered]
-    axes.barh(range(len(ordered)), times, height=0.72, color=_PLAN)
-    told = [
-        _told(row, "" if width == NARROW else " above the bound") for row in ordered
-    ]
-    for place, (text, time) in enumerate(zip(told, times, strict=True)):
-        axes.text(time, place, f" {text}", va="center", ha="left", size="small")
-    bounds = [row.result.bound.value for row in rows if row.result.bound]
-    if bounds:
-        proved = float(max(bounds)) / unit
-        axes.axvline(proved, color=_PROVED, linewidth=1.6)
+    axes.barh(range(len(ordered)), values, height=0.72, color=_PLAN)
+    side = "below" if ordered[0].result.sense == "maximise" else "above"
+    suffix = "" if width == NARROW else f" {side} the bound"
+    told = [_told(row, unit, suffix) for row in ordered]
+    for place, (text, value) in enumerate(zip(told, values, strict=True)):
+        axes.text(value, place, f" {text}", va="center", ha="left", size="small")
+    if (bound := rows[0].reference.bound) is not None:
+        axes.axvline(float(bound.value) / size, color=_PROVED, linewidth=1.6)
         axes.set_title(
-            f"no plan is faster than {words.amount(max(bounds), 'us')}: proved",
+            f"{words.limit(unit)} {words.amount(bound.value, unit)}: proved",
             loc="left",
             size="medium",
         )
     axes.set_yticks(range(len(ordered)), names)
     axes.set(
         ylim=(len(ordered) - 0.5, -0.5),
-        xlim=(0, max(times) / _room(width, names, told)),
+        xlim=(0, (max(values) or 1) / _room(width, names, told)),
     )
-    axes.set_xlabel(f"{_UNITS[name]} per iteration")
+    per = " per iteration" if isinstance(ordered[0].result.plan, TrainingPlan) else ""
+    axes.set_xlabel(f"{_UNITS.get(name, name)}{per}")
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _told(row: GapRow, above: str) -> str:
-    told = words.amount(row.result.objective, "us")
+def unit_of(result: Result) -> str:
+    """Return the unit of a result's objective."""
+    return get(result.problem).unit(result.data)
+
+
+def _told(row: GapRow, unit: str, suffix: str) -> str:
+    told = words.amount(row.result.objective, unit)
     if row.gap_to_bound is None:
         return told
-    return f"{told}, {'' if above else '+'}{words.share(row.gap_to_bound)}{above}"
+    sign = "" if suffix else "-" if row.result.sense == "maximise" else "+"
+    return f"{told}, {sign}{words.share(row.gap_to_bound)}{suffix}"
 
 
 def _room(width: float, names: list[str], told: list[str]) -> float:
@@ -123,5 +142,6 @@ def _room(width: float, names: list[str], told: list[str]) -> float:
 
 
 def _name(row: GapRow) -> str:
-    exact = row.result.method.kind == "exact"
+    method = row.result.method
+    exact = method.kind == "exact" and method.formulation is None
     return "exact method" if exact else words.plain(row.method)

@@ -7,11 +7,13 @@ from itertools import groupby
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..gaps import GapReport, GapRow, referred
+from ..gaps import GapReport, GapRow, plain, referred
 from ..performance_profiles import profiles
+from ..plans import TrainingPlan
 from ..problems import Objective
 from ..result import Bound, known_gap
-from . import figures, gap_picture, pipelines, words, writers
+from . import figures, gap_picture, pipelines, results, words, writers
+from .gap_picture import unit_of
 from .sheet import Cell, Figure, Section, Sheet, Table
 
 
@@ -43,20 +45,26 @@ class Row:
     best_known: Objective | None = None
     best_known_by: str | None = None
     started_from: str | None = None
+    problem: str = "training_plan"
+    unit: str = "us"
+    formulation: str | None = None
 
     @classmethod
     def of(cls, row: GapRow) -> "Row":
-        """Row of a training plan's result."""
+        """Row of a result; what is of training plans alone is None elsewhere."""
         result = row.result
         parts = result.evaluation.parts if result.evaluation else {}
-        pipelines = result.plan.pipelines if result.plan else None
+        trained = isinstance(result.plan, TrainingPlan)
+        pipelines = result.plan.pipelines if trained and result.plan else None
+        unit = unit_of(result)
+        bound = result.bound.value if result.bound else None
         return cls(
             instance=row.instance,
             method=row.method,
             kind=result.method.kind,
             status=result.status.value,
             stop=result.stop.value,
-            iteration_us=result.objective,
+            iteration_us=result.objective if trained else None,
             mfu=parts.get("mfu"),
             gap_to_bound=row.gap_to_bound,
             gap_to_best=row.gap_to_best,
@@ -64,26 +72,30 @@ class Row:
             pipelines=None if pipelines is None else len(pipelines),
             stages=None if pipelines is None else sum(len(p.stages) for p in pipelines),
             headroom_mib=parts.get("least_headroom_mib"),
-            bound_us=result.bound.value if result.bound else None,
+            bound_us=bound if unit == "us" else None,
             bound_source=result.bound.source if result.bound else None,
             reasons="; ".join(result.reasons),
             low_s=parts.get("low_s"),
             high_s=parts.get("high_s"),
-            objective=result.objective,
+            objective=plain(result.objective),
             started_from=result.started_from,
+            problem=result.problem,
+            unit=unit,
+            formulation=result.method.formulation,
             **referred(row.reference),
         )
 
     @property
     def label(self) -> str:
         """The method as tables show it: an exact method is not a planner's name."""
-        return "exact" if self.kind == "exact" else self.method
+        exact = self.kind == "exact" and self.formulation is None
+        return "exact" if exact else self.method
 
     @property
-    def iteration(self) -> str:
-        """The time, and where it is calibrated how sure it is."""
+    def amount(self) -> str:
+        """The objective, and where it is a calibrated time how sure it is."""
         expected = words.interval_of({"low_s": self.low_s, "high_s": self.high_s})
-        told = words.amount(self.iteration_us, "us")
+        told = words.amount(self.objective, self.unit)
         return f"{told} ({expected})" if expected else told
 
     @property
@@ -95,9 +107,13 @@ class Row:
         return ", ".join(parts)
 
 
+#: Headings of training plans, and of plans of other problems.
 HEADINGS = (
     *("planner", "iteration", "MFU", "gap to bound", "gap to best plan", "planning"),
     *("stages", "memory headroom", "status"),
+)
+OTHER_HEADINGS = (
+    *("method", "objective", "gap to bound", "gap to best plan", "planning", "status"),
 )
 SUMMARY_HEADINGS = {
     "instances": "instances",
@@ -109,6 +125,8 @@ SUMMARY_HEADINGS = {
     "p90_gap_to_bound": "90% within",
     "worst_gap_to_bound": "worst gap to bound",
 }
+#: Problems whose plans are training plans.
+TRAINING = ("training_plan", "one_pipeline")
 _OPEN = 8  # drawings that are open at first: with more a page gets too long
 INTRODUCTION = (
     "Each row is a plan that an independent judge timed and weighed. The gap to the "
@@ -155,7 +173,10 @@ def page(report: GapReport) -> str:
     """For each instance its planners and plans drawn, and a table that sorts."""
     parts = _instances(report)
     palette = pipelines.colours(
-        gpu for row in report.rows for gpu in row.result.data.planned_cluster.gpus
+        gpu
+        for row in report.rows
+        if isinstance(row.result.plan, TrainingPlan)
+        for gpu in row.result.data.planned_cluster.gpus
     )
     several = len(parts) > 1
     sections = [Section(notes=(INTRODUCTION,))]
@@ -185,29 +206,29 @@ def _facts(rows: list[GapRow]) -> tuple[tuple[str, str], ...]:
     if not best:
         return ()
     first, bound = best[0], best[0].reference.bound
+    unit = unit_of(first.result)
     return (
         (
-            f"fastest plan, by {_names(best)}",
-            words.amount(first.result.objective, "us"),
+            f"{words.best_plan(unit)}, by {_names(best)}",
+            words.amount(first.result.objective, unit),
         ),
-        ("no plan is faster than", _proved(bound)),
+        (words.limit(unit), _proved(bound, unit)),
         ("gap to the bound", words.share(first.gap_to_bound)),
         *_better(rows),
     )
 
 
-def _proved(bound: Bound | None) -> str:
-    return words.amount(None if bound is None else bound.value, "us")
+def _proved(bound: Bound | None, unit: str) -> str:
+    return words.amount(None if bound is None else bound.value, unit)
 
 
 def _better(rows: list[GapRow]) -> Iterator[tuple[str, str]]:
-    """A plan that is known, and faster than those of the rows."""
-    reference = rows[0].reference
-    found = (row.result.objective for row in rows if row.result.objective is not None)
-    fastest = min(found, default=None)
-    if reference.best is None or (fastest is not None and fastest <= reference.best):
+    """A plan that is known, and better than those of the rows."""
+    reference, unit = rows[0].reference, unit_of(rows[0].result)
+    if reference.best in (None, *(row.result.objective for row in rows)):
         return
-    yield f"best known, from {reference.best_by}", words.amount(reference.best, "us")
+    told = words.amount(reference.best, unit)
+    yield f"best known, from {reference.best_by}", told
 
 
 def _pictured(name: str, rows: list[GapRow]) -> Section:
@@ -219,9 +240,8 @@ def _pictured(name: str, rows: list[GapRow]) -> Section:
 
 
 def _plans(rows: list[GapRow]) -> Iterator[list[GapRow]]:
-    """The fastest first; those of several planners that are the same plan together."""
-    planned = [row for row in rows if row.result.plan is not None]
-    planned.sort(key=lambda row: row.result.objective or 0)
+    """The best first; those of several planners that are the same plan together."""
+    planned = gap_picture.best_first(rows)
     while planned:
         plan = planned[0].result.plan
         yield [row for row in planned if row.result.plan == plan]
@@ -234,24 +254,35 @@ def _names(rows: list[GapRow]) -> str:
 
 def _drawn(rows: list[GapRow], palette: dict[str, str], folded: bool) -> Section:
     first = rows[0]
+    if not isinstance(first.result.plan, TrainingPlan):
+        assert first.result.evaluation is not None
+        told = results.table(
+            first.result.data, first.result.plan, first.result.evaluation.parts
+        )
+        note = f"objective {Row.of(first).amount}"
+        return Section(
+            _names(rows), (note,), table=told, folded=folded, on_page_only=True
+        )
     note = _note(Row.of(first), first)
     return pipelines.section(first.result, palette, _names(rows), note, folded=folded)
 
 
 def section(name: str, rows: list[GapRow]) -> Section:
     """An instance, what is proved of it, and a row a method."""
-    table = Table.of(
-        HEADINGS, (_cells(Row.of(row)) for row in rows), texts=("planner", "status")
-    )
+    trained = rows[0].result.problem in TRAINING
+    headings, cells = (HEADINGS, _cells) if trained else (OTHER_HEADINGS, _other_cells)
+    texts = (headings[0], "status")
+    table = Table.of(headings, (cells(Row.of(row)) for row in rows), texts=texts)
     return Section(name, (headline(rows),), table=table)
 
 
 def headline(rows: list[GapRow]) -> str:
     """What is proved about an instance, and the best plan known where no row has it."""
-    bound = rows[0].reference.bound
+    bound, unit = rows[0].reference.bound, unit_of(rows[0].result)
     told = "no bound is known"
     if bound is not None:
-        told = f"no plan is faster than {_proved(bound)} (proof: {bound.source})"
+        limit = f"{words.limit(unit)} {_proved(bound, unit)}"
+        told = f"{limit} (proof: {bound.source})"
     return "; ".join([told, *(f"{what}: {value}" for what, value in _better(rows))])
 
 
@@ -271,7 +302,8 @@ def summary(report: GapReport) -> Section:
         ]
         for method, found in report.summary().items()
     ]
-    headings = ("planner", *SUMMARY_HEADINGS.values())
+    trained = all(row.result.problem in TRAINING for row in report.rows)
+    headings = ("planner" if trained else "method", *SUMMARY_HEADINGS.values())
     return Section("Summary", table=Table.of(headings, cells))
 
 
@@ -280,10 +312,22 @@ def _instances(report: GapReport) -> list[tuple[str, list[GapRow]]]:
     return [(name, list(rows)) for name, rows in grouped]
 
 
+def _other_cells(row: Row) -> list[Cell]:
+    cells = [
+        Cell.of(row.label),
+        Cell.of(row.objective, row.amount),
+        Cell.of(row.gap_to_bound, words.share(row.gap_to_bound)),
+        Cell.of(row.gap_to_best, words.share(row.gap_to_best)),
+        Cell.of(row.planning_s, words.duration(row.planning_s)),
+        Cell.of(row.outcome),
+    ]
+    return _marked(row, cells)
+
+
 def _cells(row: Row) -> list[Cell]:
     cells = [
         Cell.of(row.label),
-        Cell.of(row.iteration_us, row.iteration),
+        Cell.of(row.objective, row.amount),
         Cell.of(row.mfu, None if row.mfu is None else f"{row.mfu:.1%}"),
         Cell.of(row.gap_to_bound, words.share(row.gap_to_bound)),
         Cell.of(row.gap_to_best, words.share(row.gap_to_best)),
@@ -292,6 +336,11 @@ def _cells(row: Row) -> list[Cell]:
         Cell.of(row.headroom_mib, words.memory(row.headroom_mib)),
         Cell.of(row.outcome),
     ]
+    return _marked(row, cells)
+
+
+def _marked(row: Row, cells: list[Cell]) -> list[Cell]:
+    """The cells, marked where the plan is the best that is known."""
     best = row.gap_to_best is not None and row.gap_to_best <= 0
     return [replace(cell, mark="best") for cell in cells] if best else cells
 
@@ -325,7 +374,7 @@ def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
 def _note(row: Row, of: GapRow) -> str:
     parts = of.result.evaluation.parts if of.result.evaluation else {}
     return (
-        f"{row.iteration} per iteration, of which "
+        f"{row.amount} per iteration, of which "
         f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
         f"{_counted(row.pipelines, 'pipeline')}, {_counted(row.stages, 'stage')}, "
         f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"

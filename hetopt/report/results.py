@@ -17,6 +17,7 @@ from ..plans import (
     Plan,
     Provisioning,
     Recovery,
+    Round,
     Stage,
     TrainingPlan,
 )
@@ -230,6 +231,12 @@ def table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
         )
     if isinstance(plan, Recovery):
         return _links(parts) if "carried" in parts else None
+    if isinstance(plan, Round):
+        served = (
+            (row.job_class, str(row.jobs), f"{row.gpus} × {row.gpu}")
+            for row in plan.served
+        )
+        return Table.of(("jobs of", "served", "on each"), served, texts=("on each",))
     times = parts.get("stage_us")
     if times is None:
         return None

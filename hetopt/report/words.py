@@ -42,6 +42,25 @@ def amount(value: Objective | float | None, unit: str) -> str:
     return f"{number(float(value))} {unit}"
 
 
+# What a bound says of every plan, by the unit of the objective.
+_LIMITS = {
+    "us": "no plan is faster than",
+    "USD": "no plan is cheaper than",
+    "GFLOP/s": "no plan has more than",
+}
+_BESTS = {"us": "fastest plan", "USD": "cheapest plan"}
+
+
+def limit(unit: str) -> str:
+    """What a bound says, before its amount: `no plan is faster than`."""
+    return _LIMITS.get(unit, "no plan is below")
+
+
+def best_plan(unit: str) -> str:
+    """What the best plan is called: `fastest plan`."""
+    return _BESTS.get(unit, "best plan")
+
+
 def number(value: float) -> str:
     """Two decimals, or four digits where the value is small."""
     return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"

@@ -1,0 +1,233 @@
+"""Methods of any problem side by side: planners, statements by back end, exact method.
+
+Each has the time limit for itself. A statement that a back end cannot carry, or that
+is refused as too large, is a row that says so. Of a queue of jobs the rows are its
+policies, which are all that it has.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .. import registry
+from ..errors import BackendMissing, InstanceError, MixedData, Unsupported
+from ..files import best
+from ..gaps import GapReport, Reference
+from ..modelling import Limits
+from ..problems.training_plan import support
+from ..result import Bound, Method, Result, Status, Stop
+from ..schema import Instance, Record
+from ..search.attempts import tried
+from ..solving import statements
+from .calling import AnyProblem, Options, Progress, refuse_unknown
+from .judging import posed
+from .plugins import Plugin, named
+from .posing import pose
+from .solving import bounded, carriers, exact_result, heuristic, planners_for
+from .starts import LIBRARY, known_of
+
+_QUEUES = "job_scheduling"
+_POLICIES = "scheduling.policies"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which methods are compared; None is all that the problem has."""
+
+    planners: Sequence[Plugin] | None = None
+    statements: Sequence[str] | None = None
+    backends: Sequence[str] | None = None
+    exact: bool = True
+
+    def planners_of(self, problem: str) -> list[str]:
+        """Return the planners by name, of a queue its policies; `UnknownName`."""
+        folder = _POLICIES if problem == _QUEUES else "planners"
+        if self.planners is None:
+            queues = problem == _QUEUES
+            return registry.names(folder) if queues else planners_for(problem)
+        given = [*dict.fromkeys(named(one, folder) for one in self.planners)]
+        kind = "policy" if problem == _QUEUES else "planner"
+        refuse_unknown(kind, given, registry.known_for(folder, problem))
+        return given
+
+    def statements_of(self, problem: str) -> list[tuple[str, str]]:
+        """Return the pairs of a statement and a back end that carries it."""
+        known = registry.known_for("formulations", problem)
+        libraries = registry.names("backends")
+        names = known if self.statements is None else list(self.statements)
+        refuse_unknown("formulation", names, known)
+        asked = libraries if self.backends is None else list(self.backends)
+        refuse_unknown("backend", [x.partition(":")[0] for x in asked], libraries)
+        return [
+            (name, backend)
+            for name in dict.fromkeys(names)
+            for backend in dict.fromkeys(asked)
+            if backend.partition(":")[0] in carriers(name)
+        ]
+
+
+def problem_of(given: AnyProblem) -> str | None:
+    """Return the problem that is stated by itself; None for an instance to plan on.
+
+    Of an instance with offers it is `provisioning`.
+    """
+    if isinstance(given, Instance):
+        return None if given.cluster is not None else "provisioning"
+    try:
+        name = posed(given)[0]
+    except InstanceError:
+        return None  # whoever reads the instance says it in its own words
+    return None if name == "training_plan" else name
+
+
+def report_of(
+    problems: Sequence[AnyProblem],
+    problem: str | None,
+    options: Options | None,
+    chosen: Chosen,
+    limits: Limits,
+    progress: Progress,
+    *,
+    library: bool = True,
+) -> GapReport:
+    """Compare the methods of one problem on each of what poses it.
+
+    Without `library` nothing counts that was known before.
+    """
+    read = [_read(given, problem, options) for given in problems]
+    kinds = list(dict.fromkeys(name for name, _, _ in read))
+    if len(kinds) > 1:
+        raise MixedData(
+            f"found problems {', '.join(kinds)}, expected one: compare them one by one"
+        )
+    _ = [chosen.planners_of(kind) for kind in kinds]  # refused before any work
+    _ = [chosen.statements_of(kind) for kind in kinds]
+    results: list[Result] = []
+    try:
+        for name, data, called in read:
+            for result in _compared(name, data, called, chosen, limits, progress):
+                results.append(result)
+                if result.stop is Stop.INTERRUPTED:
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    known = {data.digest: _reference(name, data, called) for name, data, called in read}
+    names = {data.digest: called for _, data, called in read}
+    return GapReport.of(results, known if library else None, names)
+
+
+def _read(
+    given: AnyProblem, problem: str | None, options: Options | None
+) -> tuple[str, Any, str]:
+    """Return the problem, its data, and what to call them."""
+    if problem is None:
+        if options:
+            raise Unsupported(
+                f"found options {', '.join(options)} and no problem that they are of: "
+                "name one"
+            )
+        name, data = posed(given)
+    else:
+        name, (data, rest) = problem, pose(given, problem, options)
+        if rest:
+            raise Unsupported(
+                f"found options {', '.join(rest)}, which {problem} does not know: "
+                "correct them (`hetopt list problems`)"
+            )
+    if isinstance(data, Instance):
+        support.require(data)
+    return name, data, _called(given, name, data)
+
+
+def _called(given: AnyProblem, problem: str, data: Any) -> str:
+    """Return the name of an instance or a file, else that of the problem."""
+    if isinstance(given, str | Path):
+        return str(given)
+    own = given.get("name") if isinstance(given, Mapping) else None
+    record = given if isinstance(given, Record) else data
+    return str(own or getattr(record, "name", problem))
+
+
+def _reference(problem: str, data: Any, called: str) -> Reference:
+    """Return what the library knows of an instance that poses this very problem.
+
+    What no training plan is faster than, no plan of one pipeline is.
+    """
+    if isinstance(data, Instance):
+        found = known_of(called, data).reference(data)
+        if problem == "training_plan":
+            return found
+        return Reference(found.bound, found.bound_by)
+    kept = best.known(called) if best.in_library(called) else None
+    if kept is None or kept.problem != problem or kept.digest != data.digest:
+        return Reference()
+    value, by = kept.value("bound"), kept.bound_by
+    if value is None or by is None:
+        return Reference(None, None, kept.value("objective"), LIBRARY)
+    source = f"{kept.bound_source}; {LIBRARY}, by {by.method}, {by.date}"
+    return Reference(Bound(value, source), LIBRARY, kept.value("objective"), LIBRARY)
+
+
+def _compared(
+    problem: str,
+    data: Any,
+    called: str,
+    chosen: Chosen,
+    limits: Limits,
+    progress: Progress,
+) -> Iterator[Result]:
+    names = chosen.planners_of(problem)
+    if problem == _QUEUES:
+        yield from _simulated(data, names, limits, progress)
+        return
+    for name in names:
+        progress.started(f"{called}: {name}")
+        yield bounded(heuristic(name, data, limits, attempt=tried, problem=problem))
+    for statement, backend in chosen.statements_of(problem):
+        progress.started(f"{called}: {statement}, {backend}")
+        yield _stated(problem, data, statement, backend, limits)
+    if chosen.exact:
+        progress.started(f"{called}: exact")
+        yield _proved(problem, data, limits, progress)
+
+
+def _simulated(
+    data: Any, names: list[str], limits: Limits, progress: Progress
+) -> Iterator[Result]:
+    """Yield a queue's policies, each with the time limit, and the bound of them all."""
+    from .scheduling import schedule
+
+    each = limits.time_s
+    whole = None if each is None else each * (len(names) + 1)
+    for outcome in schedule(
+        data, names, limits=replace(limits, time_s=whole), progress=progress
+    ):
+        yield outcome.result
+
+
+def _stated(
+    problem: str, data: Any, statement: str, backend: str, limits: Limits
+) -> Result:
+    try:
+        return statements.solve(problem, data, statement, backend, limits=limits)
+    except (Unsupported, BackendMissing) as reason:
+        method = Method(statement, "exact", formulation=statement, backend=backend)
+        return _nothing(problem, data, method, str(reason))
+
+
+def _proved(problem: str, data: Any, limits: Limits, progress: Progress) -> Result:
+    try:
+        found = exact_result(problem, data, limits, None, progress.report)
+    except Unsupported as reason:
+        return _nothing(problem, data, Method(problem, "exact"), str(reason))
+    # One that solves a statement is a row beside that statement's own.
+    return replace(found, method=replace(found.method, formulation=None))
+
+
+def _nothing(problem: str, data: Any, method: Method, reason: str) -> Result:
+    """Return the row of a method that does not take the problem."""
+    return Result(
+        problem, data, method, Status.UNDECIDED, Stop.FINISHED, reasons=(reason,)
+    )
