@@ -273,6 +273,12 @@ def _posed(
         requirements = validated(Requirements, asked, "asked for", file="")
         loaded = loaded.model_copy(update={"requirements": requirements})
     with naming(instance) if isinstance(instance, str | Path) else nullcontext():
+        if loaded.cluster is not None:
+            raise InstanceError(
+                f"instance {loaded.name!r}: found a cluster, expected offers to rent; "
+                "`hetopt solve INSTANCE --problem provisioning` takes the GPUs of a "
+                "cluster for offers"
+            )
         return loaded, judge.data(loaded)
 
 

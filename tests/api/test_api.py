@@ -128,7 +128,7 @@ def grouping_methods() -> list[tuple[str, str | None]]:
     """Every method of device grouping, statements with each of their back ends."""
     known = api.methods_for("device_grouping")
     stated = [(f, b) for f in known["formulations"] for b in api.carriers(f)]
-    return [*((name, None) for name in known["exact"] + known["planners"]), *stated]
+    return [*((name, None) for name in known["exact"]), *stated]
 
 
 @pytest.mark.parametrize(("method", "solver"), grouping_methods())
@@ -139,6 +139,16 @@ def test_every_method_of_a_problem_can_be_asked_for(
     result = hetopt.solve(DEVICES, method, solver)
     assert result.objective == expected
     assert result.method.backend == solver or solver is None
+
+
+def test_every_planner_of_a_problem_can_be_asked_for() -> None:
+    expected = best("device_grouping", DEVICES)
+    for name in api.methods_for("device_grouping")["planners"]:
+        result = hetopt.solve(DEVICES, name)
+        assert result.plan == hetopt.solve(DEVICES, planner=name).plan
+        assert result.objective is not None
+        assert result.objective <= expected
+        assert (result.method.name, result.method.kind) == (name, "heuristic")
 
 
 def test_the_exact_method_is_the_default_of_solve() -> None:
