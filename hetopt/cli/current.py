@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..formats.importing.changes import Advice
     from ..formats.importing.edits import Edited
     from ..formats.importing.placing import Claim
+    from ..result import Bound
     from ..schema import Instance
 
 _NEXT = (
@@ -51,6 +52,17 @@ class CurrentRun:
             self.edited = edits.edited(
                 self.module, self.asked, self.advice.asked, self.advice.told
             )
+
+    def bound(self) -> "Bound | None":
+        """What no plan is shorter than with any of the settings that were looked at.
+
+        None where no instance offers them all.
+        """
+        from .. import api
+
+        offering = self.advice.offering if self.advice is not None else ()
+        found = [api.no_plan_is_shorter(one) for one in offering]
+        return min(found, key=lambda one: one.value) if found else None
 
     def write(self, out: Path) -> None:
         """Write the changed file; `Unsupported` where it is not one."""

@@ -592,6 +592,7 @@ def check(
     reached = api.no_plan_is_shorter(data) if plan is None else None
     if run is not None:
         run.improve(time_limit, diff or out is not None)
+        reached = run.bound() or reached
     if as_json:
         document = _judgement(name, data, made, found) | beside.to_json()
         if reached is not None:

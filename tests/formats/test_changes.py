@@ -9,7 +9,7 @@ import pytest
 from exporter_plans import instance
 from typer.testing import CliRunner
 
-from hetopt import cli, formats
+from hetopt import api, cli, formats
 from hetopt.errors import InstanceError
 from hetopt.formats.importing import changes, edits
 from hetopt.formats.importing.changes import Advice, advised, recognised
@@ -144,6 +144,24 @@ def test_the_edited_file_is_the_run_that_is_proposed(
     kept = [line for line in old.splitlines() if line in new.splitlines()]
     changed = len(list(search.words(search.base, wanted)))
     assert len(kept) >= len(old.splitlines()) - changed - 2
+
+
+def test_no_setting_is_better_than_the_bound_that_is_told(tmp_path: Path) -> None:
+    """The bound is of plans that have any of the settings that were looked at."""
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2\n"
+        "deepspeed: ds_z3.json\ngradient_checkpointing: true\n"
+    )
+    data = instance(48)
+    workload = data.workload.model_copy(update={"micro_batch_sizes": (1,)})
+    narrow = data.model_copy(update={"workload": workload})
+    _, advice = found_in(file, narrow)
+    assert advice.offering
+    assert 2 in advice.offering[0].workload.micro_batch_sizes
+    for one in advice.offering:
+        assert advice.best.us is not None
+        assert api.no_plan_is_shorter(one).value <= advice.best.us
 
 
 def test_each_change_is_judged_alone_and_with_those_before_it(advice: Advice) -> None:

@@ -7,18 +7,20 @@ What a change brings by itself, and with those before it, is judged again, too.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from ... import formats
 from ...errors import InstanceError
 from ...problems import training_plan
 from ...problems.training_plan import targets
-from ...schema import Instance
+from ...schema import Alternatives, Instance, Workload
 from .asked import Asked, opened
 from .current import offered
 from .placing import Claim, Settings
@@ -74,6 +76,7 @@ class Advice(NamedTuple):
     """What to change of a run; `words` are all names at once.
 
     `asked` is the run as it is asked for then, `told` the names of all its settings.
+    `offering` are the instances whose plans all of these are (`_Search.offering`).
     `looked_at` combinations were judged; `is_whole` where these are all that there are.
     """
 
@@ -85,6 +88,7 @@ class Advice(NamedTuple):
     told: tuple[str, ...]
     looked_at: int
     is_whole: bool
+    offering: tuple[Instance, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Times in us; None where a run breaks a rule, which `why` names."""
@@ -169,6 +173,7 @@ def advised(
         search.told_of(best),
         len(search.known),
         is_whole,
+        search.offering(),
     )
 
 
@@ -184,6 +189,10 @@ def _order(judged: Judged) -> tuple[bool, int]:
     return judged.us is None, judged.us or 0
 
 
+def _union(values: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(one for those in values for one in those))
+
+
 class _Search:
     """Settings of one run, judged once each."""
 
@@ -193,6 +202,7 @@ class _Search:
         assert claim.settings is not None  # readers of runs tell them
         self.base = claim.settings
         self.known: dict[Settings, Judged] = {}
+        self._on: list[Instance] = []  # what runs that keep the rules were judged on
         self.world = (
             sum(len(r.gpus) for r in claim.plan.replicas()) if claim.plan else 0
         )
@@ -241,7 +251,37 @@ class _Search:
             words = str(found.violations[0] if found.violations else broken)
             return Judged(None, words)
         assert isinstance(found.objective, int)
+        self._on.append(data)
         return Judged(found.objective)
+
+    def offering(self) -> tuple[Instance, ...]:
+        """The instances that offer all settings at once with which the run is one.
+
+        There is one for each way in which they were weighed, such as a trainer's width
+        of gradients; none where the settings cannot be offered together.
+        """
+        workloads = [one.workload for one in self._on]
+        keys = [(one.runs_on, one.costs.precision) for one in workloads]
+        ways = dict(zip(keys, self._on, strict=True))
+        other = {
+            name: _union(getattr(one.alternatives, name) for one in workloads)
+            for name in Alternatives.model_fields
+        }
+        sizes = _union(one.micro_batch_sizes for one in workloads)
+        made = []
+        for one in ways.values():
+            work = one.workload
+            fields = {name: getattr(work, name) for name in work.model_fields_set}
+            fields |= {
+                "micro_batch_sizes": sizes,
+                "alternatives": Alternatives(**other),
+            }
+            try:
+                whole = Workload.model_validate(fields)
+            except ValidationError:
+                return ()
+            made.append(one.model_copy(update={"workload": whole}))
+        return tuple(made)
 
     def _is_said(self, found: Settings | None, wanted: Settings) -> bool:
         """Whether a run has the settings; one replica alone divides no states."""
