@@ -3,7 +3,8 @@
 The data are `gpus.yaml`, `links.yaml`, `machines.yaml` and `models.yaml` beside this
 file, which say what an entry is; they are read when they are first asked for. A card, a
 machine or a model is added by one entry there, nothing else. `keys.yaml` has the keys
-of models' configurations that `architectures` does not read.
+of models' configurations that `architectures` does not read, `rented.yaml` the machines
+that clouds rent by name.
 """
 
 import json
@@ -14,7 +15,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -359,6 +360,27 @@ def _spellings() -> Mapping[str, Gpu]:
     }
     own = {_plainly(s): c for c in cards for s in (*c.own_names, *c.aliases)}
     return {**_sized(), **found, **own}
+
+
+class Rented(NamedTuple):
+    """A machine that a cloud rents by a name: whose it is, its card, how many."""
+
+    cloud: str
+    card: str
+    gpus: int
+    gbits_per_s: float | None = None
+
+
+@cache
+def rented() -> Mapping[str, Rented]:
+    """The machines of `rented.yaml` by their names in small letters."""
+    return MappingProxyType(
+        {
+            name.lower(): Rented(cloud, *row)
+            for cloud, rows in _read("rented").items()
+            for name, row in rows.items()
+        }
+    )
 
 
 @cache

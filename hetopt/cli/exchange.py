@@ -53,12 +53,6 @@ def assemble(
     hosts: Annotated[
         list[Path], typer.Argument(metavar="HOSTS...", help="Files that list hosts.")
     ],
-    format: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="FORMAT", help="hostfile, nvidia_smi, sinfo or kubectl."
-        ),
-    ],
     global_batch: Annotated[
         int, length(metavar="B", help="Sequences of an iteration.")
     ],
@@ -68,6 +62,15 @@ def assemble(
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="Write a .yaml or .json instance.")
     ],
+    format: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="hostfile, nvidia_smi, sinfo, kubectl, ray, skypilot or dstack; auto "
+            "finds out of each file, and joins lists of several.",
+        ),
+    ] = "auto",
     micro_batches: Annotated[
         str,
         typer.Option(metavar="A,B,C", help="Sizes of micro-batches to choose from."),

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import formats
 from ..catalogue import Gpu, known, models
 from ..catalogue import model as shape_of
 from ..catalogue.architectures import published
@@ -17,13 +16,14 @@ from . import calibrating
 from .importing import (
     Imported,
     assumptions,
+    clusters,
     finetuning,
     imported,
+    listing,
     put_in,
     typed,
 )
 
-CLUSTERS = ("hostfile", "nvidia_smi", "sinfo", "kubectl")
 _OF_MODEL: dict[str, Any] = {"mtp": bool, "parameters": str}
 
 
@@ -52,20 +52,15 @@ def assembly(
     """
     if times not in calibrating.TIMES:
         raise UnknownName("times", times, [*calibrating.TIMES])
-    if format not in CLUSTERS:
-        raise InstanceError(
-            f"--from {format}: expected a format that describes hosts, one of "
-            f"{', '.join(CLUSTERS)}; name one"
-        )
-    importer: Any = formats.importer(format)
+    format = listing.format_named(format)
     own: dict[str, Any] = {}
     if "costs" not in workload:
         own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
-    told = typed(importer.OPTIONS | own | _OF_MODEL, options)
+    told = typed(clusters.OPTIONS | own | _OF_MODEL, options)
     how = {name: told.pop(name) for name in own if name in told}
     read = _model(config, {name: told.pop(name) for name in _OF_MODEL if name in told})
     model = read.document
-    found = put_in(importer.read(paths, **told), format, None)
+    found = put_in(listing.document(format, paths, told), format, None)
     cluster = found.document["cluster"]
     if links := [_island(word) for word in islands]:
         inter = cluster.setdefault("inter", {})

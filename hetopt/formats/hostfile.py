@@ -12,15 +12,25 @@ from typing import Any
 from ..errors import InstanceError
 from ..text.parsing import read_text
 from .importing import clusters
-from .importing.clusters import Host
+from .importing.clusters import Host, LeftOut
 
 OPTIONS = clusters.OPTIONS
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`source`, `cluster` and `assumed` of the hosts of all files, in their order."""
-    found = [host for path in paths for host in hosts(read_text(path), str(path))]
-    return clusters.document("hostfile", paths, found, options)
+    found, left_out = listed(paths)
+    return clusters.document("hostfile", paths, found, options, left_out)
+
+
+def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
+    """The hosts of all files; none is left out."""
+    return [one for path in paths for one in hosts(read_text(path), str(path))], []
+
+
+def is_one(text: str) -> bool:
+    """Whether a text has a line of a hostfile."""
+    return re.search(r"(?m)^[^\s#]\S*[ \t]+(?:\S+[ \t]+)*slots=", text) is not None
 
 
 def hosts(text: str, where: str) -> list[Host]:

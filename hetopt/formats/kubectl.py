@@ -62,6 +62,12 @@ class _Nodes(Foreign):
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`source`, `cluster` and `assumed` of the nodes with GPUs, in their order."""
+    hosts, left_out = listed(paths)
+    return clusters.document("kubectl", paths, hosts, options, left_out)
+
+
+def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
+    """The nodes of all files with GPUs, and those that are left out."""
     hosts: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:
@@ -72,7 +78,7 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
             raise InstanceError(_no_host(str(path), gone))
         hosts += there
         left_out += gone
-    return clusters.document("kubectl", paths, hosts, options, left_out)
+    return hosts, left_out
 
 
 def _no_host(where: str, left_out: Sequence[LeftOut]) -> str:

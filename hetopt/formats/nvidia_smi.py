@@ -5,25 +5,38 @@ One file a host, named after it, as in `node1.csv`, holds
 `nvidia-smi -L` prints, with the memory of data sheets; beside it may stand
 `node1.topo`, what `nvidia-smi topo -m` prints. Its link is that of a ring of NVLinks,
 else the slowest pair's (`importing.topology`): NV12 as 12 NVLinks of the card, PIX,
-PXB, PHB, NODE and SYS as its bus. A host with several types of GPUs becomes a node a
-type, joined by the bus. Options are those of all importers of clusters.
+PXB, PHB, NODE and SYS as its bus. The table that nvidia-smi prints by itself is read
+as well, other columns under a header, and the lists of several hosts that pdsh or
+Ansible gathered. GPUs in parts (MIG) are left out and told. A host with several types
+of GPUs becomes a node a type, joined by the bus. Options are those of all importers of
+clusters.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..text.parsing import read_text
 from .importing import clusters, topology
-from .importing.clusters import Host
+from .importing.clusters import Host, LeftOut
 from .importing.topology import BUS, SELF, Pairs, nvlinks
 
 OPTIONS = clusters.OPTIONS
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
+_COMMAND = (
+    "nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits"
+)
+_BEFORE = re.compile(r"[\w.-]+: (?:GPU [0-9]|[0-9]+, |\s*MIG )")
+_ANSIBLE = re.compile(r"(\S+) \| (?:CHANGED|SUCCESS) \| rc=0 >>")
+# Rows of the table that nvidia-smi prints by itself.
+_ROW = re.compile(
+    r"(?m)^\| {1,4}[0-9]{1,3} {1,4}(?P<name>\S[^|\n]{0,80}?) +(?:On|Off|N/A) *\|"
+)
+_MEMORY = re.compile(r"\|\s*[0-9]+MiB */ *([0-9]{1,9})MiB *\|")
 _NAMED = re.compile(r"GPU ([0-9]{1,3}): (.{1,200}?) \(UUID: \S{1,100}\)")
 
 
@@ -32,23 +45,31 @@ class Listed(NamedTuple):
 
     name: str
     mib: int | None = None
+    is_in_parts: bool = False
 
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`source`, `cluster` and `assumed` of the hosts, in the order of their files."""
+    hosts, left_out = listed(paths)
+    return clusters.document("nvidia-smi", paths, hosts, options, left_out)
+
+
+def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
+    """The hosts of all files, and the GPUs that are left out."""
     lists: dict[str, tuple[list[Listed], str]] = {}
     tables: dict[str, Pairs] = {}
     for path in paths:
-        text, where, name = read_text(path), str(path), path.stem
+        text, where = read_text(path), str(path)
         if _is_topology(text):
             tables[where] = table(text, where)
-        elif name in lists:
-            raise InstanceError(
-                f"{where}: found a second list of GPUs of host {name!r}, expected one; "
-                "name each file after its host"
-            )
-        else:
-            lists[name] = gpus(text, where), where
+            continue
+        for name, part in by_host(text, path.stem).items():
+            if name in lists:
+                raise InstanceError(
+                    f"{where}: found a second list of GPUs of host {name!r}, expected "
+                    "one; name each file after its host"
+                )
+            lists[name] = gpus(part, where), where
     pairs: dict[str, Pairs] = {}
     for where, found in tables.items():
         name = Path(where).stem
@@ -59,12 +80,62 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
                 f"{has} GPUs; give its list as {name}.csv"
             )
         pairs[name] = found
-    hosts = [
-        host
-        for name, (listed, where) in lists.items()
-        for host in hosts_of(name, listed, pairs.get(name), where)
+    hosts: list[Host] = []
+    left_out: list[LeftOut] = []
+    for name, (those, where) in lists.items():
+        left_out += _in_parts(name, those)
+        hosts += hosts_of(name, those, pairs.get(name), where)
+    if left_out and not hosts:
+        why = clusters.reasons(left_out)
+        raise InstanceError(f"{lists[name][1]}: No whole GPUs found: {why}")
+    return hosts, left_out
+
+
+def _in_parts(name: str, listed: Sequence[Listed]) -> list[LeftOut]:
+    """The GPUs of a host that are cut into parts; numbers of the others stay."""
+    cut = [number for number, gpu in enumerate(listed) if gpu.is_in_parts]
+    whole = [str(number) for number in range(len(listed)) if number not in cut]
+    beside = f"; start with CUDA_VISIBLE_DEVICES={','.join(whole)}" if whole else ""
+    return [
+        LeftOut(
+            f"GPU {number} of {name}",
+            f"in parts (MIG){beside}",
+            f"nvidia-smi -i {number} -mig 0",
+        )
+        for number in cut
     ]
-    return clusters.document("nvidia-smi", paths, hosts, options)
+
+
+def by_host(text: str, name: str) -> dict[str, str]:
+    """The lists of several hosts in a file, by their names; one is called `name`.
+
+    pdsh and clush begin each line with `HOST: `, Ansible each list with
+    `HOST | CHANGED | rc=0 >>`.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    found: dict[str, list[str]] = {}
+    if lines and all(_BEFORE.match(line) for line in lines):
+        for line in lines:
+            host, _, rest = line.partition(": ")
+            found.setdefault(host, []).append(rest)
+    elif lines and (match := _ANSIBLE.fullmatch(lines[0])):
+        for line in lines:
+            if match := _ANSIBLE.fullmatch(line):
+                here = found.setdefault(match[1], [])
+            else:
+                here.append(line)
+    else:
+        return {name: text}
+    return {host: "\n".join(part) for host, part in found.items()}
+
+
+def is_one(text: str) -> bool:
+    """Whether a text is one of nvidia-smi's: a list of GPUs, or their topology."""
+    begins = (
+        rf"(?m)^(?:[\w.-]+: )?\s*(?:{_NAMED.pattern}|0, ?[^,\n]*, ?[0-9]+|"
+        r"\| NVIDIA-SMI |(?:index|name), |[^,\n]{3,80}, ?[0-9]{4,7} MiB$)"
+    )
+    return _is_topology(text) or re.search(begins, text) is not None
 
 
 def hosts_of(
@@ -73,7 +144,10 @@ def hosts_of(
     """Return a machine as hosts, one a type; each has the least memory of its GPUs."""
     types: dict[str | None, list[int]] = {}
     for number, gpu in enumerate(listed):
-        types.setdefault(gpu.name, []).append(number)
+        if not gpu.is_in_parts:
+            types.setdefault(gpu.name, []).append(number)
+    if not types:
+        return []
     counts = {gpu: len(numbers) for gpu, numbers in types.items()}
     return [
         host._replace(
@@ -92,39 +166,75 @@ def hosts_of(
 
 def gpus(text: str, where: str) -> list[Listed]:
     """Return the GPUs of a host."""
+    if _ROW.search(text):
+        return list(_of_table(text, where))
     found: list[Listed] = []
+    columns: list[str] | None = None
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{where}: line {number}"
-        if not line.strip() or line.startswith("index"):
+        fields = [field.strip() for field in line.split(",")]
+        if not line.strip():
             continue
-        if line.lstrip().startswith("MIG "):
-            raise InstanceError(
-                f"{place}: found {line.strip()!r}, a part of a GPU, expected whole "
-                "ones. Run: nvidia-smi -mig 0"
-            )
+        if {"index", "name"} & {field.split()[0] for field in fields if field}:
+            columns = [field.split()[0] if field else "" for field in fields]
+            continue
+        if line.lstrip().startswith("MIG ") and found:
+            found[-1] = found[-1]._replace(is_in_parts=True)
+            continue
         named = _NAMED.fullmatch(line.strip())
         if named and int(named[1]) == len(found):
             found.append(Listed(named[2]))
             continue
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) != 3 or fields[0] != str(len(found)):
+        own = _columns(columns, fields)
+        told = dict(zip(own, fields, strict=False))
+        if (
+            len(fields) != len(own)
+            or not {"name", "memory.total"} <= set(own)
+            or told.get("index", str(len(found))) != str(len(found))
+        ):
             raise InstanceError(
                 f"{place}: found {line.strip()!r}, expected `{len(found)}, NAME, MIB`; "
-                "print it with nvidia-smi --query-gpu=index,name,memory.total "
-                "--format=csv,noheader,nounits"
+                f"print it with {_COMMAND}"
             )
-        mib = fields[2].removesuffix(" MiB")
+        memory = told["memory.total"]
+        mib = memory.removesuffix(" MiB")
         if not re.fullmatch(r"[1-9][0-9]{0,8}", mib):
             raise InstanceError(
-                f"{place}: memory.total: found {fields[2]!r}, expected whole MiB; "
+                f"{place}: memory.total: found {memory!r}, expected whole MiB; "
                 "correct it"
             )
-        found.append(Listed(fields[1], int(mib)))
+        is_cut = told.get("mig.mode.current") == "Enabled"
+        found.append(Listed(told["name"], int(mib), is_cut))
     if not found:
         raise InstanceError(
             f"{where}: found no GPU, expected a line for each; add them"
         )
     return found
+
+
+def _columns(header: list[str] | None, fields: Sequence[str]) -> list[str]:
+    """The names of the columns, by a header or as the usual commands have them."""
+    if header is not None:
+        return header
+    is_short = len(fields) == 2 and fields[1].removesuffix(" MiB").isdigit()
+    return ["name", "memory.total"] if is_short else ["index", "name", "memory.total"]
+
+
+def _of_table(text: str, where: str) -> Iterator[Listed]:
+    """Yield the GPUs of what nvidia-smi prints by itself: three lines for each."""
+    lines = _COLOUR.sub("", text).splitlines()
+    for number, line in enumerate(lines):
+        if (row := _ROW.match(line)) is None:
+            continue
+        if row["name"].endswith("..."):
+            raise InstanceError(
+                f"{where}: line {number + 1}: found {row['name']!r}, a name that is "
+                f"cut off, expected all of it. Run: {_COMMAND}"
+            )
+        rest = lines[number + 1 : number + 4]
+        memory = next((m for one in rest if (m := _MEMORY.search(one))), None)
+        is_cut = any(re.search(r"\bEnabled\b[ |]*$", one) for one in rest[1:2])
+        yield Listed(row["name"], int(memory[1]) if memory else None, is_cut)
 
 
 def _is_topology(text: str) -> bool:

@@ -1,13 +1,14 @@
-"""Slurm's `sinfo -N -h -o "%N %G"`, or `scontrol show node`, as a cluster.
+"""Slurm's `sinfo -N -h -o "%N %G"`, or `scontrol show node`, as a cluster; JSON, too.
 
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
 resources are `(null)`, are left out. A node that several partitions list counts once;
 one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
-ranges, `n[01-04,07]`. Without a header the first two columns are nodes and resources;
-under one they are those called NODELIST (or HOSTNAMES) and GRES. Nodes whose state is
-down, drained or the like are left out and told. The type is kept as the node's `gres`,
-by which `hetopt export --to slurm` asks for it. Options are those of all importers of
-clusters; a node whose GPUs have no type gets the option `gpu`.
+ranges, `n[01-04,07]`. Without a header the first two columns are nodes and resources,
+or numbers stand between these; `|` may divide columns. Under a header they are those
+called NODELIST (or HOSTNAMES) and GRES. Nodes whose state is down, drained or the like
+are left out and told. The type is kept as the node's `gres`, by which `hetopt export
+--to slurm` asks for it. Options are those of all importers of clusters; a node whose
+GPUs have no type gets the option `gpu`.
 """
 
 import re
@@ -17,9 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InstanceError
-from ..text.parsing import read_text
+from ..text.complaints import validated
+from ..text.parsing import parse_tree, read_text
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
+from .importing.listing import is_gres
+from .importing.records import Foreign
 
 OPTIONS = clusters.OPTIONS
 _COMMAND = "sinfo -N -h -o '%N %G'"
@@ -44,6 +48,42 @@ class _Row(NamedTuple):
     field: str
 
 
+class _Names(Foreign):
+    nodes: tuple[str, ...] = ()
+
+
+class _States(Foreign):
+    state: tuple[str, ...] = ()
+
+
+class _Gres(Foreign):
+    total: str = ""
+
+
+class _Group(Foreign):
+    """Nodes that are alike, as sinfo has them."""
+
+    nodes: _Names = _Names()
+    node: _States = _States()
+    gres: _Gres = _Gres()
+
+
+class _Groups(Foreign):
+    sinfo: tuple[_Group, ...]
+
+
+class _Node(Foreign):
+    """A node, as scontrol has it."""
+
+    name: str
+    gres: str = ""
+    state: str | tuple[str, ...] = ()
+
+
+class _Nodes(Foreign):
+    nodes: tuple[_Node, ...]
+
+
 class _Columns(NamedTuple):
     """Where a line has what is read of it; `width` is known under a header."""
 
@@ -55,13 +95,25 @@ class _Columns(NamedTuple):
 
 def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     """`source`, `cluster` and `assumed` of the nodes with GPUs, in their order."""
+    found, left_out = listed(paths)
+    return clusters.document("sinfo", paths, found, options, left_out)
+
+
+def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
+    """The nodes of all files with GPUs, and those that are left out."""
     found: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:
         there, gone = hosts(read_text(path), str(path))
         found += there
         left_out += gone
-    return clusters.document("sinfo", paths, found, options, left_out)
+    return found, left_out
+
+
+def is_one(text: str) -> bool:
+    """Whether a text is one of Slurm's, with GPUs or without."""
+    heads = rf"(?m)^(?:NodeName=|.*\b(?:{'|'.join(_NODES)})\b)"
+    return re.search(heads, text) is not None or is_gres(text)
 
 
 def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
@@ -69,8 +121,11 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
 
     A line that is none of sinfo's is an `InstanceError`, as is a file without any.
     """
-    is_scontrol = re.search(r"^NodeName=", text, re.MULTILINE) is not None
-    rows = list((_scontrol if is_scontrol else _table)(text, where))
+    if text.lstrip().startswith("{"):
+        rows = list(_json(text, where))
+    else:
+        is_scontrol = re.search(r"^NodeName=", text, re.MULTILINE) is not None
+        rows = list((_scontrol if is_scontrol else _table)(text, where))
     found: dict[str, list[Host]] = {}
     left_out: dict[str, LeftOut] = {}
     for row in rows:
@@ -104,10 +159,13 @@ def _table(text: str, where: str) -> Iterator[_Row]:
     """Yield the lines of sinfo."""
     columns = _Columns()
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words:
+        words = line.split("|") if "|" in line else line.split()
+        words = [word.strip() for word in words]
+        if not any(words):
             continue
         place = f"{where}: line {number}"
+        if columns.width is None and columns.gres == 1:
+            columns = columns._replace(gres=_gres_of(words))
         if _GRES in words or any(name in words for name in _NODES):
             columns = _header(words, place)
             continue
@@ -121,6 +179,31 @@ def _table(text: str, where: str) -> Iterator[_Row]:
         state = "" if columns.state is None else words[columns.state]
         field = f"column {columns.gres + 1}"
         yield _Row(place, words[columns.nodes], words[columns.gres], state, field)
+
+
+def _gres_of(words: Sequence[str]) -> int:
+    """The column of resources without a header: behind numbers, or the second one."""
+    for number, word in enumerate(words[1:], 1):
+        if _GRES_FORM.fullmatch(word):
+            return number
+        if not re.fullmatch(r"[0-9.+/]+", word):
+            break
+    return 1
+
+
+def _json(text: str, where: str) -> Iterator[_Row]:
+    """Yield the nodes of `sinfo --json` and of `scontrol show node --json`."""
+    tree = parse_tree(text, where, is_json=True)
+    if "sinfo" in tree:
+        for at, group in enumerate(validated(_Groups, tree, where).sinfo):
+            place = f"{where}: sinfo[{at}]"
+            state = "+".join(group.node.state)
+            names = ",".join(group.nodes.nodes)
+            yield _Row(place, names, group.gres.total, state, "gres.total")
+        return
+    for at, node in enumerate(validated(_Nodes, tree, where).nodes):
+        state = "+".join([node.state] if isinstance(node.state, str) else node.state)
+        yield _Row(f"{where}: nodes[{at}]", node.name, node.gres, state, "gres")
 
 
 def _scontrol(text: str, where: str) -> Iterator[_Row]:

@@ -175,8 +175,14 @@ def test_nvidia_smi_lists_gpus_by_name_with_the_memory_of_their_sheets(
     hosts = put(tmp_path, "hosts", f"n1 slots=4 type={A100.replace(' ', '-')}")
     assert found == cluster(hostfile.read([hosts]))
     lines[1:] = ["  MIG 1g.10gb     Device  0: (UUID: MIG-ab)", *lines[1:]]
-    with pytest.raises(InstanceError, match=r"line 2: found 'MIG 1g.10gb.*-mig 0"):
-        nvidia_smi.read([put(tmp_path, "n1.txt", *lines)])
+    read = nvidia_smi.read([put(tmp_path, "n1.txt", *lines)])
+    assert [node.count for node in cluster(read).nodes] == [3]
+    (row,) = [row for row in read["assumed"] if row.value == OUT]
+    assert row.what == "GPU 0 of n1"
+    assert row.source == "in parts (MIG); start with CUDA_VISIBLE_DEVICES=1,2,3"
+    assert row.change == "nvidia-smi -i 0 -mig 0"
+    with pytest.raises(InstanceError, match=r"No whole GPUs found: GPU 0 .*-mig 0"):
+        nvidia_smi.read([put(tmp_path, "n1.txt", *lines[:2])])
     with pytest.raises(InstanceError, match="line 1: found 'GPU 3"):
         nvidia_smi.read([put(tmp_path, "n1.txt", lines[-1])])
 
@@ -340,7 +346,7 @@ def test_nodes_that_no_job_starts_on_are_left_out_and_told(tmp_path: Path) -> No
         (["n[1-999999] gpu:t4:2"], "line 1: found the range 1-999999"),
         (["n[a] gpu:t4:2"], "line 1: found the range [a]"),
         (["n1 (null)"], "No GPU nodes found: nothing in column 2 is a gpu"),
-        (["n1 64 gpu:t4:2"], f"No GPU nodes found: column 2 is not a GRES. Run: {RUN}"),
+        (["p n1 gpu:t4:2"], f"No GPU nodes found: column 2 is not a GRES. Run: {RUN}"),
         (
             [
                 "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",

@@ -1,0 +1,87 @@
+"""Which tool's list of hosts a file is, and several lists as one cluster."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ... import formats
+from ...errors import InstanceError
+from ...text.parsing import parse_value, read_text
+from . import clusters
+from .clusters import Host, LeftOut
+
+#: The formats that describe hosts; a launcher is asked for them.
+FORMATS = ("hostfile", "nvidia_smi", "sinfo", "kubectl", "launchers")
+#: Finds out of every file what it is.
+AUTO = "auto"
+_ALIASES = {"ray": "launchers", "dstack": "launchers", "skypilot": "launchers",
+            "scontrol": "sinfo"}  # fmt: skip
+_COMMANDS = (
+    "nvidia-smi -L of each host (HOST.txt)",
+    "sinfo -N -h -o '%N %G'",
+    "kubectl get nodes -o json",
+)
+
+
+def format_named(name: str) -> str:
+    """The format of that name; `InstanceError` for one that describes no hosts."""
+    name = _ALIASES.get(name, name)
+    if name not in (*FORMATS, AUTO):
+        raise InstanceError(
+            f"--from {name}: expected a format that describes hosts, one of "
+            f"{', '.join((*FORMATS, *_ALIASES, AUTO))}; name one"
+        )
+    return name
+
+
+def document(
+    format: str, paths: Sequence[Path], options: dict[str, Any]
+) -> dict[str, Any]:
+    """`source`, `cluster` and `assumed` of the hosts of all files, in their order."""
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        name = format_of(path) if format == AUTO else format
+        groups.setdefault(name, []).append(path)
+    hosts: list[Host] = []
+    left_out: list[LeftOut] = []
+    for name, those in groups.items():
+        found, gone = formats.importer(name).listed(those)
+        hosts += found
+        left_out += gone
+    tools = ", ".join(name.replace("_", "-") for name in groups)
+    return clusters.document(tools, paths, hosts, options, left_out)
+
+
+def format_of(path: Path) -> str:
+    """The format of a file, by what it holds; `InstanceError` where it is none."""
+    text = read_text(path)
+    suffix = path.suffix.lower()
+    is_json = suffix == ".json" or text.lstrip()[:1] in ("{", "[")
+    if is_json or suffix in (".yaml", ".yml"):
+        tree = parse_value(text, str(path), is_json=is_json)
+        if isinstance(tree, dict) and (found := _of_tree(tree)) is not None:
+            return found
+    for name in ("nvidia_smi", "hostfile", "sinfo"):
+        if formats.importer(name).is_one(text):
+            return name
+    first = text.strip().partition("\n")[0][:100]
+    raise InstanceError(
+        f"{path}: found no list of hosts that is known, expected one; it begins "
+        f"with {first!r}. Print one of: {'; '.join(_COMMANDS)}; or write a line for "
+        "each host: NAME slots=8 type=A100-80GB-SXM4"
+    )
+
+
+def _of_tree(tree: dict[str, Any]) -> str | None:
+    if formats.importer("launchers").is_one(tree):
+        return "launchers"
+    if tree.get("kind") in ("Node", "List", "NodeList"):
+        return "kubectl"
+    nodes = tree.get("sinfo", tree.get("nodes"))
+    return "sinfo" if isinstance(nodes, list) else None
+
+
+def is_gres(text: str) -> bool:
+    """Whether a text has a line with Slurm's generic resources of GPUs."""
+    return re.search(r"(?m)(?:^|[\s|,=])gpu:(?:[\w.-]+:)?[0-9]", text) is not None

@@ -1,0 +1,279 @@
+"""What Ray, SkyPilot or dstack are asked for, in their YAML, as a cluster.
+
+    Ray       cluster YAML (`available_node_types`) and KubeRay's RayCluster
+    SkyPilot  a task: `resources.accelerators: A100-80GB:8`, `num_nodes`
+    dstack    a task or a fleet: `resources.gpu: 8xH100`, `nodes`
+
+A machine is told by its cards, or by the name by which a cloud rents it
+(`p4d.24xlarge`; `hetopt.catalogue.rented` has these). Where a number of machines may
+grow, the least is taken, or where that is none the most, and told. What leaves open
+which card is meant is refused. Options are those of all importers of clusters.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..catalogue import rented
+from ..errors import InstanceError, quoted
+from ..text.parsing import read_tree
+from .importing import clusters
+from .importing.clusters import Host, LeftOut
+
+OPTIONS = clusters.OPTIONS
+_MOST_NODES = 20_000
+_GPU = "nvidia.com/gpu"
+_PRODUCT = "nvidia.com/gpu.product"
+
+
+def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
+    """`source`, `cluster` and `assumed` of the machines, as their files have them."""
+    hosts, left_out = listed(paths)
+    return clusters.document("launcher", paths, hosts, options, left_out)
+
+
+def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
+    """The machines of all files, and what of them is left out."""
+    hosts: list[Host] = []
+    left_out: list[LeftOut] = []
+    for path in paths:
+        tree, place = read_tree(path), str(path)
+        for one in _machines(tree, place, path.stem):
+            if isinstance(one, Host):
+                hosts.append(one)
+            else:
+                left_out.append(one)
+    return hosts, left_out
+
+
+def is_one(tree: Mapping[str, Any]) -> bool:
+    """Whether a tree is of one of these tools."""
+    resources = tree.get("resources")
+    asks = isinstance(resources, dict) and not {"accelerators", "gpu", "any_of",
+        "ordered", "instance_type"}.isdisjoint(resources)  # fmt: skip
+    kinds = ("RayCluster", "RayJob")
+    return asks or "available_node_types" in tree or tree.get("kind") in kinds
+
+
+def _machines(
+    tree: Mapping[str, Any], place: str, stem: str
+) -> Iterator[Host | LeftOut]:
+    if "available_node_types" in tree:
+        yield from _of_ray(tree, place)
+    elif tree.get("kind") in ("RayCluster", "RayJob"):
+        yield from _of_kuberay(tree, place)
+    elif is_one(tree):
+        name = str(tree.get("name") or stem)
+        resources = _tree(tree["resources"], f"{place}: resources")
+        if "gpu" in resources:
+            yield from _of_dstack(tree, resources, name, place)
+        else:
+            yield from _of_skypilot(tree, resources, name, place)
+    else:
+        raise InstanceError(
+            f"{place}: found neither available_node_types (Ray) nor resources with "
+            "accelerators (SkyPilot) or gpu (dstack), expected one of them"
+        )
+
+
+# --- Ray ---------------------------------------------------------------------------
+
+
+def _of_ray(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
+    types = _tree(tree["available_node_types"], f"{place}: available_node_types")
+    head = tree.get("head_node_type")
+    for name, fields in types.items():
+        at = f"{place}: available_node_types.{name}"
+        fields = _tree(fields, at)
+        asked = _tree(fields.get("resources") or {}, f"{at}.resources")
+        config = _tree(fields.get("node_config") or {}, f"{at}.node_config")
+        rents = [
+            config[key] for key in ("InstanceType", "machineType") if key in config
+        ]
+        azure = config.get("azure_arm_parameters")
+        if isinstance(azure, dict) and "vmSize" in azure:
+            rents.append(azure["vmSize"])
+        card, gpus = _rented(str(rents[0]).rpartition("/")[2] if rents else "")
+        if "GPU" in asked:
+            gpus = _count(asked["GPU"], f"{at}.resources.GPU")
+        for key in asked:
+            if str(key).startswith("accelerator_type:"):
+                card = str(key).partition(":")[2]
+        if not gpus:
+            if rents and card is None and name != head:
+                what = f"{rents[0]} is in no list of machines with GPUs here"
+                yield LeftOut(str(name), what, "add resources: {GPU: N}")
+            continue
+        least = 1 if name == head else _count(fields.get("min_workers", 0), at)
+        yield from _named(str(name), card, gpus, least, fields.get("max_workers"), at)
+
+
+def _of_kuberay(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
+    spec = _tree(tree.get("spec") or {}, f"{place}: spec")
+    spec = _tree(spec.get("rayClusterSpec") or spec, f"{place}: spec")
+    groups = [("head", 1, spec.get("headGroupSpec"))]
+    for one in _list(spec.get("workerGroupSpecs"), f"{place}: workerGroupSpecs"):
+        one = _tree(one, f"{place}: workerGroupSpecs")
+        groups.append((str(one.get("groupName")), one.get("replicas", 1), one))
+    for name, many, group in groups:
+        at = f"{place}: {name}"
+        pod = _tree(_tree(group or {}, at).get("template") or {}, at)
+        pod = _tree(pod.get("spec") or {}, at)
+        gpus = 0
+        for one in _list(pod.get("containers"), at):
+            asked = _tree(_tree(one, at).get("resources") or {}, at)
+            limits = _tree(asked.get("limits") or {}, at)
+            gpus += _count(limits.get(_GPU, 0), f"{at}.{_GPU}")
+        if gpus:
+            card = _tree(pod.get("nodeSelector") or {}, at).get(_PRODUCT)
+            found = None if card is None else str(card)
+            yield from _named(name, found, gpus, _count(many, at), None, at)
+
+
+# --- SkyPilot and dstack -----------------------------------------------------------
+
+
+def _of_skypilot(
+    tree: Mapping[str, Any], resources: Mapping[str, Any], name: str, place: str
+) -> Iterator[Host | LeftOut]:
+    if more := [one for one in ("any_of", "ordered") if one in resources]:
+        raise InstanceError(
+            f"{place}: resources.{more[0]}: found several machines to choose from, "
+            "expected one kind; keep the one that the job gets"
+        )
+    many = _count(tree.get("num_nodes", 1), f"{place}: num_nodes")
+    told = resources.get("accelerators")
+    at = f"{place}: resources.accelerators"
+    if told is None:
+        card, gpus = _rented(str(resources.get("instance_type", "")))
+        if not gpus:
+            name = quoted(str(resources.get("instance_type")))
+            raise InstanceError(
+                f"{place}: resources.instance_type: found {name}, which is in no list "
+                "of machines with GPUs here; add accelerators: NAME:COUNT"
+            )
+        yield from _named(name, card, gpus, many, None, at)
+        return
+    if isinstance(told, list) and len(told) == 1:
+        told = told[0]
+    if isinstance(told, dict) and len(told) == 1:
+        ((card, gpus),) = told.items()
+        told = f"{card}:{gpus}"
+    if not isinstance(told, str):
+        raise InstanceError(
+            f"{at}: found several kinds of cards to choose from, expected one; keep "
+            "the one that the job gets"
+        )
+    card, _, number = told.partition(":")
+    gpus = _count(number or 1, at)
+    yield from _named(name, card, gpus, many, None, at)
+
+
+def _of_dstack(
+    tree: Mapping[str, Any], resources: Mapping[str, Any], name: str, place: str
+) -> Iterator[Host | LeftOut]:
+    at = f"{place}: resources.gpu"
+    nodes = tree.get("nodes", 1)
+    most = None
+    if isinstance(nodes, dict):
+        nodes, most = nodes.get("min", 1), nodes.get("max")
+    elif isinstance(nodes, str) and ".." in nodes:
+        nodes, most = nodes.split("..")[:2]
+    many = _count(nodes or 1, f"{place}: nodes")
+    told = resources["gpu"]
+    if isinstance(told, dict):
+        card, memory = told.get("name"), told.get("memory")
+        gpus = _count(told.get("count", 1), f"{at}.count")
+    else:
+        card, memory, gpus = _of_words(str(told), at)
+    if isinstance(card, list) and len(card) == 1:
+        card = card[0]
+    if not isinstance(card, str):
+        raise InstanceError(
+            f"{at}: found {quoted(str(card or told))}, which leaves open the card, "
+            "expected one name; say it as H100:8 or A100:80GB:8"
+        )
+    if memory is not None and re.fullmatch(r"[0-9]{1,4} ?(?:GB|GiB|gb)", str(memory)):
+        card = f"{card}-{re.sub('[^0-9]', '', str(memory))}GB"
+    yield from _named(name, card, gpus, many, most, at)
+
+
+def _of_words(text: str, at: str) -> tuple[str | None, str | None, int]:
+    """`8xH100`, `A100:80GB:8` or `24GB:2` as a name, memory and a number."""
+    name, memory, gpus = None, None, 1
+    if match := re.fullmatch(r"([0-9]{1,4})x(.{1,100})", text.strip()):
+        gpus, text = _count(match[1], at), match[2]
+    for part in text.split(":"):
+        part = part.strip()
+        if re.fullmatch(r"[0-9]{1,4}", part):
+            gpus = _count(part, at)
+        elif re.match(r"[0-9.]+ ?(GB|TB|GiB)", part, re.IGNORECASE):
+            memory = part
+        elif re.match(r"[0-9]*\.\.", part):
+            raise InstanceError(
+                f"{at}: found {quoted(text)}, a range, expected a number of GPUs; keep "
+                "the one that the job gets"
+            )
+        else:
+            name = part
+    if name is not None and "," in name:
+        raise InstanceError(
+            f"{at}: found {quoted(name)}, several cards to choose from, expected one; "
+            "keep the one that the job gets"
+        )
+    return name, memory, gpus
+
+
+# --- all ---------------------------------------------------------------------------
+
+
+def _named(
+    name: str, card: str | None, gpus: int, least: int, most: Any, place: str
+) -> Iterator[Host | LeftOut]:
+    """Yield machines that are alike, numbered where there are several."""
+    many = least or _count(most or 0, place)
+    if many > _MOST_NODES:
+        raise InstanceError(
+            f"{place}: found {many} machines, expected at most {_MOST_NODES}"
+        )
+    for number in range(many):
+        whole = name if many == 1 else f"{name}-{number}"
+        yield Host(re.sub(r"[^\w.-]", "-", whole), card, gpus, place)
+    if not many:
+        yield LeftOut(name, "no machine of it starts", "min_workers: N")
+    elif most is not None and least and _count(most, place) > least:
+        extra = _count(most, place) - least
+        what = f"{extra} more of {name}"
+        yield LeftOut(what, "they start when they are asked for", "min_workers: N")
+
+
+def _rented(name: str) -> tuple[str | None, int]:
+    """The card of a machine by the name by which it is rented, and how many."""
+    found = rented().get(name.lower())
+    return (None, 0) if found is None else (found.card, found.gpus)
+
+
+def _count(value: Any, place: str) -> int:
+    text = str(value)
+    if not re.fullmatch(r"[0-9]{1,5}(\.0)?", text) or isinstance(value, bool):
+        raise InstanceError(
+            f"{place}: found {quoted(text)}, expected a whole number; correct it"
+        )
+    return int(float(text))
+
+
+def _tree(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InstanceError(
+            f"{place}: found {quoted(str(value))}, expected named fields; correct it"
+        )
+    return value
+
+
+def _list(value: Any, place: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InstanceError(f"{place}: found no list, expected one; correct it")
+    return value

@@ -1,0 +1,280 @@
+"""The same hosts, in whichever form a person's tool lists them."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hetopt.catalogue import known, rented
+from hetopt.errors import InstanceError
+from hetopt.formats.importing import listing
+from hetopt.formats.importing.listing import AUTO, document, format_of
+from hetopt.schema import Cluster
+
+H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
+HOSTS = [("h1", H100, 8, 81559), ("h2", H100, 8, 81559), ("a1", A100, 4, 81920)]
+GRES = {H100: "h100", A100: "a100"}
+TYPES = "h100:H100-80GB-SXM5,a100:A100-80GB-SXM4"
+Files = dict[str, str]
+
+
+def smi_l(gpu: str, count: int) -> list[str]:
+    return [f"GPU {i}: {gpu} (UUID: GPU-0-{i})" for i in range(count)]
+
+
+def smi_table(gpu: str, count: int, mib: int) -> str:
+    """What nvidia-smi prints by itself, as of 535 and newer."""
+    rule = "+" + "-" * 41 + "+" + "-" * 22 + "+" + "-" * 22 + "+"
+    lines = [
+        "Thu Nov  6 10:00:00 2025",
+        "+" + "-" * 89 + "+",
+        "| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4     |",
+        rule,
+        "| GPU  Name                 Persistence-M | Bus-Id  Disp.A | Volatile ECC |",
+    ]
+    for i in range(count):
+        lines += [
+            f"|   {i}  {gpu:<29} On  | 00000000:{i:02d}:00.0 Off |          0 |",
+            f"| N/A   30C    P0    70W / 700W |      4MiB / {mib:5d}MiB | 0% Default |",
+            "|                               |                      |   Disabled |",
+            rule,
+        ]
+    lines += ["| Processes:                                          |", "+---+"]
+    return "\n".join(lines)
+
+
+def each(write: Callable[[str, int, int], str], suffix: str) -> Files:
+    return {f"{n}.{suffix}": write(gpu, count, mib) for n, gpu, count, mib in HOSTS}
+
+
+def csv(gpu: str, count: int, mib: int) -> str:
+    return "\n".join(f"{i}, {gpu}, {mib} MiB" for i in range(count))
+
+
+def headed(gpu: str, count: int, mib: int) -> str:
+    rows = [f"{gpu}, GPU-{i}, {mib} MiB, Disabled" for i in range(count)]
+    return "\n".join(["name, uuid, memory.total [MiB], mig.mode.current", *rows])
+
+
+def unindexed(gpu: str, count: int, mib: int) -> str:
+    return "\n".join([f"{gpu}, {mib} MiB"] * count)
+
+
+def pdsh() -> Iterator[str]:
+    for name, gpu, count, _ in HOSTS:
+        yield from (f"{name}: {line}" for line in smi_l(gpu, count))
+
+
+def ansible() -> Iterator[str]:
+    for name, gpu, count, _ in HOSTS:
+        yield f"{name} | CHANGED | rc=0 >>"
+        yield from smi_l(gpu, count)
+
+
+def gres(gpu: str, count: int) -> str:
+    return f"gpu:{GRES[gpu]}:{count}(S:0-1)"
+
+
+def sinfo_json() -> str:
+    groups = [
+        {
+            "nodes": {"nodes": [name], "allocated": 0},
+            "node": {"state": ["IDLE"]},
+            "gres": {"total": gres(gpu, count), "used": "gpu:0"},
+        }
+        for name, gpu, count, _ in HOSTS
+    ]
+    return json.dumps({"meta": {}, "sinfo": groups, "errors": []})
+
+
+def scontrol_json() -> str:
+    nodes = [
+        {"name": n, "gres": gres(gpu, count), "state": ["IDLE"], "cpus": 64}
+        for n, gpu, count, _ in HOSTS
+    ]
+    return json.dumps({"nodes": nodes, "last_update": {}})
+
+
+def rows(line: str, *header: str) -> str:
+    text = [
+        line.format(name=name, gres=gres(gpu, count)) for name, gpu, count, _ in HOSTS
+    ]
+    return "\n".join([*header, *text]) + "\n"
+
+
+def k8s() -> str:
+    items = [
+        {
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": {"nvidia.com/gpu.product": gpu.replace(" ", "-")},
+            },
+            "status": {"allocatable": {"nvidia.com/gpu": str(count)}},
+        }
+        for name, gpu, count, _ in HOSTS
+    ]
+    return json.dumps({"kind": "List", "items": items})
+
+
+FORMS: dict[str, Files] = {
+    "nvidia-smi -L": each(lambda gpu, count, _: "\n".join(smi_l(gpu, count)), "txt"),
+    "query, csv": each(csv, "csv"),
+    "query, header": each(headed, "csv"),
+    "query, no index": each(unindexed, "csv"),
+    "nvidia-smi": each(smi_table, "txt"),
+    "pdsh": {"all.txt": "\n".join(pdsh())},
+    "ansible": {"all.txt": "\n".join(ansible())},
+    "sinfo -N -h": {"s.txt": rows("{name} {gres}")},
+    "sinfo, numbers between": {"s.txt": rows("{name} 64 515000 {gres} idle")},
+    "sinfo, header": {
+        "s.txt": rows("gpu* {name} idle {gres}", "PARTITION NODELIST STATE GRES")
+    },
+    "sinfo, bars": {"s.txt": rows("{name}|{gres}|idle", "NODELIST|GRES|STATE")},
+    "sinfo --json": {"s.json": sinfo_json()},
+    "scontrol --json": {"s.json": scontrol_json()},
+    "scontrol": {"s.txt": rows("NodeName={name} Gres={gres} State=IDLE\n")},
+    "kubectl": {"nodes.json": k8s()},
+    "hostfile": {
+        "hosts": "".join(f"{n} slots={c} type={g.replace(' ', '-')}\n"
+                         for n, g, c, _ in HOSTS)
+    },
+    "joined": {
+        "h1.txt": "\n".join(smi_l(H100, 8)),
+        "hosts": "h2 slots=8 type=H100-80GB-SXM5\n",
+        "s.txt": "a1 gpu:a100:4\n",
+    },
+}  # fmt: skip
+
+
+def put(folder: Path, files: Files) -> list[Path]:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return [folder / name for name in files]
+
+
+def read(paths: list[Path], **options: Any) -> Cluster:
+    told = {"inter_gbytes_per_s": 25.0, "types": TYPES, "reserve_mib": 0, **options}
+    made = document(AUTO, paths, told)["cluster"]
+    return Cluster.model_validate(made, strict=False)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_hosts_are_the_same_in_every_list(name: str, tmp_path: Path) -> None:
+    found = read(put(tmp_path, FORMS[name]))
+    card = {gpu: known(gpu) for _, gpu, _, _ in HOSTS}
+    assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
+        (n, getattr(card[gpu], "name", None), count) for n, gpu, count, _ in HOSTS
+    ]
+
+
+RAY = """\
+cluster_name: x
+available_node_types:
+  head:
+    node_config: {InstanceType: m5.large}
+    resources: {CPU: 2}
+  big:
+    min_workers: 2
+    max_workers: 4
+    node_config: {InstanceType: p4d.24xlarge}
+  small:
+    min_workers: 0
+    max_workers: 1
+    resources: {CPU: 8, GPU: 4, "accelerator_type:T4": 1}
+head_node_type: head
+"""
+KUBERAY = """\
+apiVersion: ray.io/v1
+kind: RayCluster
+spec:
+  headGroupSpec: {template: {spec: {containers: [{name: head}]}}}
+  workerGroupSpecs:
+    - groupName: gpus
+      replicas: 2
+      template:
+        spec:
+          nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB}
+          containers:
+            - name: worker
+              resources: {limits: {nvidia.com/gpu: 8}}
+"""
+TWO = [("x-0", "A100-40GB-SXM4", 8), ("x-1", "A100-40GB-SXM4", 8)]
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        (RAY, [("big-0", *TWO[0][1:]), ("big-1", *TWO[0][1:]), ("small", "T4", 4)]),
+        (KUBERAY, [("gpus-0", *TWO[0][1:]), ("gpus-1", *TWO[0][1:])]),
+        ("name: x\nnum_nodes: 2\nresources: {accelerators: 'A100-40GB-SXM4:8'}\n", TWO),
+        ("name: x\nnum_nodes: 2\nresources:\n  accelerators: {A100: 8}\n", TWO),
+        ("name: x\nnum_nodes: 2\nresources: {instance_type: a2-highgpu-8g}\n", TWO),
+        ("type: task\nname: x\nnodes: 2\nresources: {gpu: 'A100:40GB:8'}\n", TWO),
+        ("type: fleet\nname: x\nnodes: 2..4\nresources: {gpu: 8xA100}\n", TWO),
+        (
+            "type: fleet\nname: x\nnodes: {min: 2, max: 4}\n"
+            "resources: {gpu: {name: A100, memory: 40GB, count: 8}}\n",
+            TWO,
+        ),
+    ],
+)
+def test_what_a_launcher_is_asked_for_is_a_cluster(
+    text: str, nodes: list[tuple[str, str, int]], tmp_path: Path
+) -> None:
+    types = "A100:A100-40GB-SXM4,A100-40GB:A100-40GB-SXM4"
+    found = read(put(tmp_path, {"x.yaml": text}), types=types)
+    assert [(node.name, node.gpu, node.count) for node in found.nodes] == nodes
+
+
+def test_machines_that_may_start_later_are_told(tmp_path: Path) -> None:
+    made = document(AUTO, put(tmp_path, {"x.yaml": RAY}), {"inter_gbytes_per_s": 1.0})
+    rows = [
+        (row.what, row.change) for row in made["assumed"] if row.value == "left out"
+    ]
+    assert rows == [("2 more of big", "min_workers: N")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.yaml", "resources: {accelerators: [A100:8, H100:8]}", "several kinds of"),
+        ("x.yaml", "resources: {any_of: [{cloud: aws}]}", "several machines to choose"),
+        ("x.yaml", "resources: {instance_type: t3.small}", "add accelerators: NAME"),
+        ("x.yaml", "resources: {gpu: '24GB'}", "leaves open the card"),
+        ("x.yaml", "resources: {gpu: 'A100:1..8'}", "a range, expected a number"),
+        ("x.yaml", "resources: {gpu: 'A100,H100:8'}", "several cards to choose from"),
+        ("x.yaml", "available_node_types: {a: 3}", "expected named fields"),
+        ("x.yaml", "resources: {accelerators: 'A100:8'}\nnum_nodes: 99999", "at most"),
+        ("x.txt", "hello\n", "found no list of hosts that is known"),
+        ("x.yaml", "a: 1\n", "found no list of hosts that is known"),
+        ("a.txt", smi_table("NVIDIA GeForce ...", 1, 24564), "a name that is cut off"),
+        ("x.txt", "PARTITION AVAIL NODES\ngpu up 3\n", "found no list of hosts"),
+        ("x.txt", "PARTITION NODELIST\ngpu g[1-3]\n", "Run: sinfo -N -h -o '%N %G'"),
+    ],
+)
+def test_what_leaves_hosts_open_is_refused(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InstanceError) as caught:
+        read(put(tmp_path, {name: text}))
+    assert message in str(caught.value)
+
+
+def test_every_machine_that_clouds_rent_has_a_card_of_the_catalogue() -> None:
+    for name, machine in rented().items():
+        card = known(machine.card)
+        assert card is not None, name
+        assert card.name == machine.card
+        assert machine.gpus in (1, 2, 4, 8, 16)
+
+
+def test_a_format_has_the_names_of_its_tools() -> None:
+    assert {listing.format_named(one) for one in ("ray", "skypilot", "dstack")} == {
+        "launchers"
+    }
+    with pytest.raises(InstanceError, match="expected a format that describes hosts"):
+        listing.format_named("metis")
+    assert callable(format_of)
