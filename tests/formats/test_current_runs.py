@@ -291,6 +291,42 @@ def test_layers_lie_as_older_arguments_tell(tmp_path: Path) -> None:
     assert spans == [(0, 6), (6, 10), (10, 12)]
 
 
+@pytest.mark.parametrize("layout", [None, "Et*4|t*4|t*4mL", "E(tttt|)*2t*4,mL"])
+def test_layers_that_predict_further_tokens_are_the_last(
+    layout: str | None, tmp_path: Path
+) -> None:
+    """Megatron counts them apart, an instance among its layers."""
+    words = [] if layout is None else [f"--pipeline-model-parallel-layout {layout}"]
+    path = arguments(tmp_path, "--num-layers 12", "--mtp-num-layers 1", *words)
+    data = instance(layers=13, mtp_layers=1)
+    found = read("megatron", path, data)
+    spans = [stage.layers for stage in found.pipelines[0].stages]
+    assert spans == [(0, 4), (4, 8), (8, 13)]
+    for other in (instance(), instance(layers=13)):
+        with pytest.raises(InstanceError, match=r"mtp-num-layers: found 1|num-layers"):
+            read("megatron", path, other)
+    with pytest.raises(InstanceError, match="mtp-num-layers: found 0, expected 1"):
+        read("megatron", arguments(tmp_path, "--num-layers 12"), data)
+
+
+def test_a_part_without_a_layer_is_refused_by_name(tmp_path: Path) -> None:
+    path = arguments(
+        tmp_path, "--num-layers 12", "--pipeline-model-parallel-layout E|t*6|t*6L"
+    )
+    with pytest.raises(InstanceError, match="part 0 has no layer"):
+        read("megatron", path, instance())
+
+
+def test_whether_norms_are_divided_is_told_where_it_differs(tmp_path: Path) -> None:
+    for flag, own in (("--sequence-parallel ", False), ("--swiglu ", True)):
+        data = instance(costs={"sequence_parallel": own})
+        claim = claimed("megatron", arguments(tmp_path, flag), data)
+        assert ("--sequence-parallel: judged" in str(claim.notes)) is True
+        same = instance(costs={"sequence_parallel": not own})
+        claim = claimed("megatron", arguments(tmp_path, flag), same)
+        assert "--sequence-parallel: judged" not in str(claim.notes)
+
+
 def test_hosts_are_taken_in_the_order_that_is_told(tmp_path: Path) -> None:
     path = arguments(tmp_path, "--pipeline-model-parallel-size 2")
     found = read("megatron", path, instance(), "b1,b0,a0")

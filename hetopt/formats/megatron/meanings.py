@@ -47,7 +47,7 @@ _NOT_READ = (
     *("enable-cuda-graph", "external-cuda-graph", "cuda-graph-impl"),
     *("cross-entropy-loss-fusion", "transformer-impl", "moe-pad-expert-input-to-cap"),
     *("moe-expert-capacity-factor", "moe-enable-deepep", "moe-router-force-bias"),
-    *("account-for-embedding-in-pipeline-split", "mtp-num-layers"),
+    *("account-for-embedding-in-pipeline-split",),
     *("account-for-loss-in-pipeline-split",),
 )
 
@@ -82,9 +82,19 @@ def weighed(
             f"the run adds gradients up and reduces them in {wide}: judged with "
             f"precision {told}, the instance has {own}"
         )
+    notes += _of_sequences(given, data)
     if unread := list(not_read(given)):
         notes.append(f"not read: {', '.join(unread)}")
     return data, notes
+
+
+def _of_sequences(given: Mapping[str, str], data: Instance) -> Iterator[str]:
+    """Yield that a run and its instance divide norms among GPUs or not."""
+    told, own = "sequence-parallel" in given, data.workload.costs.sequence_parallel
+    if given.get("tensor-model-parallel-size", "1") == "1" or told == own:
+        return
+    with_it, without = ("with", "without") if told else ("without", "with")
+    yield f"the run is {with_it} --sequence-parallel: judged {without}, as the instance"
 
 
 def precision_of(given: Mapping[str, str]) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import InstanceError
+from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
@@ -38,9 +38,10 @@ _GROUPS = "num-distributed-optimizer-instances"
 _EACH = "num-layers-per-virtual-pipeline-stage"
 _RUNS = "num-virtual-stages-per-pipeline-rank"
 #: Arguments that say how many layers each stage has.
+_LAYOUT = "pipeline-model-parallel-layout"
 _UNEVEN = frozenset(
     {
-        "pipeline-model-parallel-layout",
+        _LAYOUT,
         "decoder-first-pipeline-num-layers",
         "decoder-last-pipeline-num-layers",
     }
@@ -96,7 +97,10 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
         "recompute-method": "uniform" if full else None,
         "recompute-num-layers": "1" if full else None,
         "use-distributed-optimizer": "" if settings.zero else None,
+        "sequence-parallel": asked.values.get("sequence-parallel"),
     }
+    if settings.tensor_parallel > 1 and data.workload.costs.sequence_parallel:
+        made["sequence-parallel"] = ""
     if _EACH in asked.values:
         return made | {_EACH: str(each) if runs > 1 else None}
     return made | {_RUNS: _above_one(runs)}
@@ -156,10 +160,10 @@ def _claimed(
             f"{place}: global-batch-size: found {batch}, expected a multiple of "
             f"micro-batch-size x {replicas} replicas; correct it"
         )
-    layers, runs = cut(
-        _parts(given, stages, data.model.layers, place),
-        *(stages, data.model.layers, place),
-    )
+    parts = _parts(given, stages, data.model.layers - data.model.mtp_layers, place)
+    if _LAYOUT not in given:  # layers that predict further tokens are the last
+        parts = (*parts[:-1], parts[-1] + data.model.mtp_layers)
+    layers, runs = cut(parts, stages, data.model.layers, place)
     layout = Layout(
         layers=layers,
         replicas=replicas,
@@ -180,12 +184,15 @@ def _same_model(
 ) -> None:
     model, workload = data.model, data.workload
     names = {
-        "num-layers": model.layers,
+        "num-layers": model.layers - model.mtp_layers,
+        "mtp-num-layers": model.mtp_layers,
         "hidden-size": model.hidden,
         "num-attention-heads": model.heads,
         "seq-length": workload.sequence_length,
     }
     told = {name: _number(given, name, place) for name in names if name in given}
+    if "num-layers" in given:
+        told["mtp-num-layers"] = _number(given, "mtp-num-layers", place, 0)
     expected = {**names, "global-batch-size": workload.global_batch}
     same(place, {**told, "global-batch-size": batch}, expected)
 
@@ -206,9 +213,16 @@ def _parts(
     given: Mapping[str, str], stages: int, layers: int, place: str
 ) -> tuple[int, ...]:
     """Layers of each part of the model, in their order: runs of stages, or stages."""
-    layout = given.get("pipeline-model-parallel-layout")
+    layout = given.get(_LAYOUT)
     if layout is not None:
-        return tuple(one.count("t") for one in _unrolled(layout).split("|"))
+        held = [len(re.findall("[tm]", one)) for one in _unrolled(layout).split("|")]
+        if 0 in held:
+            raise InstanceError(
+                f"{place}: {_LAYOUT}: found {quoted(layout)}, in which part "
+                f"{held.index(0)} has no layer (embedding or loss alone), expected one "
+                "in each: plans here have no such stage"
+            )
+        return tuple(held)
     parts = stages * _number(given, _RUNS, place, 1)
     if _EACH in given:
         parts = layers // max(1, _number(given, _EACH, place))
