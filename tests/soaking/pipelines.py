@@ -137,9 +137,10 @@ def _bound(only: Instance, time_us: int, rng: Random) -> PipelineBound:
         pool=rng.choice([10, 300]),
         places=rng.choice([1, 2, 4, 8]),
         coarse=rng.choice([1 / 8, 1 / 2]),
+        counted_near=rng.choice([1.1, 1e9]),
     )
     most = time_us + rng.choice([0, 0, 1, time_us // 2])
-    return PipelineBound(only, most, least, schedule=plan, whole=rng.random() < 0.5)
+    return PipelineBound(only, most, least, schedule=plan, whole=rng.random() < 0.8)
 
 
 def _in_boxes(bound: PipelineBound, plan: PlanFacts, rng: Random) -> set[str]:
