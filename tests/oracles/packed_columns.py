@@ -180,12 +180,28 @@ def boxes(
                 slow_high = one.slowest_us + int(one.slowest_us * share)
         places = rng.choice([1, 2, 4, 8])
         shares = _shares_around(bound, plan, near, rng)
+        hosts = _hosts_around(bound, plan, count_low, rng)
         yield Box(
             *(low, high, replicas_low, replicas_high, count_low, count_high),
             *(size_low, size_high, slow_low, slow_high, *shares),
+            **hosts,
             places=places,
             most_places=places,
         )
+
+
+def _hosts_around(
+    bound: PipelineBound, plan: PlanFacts, count_low: int, rng: Random
+) -> dict[str, tuple[int, ...]]:
+    """Return ranges of hosts by class, where boxes of several pipelines have any."""
+    if not bound.priced or count_low < 2 or rng.random() < 0.3:
+        return {}
+    found = host_numbers(bound, plan)
+    nodes = bound.table.nodes.tolist()
+    pairs = [*zip(found, nodes, strict=True)]
+    low = tuple(rng.choice([0, min(1, n), n]) for n in found)
+    high = tuple(rng.choice([n, n, most]) for n, most in pairs)
+    return {"hosts_low": low, "hosts_high": high}
 
 
 def _shares_around(
@@ -349,6 +365,8 @@ class Packing:
             self.reached |= {"hidden"} if pricing.limits.spent_us else set()
             if pricing.coupling.sent is not None:
                 self.reached.add("limited sync")
+                if pricing.coupling.box.bare:
+                    self.reached.add("no host")
                 if (pricing.coupling.demand > 0).any():
                     self.reached.add("demand")
             if sum(mapped.demand.values()):

@@ -34,10 +34,13 @@ _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
 _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _KEPT_BYTES = 400_000_000  # of times of segments
+_KEPT_COUPLINGS = 16  # of boxes with stages
 _NEAR = 1.03  # of the batch, that prices take: other means may tell what is left
 _COMPILED = kernels().active == "compiled"  # whole pipelines are too slow without
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
+
+_Which = tuple[int, int, bool]  # size, places, few
 
 #: Tells how finely a box is refuted within a time that is left of another, or None.
 Counted = Callable[[Box, int, int], float | None]
@@ -56,7 +59,8 @@ class _View:
         """Read a table, whose classes are those of `whole` or parts of them."""
         self.table, self._check = table, check
         self.vectors = Vectors(table, schedule)
-        self._arcs: dict[tuple[int, int, bool], Arcs] = {}
+        self._arcs: dict[_Which, Arcs] = {}
+        self._couplings: OrderedDict[tuple[_Which, Sharing], Coupling] = OrderedDict()
         first = [each.nodes for each in whole.classes]
         #: Of which class each is a part, and whether nodes of it are hosts and others.
         self._of = [
@@ -73,6 +77,18 @@ class _View:
             b = self.table.sizes[size]
             self._arcs[key] = arcs(self.table, b, places, few=few)
         return self._arcs[key]
+
+    def coupling(self, which: "_Which", sharing: Sharing) -> Coupling:
+        """Return what a box says of such arcs: boxes are looked at several times."""
+        key = which, sharing
+        if key not in self._couplings:
+            size, places, few = which
+            each = self.stages(size, places, few=few)
+            self._couplings[key] = Coupling(self.table, each, sharing)
+            if len(self._couplings) > _KEPT_COUPLINGS:
+                self._couplings.popitem(last=False)
+        self._couplings.move_to_end(key)
+        return self._couplings[key]
 
     def hosts(self, box: Box) -> list[tuple[int, int]]:
         """Return the fewest and the most hosts of each class."""
@@ -409,7 +425,7 @@ class PipelineBound:
             if box.count_high == 1 and self.batch % b:
                 continue
             for few in (False, True) if told > 1 else (False,):
-                each = own.stages(size, told, few=few)
+                which = size, told, few
                 most = min(self.batch, b * (told - 1)) if few else self.batch
                 if box.count_high == 1 and most < self.batch:
                     continue
@@ -418,7 +434,7 @@ class PipelineBound:
                         *(box.replicas_low, box.count_low, rows.pipelines),
                         *(sync, bare),
                     )
-                    coupling = Coupling(table, each, sharing)
+                    coupling = own.coupling(which, sharing)
                     limits = Limits(left, most, spent)
                     high = left
                     if box.count_high == 1:  # it has the whole batch

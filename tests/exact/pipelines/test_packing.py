@@ -23,7 +23,14 @@ _SEEDS = range(120)
 _WAYS = {
     *("ordered", "unordered", "few", "2 places", "4 places", "8 places"),
     *("single", "replicas", "narrow sync", "several nodes", "hidden"),
-    *("limited sync", "demand", "own demand", "refuted below", "nothing refuted"),
+    *(
+        "limited sync",
+        "no host",
+        "demand",
+        "own demand",
+        "refuted below",
+        "nothing refuted",
+    ),
     *("sizes", "classes", "links", "recompute", "interleave", "lockstep", "both"),
     *("bottleneck", "overlap", "groups", "zero", "gpipe", "profile", "calibrated"),
     *("offload", "adapters", "pipeline factor", "sync factor"),
