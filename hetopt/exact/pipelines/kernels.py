@@ -464,14 +464,16 @@ def repeated(
     highs: Whole,
     front_us: Whole,
     front_cost: Whole,
+    numbers: int,
 ) -> Whole:
-    """Return what stages in several nodes alone cost: [interval, e, layers].
+    """Return what stages in several nodes alone cost: [interval, n, e, layers].
 
-    One of them or more, of equal layers, one of which may end the pipeline (1) or hand
-    on to another site (2); fronts are by [e, layers, i].
+    n + 1 of them, or as many and more where n is the last of these `numbers`. They are
+    of equal layers, and one of them may end the pipeline (1) or hand on to another site
+    (2); fronts are by [e, layers, i].
     """
     ways, layers = front_us.shape[0], front_us.shape[1] - 1
-    found = np.full((len(highs), ways, layers + 1), BIG, np.int64)
+    found = np.full((len(highs), numbers, ways, layers + 1), BIG, np.int64)
     one = np.zeros((ways, layers + 1), np.int64)
     for g in range(len(highs)):
         for y in range(1, layers + 1):
@@ -485,14 +487,19 @@ def repeated(
                     one[end, y] = min(one[end, y], cost)
         for x in range(1, layers + 1):
             for end in range(ways):
-                found[g, end, x] = one[end, x]
+                found[g, 0, end, x] = one[end, x]
             for y in range(1, x):
                 for ended in range(ways):
                     for end in range(ways if ended == 0 else 1):
-                        before, more = found[g, end, x - y], one[ended, y]
-                        if before < HALF and more < HALF:
-                            now = found[g, end + ended, x]
-                            found[g, end + ended, x] = min(now, before + more)
+                        more, to = one[ended, y], end + ended
+                        if more >= HALF:
+                            continue
+                        for n in range(numbers):
+                            before = found[g, n, end, x - y]
+                            into = min(n + 1, numbers - 1)
+                            if before < HALF:
+                                now = found[g, into, to, x]
+                                found[g, into, to, x] = min(now, before + more)
     return found
 
 

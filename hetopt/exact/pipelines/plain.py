@@ -266,8 +266,9 @@ def repeated(
     highs: Whole,
     front_us: Whole,
     front_cost: Whole,
+    numbers: int,
 ) -> Whole:
-    """Return what stages in several nodes alone cost: [interval, e, layers]."""
+    """Return what stages in several nodes alone cost: [interval, n, e, layers]."""
     layers = front_us.shape[1] - 1
     able = front_us <= highs[:, None, None, None]
     paid = time * np.where(able, front_us, 0)
@@ -275,13 +276,16 @@ def repeated(
     each = np.where(able, np.minimum(paid, MOST), BIG)
     one = each.min(3, initial=BIG)
     one[..., 0] = BIG
-    found: Whole = one.copy()
+    found = np.full((len(one), numbers, *one.shape[1:]), BIG, np.int64)
+    found[:, 0] = one
     for x in range(2, layers + 1):
-        before, last = found[..., x - 1 : 0 : -1], one[..., 1:x]
-        on = _sums(before, last[:, :1]).min(2)
-        over = _sums(before[:, :1], last[:, 1:]).min(2)
-        found[..., x] = np.minimum(found[..., x], on)
-        found[:, 1:, x] = np.minimum(found[:, 1:, x], over)
+        before, last = found[..., x - 1 : 0 : -1], one[:, None, :, 1:x]
+        on = _sums(before, last[:, :, :1]).min(3)
+        over = _sums(before[:, :, :1], last[:, :, 1:]).min(3)
+        on[:, :, 1:] = np.minimum(on[:, :, 1:], over)
+        for n in range(numbers):
+            into = found[:, min(n + 1, numbers - 1), :, x]
+            np.minimum(into, on[:, n], out=into)
     return found
 
 

@@ -141,9 +141,9 @@ class Unordered(Pricing):
     A path either has no stage in several nodes, or one or more: then the last stage of
     any segment may be next to one, and hands on inside its node.
 
-    Where no stage lies in several sites, a path leaves each site that it visits, but
-    the one that it ends in: some stage there hands on to another site. Where one does,
-    others hand on to it inside their nodes.
+    A path leaves each site that it visits, but the one that it ends in: the last stage
+    there hands on to another site, or to a stage in several sites, which only one site
+    is left by. It may hand on to that inside its node.
     """
 
     def __init__(
@@ -230,13 +230,14 @@ class Unordered(Pricing):
         nowhere = np.full((len(lows), ways, layers + 1), BIG, np.int64)
         nowhere[:, 0, 0] = 0
 
-        def begun(kinds: _Kinds) -> Whole:
+        def begun(kinds: _Kinds, numbers: int) -> Whole:
             fronts = self._kept_fronts(prices, kinds)
-            return compiled.repeated(time, scales, highs, *fronts)
+            return compiled.repeated(time, scales, highs, *fronts, numbers)
 
         across = side is _Side.ACROSS
         inside = side is not _Side.NONE and self._limited
-        start = begun(None) if across else nowhere
+        numbers = max(1, len(self._sites) - 1)
+        start = begun(None, numbers) if across else nowhere[:, None]
         us, rows = known.us(highs, near=side is not _Side.NONE)
         price = self._kept_price(prices).segment
 
@@ -250,23 +251,32 @@ class Unordered(Pricing):
 
         last = us[rows[-1]]
         if not self._sites:
-            found, kept = visited(self._visits, start, 1)
-            walk = _Walk(self._visits, kept[0], start[-1], layers, (0, 1), None)
-            return _Sweep(found, last, [walk], kept[0, -1])
-        states = (0, 1) if across else (2, 1)
-        table, walks = np.ascontiguousarray(start[:, :2]), list[_Walk]()
+            found, kept = visited(self._visits, start[:, 0], 1)
+            walk = _Walk(self._visits, kept[0], start[-1], layers, None)
+            return _Sweep(found, last, [walk], kept[:, -1])
+        # By sites that may still be left by a stage in several sites.
+        tables = [*np.ascontiguousarray(start[:, :, :2].swapaxes(0, 1))]
+        if across:
+            tables = [np.full_like(tables[0], BIG), *tables]
+        walks = list[_Walk]()
         for site in self._sites:
             visits = np.zeros_like(self._visits)
             visits[[*site.kinds]] = self._visits[[*site.kinds]]
             first = nowhere
             if inside:
-                first = np.minimum(nowhere, begun(site.kinds))
+                first = np.minimum(nowhere, begun(site.kinds, 1)[:, 0])
             _, kept = visited(visits, first, len(lows))
-            kinds = site.kinds
-            walks.append(_Walk(visits, kept[-1], table[-1], site.most, states, kinds))
-            own = np.ascontiguousarray(kept[:, -1, states])
-            table = compiled.joined(table, own, site.most)
-        return _Sweep(table[:, 1, layers], last, walks, table[-1])
+            before = np.stack([table[-1] for table in tables])
+            walks.append(_Walk(visits, kept[-1], before, site.most, site.kinds))
+            far = np.ascontiguousarray(kept[:, -1, [2, 1]])
+            near = kept[:, -1, :2].copy()
+            near[:, 1] = BIG
+            left = [compiled.joined(table, near, site.most) for table in tables[1:]]
+            tables = [compiled.joined(table, far, site.most) for table in tables]
+            for table, other in zip(tables, left, strict=False):
+                np.minimum(table, other, out=table)
+        best = np.min([table[:, 1, layers] for table in tables], axis=0)
+        return _Sweep(best, last, walks, np.stack([table[-1] for table in tables]))
 
     def _able(self, kinds: _Kinds) -> Flags:
         able = super()._able(kinds)
@@ -332,10 +342,8 @@ class Unordered(Pricing):
             for arc, y in self._kept_division(segment, layers, paid):
                 k = int(known.gpus[segment])
                 self._use_run(uses, int(known.run[y]), arc, k)
-        for walk, end, left in begun:
-            took += self._use_repeated(
-                uses, prices, time, scale, int(highs[0]), walk, end, left
-            )
+        for one in begun:
+            took += self._use_repeated(uses, prices, time, scale, int(highs[0]), one)
         return Column(number, span, tuple(uses), took, int(highs[0]))
 
     def _use_run(self, uses: Array, run: int, arc: int, k: int) -> None:
@@ -349,29 +357,33 @@ class Unordered(Pricing):
         time: int,
         scale: int,
         high: int,
-        walk: "_Walk",
-        end: int,
-        left: int,
+        begun: "_Begun",
     ) -> int:
         """Add what stages in several nodes use, and return how long they take."""
-        us, cost = self._kept_fronts(prices, walk.kinds)
-        start = walk.kept[0]
+        us, cost = self._kept_fronts(prices, begun.kinds)
         able = us <= high
         paid = time * np.where(able, us, 0) + scale * cost
         paid = np.where(able, np.minimum(paid, MOST), BIG)
         fronts, least = paid.argmin(2), paid.min(2)
-        took = 0
+        took, (n, end, left), start = 0, begun.at, begun.start
+        numbers = len(start)
         while left:
-            for way in {0, end}:
-                rest = start[end - way, left - 1 :: -1].copy()  # 1, 2, ... layers less
-                rest[-1] = 0 if way == end else BIG
+            now = int(start[n, end, left])
+            before = {m for m in range(numbers) if min(m + 1, numbers - 1) == n}
+            for m, way in product([*before, -1], {0, end}):
+                rest = np.full(left, BIG)  # after 1, 2, ... layers less
+                if m >= 0:
+                    rest[:-1] = start[m, end - way, left - 1 : 0 : -1]
+                elif n == 0 and way == end:  # the first of them
+                    rest[-1] = 0
                 more = least[way, 1 : left + 1]
-                same = (rest < HALF) & (more < HALF) & (rest + more == start[end, left])
+                same = (rest < HALF) & (more < HALF) & (rest + more == now)
                 if same.any():
                     y = int(same.argmax()) + 1
                     slowest = int(us[way, y, fronts[way, y]])
-                    uses += self._kept_shared_use(prices, (way, y), slowest, walk.kinds)
-                    took, left, end = took + slowest, left - y, end - way
+                    each = self._kept_shared_use(prices, (way, y), slowest, begun.kinds)
+                    uses += each
+                    took, n, left, end = took + slowest, m, left - y, end - way
                     break
             else:
                 raise InternalError("a path has no stage in several nodes")
@@ -441,38 +453,42 @@ class Unordered(Pricing):
 
     def _way(
         self, sweep: "_Sweep", cost: Whole
-    ) -> tuple[list[tuple[int, int, int]], list[tuple["_Walk", int, int]]]:
+    ) -> tuple[list[tuple[int, int, int]], list["_Begun"]]:
         """Return the segments of the cheapest path, and what walks begin with.
 
-        Each segment by number, the way in which it ends, and layers; of walks, how
-        stages in several nodes end, and how many layers these have.
+        Each segment by number, the way in which it ends, and layers.
         """
         found: list[tuple[int, int, int]] = []
-        begun: list[tuple[_Walk, int, int]] = []
+        begun: list[_Begun] = []
         x, end = self.layers, 1
-        after = sweep.after
+        after, budgets = sweep.after, len(sweep.after)
+        budget = int(after[:, end, x].argmin())
         for walk in reversed(sweep.walks):
-            now, after = after[end, x], walk.before
             if not self._sites:
                 found, end, x = self._path(walk, cost, end, x)
-                return found, [(walk, end, x)] if x else []
-            if after[end, x] == now:
+                return found, [_Begun(walk.before, (0, end, x), None)] if x else []
+            now, after, inside = after[budget, end, x], walk.before, walk.kept[-1]
+            stays = [k for k in (budget, budget + 1) if k < budgets]
+            same = [k for k in stays if after[k, end, x] == now]
+            if same:
+                budget = same[0]
                 continue
-            inside = walk.kept[-1]
-            for y, ended in product(range(1, min(walk.most, x) + 1), range(end + 1)):
-                state = walk.states[ended]
-                rest, own = after[end - ended, x - y], inside[state, y]
+            sides = [(budget, 2, 0), (budget, 1, 1), (budget + 1, 0, 0)]
+            sides = [side for side in sides if side[0] < budgets and side[2] <= end]
+            for y, (k, way, ended) in product(range(1, min(walk.most, x) + 1), sides):
+                rest, own = after[k, end - ended, x - y], inside[way, y]
                 if max(rest, own) < HALF and rest + own == now:
-                    some, way, left = self._path(walk, cost, state, y)
+                    some, way, left = self._path(walk, cost, way, y)
                     found += some
-                    begun += [(walk, way, left)] if left else []
-                    x, end = x - y, end - ended
+                    if left:
+                        start = walk.kept[:1]
+                        begun.append(_Begun(start, (0, way, left), walk.kinds))
+                    budget, x, end = k, x - y, end - ended
                     break
             else:
                 raise InternalError("a path has no site")
-        if x:  # stages in several nodes, of any sites
-            walk = sweep.walks[0]._replace(kinds=None)
-            begun.append((walk._replace(kept=walk.before[None]), end, x))
+        if x:  # stages in several sites
+            begun.append(_Begun(after[1:], (budget - 1, end, x), None))
         return found, begun
 
     def _path(
@@ -516,21 +532,33 @@ class _Walk(NamedTuple):
     """Visits of the nodes of one site, or of all: for the last interval.
 
     How many nodes of each class are visited, least costs after each visit, those of
-    paths before, the most layers here, and the ways in which a walk is over that goes
-    on in other sites, or ends. Stages in several nodes that it begins with are on nodes
-    of these `kinds`.
+    paths before, and the most layers here. Stages in several nodes that it begins with
+    are on nodes of these `kinds`.
     """
 
     visits: Whole
     kept: Whole
     before: Whole
     most: int
-    states: tuple[int, int]
+    kinds: _Kinds
+
+
+class _Begun(NamedTuple):
+    """Stages in several nodes on nodes of these `kinds`, that a path begins with.
+
+    Their least costs by [number, way, layers], and which of these.
+    """
+
+    start: Whole
+    at: tuple[int, int, int]
     kinds: _Kinds
 
 
 class _Sweep(NamedTuple):
-    """Least costs by interval; of the last one, times of segments and potentials."""
+    """Least costs by interval; of the last one, times of segments and potentials.
+
+    Potentials are by [sites that may be left by stages in several, ended, layers].
+    """
 
     found: Whole
     us: Whole
