@@ -313,6 +313,27 @@ def fronts(
 
 
 @kernel
+def _alike(kind: Whole, gpus: Whole, begin: Whole, used: Whole, light: Whole) -> Whole:
+    """Tell by segment whether it has the stages of the next one that is not alike (1).
+
+    Segments stand by class, each with one GPU more than the one before.
+    """
+    found = np.zeros(len(gpus), np.int64)
+    after = len(gpus) - 1
+    for segment in range(len(gpus) - 2, -1, -1):
+        k, c = gpus[segment], kind[segment]
+        same = c == kind[after] and k < gpus[after]
+        for arc in range(begin[c], begin[c + 1]):
+            if same and used[arc] <= k and light[arc, k] != light[arc, gpus[after]]:
+                same = False
+        if same:
+            found[segment] = 1
+        else:
+            after = segment
+    return found
+
+
+@kernel
 def segment_us(
     highs: Whole,
     kind: Whole,
@@ -337,11 +358,16 @@ def segment_us(
         most = max(most, k)
     found = np.full((len(highs), len(gpus), ways, layers + 1), BIG, np.int64)
     least_us = np.zeros((most + 1, ways, layers + 1), np.int64)
+    # By segments that have the same stages as one of more GPUs: 1, others 0.
+    alike = _alike(kind, gpus, begin, used, light)
     for g in range(len(highs)):
         high = highs[g]
-        for segment in range(len(gpus)):
-            least_us[:] = BIG
+        for segment in range(len(gpus) - 1, -1, -1):
             k = gpus[segment]
+            if alike[segment] == 1:
+                found[g, segment] = least_us[k]
+                continue
+            least_us[:] = BIG
             for left in range(1, k + 1):
                 for arc in range(begin[kind[segment]], begin[kind[segment] + 1]):
                     own = used[arc]
@@ -429,6 +455,8 @@ def least_unordered(
         row = rows[g]
         for segment in range(us.shape[1]):
             c = kind[segment]
+            if visits[c] == 0:
+                continue
             for end in range(ways):
                 for y in range(zero, all_layers):
                     took = us[row, segment, end, y]
@@ -485,21 +513,20 @@ def repeated(
                     cost = time * front_us[end, y, i]
                     cost = min(cost + scales[g] * front_cost[end, y, i], MOST)
                     one[end, y] = min(one[end, y], cost)
-        for x in range(1, layers + 1):
-            for end in range(ways):
-                found[g, 0, end, x] = one[end, x]
-            for y in range(1, x):
-                for ended in range(ways):
-                    for end in range(ways if ended == 0 else 1):
-                        more, to = one[ended, y], end + ended
-                        if more >= HALF:
-                            continue
-                        for n in range(numbers):
-                            before = found[g, n, end, x - y]
-                            into = min(n + 1, numbers - 1)
-                            if before < HALF:
-                                now = found[g, into, to, x]
-                                found[g, into, to, x] = min(now, before + more)
+        found[g, 0, :, 1:] = one[:, 1:]
+        for x in range(1, layers):
+            skip, stop = np.uint64(x), np.uint64(layers - x + 1)
+            for n in range(numbers):
+                into = min(n + 1, numbers - 1)
+                for end in range(ways):
+                    before = found[g, n, end, x]
+                    if before >= HALF:
+                        continue
+                    for ended in range(ways if end == 0 else 1):
+                        for y in range(np.uint64(1), stop):
+                            own = before + one[ended, y]
+                            now = found[g, into, end + ended, y + skip]
+                            found[g, into, end + ended, y + skip] = min(now, own)
     return found
 
 
@@ -513,14 +540,14 @@ def joined(before: Whole, inside: Whole, most: int) -> Whole:
     found, layers = before.copy(), before.shape[2] - 1
     for g in range(before.shape[0]):
         for y in range(1, min(most, layers) + 1):
+            skip, stop = np.uint64(y), np.uint64(layers + 1 - y)
             for ended in range(2):
                 own = inside[g, ended, y]
                 if own >= HALF:
                     continue
                 for end in range(2 - ended):
-                    for x in range(layers + 1 - y):
-                        rest = before[g, end, x]
-                        if rest < HALF:
-                            now = found[g, end + ended, x + y]
-                            found[g, end + ended, x + y] = min(now, rest + own)
+                    for x in range(np.uint64(0), stop):
+                        rest = before[g, end, x] + own
+                        now = found[g, end + ended, x + skip]
+                        found[g, end + ended, x + skip] = min(now, rest)
     return found
