@@ -12,10 +12,12 @@ least what one in the middle does, and earns for one of both, or for all of the 
 Nodes stand in a row, kind by kind. `cost[ended, x]` is what x layers cost at the least
 in the first of them and in stages in several nodes: each node adds a segment or none.
 Where there are sites, each stands for itself, and paths go through one after another.
+Then `cost[2, x]` is that of paths whose last stage in the site hands on to another one.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -31,14 +33,14 @@ _AT_ONCE = 96
 class _Side:
     """A stage in one node, by the number of its layers less one.
 
-    Times: before a stage in the node, in another one, or none. By GPUs of the segment,
-    how many layers it may hold, and what they cost beside GPUs.
+    Times: before a stage in the node; and of the last one there by way, before a stage
+    in another node, or none, or in another site. By GPUs of the segment, how many
+    layers it may hold, and what they cost beside GPUs.
     """
 
     gpus: int
     inner: Whole
-    outer: Whole
-    ended: Whole
+    last: list[Whole]
     light: list[int]
     paid: Whole
 
@@ -54,8 +56,7 @@ class Segments:
         """Compute what segments cost beside their times."""
         self._stages, self._prices, self._box = stages, prices, box
         self._sites = sites.of(box, part.sync_us) if sites else []
-        self._apart = bool(sites) and sites.are_apart(part.sync_us)
-        self._farther_us = sites.farther_us if sites else 0
+        self._ways = 3 if sites else 2
         layers, sharing = stages.layers, Sharing(stages, box, part.sync_us)
         sizes = np.arange(1, layers + 1)
         # The lightest run of each length lies in the middle, where it can.
@@ -70,19 +71,22 @@ class Segments:
             self._sides[one.kind].append(self._side(one, sharing))
         self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
         high = largest[stages.last - stages.first]
-        #: Of stages in several nodes, by site where they are in one each, or of all.
-        every = [x.kinds for x in self._sites] if self._apart else [None]
-        self._fronts = [
-            fronts(stages, box, prices, sharing, part.options, high, kinds)
-            for kinds in every
-        ]
+        given = stages, box, prices, sharing, part.options, high
+        across = sites.across(part.sync_us) if sites else None
+        #: Of stages in several nodes, by way: of all, and of those in each site alone.
+        self._across = [fronts(*given, None, across)] * self._ways
+        self._inside = []
+        for site in self._sites:
+            near, far = (fronts(*given, site.kinds, far=x) for x in (False, True))
+            self._inside.append([near, near, far])
         self._kept: dict[tuple[int, bool, int], Whole] = {}
 
     def _side(self, one: Alone, sharing: Sharing) -> _Side:
         stages, c = self._stages, one.kind
         gpus = stages.kinds[c].gpus
-        inner, outer = (x[0][self._runs].copy() for x in (one.inner, one.outer))
-        inner[-1] = outer[-1] = NONE  # all layers: nothing follows
+        every = one.inner, one.outer, one.far
+        inner, outer, far = (x[0][self._runs].copy() for x in every)
+        inner[-1] = outer[-1] = far[-1] = NONE  # all layers: nothing follows
         together = np.arange(gpus + 1)
         most = [sharing.most(one, k) for k in range(one.gpus, gpus + 1)]
         light = np.searchsorted(stages.low[self._runs], most, "right").tolist()
@@ -90,8 +94,8 @@ class Segments:
         paid = due(self._prices, c, needs[None], together[:, None], gpus)
         least = self._box.replicas[0]
         paid -= earned(self._prices, c, self._largest[1:], one.replicas, least)
-        ended = one.inner[0][self._last_runs]
-        return _Side(one.gpus, inner, outer, ended, [0] * one.gpus + light, paid)
+        last = [outer, one.inner[0][self._last_runs], far][: self._ways]
+        return _Side(one.gpus, inner, last, [0] * one.gpus + light, paid)
 
     # -- segments ----------------------------------------------------------------------
 
@@ -119,7 +123,7 @@ class Segments:
         return found
 
     def _times(self, kind: int, highs: Whole, *, near: bool) -> Whole:
-        """Return times of segments by [GPUs, whether it ends, layers, interval]."""
+        """Return times of segments by [GPUs, way, layers, interval]."""
         new = [x for x in highs.tolist() if (kind, near, x) not in self._kept]
         if new:
             found = self._find_times(kind, np.array(sorted({*new})), near=near)
@@ -130,7 +134,7 @@ class Segments:
 
     def _find_times(self, kind: int, highs: Whole, *, near: bool) -> Whole:
         gpus, layers = self._stages.kinds[kind].gpus, self._stages.layers
-        shape = gpus + 1, 2, layers + 1, len(highs)
+        shape = gpus + 1, self._ways, layers + 1, len(highs)
         found = np.full(shape, NONE, np.int64)
         for most, alike in self._numbers(kind):
             table = np.full(shape, NONE, np.int64)
@@ -155,8 +159,8 @@ class Segments:
         if rest < 0 or not most:
             return
         if not rest:
-            outer = side.inner if near else side.outer
-            for row, us in zip(table[left], (outer, side.ended), strict=True):
+            last = [side.inner, *side.last[1:]] if near else side.last
+            for row, us in zip(table[left], last, strict=True):
                 into = row[1 : most + 1]
                 np.minimum(into, _within(us[:most], highs), out=into)
             return
@@ -183,39 +187,53 @@ class Segments:
 
     def least(self, us_cost: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval of its slowest stage."""
-        often = self._stages.costs.interleave * lows
-        found = self._swept(us_cost, often, highs, near=False)
-        if any(us.shape[2] for us, _ in self._fronts):
-            more = self._swept(us_cost, often, highs, near=True)
-            found = np.minimum(found, more)
+        at = us_cost, self._stages.costs.interleave * lows, highs
+        cases = [(False, False)]  # of stages in several nodes: any, in several sites
+        if any(us.shape[2] for (us, _), *_ in self._inside):
+            cases.append((True, False))
+        if self._across[0][0].shape[2]:
+            cases.append((True, True))
+        each = [self._swept(at, near=x, across=y) for x, y in cases]
+        found: Whole = np.min(each, axis=0)
         return found
 
-    def _swept(self, us_cost: int, often: Whole, highs: Whole, *, near: bool) -> Whole:
-        """Return the least cost of all layers; `near` with stages in several nodes."""
-        layers, at = self._stages.layers, (us_cost, often, highs)
-        nowhere = np.full((2, layers + 1, len(often)), NONE, np.int64)
+    def _swept(
+        self, at: tuple[int, Whole, Whole], *, near: bool, across: bool
+    ) -> Whole:
+        """Return the least cost of all layers; `near` with stages in several nodes.
+
+        Some are `across` several sites. By how many sites they may be left for, those
+        that are left on paths so far counted, costs are in a list.
+        """
+        layers = self._stages.layers
+        nowhere = np.full((self._ways, layers + 1, len(at[1])), NONE, np.int64)
         nowhere[0, 0] = 0
-        begun = [nowhere] * len(self._fronts)
-        if near:
-            begun = [self._repeated(*at, *each) for each in self._fronts]
-        cost = nowhere if self._apart else begun[0]
+        costs = [nowhere]
+        if across:
+            begun = self._repeated(at, self._across, max(1, len(self._sites) - 1))
+            costs = [np.full_like(nowhere, NONE), *begun]
         if not self._sites:
-            cost = self._visited(cost, range(len(self._stages.kinds)), at, near)
-        farther = 0 if near else us_cost * self._farther_us
-        for number, site in enumerate(self._sites):
+            kinds = range(len(self._stages.kinds))
+            ended: Whole = self._visited(costs[-1], kinds, at, near)[1, layers]
+            return ended
+        for site, own in zip(self._sites, self._inside, strict=True):
             inside = nowhere
-            if self._apart and near:
-                inside = np.minimum(nowhere, begun[number])
+            if near:
+                (some,) = self._repeated(at, own, 1)
+                inside = np.minimum(nowhere, some)
             inside = self._visited(inside, site.kinds, at, near)
-            more = cost.copy()
+            after = [cost.copy() for cost in costs]
             for y in range(1, site.layers + 1):
-                for end, ended in ((0, 0), (0, 1), (1, 0)):
-                    some = cost[end, : layers + 1 - y] + inside[ended, y]
-                    some[1:] += farther
-                    into = more[end + ended, y:]
-                    np.minimum(into, some, out=into)
-            cost = more
-        found: Whole = cost[1, layers]
+                on, ended, left = inside[:, y]
+                for into, cost in zip(after, costs, strict=True):
+                    some, more = cost[:2, : layers + 1 - y], into[:2, y:]
+                    np.minimum(more, some + left, out=more)
+                    np.minimum(more[1], some[0] + ended, out=more[1])
+                for into, cost in zip(after, costs[1:], strict=False):
+                    more = into[:2, y:]
+                    np.minimum(more, cost[:2, : layers + 1 - y] + on, out=more)
+            costs = after
+        found: Whole = np.min([cost[1, layers] for cost in costs], axis=0)
         return found
 
     def _visited(
@@ -228,20 +246,21 @@ class Segments:
         """Return the least cost of some layers more, in nodes of the kinds."""
         layers = self._stages.layers
         for c in kinds:
-            on, ended = self._one(c, *at, near=near)
+            each = self._one(c, *at, near=near)
             for _ in range(min(len(self._stages.kinds[c].nodes), layers)):
                 more = cost.copy()
                 for y in range(1, layers + 1):
                     some = cost[:, : layers + 1 - y]
-                    np.minimum(more[:, y:], some + on[y], out=more[:, y:])
-                    np.minimum(more[1, y:], some[0] + ended[y], out=more[1, y:])
+                    np.minimum(more[:, y:], some + each[0, y], out=more[:, y:])
+                    last = some[:1] + each[1:, y, None]
+                    np.minimum(more[1:, y:], last, out=more[1:, y:])
                 cost = more
         return cost
 
     def _one(
         self, kind: int, us_cost: int, often: Whole, highs: Whole, *, near: bool
     ) -> Whole:
-        """Return the least cost of a segment by [whether it ends, layers, interval]."""
+        """Return the least cost of a segment by [way, layers, interval]."""
         us, paid = self._times(kind, highs, near=near), self._paid[kind]
         able: Flags = (us < NONE) & (paid < NONE)[:, None, :, None]
         price = np.where(paid < NONE, paid, 0)[:, None, :, None]
@@ -251,31 +270,30 @@ class Segments:
 
     def _repeated(
         self,
-        us_cost: int,
-        often: Whole,
-        highs: Whole,
-        front_us: Whole,
-        front_cost: Whole,
-    ) -> Whole:
-        """Return the least cost of stages in several nodes, one or more of them.
+        at: tuple[int, Whole, Whole],
+        each_fronts: list[tuple[Whole, Whole]],
+        numbers: int,
+    ) -> list[Whole]:
+        """Return the least cost of 1, 2, ... `numbers` of stages in several nodes.
 
-        By [whether they end the pipeline, layers, interval].
+        By [way, layers, interval]; the last are of as many or more.
         """
-        layers = self._stages.layers
-        each = np.full((2, layers + 1, len(highs)), NONE, np.int64)
-        for row, runs in zip(each, (self._runs, self._last_runs), strict=True):
+        layers, (us_cost, often, highs) = self._stages.layers, at
+        each = np.full((self._ways, layers + 1, len(highs)), NONE, np.int64)
+        for way, (front_us, front_cost) in enumerate(each_fronts):
+            runs = self._last_runs if way == 1 else self._runs
             for y, run in enumerate(runs.tolist(), 1):
                 us, price = front_us[0, run, :, None], front_cost[0, run, :, None]
                 able = us <= highs
                 cost = us_cost * np.where(able, us, 0) + price * often
-                row[y] = np.where(able, cost, NONE).min(0, initial=NONE)
-        each[0, layers] = NONE  # all layers: nothing follows
-        found = each.copy()
+                each[way, y] = np.where(able, cost, NONE).min(0, initial=NONE)
+        each[[0, -1] if self._ways > 2 else 0, layers] = NONE  # nothing follows
+        found = [each.copy()] + [np.full_like(each, NONE) for _ in range(numbers - 1)]
         for x in range(2, layers + 1):
-            for y in range(1, x):
-                rest = found[0, x - y]
-                np.minimum(found[0, x], rest + each[0, y], out=found[0, x])
-                np.minimum(found[1, x], rest + each[1, y], out=found[1, x])
+            for n, y in product(range(numbers), range(1, x)):
+                into, rest = found[min(n + 1, numbers - 1)][:, x], found[n][:, x - y]
+                np.minimum(into, rest + each[0, y], out=into)
+                np.minimum(into[1:], rest[0] + each[1:, y], out=into[1:])
         return found
 
 

@@ -12,12 +12,11 @@ site's share and G beta S at most, where the site has G GPUs. With `sync: bottle
 layer with all replicas in the site is in its share, and any other has e_l / 2 or less
 within d beta S_l: that makes it twice G beta S.
 
-Of a stage in two sites one has a half of some layer's replicas, or less. So there is no
-such stage where a half of a layer is more than d beta S for the most GPUs of any node.
+A stage in two sites waits in both: for all but h / n in the one, and but h' / n in the
+other, which are one together at the most. So its size is no more than twice d beta S.
 
-A pipeline in k sites hands on from one to another k - 1 times or more. Where all its
-stages are in one node each, that takes longer than to a nearer node, at least by what
-the fastest link between sites takes more than the fastest link of the sender.
+The last stage of a pipeline in a site does not end the pipeline, in all sites but one.
+It hands on to a stage in another site, or to one in several sites, one for each.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from itertools import permutations, product
 from math import ceil, floor
 
 from .sharing import Box
-from .stages import UNIT, Stages
+from .stages import MOST, UNIT, Stages
 
 Names = tuple[tuple[str, ...], ...]
 
@@ -87,16 +86,6 @@ class Sites:
         rates = (Fraction(links.exactly(link)[1]) for link in self._links)
         return self._stages.rate(max(rates))
 
-    @cached_property
-    def farther_us(self) -> int:
-        """How much longer a transfer to another site takes, at the least."""
-        table, often = self._stages.table, self._stages.costs.interleave
-        least = []
-        for s in range(1, self._stages.sizes[-1] + 1):
-            far = often * min(table.hop_over_us(link, s) for link in self._links)
-            least += [far - int(outer[s]) for _, outer in self._stages.hops]
-        return max(0, min(least))
-
     def shares(self) -> tuple[tuple[int, int], ...]:
         """Return the ranges of the sites' shares of all plans."""
         whole = ceil(self._stages.layers * self._layer)
@@ -141,9 +130,10 @@ class Sites:
             found.append(Site(tuple(kinds), most))
         return found
 
-    def are_apart(self, sync_us: int | None) -> bool:
-        """Tell whether no stage is in two sites."""
-        if sync_us is None or self._rate is None:
-            return False
+    def across(self, sync_us: int | None) -> list[int]:
+        """Return the most units of a stage in several sites, by its least degree."""
         widest = max(kind.gpus for kind in self._stages.kinds)
-        return self._layer > 2 * widest * self._rate * sync_us
+        if sync_us is None or self._rate is None:
+            return [MOST] * (widest + 1)
+        able = 2 * self._rate * sync_us
+        return [min(MOST, floor(d * able)) for d in range(widest + 1)]

@@ -40,7 +40,7 @@ class Alone:
     """Stages in one node of a kind, on `gpus` GPUs, replicas of `degree` or more.
 
     They have up to `replicas` of them. Times are by [place, run]: where the next stage
-    lies in the node, or in another one.
+    lies in the node, or in another one, or in another site.
     """
 
     kind: int
@@ -49,16 +49,21 @@ class Alone:
     replicas: int
     inner: Whole
     outer: Whole
+    far: Whole
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """Replicas of stages in several nodes: by number, and times by [place, run, i]."""
+    """Replicas of stages in several nodes: by number, and times by [place, run, i].
+
+    Also those where the stage is in one site and the next one in another.
+    """
 
     kind: Whole
     degree: Whole
     samples: Whole
     us: Whole
+    far: Whole
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class Stages:
         self.layers = self.table.layers
         self.sizes = sorted(set(workload.micro_batch_sizes))
         self.kinds = _kinds(self.table, sites)
+        self._site = {name: i for i, names in enumerate(sites) for name in names}
         pairs = np.triu_indices(self.layers + 1, 1)
         self.first, self.last = (side.astype(np.int64) for side in pairs)
         self.ends = self.last == self.layers
@@ -260,6 +266,24 @@ class Stages:
                 inner[s] = min(outer[s], often * us)
         return np.array(inner, np.int64), np.array(outer, np.int64)
 
+    @cached_property
+    def far_hops(self) -> list[Whole]:
+        """Least transfers from each kind to another site, by samples."""
+        links, number = self.table.cluster.links, self.table.cluster.number
+        found = []
+        for kind in self.kinds:
+            mine = {self._site.get(name) for name in kind.nodes}
+            beyond = [x for x, site in self._site.items() if site not in mine]
+            between = {
+                links.between(number[x], number[y]) for x in kind.nodes for y in beyond
+            }
+            each = [0] + [NONE_US] * self.sizes[-1]
+            for s in range(1, self.sizes[-1] + 1) if between else ():
+                us = min(self.table.hop_over_us(link, s) for link in between)
+                each[s] = min(NONE_US, self.costs.interleave * us)
+            found.append(np.array(each, np.int64))
+        return found
+
     def _sent(self, us: Whole, hops: Whole) -> Whole:
         """Add transfers to times by [place, degree, samples, run]."""
         paid = np.where(self.ends, 0, hops[: us.shape[2], None])
@@ -280,23 +304,25 @@ class Stages:
         alone: list[Alone] = []
         least = np.min([inner for inner, _ in self.hops], axis=0)
         rows: list[tuple[int, int, int]] = []
-        several: list[Whole] = []
+        several, far = list[Whole](), list[Whole]()
+        farthest = np.min(self.far_hops, axis=0)
         for number, kind in enumerate(self.kinds):
             us = self._placed(number, size, places)
             alone += self._alone(number, us)
-            sent = self._sent(us, least)
+            sent, off = self._sent(us, least), self._sent(us, farthest)
             for t in range(1, kind.gpus + 1):
                 for s in range(1, size):
                     if (sent[:, t, s] < NONE_US).any():
                         rows.append((number, t, s))
                         several.append(sent[:, t, s])
-        shape = places, len(self.first), 0
-        found = np.stack(several, axis=2) if several else np.zeros(shape, np.int64)
+                        far.append(off[:, t, s])
+        none = np.zeros((places, len(self.first), 0), np.int64)
+        found, away = (np.stack(x, axis=2) if x else none for x in (several, far))
         columns = np.array(rows, np.int64).reshape(-1, 3).T
-        every = [x for stage in alone for x in (stage.inner, stage.outer)] + [found]
-        some = [np.unique(x[x < NONE_US]) for x in every]
+        every = [x for one in alone for x in (one.inner, one.outer, one.far)]
+        some = [np.unique(x[x < NONE_US]) for x in (*every, found, away)]
         times = np.unique(np.concatenate(some))
-        of_several = Replicas(columns[0], columns[1], columns[2], found)
+        of_several = Replicas(columns[0], columns[1], columns[2], found, away)
         return Options(size, places, tuple(alone), of_several, times)
 
     def _alone(self, number: int, us: Whole) -> Iterator[Alone]:
@@ -306,15 +332,16 @@ class Stages:
         is nowhere slower, pays no more and may hold no less.
         """
         gpus, size = us.shape[1] - 1, us.shape[2] - 1
-        inner, outer = (self._sent(us, hops) for hops in self.hops[number])
+        every = (*self.hops[number], self.far_hops[number])
+        sides = [self._sent(us, hops) for hops in every]
         made: dict[tuple[int, int], Alone] = {}
         for d in range(gpus, 0, -1):
-            near, far = (_slowest(side, d) for side in (inner, outer))
+            each = [_slowest(side, d) for side in sides]
             for k in range(d, gpus + 1):
                 if size == 1 and k > d:
                     break
                 most = min(size, k // d)
-                one = Alone(number, k, d, most, near[:, k], far[:, k])
+                one = Alone(number, k, d, most, *(us[:, k] for us in each))
                 beside = (made.get(key) for key in ((k, d + 1), (k - 1, d)))
                 needless = any(x is not None and _serves(x, one) for x in beside)
                 if (one.inner < NONE_US).any() and not needless:
@@ -337,6 +364,7 @@ def _serves(one: Alone, other: Alone) -> bool:
         one.replicas >= other.replicas
         and bool((one.inner <= other.inner).all())
         and bool((one.outer <= other.outer).all())
+        and bool((one.far <= other.far).all())
     )
 
 
