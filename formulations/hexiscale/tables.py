@@ -55,7 +55,7 @@ class Tables:
         every = list(self._kinds())
         if not every:
             raise Unsupported(
-                "not supported by the statement hexiscale: workload.costs.profile measures no micro-batch "
+                "the statement hexiscale: workload.costs.profile measures no micro-batch "
                 "of 1 on a GPU that the cluster has, expected one: measure it"
             )
         # A group that cannot hold one layer is never used; keep some for the proof.

@@ -216,7 +216,7 @@ class Calibrated:
         self.architecture = architecture_of(instance.model)
         self._shaped = {
             shape_of(kind): architecture_of(instance.model.of(kind))
-            for kind in instance.model.kinds
+            for kind in dict.fromkeys(instance.model.kinds)
         }
         pace = self.constant("pace", calibration.framework)
         self.pace = pace if cluster.gpu_count > 1 else 1.0
