@@ -3,8 +3,8 @@
 from typing import Any
 
 from .. import capability
-from .calling import public
-from .judging import AnyInstance, load
+from .calling import AnyInstance, public
+from .judging import load
 
 
 @public
