@@ -386,11 +386,13 @@ class Kind(tuple[str, ...]):
     """The parts of a layer, in their order, and where it differs the layer's shape."""
 
     shape: LayerShape | None
+    _hash: int
 
     def __new__(cls, parts: Parts, shape: LayerShape | None = None) -> Self:
         """Make the kind of `parts`."""
         made = super().__new__(cls, parts)
         made.shape = shape
+        made._hash = hash(tuple(made) if shape is None else (tuple(made), shape))
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -404,7 +406,11 @@ class Kind(tuple[str, ...]):
 
     def __hash__(self) -> int:
         """Return the hash of the tuple where there is no shape."""
-        return hash(tuple(self) if self.shape is None else (tuple(self), self.shape))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Parts, LayerShape | None]]:
+        """Make it anew elsewhere: another process hashes text in another way."""
+        return type(self), (tuple(self), self.shape)
 
 
 def shape_of(kind: Parts) -> LayerShape | None:

@@ -224,7 +224,13 @@ class ModelSpec(Record):
                 parts = (*parts, FURTHER)
             shape = shapes[x % len(shapes)]
             made.append(Kind(parts, None if shape == LayerShape() else shape))
-        return tuple(made)
+        same = {kind: kind for kind in made}  # one object for each, which compare fast
+        return tuple(same[kind] for kind in made)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all layers are of one kind."""
+        return len({*self.kinds}) == 1
 
     def of(self, kind: Parts) -> "ModelSpec":
         """Return the model with the widths that a layer of `kind` has."""

@@ -86,7 +86,7 @@ class FastCost:
         self._behind_parameters = list(accumulate(parameters, initial=0))
         divided = self.table.divided_parameters
         self._behind_routed = list(accumulate(divided, initial=0))
-        self._kinds_differ = len(set(instance.model.kinds)) > 1
+        self._kinds_differ = not instance.model.alike
         trained = self.table.trained
         self._behind_trained = list(accumulate(trained.layers, initial=0))
         self._behind_sent = list(accumulate(self.table.divided(trained), initial=0))

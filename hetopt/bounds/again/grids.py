@@ -221,7 +221,7 @@ class _Setting:
 
     def _held(self, shape: _Shape, kind: _Kind, j: int, most: int) -> int:
         """The most of `most` layers that fit, where the lightest run is known."""
-        if self.table.profile.weighs or len(set(self.model.kinds)) > 1:
+        if self.table.profile.weighs or not self.model.alike:
             return max(0, most)
         if self.table.weighing is not None and not self.table.even:
             return max(0, most)

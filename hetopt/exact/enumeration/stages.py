@@ -420,7 +420,7 @@ class StageTables:
     ) -> Matrix:
         """The same where there may be very many in flight."""
         layers, kept = self.layers, dict[tuple[int, int], int]()
-        apart = self.table.profile.weighs or len(set(self.table.model.kinds)) > 1
+        apart = self.table.profile.weighs or not self.table.model.alike
         ahead = np.cumsum([0, *self.table.model.parameters])
         found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
         for start in range(layers):

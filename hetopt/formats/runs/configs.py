@@ -45,7 +45,12 @@ _UNTOLD = (
     *(Feature.VALUE_WIDTH, Feature.NARROW_EXPERTS, Feature.UNLIKE_WIDTHS),
     *(Feature.MORE_PARTS, Feature.LAYER_TABLES),
 )
-_BLOCKS = {("mamba",): "M", ("experts",): "E", ("attention",): "*", ("dense",): "-"}
+_BLOCKS: dict[tuple[str, ...], str] = {
+    ("mamba",): "M",
+    ("experts",): "E",
+    ("attention",): "*",
+    ("dense",): "-",
+}
 _GROUPS = 8  # of the Mamba-2 mixers that a run has words for
 
 

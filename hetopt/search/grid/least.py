@@ -171,7 +171,7 @@ class Least:
         self, node: int, t: int, size: int, n: int, stages: int, j: int, replicas: int
     ) -> int:
         cost = self._cost
-        if cost.table.profile.weighs or len(set(cost.instance.model.kinds)) > 1:
+        if cost.table.profile.weighs or not cost.instance.model.alike:
             return self._layers  # memory tells layers apart: no run is the lightest
         runs = cost.costs.interleave
         low, high = 0, self._layers
