@@ -88,6 +88,29 @@ def lfm2(h: int, n: int, full: int, i: int, mlps: int | None = None) -> int:
     )
 
 
+def lfm3() -> int:
+    """11 layers attend, behind a gate of each head, 13 are convolutions of seven."""
+    h = 2048
+    attending = attention(h, 16 * 128, 4 * 128, 128) + 16 * h
+    convolution = 4 * h * h + 7 * h
+    return (
+        11 * attending
+        + 13 * convolution
+        + 24 * (mlp(h, 7680) + 4 * h)
+        + h
+        + (128_000 * h)
+    )
+
+
+def ling_3() -> int:
+    """35 layers of Kimi delta attention with whole gates, 7 of gated latent ones."""
+    h, q = 2560, 32 * 128
+    kda = 3 * h * q + 4 * 3 * q + 2 * h * q + q + 32 + h * 32 + 128 + q * h
+    latent = h * 32 * 192 + h * 576 + 512 + 512 * 32 * 256 + q * h + h * 32
+    mlps = 2 * mlp(h, 6144) + 40 * (513 * mlp(h, 768) + 512 * h)
+    return 35 * kda + 7 * latent + mlps + 42 * 2 * h + h + 2 * 157_184 * h
+
+
 def minimax_01() -> int:
     """70 layers of lightning attention, 10 of full attention; 32 experts in each."""
     h, q = 6144, 64 * 128
@@ -262,6 +285,8 @@ HYBRIDS = {
     "lfm2-8b-a1b": lfm2(
         2048, 24, 6, 0, 2 * mlp(2048, 7168) + 22 * 32 * (mlp(2048, 1792) + 2048)
     ),
+    "lfm3-defaults": lfm3(),
+    "ling-3-defaults": ling_3(),
     "longcat-flash": longcat(),
     "hunyuan-large": hunyuan_large(),
     "gemma-3n-e2b": gemma_3n(30, 10, 8192),
