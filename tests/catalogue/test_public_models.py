@@ -23,6 +23,8 @@ from hetopt.schema.targets import TARGETS, Feature
 
 HERE = Path(__file__).parent
 CONFIGS = {path.stem: path for path in sorted((HERE / "configs").glob("*.json"))}
+#: Defaults of classes of transformers 5.24.0, and what their parameters count to.
+CLASSES: dict[str, Any] = json.loads((HERE / "classes.json").read_text())
 COUNTED: dict[str, int] = yaml.safe_load((HERE / "counts.yaml").read_text())
 
 
@@ -45,6 +47,13 @@ def test_counts_by_hand_and_by_transformers_agree() -> None:
 def test_parameters_of_a_public_model_are_counted_to_the_last_one(name: str) -> None:
     spec = from_config(config(name), name, mtp=False)
     assert spec.total_parameters == COUNTED[name]
+
+
+@pytest.mark.parametrize("family", CLASSES)
+def test_what_a_class_has_by_default_is_counted_to_the_last_one(family: str) -> None:
+    spec = from_config(CLASSES[family]["config"], family, mtp=False)
+    assert spec.total_parameters == CLASSES[family]["parameters"]
+    assert remarks(CLASSES[family]["config"]) == ()
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,11 @@ FAMILIES: dict[str, Traits] = {
     "dots1": Traits(qk_norm=True),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _GATED),
     **dict.fromkeys(
-        ("kimi_linear", "bailing_hybrid", "deepseek_v32", "glm_moe_dsa"), _LATENT
+        (
+            *("kimi_linear", "bailing_hybrid", "deepseek_v32", "glm_moe_dsa"),
+            *("sarvam_mla", "youtu"),
+        ),
+        _LATENT,
     ),
     "longcat_flash": _LATENT,
     **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), Traits()),
@@ -103,7 +107,12 @@ FAMILIES: dict[str, Traits] = {
         ("gemma3n_text", "gemma4_text"), _GEMMA._replace(norms=4, qk_norm=True)
     ),
     "lfm3": Traits(gated=True, tied=True, qk_norm=True, norms=4),
-    "hunyuan": Traits(qk_norm=True),
+    **dict.fromkeys(("hunyuan", "mellum", "flint"), Traits(qk_norm=True)),
+    "afmoe": _GATED._replace(norms=4),
+    "apertus": Traits(gated=False, qk_norm=True),
+    "kolibri1": Traits(qk_norm=True, norms=4),
+    "hyperclovax": Traits(),
+    "flex_olmo": Traits(qk_norm=True, qk_wide=True),
     "olmo_hybrid": Traits(qk_norm=True, qk_wide=True),
     **dict.fromkeys(
         ("olmo2", "olmo3", "olmoe", "minimax_m2"), Traits(qk_norm=True, qk_wide=True)
@@ -162,6 +171,8 @@ def traits(config: Reading, family: str) -> Traits:
     tied = config.get("tie_word_embeddings", config.get("tie_embedding"))
     if family == "lfm3" and config.get("use_sandwich_norm") is False:
         found = found._replace(norms=2)
+    if family == "hyperclovax" and config.get("use_post_norm") is True:
+        found = found._replace(norms=4)
     if found.gated_output:
         config.skip(("attn_output_gate",))
     return found if tied is None else found._replace(tied=bool(tied))

@@ -97,7 +97,7 @@ def _of_families(
     """Add what the classes of some families have besides."""
     h, experts = spec.hidden, spec.experts or 0
     windowed = any(part == "window" for part in kind)
-    if family == "gpt_oss":
+    if family in ("gpt_oss", "flint") and "attention" in found:
         found["attention"] += spec.heads  # a sink for each
     if "attention" in found and (
         family == "bailing_hybrid"
@@ -112,7 +112,7 @@ def _of_families(
             each = spec.expert_intermediate or spec.mlp_width
             found[EXPERTS] += experts  # the router's bias
             found["expert"] = 2 * each + h
-        if family == "ernie4_5_moe":
+        if family in ("ernie4_5_moe", "afmoe"):
             found[EXPERTS] += experts  # the router's correction
         if family in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"):
             found[EXPERTS] += h  # what the shared expert is weighed by
@@ -120,6 +120,8 @@ def _of_families(
             found[EXPERTS] = h * (whole(config, "zero_expert_num") or 0)
         if family == "gemma4_text":  # three norms, and scales of the router
             found[EXPERTS] = 4 * h + experts
+    if DENSE in found and family == "apertus":
+        found[DENSE] += 2  # of its activation, xIELU
     if DENSE in found and family in WITH_INPUTS:
         found[DENSE] += _of_inputs(config, h)
     if DENSE in found and family == "gemma3n_text":
