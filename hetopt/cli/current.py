@@ -110,6 +110,7 @@ class CurrentRun:
                 "kind": self.asked.what,
                 "files": [file.place for file in self.asked.files],
                 "values": dict(self.asked.values),
+                "not_read": list(self.asked.unread),
                 "settings": self.claim.settings._asdict()
                 if self.claim is not None and self.claim.settings is not None
                 else None,

@@ -132,7 +132,7 @@ def by_host(text: str, name: str) -> dict[str, str]:
 def is_one(text: str) -> bool:
     """Whether a text is one of nvidia-smi's: a list of GPUs, or their topology."""
     begins = (
-        rf"(?m)^(?:[\w.-]+: )?\s*(?:{_NAMED.pattern}|0, ?[^,\n]*, ?[0-9]+|"
+        rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|0, ?[^,\n]*, ?[0-9]+|"
         r"\| NVIDIA-SMI |(?:index|name), |[^,\n]{3,80}, ?[0-9]{4,7} MiB$)"
     )
     return _is_topology(text) or re.search(begins, text) is not None

@@ -169,7 +169,7 @@ def _table(text: str, where: str) -> Iterator[_Row]:
         if _GRES in words or any(name in words for name in _NODES):
             columns = _header(words, place)
             continue
-        if len(words) < 2 or columns.width not in (None, len(words)):
+        if len(words) <= columns.gres or columns.width not in (None, len(words)):
             expected = "`NODES GRES ...`"
             if columns.width is not None:
                 expected = f"a word in each of the {columns.width} columns"

@@ -12,7 +12,7 @@ from . import words, writers
 from .sheet import Table
 
 _LAUNCHERS = ("nproc", "nnodes", "node-rank", "master-", "rdzv", "num-processes")
-_MOST_VALUES = 40  # that are printed; the rest is counted
+_MOST_VALUES, _MOST_OTHERS = 40, 12  # that are printed; the rest is counted
 
 
 def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
@@ -28,6 +28,10 @@ def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
     ]
     more = f", and {len(shown) - _MOST_VALUES} more" * (len(shown) > _MOST_VALUES)
     pairs.append(("read", ", ".join(shown[:_MOST_VALUES]) + more))
+    if others := asked.unread:
+        some = ", ".join(others[:_MOST_OTHERS])
+        rest = f", and {len(others) - _MOST_OTHERS} more (--json has them)"
+        pairs.append(("not read", some + rest * (len(others) > _MOST_OTHERS)))
     yield writers.facts(pairs)
 
 

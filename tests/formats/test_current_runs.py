@@ -364,6 +364,9 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ("--num-layers 13", "num-layers: found 13, expected 12"),
+        ("--num-experts 8", "num-experts: found 8, expected 0"),
+        ("--num-query-groups 2", "num-query-groups: found 2, expected 8"),
+        ("--ffn-hidden-size 1024", "ffn-hidden-size: found 1024, expected 2048"),
         ("--global-batch-size 30", "found 30, expected 32"),
         ("--tensor-model-parallel-size 5", "expected a multiple of stages"),
         (
@@ -384,9 +387,11 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
 def test_another_run_than_the_instances_is_refused(
     change: str, message: str, tmp_path: Path
 ) -> None:
-    data = instance(costs={"precision": "bf16_mixed"} if "fp16" in change else {})
+    costs = {"precision": "bf16_mixed"} if "fp16" in change else {}
+    data = instance(costs=costs, intermediate=2048)
+    words = [change, "--group-query-attention "] if "groups" in change else [change]
     with pytest.raises(InstanceError, match=message):
-        read("megatron", arguments(tmp_path, change), data)
+        read("megatron", arguments(tmp_path, *words), data)
 
 
 @pytest.mark.parametrize(

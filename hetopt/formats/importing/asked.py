@@ -51,6 +51,17 @@ class Asked(NamedTuple):
         """As messages name it."""
         return ", ".join(file.place for file in self.files)
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The names in the files that are not read, where they say something."""
+        read = {*self.written.values()}
+        return tuple(
+            key
+            for number, file in enumerate(self.files)
+            for key, value in file.form.values.items()
+            if (number, key) not in read and value not in (None, "", {}, [])
+        )
+
     def spelled(self, name: str) -> str:
         """A name as the files have it, or would have it."""
         number, key = self.written.get(name, (0, ""))

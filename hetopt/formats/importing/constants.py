@@ -10,6 +10,7 @@ read: it is no constant.
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ _MOST_CHARACTERS = 2**20  # of a configuration
 _MOST_CALLS = 20  # functions of a file that begin with each other
 _MOST_WHOLE = 10**12  # so that products stay small
 _ANGLES = re.compile(r"<(?:[\w.]{1,80}: ('[^'\n]{0,200}')|[^<>\n]{0,200})>")
-_LINE = re.compile(r"(?m)^\s*([a-z_]\w{0,80})=(.{0,2000}?),?$")
+_LINE = re.compile(r"(?m)^[ \t]*([a-z_]\w{0,80})=(.{0,2000}?),?$")
 _UNREAD = object()
 
 
@@ -91,7 +92,9 @@ def printed(text: str) -> dict[str, Any]:
     # Enumerations, `<Name.VALUE: 'value'>`, and classes are no Python.
     inside = _ANGLES.sub(lambda one: one[1] or "None", inside)
     try:
-        node = ast.parse(inside, mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            node = ast.parse(inside, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pairs = re.findall(r"\b([a-z_]\w{0,80})=([^,\n()]{1,200}),", inside)
         return {name: _plain(value.strip()) for name, value in pairs}
@@ -112,7 +115,9 @@ def _parsed(text: str, place: str) -> ast.Module:
             f"{_MOST_CHARACTERS}; give the configuration alone"
         )
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what looks strange there
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = getattr(error, "lineno", None)
         line = "" if where is None else f"line {where}: "

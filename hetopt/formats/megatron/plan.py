@@ -54,6 +54,18 @@ _OF_MEGATRON = _UNEVEN | {
     *("expert-model-parallel-size", "virtual-pipeline-model-parallel-size"),
 }
 _ENOUGH = 2
+#: Arguments that are read, but for those that `meanings` names where they stand.
+_READ = _UNEVEN | {
+    *("tensor-model-parallel-size", "pipeline-model-parallel-size", _EACH, _RUNS),
+    *("context-parallel-size", "expert-model-parallel-size", _GROUPS),
+    *("micro-batch-size", "global-batch-size", "world-size", "sequence-parallel"),
+    *("num-layers", "hidden-size", "num-attention-heads", "seq-length"),
+    *("ffn-hidden-size", "group-query-attention", "num-query-groups", "num-experts"),
+    *("mtp-num-layers", "recompute-granularity", "recompute-method"),
+    *("recompute-num-layers", "recompute-activations", "use-distributed-optimizer"),
+    *("bf16", "fp16", "fp8-format", "fp4-format", "fp8-recipe", "optimizer"),
+    *("grad-reduce-in-bf16", "tuner-type", "lora-rank"),
+}
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
@@ -70,7 +82,7 @@ def asked(files: Sequence[File]) -> Asked | None:
         if len(names & _OF_MEGATRON) < _ENOUGH:
             continue
         read = arguments(file.form, file.place)
-        written = {name: (number, key) for name, key in read.written.items()}
+        written = {k: (number, v) for k, v in read.written.items() if k in _READ}
         notes = (*file.form.notes, *read.notes)
         return Asked(read.what, tuple(files), read.given, written, notes)
     return None
@@ -190,6 +202,11 @@ def _same_model(
         "num-attention-heads": model.heads,
         "seq-length": workload.sequence_length,
     }
+    if model.intermediate is not None and not model.experts:
+        names["ffn-hidden-size"] = model.intermediate
+    if "group-query-attention" in given:
+        names["num-query-groups"] = model.kv_heads or model.heads
+    names["num-experts"] = model.experts or 0
     told = {name: _number(given, name, place) for name in names if name in given}
     if "num-layers" in given:
         told["mtp-num-layers"] = _number(given, "mtp-num-layers", place, 0)

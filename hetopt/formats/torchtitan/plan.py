@@ -56,6 +56,10 @@ _OF_TORCHTITAN = (
     *("activation_checkpoint.mode", "training.steps", "job.config_file"),
 )
 _ENOUGH = 2
+_READ = (
+    *("parallelism.", "activation_checkpoint"),
+    *("training.local_batch_size", "training.global_batch_size", "training.seq_len"),
+)
 _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
@@ -71,7 +75,11 @@ def asked(files: Sequence[File]) -> Asked | None:
         values = _known(file.form.values)
         if sum(name in values for name in _OF_TORCHTITAN) < _ENOUGH:
             continue
-        written = {name.replace("-", "_"): (number, name) for name in file.form.values}
+        written = {
+            one.replace("-", "_"): (number, one)
+            for one in file.form.values
+            if one.replace("-", "_").startswith(_READ)
+        }
         what = f"{file.form.kind} of torchtitan"
         return Asked(what, tuple(files), values, written, file.form.notes)
     return None
