@@ -94,7 +94,8 @@ def _of_ray(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
         azure = config.get("azure_arm_parameters")
         if isinstance(azure, dict) and "vmSize" in azure:
             rents.append(azure["vmSize"])
-        card, gpus = _rented(str(rents[0]).rpartition("/")[2] if rents else "")
+        rents = [str(one).rpartition("/")[2] for one in rents]
+        card, gpus = _rented(rents[0] if rents else "")
         if "GPU" in asked:
             gpus = _count(asked["GPU"], f"{at}.resources.GPU")
         for key in asked:
@@ -106,7 +107,8 @@ def _of_ray(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
                 yield LeftOut(str(name), what, "add resources: {GPU: N}")
             continue
         least = 1 if name == head else _count(fields.get("min_workers", 0), at)
-        yield from _named(str(name), card, gpus, least, fields.get("max_workers"), at)
+        most, kind = fields.get("max_workers"), rents[0] if rents else ""
+        yield from _named(str(name), card, gpus, least, most, at, kind)
 
 
 def _of_kuberay(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
@@ -143,17 +145,16 @@ def _of_skypilot(
             "expected one kind; keep the one that the job gets"
         )
     many = _count(tree.get("num_nodes", 1), f"{place}: num_nodes")
-    told = resources.get("accelerators")
+    told, kind = resources.get("accelerators"), str(resources.get("instance_type", ""))
     at = f"{place}: resources.accelerators"
     if told is None:
-        card, gpus = _rented(str(resources.get("instance_type", "")))
+        card, gpus = _rented(kind)
         if not gpus:
-            name = quoted(str(resources.get("instance_type")))
             raise InstanceError(
-                f"{place}: resources.instance_type: found {name}, which is in no list "
-                "of machines with GPUs here; add accelerators: NAME:COUNT"
+                f"{place}: resources.instance_type: found {quoted(kind)}, which is in "
+                "no list of machines with GPUs here; add accelerators: NAME:COUNT"
             )
-        yield from _named(name, card, gpus, many, None, at)
+        yield from _named(name, card, gpus, many, None, at, kind)
         return
     if isinstance(told, list) and len(told) == 1:
         told = told[0]
@@ -167,7 +168,7 @@ def _of_skypilot(
         )
     card, _, number = told.partition(":")
     gpus = _count(number or 1, at)
-    yield from _named(name, card, gpus, many, None, at)
+    yield from _named(name, card, gpus, many, None, at, kind)
 
 
 def _of_dstack(
@@ -229,9 +230,21 @@ def _of_words(text: str, at: str) -> tuple[str | None, str | None, int]:
 
 
 def _named(
-    name: str, card: str | None, gpus: int, least: int, most: Any, place: str
+    name: str,
+    card: str | None,
+    gpus: int,
+    least: int,
+    most: Any,
+    place: str,
+    kind: str = "",
 ) -> Iterator[Host | LeftOut]:
-    """Yield machines that are alike, numbered where there are several."""
+    """Yield machines that are alike, numbered where there are several.
+
+    `kind` is the name by which a cloud rents one.
+    """
+    found = rented().get(kind.lower())
+    gbits = None if found is None else found.gbits_per_s
+    rate = None if gbits is None else gbits / 8
     many = least or _count(most or 0, place)
     if many > _MOST_NODES:
         raise InstanceError(
@@ -239,7 +252,8 @@ def _named(
         )
     for number in range(many):
         whole = name if many == 1 else f"{name}-{number}"
-        yield Host(re.sub(r"[^\w.-]", "-", whole), card, gpus, place)
+        whole = re.sub(r"[^\w.-]", "-", whole)
+        yield Host(whole, card, gpus, place, network_gbytes_per_s=rate)
     if not many:
         yield LeftOut(name, "no machine of it starts", "min_workers: N")
     elif most is not None and least and _count(most, place) > least:

@@ -237,6 +237,20 @@ def test_machines_that_may_start_later_are_told(tmp_path: Path) -> None:
     assert rows == [("2 more of big", "min_workers: N")]
 
 
+def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
+    text = "name: x\nnum_nodes: 2\nresources: {instance_type: p4d.24xlarge}\n"
+    paths = put(tmp_path, {"x.yaml": text})
+    made = document(AUTO, paths, {})
+    assert made["cluster"]["inter"]["gbytes_per_s"] == 400 / 8
+    (row,) = [one for one in made["assumed"] if one.what == "rate between machines"]
+    assert row.value == "50 GB/s"
+    told = document(AUTO, paths, {"inter_gbytes_per_s": 12.5})
+    assert told["cluster"]["inter"]["gbytes_per_s"] == 12.5
+    (tmp_path / "hosts").write_text("a slots=8 type=A100-40GB-SXM4\n")
+    with pytest.raises(InstanceError, match="no file tells how fast they are joined"):
+        document(AUTO, [*paths, tmp_path / "hosts"], {})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -5,10 +5,13 @@ from itertools import pairwise, permutations
 from pathlib import Path
 from random import Random
 
+import networkx
 import pytest
 
 from hetopt.formats import nvidia_smi
+from hetopt.formats.importing import topology
 from hetopt.formats.importing.topology import Links, links, part, ring
+from hetopt.schema import Cluster
 
 # A DGX-1 with V100, as `nvidia-smi topo -m` shows it: the hybrid cube mesh.
 DGX1 = """\
@@ -114,3 +117,51 @@ def test_a_host_has_the_rate_of_its_ring_and_says_so(tmp_path: Path) -> None:
         "the ring of NVLinks 0-2-3-1; a pair has SYS",
         "-o intra_gbytes_per_s=X",
     )
+
+
+BRIDGES = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
+GPU0\t X \tNV4\tPHB\tPHB\t0-15
+GPU1\tNV4\t X \tPHB\tPHB\t0-15
+GPU2\tPHB\tPHB\t X \tNV4\t0-15
+GPU3\tPHB\tPHB\tNV4\t X \t0-15
+"""
+
+
+def test_pairs_that_bridges_join_are_told_and_may_be_nodes(tmp_path: Path) -> None:
+    """By default a host is one node, which all targets can launch."""
+    rows = "".join(f"{i}, NVIDIA RTX A6000, 49140\n" for i in range(4))
+    (tmp_path / "box.csv").write_text(rows)
+    (tmp_path / "box.topo").write_text(BRIDGES)
+    paths = [tmp_path / "box.csv", tmp_path / "box.topo"]
+    read = nvidia_smi.read(paths)
+    (node,) = read["cluster"]["nodes"]
+    assert (node["count"], node["intra_gbytes_per_s"]) == (4, 31.5)
+    (row,) = [row for row in read["assumed"] if row.what == "links within box"]
+    assert row.source == "the slowest pair's, PHB; NVLinks join 0-1, 2-3 alone"
+    assert "-o nvlinks=groups" in row.change
+    read = nvidia_smi.read(paths, nvlinks="groups")
+    cluster = Cluster.model_validate(read["cluster"], strict=False)
+    assert [(one.name, one.count, one.machine) for one in cluster.nodes] == [
+        ("box-0-1", 2, "box"),
+        ("box-2-3", 2, "box"),
+    ]
+    assert {one.intra_gbytes_per_s for one in cluster.nodes} == {4 * 14.0625}
+    assert cluster.link("box-0-1", "box-2-3")[1] == 31_500_000_000
+    (row,) = [row for row in read["assumed"] if row.what.startswith("box, which")]
+    assert row.what == "box, which has GPUs in 2 groups of NVLinks"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_are_what_links_reach(seed: int) -> None:
+    random = Random(seed)
+    count = random.randint(1, 9)
+    widths = [[0] * count for _ in range(count)]
+    for _ in range(random.randint(0, count)):
+        one, other = random.randrange(count), random.randrange(count)
+        widths[one][other] = widths[other][one] = one != other
+    graph = networkx.Graph([(i, j) for i in range(count) for j in range(count)
+                            if widths[i][j]])  # fmt: skip
+    graph.add_nodes_from(range(count))
+    found = {frozenset(one) for one in topology.groups(widths)}
+    assert found == {frozenset(one) for one in networkx.connected_components(graph)}

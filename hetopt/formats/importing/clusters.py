@@ -6,13 +6,14 @@ hosts), through how many `ports` of each, and which card an ambiguous name means
 else the data sheet's: all NVLinks of the card, or its bus; cards that need an NVLink
 bridge are taken to have none. What a card reaches of its peak, how much of its memory
 is not for tensors, and how many ports a host has, is the catalogue's where the options
-do not say. `assumed` tells what of it was assumed.
+do not say. With `nvlinks=groups` the GPUs of a host that NVLinks join are a node each,
+joined by the bus. `assumed` tells what of it was assumed.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
@@ -31,6 +32,7 @@ OPTIONS: dict[str, Any] = {
     "reserve_mib": int,
     "gpu": str,
     "types": str,
+    "nvlinks": Literal["groups"],
 }
 
 
@@ -46,6 +48,7 @@ class Settings(NamedTuple):
     types: str = ""
     ports: int | None = None
     port_gbytes_per_s: float | None = None
+    nvlinks: str | None = None
 
     @property
     def host_gbytes_per_s(self) -> float | None:
@@ -70,6 +73,7 @@ class Host(NamedTuple):
     gres: str | None = None  # what Slurm calls its GPUs
     product: str | None = None  # what nvidia-smi calls them, or a label made of it
     machine: str | None = None
+    network_gbytes_per_s: float | None = None  # of a machine that is rented by a name
 
 
 class LeftOut(NamedTuple):
@@ -124,6 +128,9 @@ def document(
     """`source`, `cluster` and `assumed` of the hosts that files of a tool list."""
     names = ", ".join(path.name for path in paths)
     settings = Settings(**options)
+    if settings.nvlinks is not None:
+        hosts = [part for host in hosts for part in _in_groups(host)]
+    settings, known = _with_network(hosts, settings)
     made, rows = cluster(hosts, settings), assumed(hosts, settings)
     if taken := _ports(hosts, settings):
         for host, (_, _, many) in zip(made["nodes"], taken, strict=True):
@@ -133,8 +140,39 @@ def document(
     return {
         "source": f"{tool} {names}{_less(settings)}",
         "cluster": made,
-        "assumed": [*rows, *_unplanned(left_out)],
+        "assumed": [*rows, *known, *_unplanned(left_out)],
     }
+
+
+def _with_network(
+    hosts: Sequence[Host], settings: Settings
+) -> tuple[Settings, list[Assumption]]:
+    """The settings with the rate of machines that are rented, where none is told."""
+    rates = [one.network_gbytes_per_s for one in hosts]
+    if settings.host_gbytes_per_s is not None or len(_machines(hosts)) < 2:
+        return settings, []
+    if settings.ports is not None or None in rates:
+        return settings, []
+    rate = min(one for one in rates if one is not None)
+    source = "of a machine, by the cloud's page; a cluster may get less"
+    change = "-o inter_gbytes_per_s=X"
+    row = Assumption("rate between machines", f"{rate:g} GB/s", source, change)
+    return settings._replace(inter_gbytes_per_s=rate), [row]
+
+
+def _in_groups(host: Host) -> Iterator[Host]:
+    """Yield a host as one for each group of its GPUs that NVLinks join."""
+    inner = host.links.groups if host.links is not None else ()
+    if len(inner) < 2:
+        yield host
+        return
+    for gpus, link in inner:
+        yield host._replace(
+            name=f"{host.name}-{'-'.join(map(str, gpus))}",
+            gpus=len(gpus),
+            links=None if link is None else Links(link),
+            machine=host.machine or host.name,
+        )
 
 
 def _unplanned(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
@@ -250,12 +288,18 @@ def _mixed(
         yield (
             {"nodes": names, "gbytes_per_s": rate},
             Assumption(
-                f"{machine}, which has GPUs of {len(those)} types",
+                f"{machine}, which has GPUs {_apart(those)}",
                 value,
                 "slowest bus of its cards; launch scripts name the nodes, not the host",
                 f"--island '{','.join(names)}=X'",
             ),
         )
+
+
+def _apart(hosts: Sequence[Host]) -> str:
+    """What sets the parts of a machine apart."""
+    types = len({host.gpu for host in hosts})
+    return f"of {types} types" if types > 1 else f"in {len(hosts)} groups of NVLinks"
 
 
 def _slowest_bus(hosts: Sequence[Host], settings: Settings) -> float:
@@ -331,6 +375,8 @@ def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
         if host.links.told is None:
             return None
         value = f"{_intra(host, held, settings):g} GB/s"
+        if host.links.groups:
+            change += ", or a node a group: -o nvlinks=groups"
         return Assumption(f"links within {host.name}", value, host.links.told, change)
     sheet = held.sheet
     bus = sheet.link_gbytes_per_s == sheet.pcie_gbytes_per_s

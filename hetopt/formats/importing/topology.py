@@ -21,10 +21,15 @@ Pairs = Sequence[Sequence[str]]  # a square table of links
 
 
 class Links(NamedTuple):
-    """The link that counts; where pairs differ, `told` is which one that is."""
+    """The link that counts; where pairs differ, `told` is which one that is.
+
+    `groups` are the GPUs that NVLinks join, where they join not all: each with the
+    link that counts among them.
+    """
 
     name: str
     told: str | None = None
+    groups: "tuple[tuple[tuple[int, ...], str | None], ...]" = ()
 
 
 def nvlinks(link: str) -> int:
@@ -44,13 +49,36 @@ def links(pairs: Pairs) -> Links | None:
               for i in numbers]  # fmt: skip
     order = ring(widths)
     if order is None:
-        is_lost = len(names) > 1 and any(map(nvlinks, names))
-        return Links(slowest, _alone(slowest) if is_lost else None)
+        if len(names) == 1 or not any(map(nvlinks, names)):
+            return Links(slowest)
+        found = groups(widths)
+        joined = ", ".join("-".join(map(str, one)) for one in found if len(one) > 1)
+        told = f"the slowest pair's, {slowest}; NVLinks join {joined} alone"
+        if len(found) == 1:
+            return Links(slowest, _alone(slowest))
+        inner = ((one, links(part(pairs, one))) for one in found)
+        parts = tuple((one, None if link is None else link.name) for one, link in inner)
+        return Links(slowest, told, parts)
     width = _width(widths, order)
     if width == nvlinks(slowest):
         return Links(slowest)
     listed = "-".join(map(str, order))
     return Links(f"NV{width}", f"the ring of NVLinks {listed}; a pair has {slowest}")
+
+
+def groups(widths: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return the GPUs that links of some width join, directly or by others."""
+    left, found = set(range(len(widths))), []
+    while left:
+        one, todo = set(), [min(left)]
+        while todo:
+            gpu = todo.pop()
+            if gpu not in one:
+                one.add(gpu)
+                todo += [other for other in left if widths[gpu][other]]
+        left -= one
+        found.append(tuple(sorted(one)))
+    return found
 
 
 def part(pairs: Pairs, gpus: Sequence[int]) -> Pairs:
