@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .paths import Paths, Potentials
+from .paths import Paths
 from .prices import NONE, Part, Prices, earned
 from .sharing import Box, Sharing
 from .stages import NONE_US, Flags, Stages, Whole
@@ -50,6 +50,17 @@ class _Labels(NamedTuple):
     def some(self, chosen: Whole | Flags | slice) -> "_Labels":
         """Return the chosen ones."""
         return _Labels(*(column[chosen] for column in self))
+
+
+class _Step(NamedTuple):
+    """What leads from labels to others: where these are, and what it adds to them."""
+
+    last: Whole
+    place: Whole
+    where: Whole
+    state: Whole | int
+    us: Whole
+    paid: Whole  # as often as the interval says
 
 
 class _Edges(NamedTuple):
@@ -206,18 +217,18 @@ class Sums:
 
         `NONE` where there is no path.
         """
-        stages, layers = self._stages, self._stages.layers
+        layers, places = self._stages.layers, self._part.options.places
         none = np.zeros(len(allowed.highs), np.int64)
         self._allowed = allowed
-        self._timed = self.paths.potentials(1, none, allowed.highs)
-        lows = allowed.often // stages.costs.interleave
-        self._priced = self.paths.potentials(allowed.us_cost, lows, allowed.highs)
+        self._timed = self._flat(1, none)
+        lows = allowed.often // self._stages.costs.interleave
+        self._priced = self._flat(allowed.us_cost, lows)
         self._pending: list[list[_Labels]] = [[] for _ in range(layers + 1)]
-        at, place, where = (
-            x.ravel() for x in np.indices((len(none), self._part.options.places, 2))
-        )
+        at, place, where = (x.ravel() for x in np.indices((len(none), places, 2)))
         zero = np.zeros_like(at)
-        self._keep(0, _Labels(at, place, where, zero, zero, zero))
+        start = _Labels(at, place, where, zero, zero, zero)
+        step = _Step(zero, place, where, 0, zero, zero)
+        self._keep(*self._led(start, np.arange(len(at)), step))
         for first in range(layers):
             self._go_on(first)
         found = np.full(allowed.most_us.shape, NONE, np.int64)
@@ -225,39 +236,33 @@ class Sums:
         np.minimum.at(found, (end.at, end.state), end.us)
         return found
 
-    def _rest(self, every: Potentials, layer: Whole | int, some: _Labels) -> Whole:
-        """Return the potentials that labels stand at."""
-        anywhere = every.anywhere[some.place, layer, some.at]
-        several = every.several[some.place, layer, some.at]
-        found: Whole = np.where(some.where == _SEVERAL, several, anywhere)
-        for c, table in enumerate(every.tables):
-            mine = np.flatnonzero(
-                (some.where >= self._codes[c]) & (some.where < self._codes[c + 1])
-            )
-            if len(mine):
-                code = some.where[mine] - self._codes[c]
-                number, left = np.divmod(code, table.shape[1])
-                at = layer if isinstance(layer, int) else layer[mine]
-                found[mine] = table[number, left, some.place[mine], at, some.at[mine]]
-        return found
+    def _flat(self, us_cost: Whole | int, lows: Whole) -> Whole:
+        """Return potentials by where the next stage lies, place, layer, interval."""
+        every = self.paths.potentials(us_cost, lows, self._allowed.highs)
+        rows = (every.anywhere, every.several, *every.tables)
+        return np.concatenate([each.ravel() for each in rows])
 
-    def _allows(self, layer: Whole | int, some: _Labels) -> Flags:
-        """Tell which labels may be part of an allowed path."""
-        allowed = self._allowed
-        us = some.us + self._rest(self._timed, layer, some)
-        cost = some.cost + self._rest(self._priced, layer, some)
-        found: Flags = us <= allowed.most_us[some.at, some.state]
-        found &= (us < NONE // 2) & (cost <= allowed.most_cost[some.at])
-        return found
+    def _led(self, some: _Labels, each: Whole, step: _Step) -> tuple[Whole, _Labels]:
+        """Return the layers that labels lead to, and labels there that are allowed.
 
-    def _keep(self, layer: Whole | int, some: _Labels) -> None:
-        """Keep labels at their layers that may be part of an allowed path."""
-        kept = np.flatnonzero(self._allows(layer, some))
-        some = some.some(kept)
-        if isinstance(layer, int):
-            self._pending[layer].append(some)
-            return
-        layer = layer[kept]
+        Each step is one of the label with that number.
+        """
+        allowed, places = self._allowed, self._part.options.places
+        at, state = some.at[each], some.state[each] + step.state
+        us = some.us[each] + step.us
+        here = (step.where * places + step.place) * (self._stages.layers + 1)
+        here = (here + step.last) * len(allowed.highs) + at
+        on = np.flatnonzero(us + self._timed[here] <= allowed.most_us[at, state])
+        at, each = at[on], each[on]
+        cost = some.cost[each] + allowed.us_cost[at] * step.us[on]
+        cost += allowed.often[at] * step.paid[on]
+        kept = np.flatnonzero(cost + self._priced[here[on]] <= allowed.most_cost[at])
+        on, at, cost = on[kept], at[kept], cost[kept]
+        led = _Labels(at, step.place[on], step.where[on], state[on], us[on], cost)
+        return step.last[on], led
+
+    def _keep(self, layer: Whole, some: _Labels) -> None:
+        """Keep labels until their layers' turn comes."""
         order = np.argsort(layer, kind="stable")
         some, layer = some.some(order), layer[order]
         edges = np.flatnonzero(np.diff(layer, prepend=-1, append=-1))
@@ -294,96 +299,80 @@ class Sums:
             mine = (some.where >= self._codes[c]) & (some.where < self._codes[c + 1])
             inside = [some.some(mine)]
             for k in range(1, kind.gpus + 1):
-                begun = self._begun(c, k, next_)
-                inside.append(begun.some(self._allows(first, begun)))
+                inside.append(self._begun(first, c, k, next_))
             whole = _Labels(*(np.concatenate(x) for x in zip(*inside, strict=True)))
             self._in_a_node(first, c, whole)
 
-    def _begun(self, kind: int, gpus: int, some: _Labels) -> _Labels:
+    def _begun(self, first: int, kind: int, gpus: int, some: _Labels) -> _Labels:
         """Return labels that begin a node of a kind, so many of whose GPUs are used."""
-        some = some.some(
-            self._states.use[some.state, kind] + gpus <= self._states.gpus[kind]
-        )
+        free = self._states.gpus[kind] - self._states.use[some.state, kind]
+        each = np.flatnonzero(gpus <= free)
         number = gpus - 1 if self._numbers[kind] > 1 else 0
         side = self._stages.kinds[kind].gpus + 1
-        code = self._codes[kind] + number * side + gpus
-        paid = self._prices.gpu[kind] * gpus * self._allowed.often[some.at]
-        return some._replace(
-            where=np.full_like(some.where, code),
-            state=some.state + gpus * self._states.strides[kind],
-            cost=some.cost + paid,
+        code = int(self._codes[kind]) + number * side + gpus
+        paid, raised = self._prices.gpu[kind] * gpus, self._states.strides[kind] * gpus
+        layer, where, us, price = (
+            np.full_like(each, x) for x in (first, code, 0, paid)
         )
+        step = _Step(layer, some.place[each], where, raised, us, price)
+        return self._led(some, each, step)[1]
 
     def _in_a_node(self, first: int, kind: int, some: _Labels) -> None:
         """Let labels in a node of a kind lead to those behind their next stage."""
-        allowed, places = self._allowed, self._part.options.places
-        edges = self._edges(kind, first, int(allowed.highs.max()))
+        highs, places = self._allowed.highs, self._part.options.places
+        edges = self._edges(kind, first, int(highs.max()))
         side, layers = self._stages.kinds[kind].gpus + 1, self._stages.layers
-        count = max(1, len(edges.gpus))
-        for begin in range(0, len(some.at), max(1, _PAIRS // count)):
-            part = some.some(slice(begin, begin + max(1, _PAIRS // count)))
+        after = np.minimum(edges.place + 1, places - 1)
+        count = max(1, _PAIRS // max(1, len(edges.gpus)))
+        for begin in range(0, len(some.at), count):
+            part = some.some(slice(begin, begin + count))
             number, left = np.divmod(part.where - self._codes[kind], side)
             able = edges.gpus <= left[:, None]
-            able &= edges.inner <= allowed.highs[part.at, None]
-            able &= np.minimum(edges.place + 1, places - 1) == part.place[:, None]
+            able &= edges.inner <= highs[part.at, None]
+            able &= after == part.place[:, None]
             i, e = np.nonzero(able)
             on = np.flatnonzero(edges.light[number[i], e])
             i, e = i[on], e[on]
-            was, left = part.some(i), left[i] - edges.gpus[e]
-            last, place = edges.last[e], edges.place[e]
-            cost = was.cost + allowed.often[was.at] * edges.paid[number[i], e]
-            us_cost = allowed.us_cost[was.at]
-            near, away = edges.inner[e], edges.outer[e]
-            inner = was._replace(
-                place=place, us=was.us + near, cost=cost + us_cost * near
-            )
-            inside = np.flatnonzero((left > 0) & (last < layers))
-            nearer = inner._replace(where=was.where - edges.gpus[e])
-            self._keep(last[inside], nearer.some(inside))
+            stays, last = left[i] > edges.gpus[e], edges.last[e]
+            us = np.where(stays, edges.inner[e], edges.outer[e])
+            able = np.where(stays, last < layers, us <= highs[part.at[i]])
+            where = np.where(stays, part.where[i] - edges.gpus[e], _NEXT)
+            paid, place = edges.paid[number[i], e], edges.place[e]
+            ways = [(able, where, us)]
             if self._spread is not None:
-                to = np.flatnonzero((left == 0) & (last < layers))
-                shared = inner._replace(where=np.full_like(place, _SEVERAL))
-                self._keep(last[to], shared.some(to))
-            to = np.flatnonzero((left == 0) & (away <= allowed.highs[was.at]))
-            outer = was._replace(
-                place=place,
-                where=np.full_like(place, _NEXT),
-                us=was.us + away,
-                cost=cost + us_cost * away,
-            )
-            self._keep(last[to], outer.some(to))
+                where = np.full_like(where, _SEVERAL)
+                ways.append((~stays & (last < layers), where, edges.inner[e]))
+            for able, where, us in ways:
+                to = np.flatnonzero(able)
+                step = _Step(last[to], place[to], where[to], 0, us[to], paid[to])
+                self._keep(*self._led(part, i[to], step))
 
     def _in_several(self, first: int, some: _Labels, spread: _Spread) -> None:
         """Let labels lead to those behind a stage in several nodes."""
-        allowed, options, stages = self._allowed, self._part.options, self._stages
-        use, gpus = self._states.use, np.array(self._states.gpus)
+        options, stages = self._part.options, self._stages
+        use, highs = self._states.use, self._allowed.highs
         begin, end = stages.begin[first], stages.begin[first + 1]
-        top = int(allowed.highs.max())
         for place in range(options.places):
             after = min(place + 1, options.places - 1)
             mine = some.some(some.place == after)
-            run, v = np.nonzero(spread.us[place, begin:end] <= top)
+            run, v = np.nonzero(spread.us[place, begin:end] <= highs.max())
             if not len(mine.at) or not len(run):
                 continue
-            us, cost = spread.us[place, begin + run, v], spread.cost[begin + run, v]
-            step = max(1, _PAIRS // len(run))
-            for at in range(0, len(mine.at), step):
-                part = mine.some(slice(at, at + step))
-                i, e = np.nonzero(us <= allowed.highs[part.at, None])
-                fits = (use[part.state[i]] + spread.use[v[e]] <= gpus).all(1)
+            us, paid = spread.us[place, begin + run, v], spread.cost[begin + run, v]
+            count = max(1, _PAIRS // len(run))
+            for at in range(0, len(mine.at), count):
+                part = mine.some(slice(at, at + count))
+                i, e = np.nonzero(us <= highs[part.at, None])
+                used = use[part.state[i]] + spread.use[v[e]]
+                fits = (used <= self._states.gpus).all(1)
                 i, e = i[fits], e[fits]
-                was, last = part.some(i), first + 1 + run[e]
-                paid = allowed.us_cost[was.at] * us[e] + allowed.often[was.at] * cost[e]
+                last, to = first + 1 + run[e], np.full_like(i, place)
                 for where in (_NEXT, _SEVERAL):
-                    on = was._replace(
-                        place=np.full_like(i, place),
-                        where=np.full_like(i, where),
-                        state=was.state + spread.state[v[e]],
-                        us=was.us + us[e],
-                        cost=was.cost + paid,
-                    )
-                    to = np.flatnonzero((last < stages.layers) | (where == _NEXT))
-                    self._keep(last[to], on.some(to))
+                    on = np.flatnonzero((last < stages.layers) | (where == _NEXT))
+                    raised, at_ = spread.state[v[e[on]]], np.full_like(on, where)
+                    own = us[e[on]], paid[e[on]]
+                    step = _Step(last[on], to[on], at_, raised, *own)
+                    self._keep(*self._led(part, i[on], step))
 
 
 def _together(one: Whole, other: Whole, size: int) -> Whole:
