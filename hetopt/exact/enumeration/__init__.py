@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import islice, pairwise
+from itertools import islice
 from math import inf
 
 from ... import capability
@@ -24,19 +24,18 @@ from ...bounds.longest import longest
 from ...bounds.training_plan import training_plan_bound
 from ...costs import under
 from ...errors import InternalError, OutOfTime
-from ...plans import Pipeline, TrainingPlan
-from ...plans import Replica as PlanReplica
-from ...plans import Stage as PlanStage
+from ...plans import TrainingPlan
 from ...problems.training_plan import settings
-from ...schema import Instance, Recompute, exact
+from ...schema import Instance
 from ...search import choosing, islands, symmetric
 from ...search.improving import improve
 from ...solving.run import Halt, Run
 from .columns import Column
 from .join import Cutoff, Join, Joined
 from .listing import columns
-from .packings import Packings, useful
-from .stages import Replica, Stage, StageTables, TooMany
+from .packings import Packings, lasting, tightened
+from .plans import named
+from .stages import StageTables, TooMany
 from .sync import SyncTimes
 
 _METHOD = "proof enumeration"  # in the capability matrix
@@ -316,11 +315,7 @@ class _Search:
         return best.value < value
 
     def _best(self, value: int) -> Cutoff:
-        costs = self._costs
-        factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
-        table = self._tables.table
-        ends = table.overhead_us, table.least_update_us
-        return Cutoff(value, *factors, self._longest, *ends)
+        return Cutoff.of(self._instance, self._tables.table, value)
 
     def _tighten(self, us: int) -> None:
         """State that no plan is below `us`, if nothing was left out."""
@@ -357,19 +352,9 @@ class _Search:
     def _tightened(self, us: int) -> tuple[list[Column], list[int]]:
         """Chains that may be part of a better plan, and the most samples of each."""
         if us > self._listed[0]:
-            listed, tables = self._columns(us), self._tables
-            pairs = useful(tables, listed, [column.samples(us) for column in listed])
-            for column, share in pairs:
-                self._check()
-                column.tighten(us, share)
-            self._listed = us, [column for column, _ in pairs]
-        left = self._listed[1]  # those of more time will do
-        while True:
-            tight = [column.tight_samples(us) for column in left]
-            pairs = useful(self._tables, left, tight)
-            if len(pairs) == len(left):
-                return left, tight
-            left = [column for column, _ in pairs]
+            listed = self._columns(us)
+            self._listed = us, tightened(self._tables, listed, us, self._check)
+        return lasting(self._tables, self._listed[1], us)  # those of more time will do
 
     def _least_us(
         self, best: Cutoff, sync_us: int, chosen: tuple[Column, ...]
@@ -389,7 +374,7 @@ class _Search:
         return high
 
     def _found(self, better: Joined) -> None:
-        plan = _plan(self._tables, better)
+        plan = named(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         known = _is_exact(self._instance)
         if known and self._clock.objective != better.objective:
@@ -398,41 +383,3 @@ class _Search:
                 f"is judged {self._clock.objective} us"
             )
         self._check()
-
-
-def _rule(tables: StageTables, stage: Stage) -> Recompute | None:
-    """The rule of recomputation, None for the workload's own."""
-    rule = stage[0].rule
-    return tables.rules[rule] if rule else None
-
-
-def _plan(tables: StageTables, found: Joined) -> TrainingPlan:
-    """The plan with names of GPUs; those of each pool are handed out in order."""
-    free = [
-        iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
-        for pool in tables.pools
-    ]
-
-    def named(replica: Replica) -> PlanReplica:
-        gpus = tuple(islice(free[replica.pool], replica.t))
-        return PlanReplica(gpus=gpus, samples=replica.samples)
-
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=n,
-                micro_batch_size=column.size,
-                stages=tuple(
-                    PlanStage(
-                        layers=run,
-                        replicas=tuple(map(named, stage)),
-                        recompute=_rule(tables, stage),
-                    )
-                    for run, stage in zip(pairwise(cuts), column.stages, strict=True)
-                ),
-            )
-            for column, cuts, n in zip(
-                found.columns, found.cuts, found.micro_batches, strict=True
-            )
-        )
-    )

@@ -11,7 +11,9 @@ from math import floor
 
 import numpy as np
 
-from ...bounds.longest import Longest
+from ...bounds.longest import Longest, longest
+from ...costs import CostTable
+from ...schema import Instance, exact
 from .columns import Column
 from .cuts import Cuts, cuts_within
 from .shares import shares
@@ -36,6 +38,14 @@ class Cutoff:
     longest: Longest
     overhead_us: int  # of every iteration
     update_us: int  # of the optimiser, at the least
+
+    @classmethod
+    def of(cls, instance: Instance, table: CostTable, value: int) -> "Cutoff":
+        """Return what a plan of an instance has to stay below."""
+        costs = instance.workload.costs
+        factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
+        ends = table.overhead_us, table.least_update_us
+        return cls(value, *factors, longest(instance), *ends)
 
     def us_left(self, sync_us: int, update_us: int | None = None) -> int:
         """The longest pipeline with which a plan is better; negative where none."""

@@ -12,8 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .columns import Column, Range
+from .completion import Limits
 from .extensions import Extensions, extended
-from .stages import NEVER, Counts, Floats, Matrix, Stage, StageTables, TooMany
+from .stages import (
+    NEVER,
+    Counts,
+    Floats,
+    Matrix,
+    Stage,
+    StageTables,
+    TooMany,
+    lies_in,
+)
 
 _MOST_STAGES = 25_000  # of one size of micro-batches
 _MOST_ABLE = 2_500  # of them, which a better plan may have
@@ -62,11 +72,18 @@ class Lister:
         us: int,
         check: Callable[[], None],
         patient: bool,
+        *,
+        limits: Limits | None = None,
+        most_tried: int = _MOST_TRIED,
     ) -> None:
-        """List whatever there is if `patient`, or raise `TooMany` after a while."""
+        """List whatever there is if `patient`, or raise `TooMany` after a while.
+
+        With `limits` those columns alone that are within them.
+        """
+        self._limits = limits
         self._tables, self._size, self._us, self._check = tables, size, us, check
         self._most_able: float = inf if patient else _MOST_ABLE
-        self._most_tried: float = inf if patient else _MOST_TRIED
+        self._most_tried: float = inf if patient else most_tried
         self.tried = 0
         self._ends = _ends(tables, size)
         self._rates: Floats | None = None
@@ -78,7 +95,7 @@ class Lister:
 
     def rows(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> Iterator[Column]:
         """All that stages, each with the GPUs that it uses, make up."""
-        able = [stages[k] for k in self._able(stages)]
+        able = [*stages] if self._limits else [stages[k] for k in self._able(stages)]
         if len(able) > self._most_able:
             raise TooMany
         start = np.full((len(self._ends), self._tables.layers + 1), NEVER)
@@ -114,8 +131,7 @@ class Lister:
             if len(behind.stages) + 1 < self._tables.layers and len(more):
                 sums, maxima = stages.before(more, False, behind)
                 left = free - stages.used[more]
-                ahead = sums[..., 1:], maxima[..., 1:]
-                for k in self._enough(*ahead, left, self._shares[1:, -1]).tolist():
+                for k in self._completed(stages, more, sums, maxima, left).tolist():
                     longer = (stages.stages[more[k]], *behind.stages)
                     row = _Row(longer, sums[k], maxima[k])
                     yield from self._grow(stages, row, left[k])
@@ -127,13 +143,47 @@ class Lister:
         tables = self._tables
         total, top = stages.before(some, True, behind)
         left = free - stages.used[some]
-        for k in self._enough(total, top, left, self._shares[:1, -1]).tolist():
+        for k in self._within(total, top, left).tolist():
             row = (stages.stages[some[k]], *behind.stages)
             both = total[k, :, 0], top[k, :, 0]
             limit = [*_ranges(tables, self._size, self._ends, len(row), *both)]
             if limit:
                 gpus = tuple((np.array(tables.gpus) - left[k]).tolist())
                 yield Column(tables, self._size, row, gpus, limit)
+
+    def _within(self, total: Matrix, top: Matrix, left: Matrix) -> Numbers:
+        """Numbers of whole columns that are of use."""
+        if self._limits is None:
+            return self._enough(total, top, left, self._shares[:1, -1])
+        state = (np.array(self._tables.gpus) - left) @ self._limits.strides
+        at = np.searchsorted(self._limits.highs, top[..., 0])
+        most = self._limits.whole[at, state[:, None]]
+        return np.flatnonzero((total[..., 0] <= most).any(axis=1))
+
+    def _completed(
+        self,
+        stages: "Stages",
+        some: Numbers,
+        sums: Matrix,
+        maxima: Matrix,
+        left: Matrix,
+    ) -> Numbers:
+        """Numbers of suffixes, each with one of `some` in front, that can be completed.
+
+        `left` are the GPUs for the layers before.
+        """
+        if self._limits is None:
+            ahead = sums[..., 1:], maxima[..., 1:]
+            return self._enough(*ahead, left, self._shares[1:, -1])
+        limits, layers = self._limits, np.arange(1, sums.shape[2])
+        states = (np.array(self._tables.gpus) - left) @ limits.strides
+        found = []
+        for k, (stage, state) in enumerate(zip(some, states.tolist(), strict=True)):
+            most = limits.suffix(state)[:, stages.pool[stage]]
+            at = np.searchsorted(limits.highs, maxima[k, :, 1:])
+            if (sums[k, :, 1:] <= most[at, layers]).any():
+                found.append(k)
+        return np.array(found, np.intp)
 
     def _enough(
         self, total: Matrix, top: Matrix, left: Matrix, shares: Floats
@@ -170,6 +220,8 @@ class Stages:
         self._rank = (least[:, None] >= least).sum(axis=1)
         self.stages = [stage for stage, _ in stages]
         self.used = np.array([used for _, used in stages])
+        #: Where each stage lies; one past the last pool where in several.
+        self.pool = [lies_in(tables, stage) for stage in self.stages]
         self._fits: dict[tuple[bool, int], Counts] = {}
         # What a stage hands on depends on little of it.
         senders = [

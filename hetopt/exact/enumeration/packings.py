@@ -43,6 +43,30 @@ def useful(
     return found
 
 
+def tightened(
+    tables: StageTables, columns: Sequence[Column], us: int, check: Callable[[], None]
+) -> list[Column]:
+    """Return columns that are of use within `us`, with sharper bounds of samples."""
+    pairs = useful(tables, columns, [column.samples(us) for column in columns])
+    for column, share in pairs:
+        check()
+        column.tighten(us, share)
+    return [column for column, _ in pairs]
+
+
+def lasting(
+    tables: StageTables, columns: Sequence[Column], us: int
+) -> tuple[list[Column], list[int]]:
+    """Return tightened columns that are of use together, and their most samples."""
+    left = [*columns]
+    while True:
+        most = [column.tight_samples(us) for column in left]
+        pairs = useful(tables, left, most)
+        if len(pairs) == len(left):
+            return left, most
+        left = [column for column, _ in pairs]
+
+
 def _left(free: Used, used: Used) -> Used:
     return tuple(f - u for f, u in zip(free, used, strict=True))
 

@@ -480,6 +480,12 @@ class StageTables:
         )
 
 
+def lies_in(tables: StageTables, stage: Stage) -> int:
+    """Return the pool of a stage's replicas, or one past the last where in several."""
+    pool = stage[0].pool
+    return pool if all(x.pool == pool for x in stage) else len(tables.pools)
+
+
 def _runs(each: Sequence[int], extra: int) -> Matrix:
     """Sums over all runs of layers, plus `extra`; NEVER where a run is empty."""
     ahead = np.cumsum([0, *each], dtype=np.int64)

@@ -42,6 +42,8 @@ _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 _Which = tuple[int, int, bool]  # size, places, few
 
+#: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
+Listed = Callable[[Box, int], bool]
 #: Tells how finely a box is refuted within a time that is left of another, or None.
 Counted = Callable[[Box, int, int], float | None]
 
@@ -142,6 +144,8 @@ class PipelineBound:
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         self.counted, self.whole = counted, whole and _COMPILED
+        #: Lists all plans of a box, none of which is better than the best one known.
+        self.listed: Listed | None = None
         #: Stages of nodes that no site tells apart: what counts of GPUs read.
         self.plain_table = StageTable(instance)
         #: Names of nodes by site, where links between sites are slow and layers equal:
@@ -268,6 +272,34 @@ class PipelineBound:
     def settled(self, box: Box, time_us: int) -> bool:
         """Tell whether no plan in the box takes `time_us` or less."""
         box.laid, box.counted, box.proof, box.whole = False, None, None, None
+        if box.listed or self._settled(box, time_us):
+            return True
+        box.listed = self._is_listed(box, time_us)
+        return box.listed
+
+    def _is_listed(self, box: Box, time_us: int) -> bool:
+        """Tell whether all plans of a box that stands can be listed.
+
+        First where ranges are fine and prices nearly refute it; at last where nothing
+        else is left to do.
+        """
+        left = self._left(time_us, box.sync_low_us)
+        if self.listed is None or not self.scale:
+            return False
+        last = self.division.split(box, left) is None
+        single, near = box.count_high == 1, self.schedule.listed_near * self.batch
+        fine = self.division.is_fine(box) and (
+            single or (box.replicas_low == box.replicas_high and self.taken <= near)
+        )
+        if box.listings > last or not (last or fine):
+            return False
+        if self.listed(box, int(last)):
+            return True
+        box.listings = 1 + last
+        return False
+
+    def _settled(self, box: Box, time_us: int) -> bool:
+        """Tell whether prices or counts refute a box."""
         left = self._left(time_us, box.sync_low_us)
         if left < 0 or box.is_empty:
             return True
@@ -549,9 +581,11 @@ class Refutation(Descent):
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have.
+        None where there are more boxes than a file may have, or boxes that were listed.
         """
         bound = self.bound
+        if any(box.listed for box in self.settled):
+            return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]
         if len(trees) > 1:

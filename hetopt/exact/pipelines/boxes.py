@@ -43,7 +43,8 @@ class Box:
     up to `most_places`; `states` are what is known, by places. `proof` are the prices
     that refuted the box, if it was not divided, or `whole` those at which whole
     pipelines did; or it is `counted` by GPUs, with intervals of this ratio, or `laid`
-    on named nodes. `known` is of the box or one that it is a part of.
+    on named nodes. All plans of a box that was `listed` are known, those of its parts
+    too. `known` is of the box or one that it is a part of.
     """
 
     sync_low_us: int
@@ -67,6 +68,8 @@ class Box:
     whole: Prices | None = None
     counted: float | None = None
     laid: bool = False
+    listed: bool = False
+    listings: int = 0  # that were tried, and left the box open
     wanted: Any = None  # what counts told of the box, for less time
     known: "Whole | None" = None
     split: "Split | None" = None

@@ -66,6 +66,10 @@ class Schedule(Record):
     counted_intervals: int = Field(
         default=400, description="That counting looks at in one box, at the most."
     )
+    listed_near: float = Field(
+        default=1.15,
+        description="What the linear master takes, where all columns are listed.",
+    )
     counted_near: float = Field(
         default=1.1,
         description="What the linear master takes, where counting is tried.",

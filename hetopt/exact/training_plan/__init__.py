@@ -480,6 +480,14 @@ def _search(
     return run.objective != before
 
 
+def _judged(run: Run, plan: TrainingPlan) -> int:
+    """Offer a plan, and return its time in us, whether or not it is the best."""
+    run.offer(plan)
+    judged = run.judge.evaluate(run.data, plan)
+    assert judged.objective is not None  # an offer is refused where it is
+    return int(judged.objective)
+
+
 def _refute(
     run: Run,
     instance: Instance,
@@ -512,6 +520,7 @@ def _refute(
                 schedule=means.schedule,
                 known=known,
                 alone_us=alone_us,
+                offer=partial(_judged, run),
             )
             if enumeration.is_rather_small(instance) and not _alike(instance):
                 in_turn(run, ways, clock, _FIRST_SHARE)

@@ -13,10 +13,12 @@ from typing import Any, Protocol
 
 from ... import capability
 from ...errors import OutOfTime
+from ...plans import TrainingPlan
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
+from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
 from ..pipelines.schedule import Schedule
@@ -177,11 +179,14 @@ class Way:
         *,
         counting: bool,
         turn: float = _TURN,
+        listing: BoxEnumeration | None = None,
     ) -> None:
         """Refutes times up to `highest_us`; a first `turn` is this share of the time.
 
-        Where GPUs are counted, what is summed up for a goal serves all others.
+        Where GPUs are counted, what is summed up for a goal serves all others. Boxes
+        that are closed by a `listing` have no plan better than those that it found.
         """
+        self._listing = listing
         self._bounds, self._counting = bounds, counting
         self._highest, self._clock = highest_us, clock
         self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
@@ -205,7 +210,10 @@ class Way:
             if target <= run.bound.value:
                 self._goals.tell(True)
             elif (record := self._tried(target)) is not None:
-                run.tighten(target + 1, _COUNTED if self._counting else _PRICED)
+                least = target + 1
+                if self._listing is not None:
+                    least = min(least, self._listing.value)
+                run.tighten(least, _COUNTED if self._counting else _PRICED)
                 run.certificate = joined(record)
                 gained()
                 run.check()
@@ -261,6 +269,7 @@ def ways_of(
     known: CountBound | None = None,
     alone_us: int = 0,
     schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
+    offer: Callable[[TrainingPlan], int] | None = None,
 ) -> list[Way]:
     """Both ways to refute times between two; one where GPUs are too many to count.
 
@@ -269,8 +278,10 @@ def ways_of(
     Prices are by processes, if there are any. Boxes of counts take long, and share what
     is summed up: these stay here, where a goal can be put off at any time. What is
     `known` of rows of stages is of use if they are the instance's. No pipeline of
-    micro-batches of one sequence takes less than `alone_us` by itself.
+    micro-batches of one sequence takes less than `alone_us` by itself. Where
+    plans may be offered (`offer` returns their time), boxes are closed by enumeration.
     """
+    listing: BoxEnumeration | None = None
     counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
     if not capability.carries("proof pipelines", instance):
         return []
@@ -287,10 +298,13 @@ def ways_of(
             )
             bound.counted = tree.counted if rows.apart else None
             counted.append(tree)
+        if offer and is_enumerated(instance) and not bound.is_levelled:
+            listing = BoxEnumeration(variant, highest_us, offer, clock.check)
+            bound.listed = listing.closes
         in_sites |= any(box.sites_high for box in bound.first)
         beside = processes and Beside(bound, processes, counted_boxes)
         priced.append(beside or bound)
-    ways = [Way(priced, highest_us, clock, counting=False)]
+    ways = [Way(priced, highest_us, clock, counting=False, listing=listing)]
     if len(counted) == len(priced):  # under every choice of settings
         turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN
         ways.append(Way(counted, highest_us, clock, counting=True, turn=turn))

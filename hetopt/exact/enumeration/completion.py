@@ -1,0 +1,407 @@
+"""Completion bounds: which columns may be part of a packing, before they are listed.
+
+Columns are listed from the last stage to the first one. The layers before a suffix of
+stages go on the GPUs that it leaves, pool by pool. So a dynamic program over (GPUs,
+layers, the pool of the next stage) says what these layers take at the least, as sums of
+stages none of which is slower than an interval [m, m'] of the slowest stage allows:
+
+    F(v, q, l) = min over stages s of runs k to l - 1 on GPUs u(s) <= v:
+                     F(v - u(s), pool(s), k) + t_s(k, l) + transfer(s, q)
+
+A column on GPUs u takes no more than b (1 + floor((T' - F(u)) / m)) sequences. A
+(max, +) knapsack of that tells what all others take on the GPUs that are left, and with
+it what a column on u takes at the least: the batch without the others. Intervals in
+which no column takes that are dropped, the others divided, and the knapsack is asked
+again, as long as that helps. What is left says how long the stages of a suffix may take
+together: one number for each suffix, so that none is begun that cannot be completed.
+
+Pools are named nodes, or equal nodes of one GPU; so a node is never used twice. Stages
+count with the least memory that they may need, and replicas share samples as is best
+for any stage on the same GPUs. The grid of intervals depends on stages alone: tables
+serve for every target time and every box.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..pipelines.compiling import kernel
+from .stages import NEVER, Matrix, Replica, Stage, StageTables, TooMany, lies_in
+
+BIG = 1 << 60  # us, sequences: more than any number of a plan
+
+_RATIO = 1.05  # of the slowest stages of one interval, at first
+_HALVINGS = 5  # of an interval, at the most
+_INTERVALS = 160  # of all sizes together, beyond which none is divided
+_BYTES = 400_000_000  # of tables of one size of micro-batches
+_STATES = 2_500  # numbers of GPUs by pool
+
+
+class _Moves(NamedTuple):
+    """The least times of stages on the same GPUs, in the same pool or in several.
+
+    `us` and `final_us` are by [move, first layer, one past the last], the second ones
+    of a pipeline's last stage; `hops` by [move, pool of the next stage], the last
+    column for a stage in several pools; `used` are GPUs by pool, `need` the same as the
+    number of a state, `pool` where the stage lies.
+    """
+
+    us: Matrix
+    final_us: Matrix
+    hops: Matrix
+    used: Matrix
+    need: Matrix
+    pool: Matrix
+
+
+class States(NamedTuple):
+    """GPUs by pool, as rows of `use`; a GPU of pool p raises the number by a stride."""
+
+    use: Matrix
+    strides: Matrix
+
+    @classmethod
+    def of(cls, gpus: Sequence[int]) -> "States":
+        """Number the states of a cluster; `TooMany` where they are."""
+        sides = np.array(gpus, np.int64) + 1
+        if np.prod(sides.astype(np.float64)) > _STATES:
+            raise TooMany
+        strides = np.ones(len(sides), np.int64)
+        strides[:-1] = np.cumprod(sides[:0:-1])[::-1]
+        use = np.indices(sides.tolist()).reshape(len(sides), -1).T
+        return cls(np.ascontiguousarray(use, np.int64), strides)
+
+
+class _Interval(NamedTuple):
+    """Slowest stages `low` to `high`, with what columns take at the most, by state."""
+
+    low: int
+    high: int
+    taken: Matrix
+
+
+class Completion:
+    """What layers take at the least, for one size of micro-batches."""
+
+    def __init__(
+        self,
+        tables: StageTables,
+        size: int,
+        stages: Sequence[tuple[Stage, tuple[int, ...]]],
+        states: States,
+    ) -> None:
+        """Read the stages, each with the GPUs of each pool that it uses."""
+        self.size, self.states, self.layers = size, states, tables.layers
+        self.most = tables.batch // size * size
+        self._moves = _moves(tables, stages, states)
+        self._kept: OrderedDict[int, tuple[Matrix, Matrix]] = OrderedDict()
+        side = (len(tables.pools) + 1) * (tables.layers + 1)
+        #: How many tables are kept.
+        self._able = max(1, _BYTES // (8 * side * len(states.use)))
+
+    @cached_property
+    def _times(self) -> Matrix:
+        """All times of stages, ascending, without their transfers."""
+        every = np.unique(np.concatenate([self._moves.us, self._moves.final_us]))
+        return every[every < NEVER]
+
+    @cached_property
+    def grid(self) -> list[tuple[int, int]]:
+        """Intervals that cover the slowest stage of every column."""
+        if (low := self._least_slowest()) is None:
+            return []
+        hops = self._moves.hops
+        most = int(self._times[-1] + hops[hops < NEVER].max(initial=0))
+        found = []
+        while low <= most:
+            high = max(low, int(low * _RATIO))
+            found.append((low, high))
+            low = high + 1
+        return found
+
+    def _least_slowest(self) -> int | None:
+        """Return a time that some stage of every column takes; None if none fits."""
+        moves = self._moves
+        us = np.minimum(moves.us.min(0), moves.final_us.min(0))
+
+        def covers(high: int) -> bool:
+            reached = np.zeros(self.layers + 1, np.bool_)
+            reached[0] = True
+            for first in range(self.layers):
+                if reached[first]:
+                    reached |= us[first] <= high
+            return bool(reached[-1])
+
+        if not len(self._times) or not covers(int(self._times[-1])):
+            return None
+        low, high = -1, len(self._times) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if covers(int(self._times[middle])):
+                high = middle
+            else:
+                low = middle
+        return int(self._times[high])
+
+    def sums(self, high: int) -> tuple[Matrix, Matrix]:
+        """Return least sums up to each layer, [state, pool, layer], and of columns.
+
+        No stage takes longer than `high`.
+        """
+        if high not in self._kept:
+            self._kept[high] = _least(*self._moves, *self.states, high)
+            if len(self._kept) > self._able:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(high)
+        return self._kept[high]
+
+    def interval(self, low: int, high: int, us: int) -> _Interval:
+        """Return what columns of such slowest stages take within `us`, by state."""
+        _, whole = self.sums(high)
+        if low:
+            n = np.where(whole <= us, 1 + (us - whole) // low, 0)
+            taken = np.minimum(self.size * n, self.most)
+        else:  # in no time a pipeline takes any number
+            taken = np.where(whole <= us, self.most, 0)
+        return _Interval(low, high, taken)
+
+    def divided(self, whole: _Interval, us: int) -> list[_Interval]:
+        """Return the halves of an interval."""
+        middle = (whole.low + whole.high) // 2
+        halves = (whole.low, middle), (middle + 1, whole.high)
+        return [self.interval(*half, us) for half in halves]
+
+
+class Limits:
+    """How long suffixes of columns may take, for one size and one target time."""
+
+    def __init__(
+        self, of: Completion, intervals: Sequence[_Interval], wanted: Matrix, us: int
+    ) -> None:
+        """Read what a column takes at the least, by state: `wanted`, 1 or more."""
+        self._of, self.strides = of, of.states.strides
+        some = sorted(intervals, key=lambda x: x.high)
+        self.highs = np.array([x.high for x in some], np.int64)
+        n = -(-wanted // of.size)
+        rows = [np.where(x.taken >= wanted, us - x.low * (n - 1), -1) for x in some]
+        self._left = np.array(rows, np.int64).reshape(len(some), -1)
+        #: The longest sums of whole columns, by interval of the slowest stage, or one
+        #: beyond it, and state; negative where there is none.
+        self.whole = np.full((len(some) + 1, self._left.shape[1]), -1, np.int64)
+        self.whole[:-1] = np.maximum.accumulate(self._left[::-1])[::-1]
+        sums = [of.sums(x.high)[0] for x in some]
+        self._sums = np.array(sums) if sums else np.zeros((0, 1, 1, 1), np.int64)
+        self._kept: dict[int, Matrix] = {}
+
+    def suffix(self, state: int) -> Matrix:
+        """Return the longest sums of suffixes that use so many GPUs.
+
+        By [interval of the slowest stage, or one beyond it; pool of the first stage;
+        first layer].
+        """
+        if state not in self._kept:
+            found = np.full((len(self.highs) + 1, *self._sums.shape[2:]), -1, np.int64)
+            if len(self.highs):
+                _longest(self._left, self._sums, self._of.states.use, state, found)
+                found[:-1] = np.maximum.accumulate(found[-2::-1])[::-1]
+            self._kept[state] = found
+        return self._kept[state]
+
+
+def limits(
+    each: Mapping[int, Completion],
+    batch: int,
+    us: int,
+    counts: tuple[int, int],
+    check: Callable[[], None],
+) -> dict[int, Limits]:
+    """Return limits on columns of each size that takes part in a packing of the batch.
+
+    Packings are of so many pipelines, fewest and most, that end within `us`. Sizes
+    without such a column are left out: all of them where no packing takes the batch.
+    """
+    fewest, most = counts
+    known: list[tuple[int, int, _Interval]] = []  # size, halvings, interval
+    for size, of in each.items():
+        for low, high in of.grid:
+            if low <= us:
+                check()
+                known.append((size, 0, of.interval(low, high, us)))
+    wanted: Matrix | None = None
+    while known:
+        one = np.max([x.taken for *_, x in known], axis=0)
+        if wanted is not None:
+            one = np.where(one >= wanted, one, 0)
+        states = next(iter(each.values())).states
+        check()
+        together, others = _packed(one, *states, fewest, most)
+        if together < batch:
+            return {}
+        wanted = np.where(others < 0, BIG, np.maximum(1, batch - others))[::-1]
+        wanted = np.where(one >= wanted, wanted, BIG)
+        known = [row for row in known if (row[2].taken >= wanted).any()]
+        able = [row[1] < _HALVINGS and row[2].high > row[2].low for row in known]
+        if len(known) > _INTERVALS or not any(able):
+            break
+        finer = []
+        for (size, halvings, x), divides in zip(known, able, strict=True):
+            check()
+            parts = each[size].divided(x, us) if divides else [x]
+            finer += [(size, halvings + divides, part) for part in parts]
+        known = finer
+    found = {}
+    for size in {row[0] for row in known}:
+        mine = [x for other, _, x in known if other == size]
+        assert wanted is not None
+        found[size] = Limits(each[size], mine, wanted, us)
+    return found
+
+
+def _moves(
+    tables: StageTables,
+    stages: Sequence[tuple[Stage, tuple[int, ...]]],
+    states: States,
+) -> _Moves:
+    pools, side = len(tables.pools), tables.layers + 1
+    groups: dict[tuple[tuple[int, ...], int], list[Stage]] = {}
+    for stage, used in stages:
+        groups.setdefault((used, lies_in(tables, stage)), []).append(stage)
+    us = np.full((2, len(groups), side, side), NEVER, np.int64)
+    hops = np.full((len(groups), pools + 1), NEVER, np.int64)
+    known: dict[tuple[int, object], list[int]] = {}
+    for i, members in enumerate(groups.values()):
+        for final in (False, True):
+            times, behind = tables.each_us(members, final), int(not final)
+            inner = tables.each_most(members, False, behind) > 0
+            fits = tables.each_most(members, True, behind) > 0
+            fits[:, 1:] = inner[:, 1:]
+            us[int(final), i] = np.where(fits, times, NEVER).min(0)
+        for stage in members:
+            pairs = tuple(sorted((x.pool, x.t) for x in stage))
+            sender = max(x.samples for x in stage), pairs
+            if sender not in known:
+                row = [_hop_us(tables, stage, pool) for pool in range(pools)]
+                known[sender] = [*row, min(row)]
+            np.minimum(hops[i], known[sender], out=hops[i])
+    used = np.array([used for used, _ in groups], np.int64).reshape(-1, pools)
+    where = np.array([pool for _, pool in groups], np.int64)
+    return _Moves(us[0], us[1], hops, used, used @ states.strides, where)
+
+
+def _hop_us(tables: StageTables, stage: Stage, pool: int) -> int:
+    """Return the least transfer from a stage to one that lies in a pool."""
+    each = tables.pools[pool].each
+    most = min(each, tables.gpus[pool] - tables.used(stage)[pool])
+    degrees = range(1, most + 1)
+    hops = (tables.hop_us(stage, (Replica(pool, t, 1),)) for t in degrees)
+    return min(hops, default=NEVER)
+
+
+@kernel
+def _least(
+    us: Matrix,
+    final_us: Matrix,
+    hops: Matrix,
+    used: Matrix,
+    need: Matrix,
+    pool: Matrix,
+    use: Matrix,
+    strides: Matrix,
+    high: int,
+) -> tuple[Matrix, Matrix]:
+    """Return least sums up to each layer, and of columns: no stage beyond `high`."""
+    layers, count = us.shape[1] - 1, len(use)
+    least = np.full((count, hops.shape[1], layers + 1), BIG, np.int64)
+    whole = np.full(count, BIG, np.int64)
+    least[:, :, 0] = 0
+    for v in range(count):
+        for s in range(len(need)):
+            able = True
+            for p in range(len(strides)):
+                able = able and used[s, p] <= use[v, p]
+            if not able:
+                continue
+            before = least[v - need[s], pool[s]]
+            for first in range(layers):
+                began = before[first]
+                if began >= BIG:
+                    continue
+                if final_us[s, first, layers] <= high:
+                    whole[v] = min(whole[v], began + final_us[s, first, layers])
+                for last in range(first + 1, layers):
+                    for q in range(hops.shape[1]):
+                        t = us[s, first, last] + hops[s, q]
+                        if t <= high:
+                            least[v, q, last] = min(least[v, q, last], began + t)
+    return least, whole
+
+
+@kernel
+def _longest(
+    left: Matrix, sums: Matrix, use: Matrix, state: int, found: Matrix
+) -> None:
+    """Fill in how long suffixes on the GPUs of a state may take: most of all v."""
+    most = use[len(use) - 1]
+    for v in range(len(use) - state):
+        able = True
+        for p in range(len(most)):
+            able = able and use[v, p] + use[state, p] <= most[p]
+        if not able:
+            continue
+        for i in range(len(left)):
+            if left[i, state + v] < 0:
+                continue
+            for q in range(found.shape[1]):
+                for layer in range(found.shape[2]):
+                    spare = left[i, state + v] - sums[i, v, q, layer]
+                    found[i, q, layer] = max(found[i, q, layer], spare)
+
+
+@kernel
+def _packed(
+    one: Matrix, use: Matrix, strides: Matrix, fewest: int, most: int
+) -> tuple[int, Matrix]:
+    """Return what `fewest` to `most` columns take, and what one fewer take, by state.
+
+    `one` is what a column takes by the GPUs that it uses, 0 where there is none; -1
+    stands for no packing.
+    """
+    count = len(one)
+    items = np.zeros(count, np.int64)
+    best = np.zeros(count, np.int64)
+    number = 0
+    for state in range(count):  # without those of more GPUs that take no more
+        for p in range(len(strides)):
+            if use[state, p]:
+                best[state] = max(best[state], best[state - strides[p]])
+        if one[state] > best[state]:
+            items[number] = state
+            number += 1
+            best[state] = one[state]
+    exactly = np.zeros(count, np.int64)
+    others = np.full(count, -1, np.int64)
+    together = -1
+    for parts in range(1, most + 1):
+        if parts >= fewest:
+            others = np.maximum(others, exactly)
+        grown = np.full(count, -1, np.int64)
+        for state in range(count):
+            for j in range(number):
+                item = items[j]
+                if item > state:
+                    break
+                rest = exactly[state - item]
+                if rest < 0 or rest + one[item] <= grown[state]:
+                    continue
+                able = True
+                for p in range(len(strides)):
+                    able = able and use[item, p] <= use[state, p]
+                if able:
+                    grown[state] = rest + one[item]
+        exactly = grown
+        if parts >= fewest:
+            together = max(together, exactly[count - 1])
+    return together, others

@@ -1,0 +1,124 @@
+"""Boxes closed by enumeration: the best plan of all boxes is that of trying all."""
+
+from random import Random
+
+from brute_force_training import best_training_plan
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from inputs import drawn, examples
+from test_exact_small_clusters import several, tiny
+
+import hetopt
+from hetopt.exact.enumeration.boxes import BoxEnumeration, is_enumerated
+from hetopt.exact.enumeration.columns import Column
+from hetopt.exact.enumeration.completion import Completion, States, limits
+from hetopt.exact.enumeration.listing import Lister
+from hetopt.exact.enumeration.packings import lasting, tightened
+from hetopt.exact.enumeration.stages import StageTables
+from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines.boxes import Box
+from hetopt.problems import training_plan as judge
+from hetopt.schema import Instance
+from hetopt.search import islands
+
+LONG = 1 << 40  # us
+
+
+def either(random: Random) -> Instance:
+    """One sequence per micro-batch, or several."""
+    return (tiny if random.random() < 0.5 else several)(random)
+
+
+def parts(box: Box, bound: PipelineBound, random: Random) -> list[Box]:
+    """The box, divided a few times as the engine or at any synchronisation time."""
+    found = [box]
+    for _ in range(random.randint(0, 5)):
+        box = found.pop(random.randrange(len(found)))
+        if random.random() < 0.4 and bound.priced:
+            at = random.randint(box.sync_low_us, box.sync_low_us + 2_000)
+            if box.sync_high_us is None or at < box.sync_high_us:
+                found += [box.part(sync_high_us=at), box.part(sync_low_us=at)]
+                continue
+        split = bound.division.split(box, LONG)
+        found += [split.low, split.high] if split else [box]
+    return found
+
+
+@examples(30)
+@given(drawn(either), st.randoms(use_true_random=False))
+def test_the_best_plan_of_all_boxes_is_that_of_trying_all(instance, random):
+    assume(is_enumerated(instance))
+    best = best_training_plan(
+        instance, several_replicas=max(instance.workload.micro_batch_sizes) > 1
+    )
+
+    def offer(plan):
+        judged = judge.evaluate(instance, plan)
+        assert judged.valid
+        return judged.objective
+
+    listing = BoxEnumeration(instance, LONG, offer, lambda: None)
+    bound = PipelineBound(instance, 10**6, 1)
+    assume(not bound.is_levelled)
+    boxes = [part for box in bound.first for part in parts(box, bound, random)]
+    random.shuffle(boxes)
+    assert all(listing.closes(box, 1) for box in boxes)
+    assert listing.value == (LONG if best is None else best[0])
+
+
+@examples(15)
+@given(drawn(either), st.floats(1.0, 1.5))
+def test_limits_leave_every_column_of_a_packing(instance, factor):
+    """What is listed within limits is what the knapsack of all columns leaves."""
+    assume(is_enumerated(instance))
+    tables = StageTables(instance)
+    best = best_training_plan(
+        instance, several_replicas=max(instance.workload.micro_batch_sizes) > 1
+    )
+    assume(best is not None)
+    us = int(best[0] * factor)
+    states = States.of(tables.gpus)
+    each, every, listed = {}, list[Column](), list[Column]()
+    for size in sorted(set(instance.workload.micro_batch_sizes)):
+        if size > tables.batch:
+            continue
+        stages = [*tables.stages(size, min(size, sum(tables.gpus)))]
+        if stages:
+            each[size] = Completion(tables, size, stages, states), stages
+            lister = Lister(tables, size, us, lambda: None, patient=True)
+            every += lister.rows(stages)
+    known = {size: of for size, (of, _) in each.items()}
+    counts = 1, min(sum(tables.gpus), tables.batch)
+    for size, most in limits(known, tables.batch, us, counts, lambda: None).items():
+        lister = Lister(tables, size, us, lambda: None, True, limits=most)
+        listed += lister.rows(each[size][1])
+
+    def useful(columns):
+        some = tightened(tables, columns, us, lambda: None)
+        pairs = zip(*lasting(tables, some, us), strict=True)
+        return sorted((x.size, x.stages, samples) for x, samples in pairs)
+
+    assert useful(listed) == useful(every)
+
+
+def test_boxes_that_prices_leave_open_are_closed_on_sixteen_gpus():
+    instance = hetopt.load("hexiscale/homogeneous-rdma-llama2-7b")
+    assert is_enumerated(instance)
+    planned = judge.evaluate(instance, islands.plan(instance)).objective
+
+    def refuted(listing: BoxEnumeration | None) -> bool:
+        bound = PipelineBound(instance, planned, planned // 2, whole=True)
+        bound.listed = listing and listing.closes
+        refutation = bound.refute(planned - 1)
+        while refutation.step():
+            pass
+        assert not refutation.proved or listing is None or not refutation.certificate()
+        return refutation.proved
+
+    def offer(plan):
+        return judge.evaluate(instance, plan).objective
+
+    assert not refuted(None)
+    listing = BoxEnumeration(instance, planned, offer, lambda: None)
+    assert refuted(listing)
+    assert listing.value <= planned
