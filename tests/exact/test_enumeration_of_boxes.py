@@ -57,9 +57,10 @@ def test_the_best_plan_of_all_boxes_is_that_of_trying_all(instance, random):
         assert judged.valid
         return judged.objective
 
-    listing = BoxEnumeration(instance, LONG, offer, lambda: None)
     bound = PipelineBound(instance, 10**6, 1)
-    assume(not bound.is_levelled)
+    listing = BoxEnumeration(
+        *(instance, LONG, offer, lambda: None), levelled=bound.is_levelled
+    )
     boxes = [part for box in bound.first for part in parts(box, bound, random)]
     random.shuffle(boxes)
     assert all(listing.closes(box, 1) for box in boxes)

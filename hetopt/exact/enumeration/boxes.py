@@ -75,8 +75,15 @@ class BoxEnumeration:
         value: int,
         offer: Callable[[TrainingPlan], int],
         check: Callable[[], None],
+        *,
+        levelled: bool = False,
     ) -> None:
-        """Look for plans below `value` us, and `offer` each, which the judge times."""
+        """Look for plans below `value` us, and `offer` each, which the judge times.
+
+        Boxes may be of a `levelled` instance, where plans synchronise no longer: there
+        the ends of their ranges of synchronisation say nothing of plans here.
+        """
+        self._levelled = levelled
         self._instance, self._offer, self._check = instance, offer, check
         #: No plan of a box that was closed takes less, in us.
         self.value = value
@@ -159,7 +166,8 @@ class BoxEnumeration:
                 continue
             chosen = tuple(sorted(chosen, key=lambda column: len(column.stages)))
             sync = SyncTimes(tables, chosen, self._synced)
-            if box.sync_high_us is not None and sync.least > box.sync_high_us:
+            high = None if self._levelled else box.sync_high_us
+            if high is not None and sync.least > high:
                 continue  # all of its plans lie in other boxes
             if _enough(tables, chosen, cutoff.us_left(sync.least)):
                 join = Join(tables, sync, chosen, cutoff, self._found, self._check)

@@ -286,9 +286,9 @@ def _moves(
                 row = [_hop_us(tables, stage, pool) for pool in range(pools)]
                 known[sender] = [*row, min(row)]
             np.minimum(hops[i], known[sender], out=hops[i])
-    used = np.array([used for used, _ in groups], np.int64).reshape(-1, pools)
+    gpus = np.array([used for used, _ in groups], np.int64).reshape(-1, pools)
     where = np.array([pool for _, pool in groups], np.int64)
-    return _Moves(us[0], us[1], hops, used, used @ states.strides, where)
+    return _Moves(us[0], us[1], hops, gpus, gpus @ states.strides, where)
 
 
 def _hop_us(tables: StageTables, stage: Stage, pool: int) -> int:

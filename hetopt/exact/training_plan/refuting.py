@@ -298,8 +298,10 @@ def ways_of(
             )
             bound.counted = tree.counted if rows.apart else None
             counted.append(tree)
-        if offer and is_enumerated(instance) and not bound.is_levelled:
-            listing = BoxEnumeration(variant, highest_us, offer, clock.check)
+        if offer and is_enumerated(instance):
+            listing = BoxEnumeration(
+                *(variant, highest_us, offer, clock.check), levelled=bound.is_levelled
+            )
             bound.listed = listing.closes
         in_sites |= any(box.sites_high for box in bound.first)
         beside = processes and Beside(bound, processes, counted_boxes)
