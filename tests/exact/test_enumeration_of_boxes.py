@@ -87,12 +87,12 @@ def test_limits_leave_every_column_of_a_packing(instance, factor):
         if stages:
             each[size] = Completion(tables, size, stages, states), stages
             lister = Lister(tables, size, us, lambda: None, patient=True)
-            every += lister.rows(stages)
+            every += lister.columns(stages)
     known = {size: of for size, (of, _) in each.items()}
     counts = 1, min(sum(tables.gpus), tables.batch)
     for size, most in limits(known, tables.batch, us, counts, lambda: None).items():
         lister = Lister(tables, size, us, lambda: None, True, limits=most)
-        listed += lister.rows(each[size][1])
+        listed += lister.columns(each[size][1])
 
     def useful(columns):
         some = tightened(tables, columns, us, lambda: None)

@@ -1,4 +1,4 @@
-"""Stages put before rows: numpy and the compiled twin, and all that is left out."""
+"""Stages put before suffixes: numpy and the compiled twin, and what is left out."""
 
 import numpy as np
 from hypothesis import given
@@ -38,7 +38,7 @@ def test_what_is_listed_does_not_depend_on_what_is_put_at_once():
     def rows(us, at_once):
         lister = Lister(tables, 2, us, lambda: None, patient=True)
         lister._some = at_once
-        return {row.stages: row.ranges for row in lister.rows(stages)}
+        return {row.stages: row.ranges for row in lister.columns(stages)}
 
     ample = rows(10**9, 1_000)
     assert ample == rows(10**9, 1)

@@ -1,13 +1,18 @@
-"""The training plan proved optimal on clusters of up to 8 GPUs, or of a few more.
+"""Enumeration: all columns within a gap, put together with exact synchronisation.
 
-GPUs of a node, and equal nodes, are counted. A plan is a set of pipelines, each a row
-of stages (`columns`). Rows and sets of rows that cannot do the batch in less time
-than the best plan known are dropped, by what a row can do at the most in a time and by
-the least synchronisation of a set (`sets`, `syncs`). What is left is
-looked at in the order of its lower bound, and its cuts and micro-batches are tried
-without omission (`join`). So the best plan is proved best among all that the
-judge accepts, stages of several replicas with unequal samples included, where there
-are not too many rows of those to list.
+The master of set packing has one column per pipeline (`columns`): a sequence of stages
+whose layers are not yet cut. Columns are listed from the last stage to the first
+(`listing`); those that no packing better than the best known plan can hold are left
+out, by bounds on what a column takes within a time and on what the GPUs left take
+beside it. Packings of columns (`packings`) are joined in the order of their lower
+bounds: every cut of the layers and every share of the batch is tried, with the
+synchronisation that the packing has (`sync`, `cuts`, `join`). So the best plan is
+proved best among all that the judge accepts, stages of several replicas with unequal
+samples included. Baldacci, Christofides and Mingozzi (2008) close vehicle routing
+problems this way.
+
+`solve` does so for a whole cluster of up to 8 GPUs, `boxes` for one box of the engine
+on up to 16.
 """
 
 import time
@@ -48,9 +53,9 @@ _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known: `proved` without a plan means that there is none.
+    """The outcome says what is known; `proved` without a plan means: there is none.
 
-    No plan has an iteration below `bound_us`; `explored` counts sets of columns.
+    No plan has an iteration below `bound_us`; `explored` counts packings.
     """
 
     plan: TrainingPlan | None
@@ -60,26 +65,26 @@ class Outcome:
 
 
 def is_small(instance: Instance) -> bool:
-    """Whether the cluster has at most 8 GPUs, and its plans are listed as they are."""
+    """Tell whether a cluster has at most 8 GPUs, and plans take just what is listed."""
     return _is_exact(instance) and _is_listed(instance, _GPUS)
 
 
 def is_rather_small(instance: Instance) -> bool:
-    """The same with 9 to 12 GPUs, whose columns can often be listed, too.
+    """Tell whether all columns of a cluster that is not small can often be listed.
 
-    Or with up to 12 where what is listed takes no longer than plans do, so that its
-    least time is a bound.
+    It has 9 to 12 GPUs; or fewer, where plans may take longer than what is listed, so
+    that the least time is a bound only.
     """
     return not is_small(instance) and _is_listed(instance, _MORE_GPUS)
 
 
 def _is_exact(instance: Instance) -> bool:
-    """Whether plans take as long as what is listed, not longer."""
+    """Tell whether plans take as long as what is listed, not longer."""
     return capability.carries_exactly(_METHOD, instance)
 
 
 def _is_listed(instance: Instance, gpus: int) -> bool:
-    """Whether columns are listed on so many GPUs, in times of 64 bits."""
+    """Tell whether a cluster of so many GPUs is listed, in times of 64 bits."""
     few = instance.planned_cluster.gpu_count <= gpus
     return few and capability.carries(_METHOD, instance) and longest(instance).fit
 
@@ -92,13 +97,13 @@ def solve(
     fewer: bool = True,
     check: Callable[[], None] | None = None,
 ) -> Outcome:
-    """The best training plan, with a proof where the limits of `clock` allow one.
+    """Return the best training plan, proved where the limits of `clock` allow it.
 
-    Where there are too many columns those of `fewer` replicas are looked at,
-    without a proof, or none. Plans and bounds are told to `clock` as they are found,
-    and its plan is a warm start too. At a limit what is known is returned;
-    `KeyboardInterrupt` passes through. With a `check`, which may raise `OutOfTime`, it
-    is a part of a method that has looked for good plans.
+    Where columns are too many, those of `fewer` replicas are enumerated, without a
+    proof, or none. `clock` receives plans and bounds as they are found, and its plan is
+    a warm start, too. At a limit the outcome is what is known by then;
+    `KeyboardInterrupt` passes through. A `check` that may raise `OutOfTime` says that
+    the caller has looked for good plans already.
     """
     if warm_start is not None and clock.plan is None:
         clock.start_from(warm_start)
@@ -132,9 +137,9 @@ def solve(
 
 @dataclass(frozen=True)
 class _Part:
-    """Plans of one stage of ZeRO, and of so many pipelines; None is of any number.
+    """A part has the plans of one stage of ZeRO and one number of pipelines, or any.
 
-    `zero` is what a plan has to say of it: None where it is the workload's own.
+    `zero` is the plan's field: None where the stage is the workload's own.
     """
 
     instance: Instance
@@ -143,7 +148,7 @@ class _Part:
 
 
 def _parts(instance: Instance) -> list[_Part]:
-    """Parts that hold all plans of an instance, or better ones.
+    """Return parts that hold all plans of an instance, or better ones.
 
     ZeRO divides states among pipelines, so their number is fixed where it is at work.
     One pipeline has nothing to divide. Of stages 0 to 2 the highest takes the least
@@ -169,7 +174,7 @@ def _parts(instance: Instance) -> list[_Part]:
 
 
 def _warm_up(instance: Instance, clock: Run) -> None:
-    """Plans by heuristics, to have something to beat."""
+    """Offer plans of heuristics, so that there is something to beat."""
     deadline = time.monotonic() + _WARM_UP_S
     if settings.has_choices(instance):
         chosen = choosing.chosen(instance, deadline=deadline, rounds=_ROUNDS)
@@ -184,14 +189,14 @@ def _warm_up(instance: Instance, clock: Run) -> None:
         clock.offer(better)
 
 
-# Lower bounds of the objective and of the pipelines, a number, and the set.
+# Lower bounds of the objective and of the pipelines, a number, and the packing.
 _Waiting = tuple[int, int, int, SyncTimes, tuple[Column, ...]]
 
 
 class _Search:
-    """Looks for plans of one part that are better than all that `clock` knows.
+    """The search looks for plans of one part that are better than what `clock` knows.
 
-    `proved` says that there are none left, `bound` what no plan of the part is below.
+    `proved` says that none is left, `bound` what no plan of the part is below.
     """
 
     def __init__(
@@ -232,9 +237,9 @@ class _Search:
     # --- the proof ---------------------------------------------------------------
 
     def _columns(self, us: int) -> list[Column]:
-        """Columns for `us`; where there are too many, of fewer replicas.
+        """Return columns for `us`, of fewer replicas where there are too many.
 
-        Or `TooMany`, where these are not asked for.
+        `TooMany` where these are not asked for.
         """
         found: list[Column] = []
         # Of large micro-batches it is soon known that there are too many.
@@ -259,17 +264,17 @@ class _Search:
         return found
 
     def _count(self, size: int, replicas: int) -> int:
-        """Columns, had each stage any layers; at least so many, where many."""
+        """Return how many columns there were if any stage had any layers, or many."""
         stages = self._tables.stages(size, replicas, self._check)
         few = list(islice(stages, _MOST_COLUMNS + 1))
-        if len(few) > _MOST_COLUMNS:  # each is a row by itself
+        if len(few) > _MOST_COLUMNS:  # each is a column by itself
             return len(few)
-        ways = Counter(used for _, used in few)
+        stages_of = Counter(used for _, used in few)
 
         @cache
         def count(free: tuple[int, ...]) -> int:
             found = 0
-            for used, times in ways.items():
+            for used, times in stages_of.items():
                 left = tuple(f - u for f, u in zip(free, used, strict=True))
                 if min(left) >= 0:
                     found += times * (1 + count(left))
@@ -278,10 +283,10 @@ class _Search:
         return count(self._tables.gpus)
 
     def _better_than(self, target: int) -> bool:
-        """Find the best plan below `target`, if any; whether there is one.
+        """Find the best plan below `target`, and tell whether there is one.
 
-        Where too many sets may be better, smaller values are tried first, with more
-        sets each time: the best plan is often found, and proved best, with few.
+        Where too many packings may be better, smaller values are tried first, with more
+        of them each time: the best plan is often found, and proved best, with few.
         """
         low, most = self.bound, float(_PACKINGS)
         while True:
@@ -298,7 +303,7 @@ class _Search:
             low, most = value, 4 * most
 
     def _tried(self, value: int, waiting: list[_Waiting]) -> bool:
-        """Try sets, the least bound first; whether a plan below `value` is found."""
+        """Join packings, the least bound first; tell if one is below `value`."""
         best = self._best(value)
         while waiting:
             least, pipelines_us, _, syncs, chosen = waiting.pop()
@@ -322,10 +327,10 @@ class _Search:
         if self._complete and us > self.bound:
             self.bound = us
             if self._alone:
-                self._clock.tighten(us, "all columns on the cluster")
+                self._clock.tighten(us, "all rows of stages on the cluster")
 
     def _packings(self, value: int, most: float) -> list[_Waiting] | None:
-        """Packings of columns that may be better, with their lower bounds, best last.
+        """Return packings that may be better, with their lower bounds, the best last.
 
         None where there are more than `most`.
         """
@@ -333,13 +338,13 @@ class _Search:
         us = best.us_left(0)
         left, tight = self._tightened(us)
         every = Packings(tables, left, tight, self._check, self._part.pipelines)
-        sets = list(islice(every, None if most == inf else int(most) + 1))
-        if len(sets) > most:
+        some = list(islice(every, None if most == inf else int(most) + 1))
+        if len(some) > most:
             return None
         found: list[_Waiting] = []
-        for number, chosen in enumerate(sets):
+        for number, chosen in enumerate(some):
             self._check()
-            # Rows with short lists come first: joins stay few.
+            # Columns with short lists come first: joins stay few.
             chosen = tuple(sorted(chosen, key=lambda column: len(column.stages)))
             syncs = SyncTimes(tables, chosen, self._synced)
             pipelines_us = self._least_us(best, syncs.least, chosen)
@@ -350,7 +355,7 @@ class _Search:
         return found
 
     def _tightened(self, us: int) -> tuple[list[Column], list[int]]:
-        """Chains that may be part of a better plan, and the most samples of each."""
+        """Return columns that a better plan may have, and the most samples of each."""
         if us > self._listed[0]:
             listed = self._columns(us)
             self._listed = us, tightened(self._tables, listed, us, self._check)
@@ -359,7 +364,7 @@ class _Search:
     def _least_us(
         self, best: Cutoff, sync_us: int, chosen: tuple[Column, ...]
     ) -> int | None:
-        """The least time of the slowest pipeline; None where no plan is better."""
+        """Return the least time of the slowest pipeline, None if no plan is better."""
 
         def enough(us: int) -> bool:
             each = [column.tight_samples(us) for column in chosen]

@@ -35,14 +35,14 @@ _STAGES = 6_000  # of one size of micro-batches
 
 
 class Effort(Record):
-    """How much is listed of one box before it is left open."""
+    """The effort says how much is listed of one box before it is left open."""
 
     extensions: int = Field(description="Stages put before suffixes, of one size.")
     columns: int = Field(description="Columns within their limits, of all sizes.")
     packings: int = Field(description="Sets of columns that may take the batch.")
 
 
-#: What a box is worth at first, and where nothing else is left.
+#: The effort for a box at first, and where nothing else is left to do.
 EFFORTS = (
     Effort(extensions=100_000, columns=4_000, packings=20_000),
     Effort(extensions=400_000, columns=16_000, packings=80_000),
@@ -138,7 +138,7 @@ class BoxEnumeration:
                 limits=most,
                 most_tried=effort.extensions,
             )
-            rows = lister.rows(self._stages[size])
+            rows = lister.columns(self._stages[size])
             found += islice(rows, effort.columns + 1 - len(found))
             if len(found) > effort.columns:
                 raise TooMany

@@ -1,13 +1,13 @@
-"""Columns on a small cluster, and how many samples each can do in a time.
+"""Columns: sequences of stages, and how many samples each takes within a time.
 
-A row whose layers are not yet cut takes, for `n` micro-batches, at least
+A column whose layers are not yet cut takes, for `n` micro-batches, at least
 
     min over mu of  f(mu) + (n - 1) mu,    f(mu) = least sum of stages none above mu
 
 which is exact where the sum and the maximum decide (`pipeline: critical`), and a lower
 bound in lockstep. Memory depends on n: micro-batches are cut into ranges, each with
 the memory of its least n. A first bound takes the least sum and the least maximum by
-themselves; the whole function is computed for the rows that are still of interest.
+themselves; the whole function is computed for the columns that are left then.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _POINTS = 64  # of f; where there are more, f is bounded from below between them
 
 @dataclass(frozen=True)
 class Range:
-    """Micro-batches `least` to `most`, and the least sum and maximum of the row."""
+    """A range of micro-batches, with the least sum and maximum of stages in it."""
 
     least: int
     most: int
@@ -33,7 +33,7 @@ class Range:
 
 @dataclass(eq=False)
 class Column:
-    """A column for micro-batches of `size` samples."""
+    """A column is a sequence of stages for micro-batches of `size` samples."""
 
     tables: StageTables
     size: int
@@ -43,7 +43,7 @@ class Column:
     lines: list[tuple[Range, Matrix, Matrix]] = field(default_factory=list)
 
     def samples(self, us: int) -> int:
-        """No more samples than this pass within `us`; 0 where none."""
+        """Return the most samples that may pass within `us`; 0 where none do."""
         best = 0
         for part in self.ranges:
             total, slowest = np.array([part.total]), np.array([part.slowest])
@@ -51,7 +51,7 @@ class Column:
         return best * self.size
 
     def tight_samples(self, us: int) -> int:
-        """The same, sharper; only after `tighten`."""
+        """Return a tighter bound than `samples` does; only after `tighten`."""
         return self.size * max(
             (_micro_batches(*line, us) for line in self.lines), default=0
         )
@@ -83,25 +83,25 @@ class Column:
         return low, below[:, 0]
 
     def times(self, j: int, n: int) -> Matrix:
-        """Time of stage `j` over each run of layers that fits with `n` in the batch."""
+        """Return times of stage `j` over runs that fit with `n` micro-batches."""
         fits = self.most(j) >= n
         return np.where(fits, self.stage_us[j], NEVER)
 
     def most(self, j: int) -> Matrix:
-        """Most micro-batches for which each run of layers fits on stage `j`."""
+        """Return the most micro-batches with which each run fits stage `j`."""
         behind = len(self.stages) - 1 - j
         return self.tables.most(self.stages[j], j == 0, behind)
 
     @cached_property
     def groups(self) -> list[list[tuple[int, int]]]:
-        """Pool and GPUs of the replicas of each stage."""
+        """Return pool and GPUs of the replicas of each stage."""
         return [
             [(replica.pool, replica.t) for replica in stage] for stage in self.stages
         ]
 
     @cached_property
     def stage_us(self) -> list[Matrix]:
-        """Time of each stage over each run of layers, with its hop."""
+        """Return times of each stage over each run of layers, with its transfer."""
         tables, (*ahead, final) = self.tables, self.stages
         hops = [tables.hop_us(*pair) for pair in pairwise(self.stages)]
         each = [tables.compute_us(stage, False) for stage in ahead]

@@ -1,4 +1,4 @@
-"""Every cut of the layers over a column that can still matter."""
+"""Cuts: the ways in which the stages of a column may share the layers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from .columns import Column
 from .stages import NEVER, Matrix, TooMany
 
 _BLOCK = 1 << 20  # entries of a matrix that is made at a time
-_ROWS = 1 << 21  # more cuts of one row are too many
+_ROWS = 1 << 21  # more cuts of one column are too many
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Cuts of one column, one a row: starts of its stages, and then all layers."""
+    """The cuts of one column: the first layer of each stage, then the number of all."""
 
     column: Column
     cuts: Matrix
@@ -33,12 +33,12 @@ class Cuts:
 
     @cached_property
     def slowest(self) -> Matrix:
-        """Slowest stage of each cut, in us."""
+        """Return the slowest stage of each cut, in us."""
         return np.asarray(self._taus.max(axis=1))
 
     @cached_property
     def first_us(self) -> Matrix:
-        """Pipeline time of 1, 2, ... micro-batches, up to the number of stages."""
+        """Return pipeline times of 1, 2, ... micro-batches, as many as stages."""
         taus, count = self._taus, len(self.column.stages)
         if self.column.tables.costs.pipeline == "critical":
             more = np.arange(count)[None] * self.slowest[:, None]
@@ -47,7 +47,7 @@ class Cuts:
 
     @cached_property
     def most(self) -> Matrix:
-        """Most micro-batches: by memory, and by the batch."""
+        """Return the most micro-batches that memory and the batch allow."""
         fitting = [
             self.column.most(j)[self.cuts[:, j], self.cuts[:, j + 1]]
             for j in range(len(self.column.stages))
@@ -57,7 +57,7 @@ class Cuts:
 
     @cached_property
     def stage_of(self) -> np.ndarray[Any, np.dtype[np.int16]]:
-        """Stage of each layer."""
+        """Return the stage of each layer, by cut."""
         layers = np.arange(self.column.tables.layers)
         inner = self.cuts[:, 1:-1]
         found = np.zeros((len(self.cuts), len(layers)), dtype=np.int16)
@@ -67,7 +67,7 @@ class Cuts:
 
     @cached_property
     def hidden(self) -> Matrix:
-        """Backward times of the stages before each, which hide synchronisation."""
+        """Return backward times of the stages before each, which hide its sync."""
         found = np.zeros(self._taus.shape, dtype=np.int64)
         if self.column.tables.costs.sync_overlap == "backward":
             for j, stage in enumerate(self.column.stages[:-1]):
@@ -77,7 +77,7 @@ class Cuts:
         return found
 
     def samples(self, rows: Matrix, us: Matrix) -> Matrix:
-        """The most samples that can pass within `us`, for some rows."""
+        """Return the most samples that can pass within `us`, for some of the cuts."""
         first, slowest = self.first_us[rows], self.slowest[rows]
         n = (first <= us[:, None]).sum(axis=1)
         full = n == first.shape[1]
@@ -88,7 +88,7 @@ class Cuts:
 
 
 def _lockstep(taus: Matrix, n: int) -> Matrix:
-    """Sum over time slots of the slowest stage that is active in the slot."""
+    """Return the sum over time slots of the slowest stage that is active in each."""
     count = taus.shape[1]
     slots = [
         taus[:, max(0, slot - n + 1) : slot + 1].max(axis=1)
@@ -104,7 +104,7 @@ def cuts_within(
     allowed: Sequence[np.ndarray[Any, np.dtype[np.bool_]]],
     check: Callable[[], None],
 ) -> Cuts:
-    """Every cut with which `n` micro-batches pass within `us`.
+    """Return every cut with which `n` micro-batches pass within `us`.
 
     `allowed` says for each stage which runs of layers are of interest. In lockstep
     some cuts may take longer than `us`, none that does not is left out. `TooMany`

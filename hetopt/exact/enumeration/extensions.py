@@ -1,4 +1,4 @@
-"""Least sums and maxima of columns, with one more in front: many at once.
+"""Extensions: stages put in front of a suffix of stages, many at once.
 
 Compiled by numba where that is installed (`pip install 'hetopt[fast]'`), by numpy
 elsewhere; both add the same whole numbers.
@@ -15,7 +15,7 @@ from .stages import NEVER, Counts, Matrix
 
 
 class Extensions(NamedTuple):
-    """Stages that can be put in front of a row.
+    """Stages that can be put in front of a suffix.
 
     `us` [stage, first layer, one past the last] are their times without `hops` [stage]
     to the next, and `fits` says in how many ranges of micro-batches a run of layers
@@ -34,9 +34,9 @@ Extend = Callable[[Matrix, Extensions, Matrix, Matrix], tuple[Matrix, Matrix]]
 def extended(
     some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """Least sums and maxima from each layer on, by stage and range of micro-batches.
+    """Return least sums and maxima from each layer on, by stage and range.
 
-    Of `some` stages, by number; `sums` and `maxima` [range, layer] are those of the row
+    Of `some` stages, by number; `sums` and `maxima` [range, layer] are of the suffix
     behind. NEVER where no cut fits.
     """
     return compiled()(some, extensions, sums, maxima)
@@ -44,14 +44,14 @@ def extended(
 
 @cache
 def compiled() -> Extend:
-    """`one_by_one` for this machine where a compiler is, or `plainly`."""
+    """Return `one_by_one` compiled for this machine, or `plainly` without numba."""
     return compiling.compiled(one_by_one, plainly)
 
 
 def plainly(
     some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """`extended` by numpy."""
+    """Extend by numpy."""
     times = (
         extensions.us[some, : extensions.fits.shape[1]]
         + extensions.hops[some, None, None]
@@ -66,7 +66,7 @@ def plainly(
 def one_by_one(
     some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """`extended` number by number, for a compiler."""
+    """Extend number by number, for a compiler."""
     us, hops, fits, rank = extensions
     shape = len(some), len(rank), fits.shape[1]
     total, top = np.full(shape, NEVER), np.full(shape, NEVER)

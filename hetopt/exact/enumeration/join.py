@@ -1,6 +1,6 @@
-"""The best cuts and micro-batches of one set of columns, by joining cut lists.
+"""Joins: the best cuts and micro-batches of one packing.
 
-Cuts of one row after the other are joined; a join is dropped where the rest of the
+Cuts of one column after the other are joined; a join is dropped where the rest of the
 batch cannot be done in the time that its synchronisation leaves. Nothing else is.
 """
 
@@ -26,7 +26,9 @@ _JOINS = 1 << 14  # joins looked at together, by synchronisation
 
 @dataclass
 class Cutoff:
-    """What a better plan has to stay below, in us: the best plan known, or a wish.
+    """The cutoff is what a better plan has to stay below, in us.
+
+    It is the best plan known, or a lower value that is tried first.
 
     Small factors allow long times: no more than `longest` of any plan are of interest,
     which fit into 64 bits.
@@ -48,14 +50,14 @@ class Cutoff:
         return cls(value, *factors, longest(instance), *ends)
 
     def us_left(self, sync_us: int, update_us: int | None = None) -> int:
-        """The longest pipeline with which a plan is better; negative where none."""
+        """Return the longest pipeline of a better plan; negative where none is."""
         update = self.update_us if update_us is None else update_us
         rest = self.value - 1 - self.overhead_us - update
         rest -= _up(self.sync_factor * sync_us)
         return min(floor(rest / self.pipeline_factor), self.longest.pipeline_us)
 
     def sync_left(self, pipelines_us: int) -> int:
-        """The longest synchronisation with which a plan is better; -1 where none."""
+        """Return the longest synchronisation of a better plan; -1 where none is."""
         pipelines = _up(self.pipeline_factor * pipelines_us)
         rest = self.value - 1 - self.overhead_us - self.update_us - pipelines
         if rest < 0:
@@ -67,7 +69,7 @@ class Cutoff:
     def whole_us(
         self, pipelines_us: int, sync_us: int, update_us: int | None = None
     ) -> int:
-        """The objective."""
+        """Return the objective."""
         update = self.update_us if update_us is None else update_us
         pipelines = _up(self.pipeline_factor * pipelines_us)
         ends = update + self.overhead_us
@@ -80,7 +82,7 @@ def _up(value: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Joined:
-    """A better plan: rows, their cuts, and their micro-batches."""
+    """A better plan: columns, their cuts, and their micro-batches."""
 
     objective: int
     columns: tuple[Column, ...]
@@ -89,7 +91,7 @@ class Joined:
 
 
 class Join:
-    """Looks for plans of one set of columns that are better than `best`."""
+    """The join looks for plans of one packing that are better than `best`."""
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class Join:
         found: Callable[[Joined], None],
         check: Callable[[], None],
     ) -> None:
-        """`found` is told every better plan; `best` is kept up to date here."""
+        """Call `found` with every better plan, and keep `best` up to date."""
         self._tables, self._syncs, self._columns = tables, syncs, tuple(columns)
         self._best, self._found, self._check = best, found, check
         self._lists: list[Cuts] = []
@@ -121,7 +123,7 @@ class Join:
         self._expand(np.zeros((1, 0), dtype=np.int64))
 
     def _expand(self, chosen: Matrix) -> None:
-        """Join the next row's cuts to those chosen, a row of numbers each."""
+        """Join the next column's cuts to those chosen, which are rows of numbers."""
         level = chosen.shape[1]
         if level == len(self._lists):
             self._finish(chosen)
@@ -144,7 +146,7 @@ class Join:
                     self._expand(passing)
 
     def _later(self, level: int, us: int) -> int:
-        """The most samples that rows behind `level` can do."""
+        """Return the most samples that columns behind `level` take."""
         rest = range(level + 1, len(self._lists))
         return sum(int(self._all_samples(i, us).max()) for i in rest)
 
@@ -156,7 +158,7 @@ class Join:
         return self._lists[i].samples(rows, us)
 
     def _passing(self, joined: Matrix) -> Matrix:
-        """Those that may do the batch in the time that synchronisation leaves."""
+        """Return those that may take the batch within what synchronisation leaves."""
         level = joined.shape[1] - 1
         us = self._us_left(self._sync_us(joined))
         later = self._later(level, self._best.us_left(self._syncs.least))
@@ -173,7 +175,7 @@ class Join:
         return np.array(left, dtype=np.int64)[where.reshape(-1)]
 
     def _update_us(self, joined: Matrix) -> Matrix:
-        """The optimiser of joined cuts of all rows, where it takes longest."""
+        """Return the time of the optimiser where it takes longest, by joined cuts."""
         slowest = np.full(len(joined), self._best.update_us)
         if not self._best.longest.update_us:
             return slowest  # it is not timed
@@ -185,7 +187,7 @@ class Join:
         return slowest
 
     def _sync_us(self, joined: Matrix) -> Matrix:
-        """Synchronisation of joined cuts; the least, where rows are still to come."""
+        """Return how long joined cuts synchronise, at the least if more are joined."""
         count = joined.shape[1]
         codes = np.zeros((len(joined), self._tables.layers), dtype=np.int64)
         for i in range(count):
@@ -225,7 +227,7 @@ class Join:
                 return
 
     def _improves(self, rows: Matrix, fixed: tuple[int, int], us: int) -> bool:
-        """Whether the batch can be shared in time; tells the best way.
+        """Tell whether the batch can be shared in time, and report the best share.
 
         `fixed` are synchronisation and optimiser.
         """

@@ -1,6 +1,7 @@
-"""Columns on a small cluster, listed as far as a better plan may have them.
+"""Listing: all columns that a plan better than a given time may have.
 
-Rows grow from the last stage to the first; all stages are put before a row at once.
+Suffixes of columns grow from the last stage to the first; all stages are put in front
+of a suffix at once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ from .stages import (
 
 _MOST_STAGES = 25_000  # of one size of micro-batches
 _MOST_ABLE = 2_500  # of them, which a better plan may have
-_MOST_TRIED = 1_500_000  # stages put before rows, each in some us
+_MOST_TRIED = 1_500_000  # stages put before suffixes, each in some us
 _AT_ONCE = 1 << 20  # numbers in a table
 
 Numbers = np.ndarray[Any, np.dtype[np.intp]]
@@ -41,21 +42,21 @@ def columns(
     check: Callable[[], None],
     patient: bool = True,
 ) -> list[Column]:
-    """Every column that may be part of a plan whose pipelines end within `us`.
+    """Return every column that a plan may have whose pipelines end within `us`.
 
-    Left out are rows without a cut that fits, and rows that use their GPUs so badly
-    that all others together cannot make up for it. `TooMany` where that takes long,
-    unless one is `patient`.
+    Left out are columns without a cut that fits, and columns that use their GPUs so
+    badly that all others together cannot make up for it. `TooMany` where that takes
+    long, unless one is `patient`.
     """
     stages = tables.stages(size, replicas, check)
     some = [*islice(stages, None if patient else _MOST_STAGES + 1)]
     if not patient and len(some) > _MOST_STAGES:
         raise TooMany
-    return [*Lister(tables, size, us, check, patient).rows(some)]
+    return [*Lister(tables, size, us, check, patient).columns(some)]
 
 
-class _Row(NamedTuple):
-    """Stages from some layer to the last one, and tables by range and that layer."""
+class _Suffix(NamedTuple):
+    """A suffix of a column: its stages, and tables by range and first layer."""
 
     stages: tuple[Stage, ...]
     sums: Matrix  # the least
@@ -63,7 +64,7 @@ class _Row(NamedTuple):
 
 
 class Lister:
-    """Lists columns for micro-batches of `size`, which end within `us`."""
+    """The lister finds columns of micro-batches of `size` that end within `us`."""
 
     def __init__(
         self,
@@ -93,8 +94,10 @@ class Lister:
             self._shares = ahead[None, :] - ahead[:, None]
         self._some = max(1, _AT_ONCE // (len(self._ends) * (tables.layers + 1) ** 2))
 
-    def rows(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> Iterator[Column]:
-        """All that stages, each with the GPUs that it uses, make up."""
+    def columns(
+        self, stages: Sequence[tuple[Stage, tuple[int, ...]]]
+    ) -> Iterator[Column]:
+        """Yield the columns of some stages, each given with the GPUs that it uses."""
         able = [*stages] if self._limits else [stages[k] for k in self._able(stages)]
         if len(able) > self._most_able:
             raise TooMany
@@ -103,10 +106,10 @@ class Lister:
         if able:
             every = Stages(self._tables, able, np.array(self._ends))
             free = np.array(self._tables.gpus)
-            yield from self._grow(every, _Row((), start, start), free)
+            yield from self._grow(every, _Suffix((), start, start), free)
 
     def _able(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> list[int]:
-        """Stages that, wherever they are in a row, leave enough to the others."""
+        """Return stages that leave enough to the others, wherever they stand."""
         able: list[int] = []
         for start in range(0, len(stages), self._some):
             self._check()
@@ -116,8 +119,10 @@ class Lister:
             able += (start + self._enough(us, us, left, self._shares)).tolist()
         return able
 
-    def _grow(self, stages: "Stages", behind: _Row, free: Matrix) -> Iterator[Column]:
-        """Put every stage that the `free` GPUs have room for in front of a row."""
+    def _grow(
+        self, stages: "Stages", behind: _Suffix, free: Matrix
+    ) -> Iterator[Column]:
+        """Put every stage that the `free` GPUs have room for in front of a suffix."""
         room = np.flatnonzero((stages.used <= free).all(axis=1))
         for start in range(0, len(room), self._some):
             self._check()
@@ -133,13 +138,13 @@ class Lister:
                 left = free - stages.used[more]
                 for k in self._completed(stages, more, sums, maxima, left).tolist():
                     longer = (stages.stages[more[k]], *behind.stages)
-                    row = _Row(longer, sums[k], maxima[k])
-                    yield from self._grow(stages, row, left[k])
+                    suffix = _Suffix(longer, sums[k], maxima[k])
+                    yield from self._grow(stages, suffix, left[k])
 
     def _whole(
-        self, stages: "Stages", some: Numbers, behind: _Row, free: Matrix
+        self, stages: "Stages", some: Numbers, behind: _Suffix, free: Matrix
     ) -> Iterator[Column]:
-        """Rows whose first stage is one of some."""
+        """Yield columns whose first stage is one of some."""
         tables = self._tables
         total, top = stages.before(some, True, behind)
         left = free - stages.used[some]
@@ -152,7 +157,7 @@ class Lister:
                 yield Column(tables, self._size, row, gpus, limit)
 
     def _within(self, total: Matrix, top: Matrix, left: Matrix) -> Numbers:
-        """Numbers of whole columns that are of use."""
+        """Return the numbers of whole columns that are of use."""
         if self._limits is None:
             return self._enough(total, top, left, self._shares[:1, -1])
         state = (np.array(self._tables.gpus) - left) @ self._limits.strides
@@ -168,7 +173,7 @@ class Lister:
         maxima: Matrix,
         left: Matrix,
     ) -> Numbers:
-        """Numbers of suffixes, each with one of `some` in front, that can be completed.
+        """Return the numbers of those of `some` with which a suffix can be completed.
 
         `left` are the GPUs for the layers before.
         """
@@ -188,7 +193,7 @@ class Lister:
     def _enough(
         self, total: Matrix, top: Matrix, left: Matrix, shares: Floats
     ) -> Numbers:
-        """Numbers of those beside which the GPUs left can do what remains of a batch.
+        """Return the numbers of those beside which the GPUs left can take the rest.
 
         n samples through stages of so much time, with such `shares` of the layers,
         leave the other layers, and the samples that are not theirs, to what is left.
@@ -207,7 +212,7 @@ class Lister:
 
 
 class Stages:
-    """Stages with the GPUs of each pool that they use; tables have a row for each."""
+    """Stages with the GPUs of each pool that they use, and tables of them."""
 
     def __init__(
         self,
@@ -233,8 +238,10 @@ class Stages:
         numbers = {sender: i for i, sender in enumerate(speak)}
         self._sender = np.array([numbers[sender] for sender in senders])
 
-    def before(self, some: Numbers, first: bool, behind: _Row) -> tuple[Matrix, Matrix]:
-        """Least sums and maxima over the layers from each on, with one more stage.
+    def before(
+        self, some: Numbers, first: bool, behind: _Suffix
+    ) -> tuple[Matrix, Matrix]:
+        """Return least sums and maxima from each layer on, with one more stage.
 
         By stage, range of micro-batches, and layer: the first alone, where nothing is
         in front.
@@ -248,7 +255,7 @@ class Stages:
         return extended(some, extensions, behind.sums, behind.maxima)
 
     def _fitting(self, first: bool, behind: int) -> Counts:
-        """In how many ranges each run fits; where more fit, less does, too."""
+        """Return in how many ranges each run fits; where more fit, fewer do, too."""
         most = self._tables.each_most(self.stages, first, behind)
         most = most[:, :1] if first else most
         found = np.zeros(most.shape, np.int8)
@@ -265,7 +272,7 @@ class Stages:
         return self._tables.each_us(self.stages, True)
 
     def _hops(self, some: Numbers, behind: tuple[Stage, ...]) -> Matrix:
-        """Time from some stages to the first of those behind; 0 where none is."""
+        """Return transfers from some stages to the first one behind, 0 without one."""
         each = np.zeros(len(self._speaks), np.int64)
         if behind:
             for k in np.unique(self._sender[some]):
@@ -274,7 +281,7 @@ class Stages:
 
 
 def _ends(tables: StageTables, size: int) -> list[int]:
-    """The least n of each range of micro-batches, but for the rows' own lengths."""
+    """Return the least n of each range of micro-batches, whatever a column's length."""
     costs = tables.costs
     if costs.in_flight == "one" or costs.activations == "checkpoint":
         return [1]

@@ -12,7 +12,7 @@ Used = tuple[int, ...]
 
 
 def most_together(gpus: Used, found: Sequence[tuple[Used, int]]) -> dict[Used, int]:
-    """Most samples that rows can do together on at most so many GPUs of each pool."""
+    """Return the most samples that columns take together, by GPUs of each pool."""
     best: dict[Used, int] = {}
     for used, samples in found:
         best[used] = max(best.get(used, 0), samples)
@@ -32,7 +32,7 @@ def most_together(gpus: Used, found: Sequence[tuple[Used, int]]) -> dict[Used, i
 def useful(
     tables: StageTables, columns: Sequence[Column], samples: Sequence[int]
 ) -> list[tuple[Column, int]]:
-    """Chains that can be part of a set that does the batch; and their least share."""
+    """Return columns that a packing of the batch may hold, with their least shares."""
     pairs = [(column.used, s) for column, s in zip(columns, samples, strict=True)]
     most = most_together(tables.gpus, pairs)
     found = []
@@ -72,7 +72,7 @@ def _left(free: Used, used: Used) -> Used:
 
 
 class Packings:
-    """Lists sets of columns, one of those that differ by names of equal nodes only."""
+    """Packings of columns, one of those that differ by names of equal nodes only."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class Packings:
         check: Callable[[], None],
         count: int | None = None,
     ) -> None:
-        """`samples` bounds what each column can do in time.
+        """Put columns together, each of which takes `samples` in time at the most.
 
-        With `count` the sets are of so many columns.
+        With a `count` packings have so many columns.
         """
         self._tables, self._check, self._count = tables, check, count
         self._renamings = list(_renamings(tables))
@@ -95,7 +95,7 @@ class Packings:
         )
         self._columns = [column for column, _ in order]
         self._samples = np.array([s for _, s in order], dtype=np.int64)
-        # Some renaming makes the first column of a set the least of its kind.
+        # Some renaming makes the first column of a packing the least of its kind.
         self._leads = np.array(
             [keys[id(column)] == (_key(column),) for column in self._columns],
             dtype=bool,
@@ -134,7 +134,7 @@ class Packings:
             yield from self._extend((*chosen, k), left, more, k)
 
     def _fitting(self, free: Used) -> tuple[Matrix, Matrix]:
-        """Chains on the free GPUs, and the most samples with the rest after them."""
+        """Return columns on the free GPUs, and the most samples with all after them."""
         if free not in self._open:
             pairs = [
                 (k, int(self._samples[k]) + self._most[left])
@@ -163,7 +163,7 @@ def _key(column: Column, names: Sequence[int] | None = None) -> tuple[object, ..
 
 
 def _renamings(tables: StageTables) -> Iterator[list[int]]:
-    """Every way to exchange pools that are alike, the unchanged one first."""
+    """Yield every exchange of pools that are alike, the unchanged one first."""
     for orders in product(*(permutations(group) for group in tables.alike)):
         names = list(range(len(tables.pools)))
         for group, order in zip(tables.alike, orders, strict=True):

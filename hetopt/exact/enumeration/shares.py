@@ -7,7 +7,7 @@ from functools import lru_cache
 def shares(
     batch: int, sizes: tuple[int, ...], most: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Numbers from 1 to `most` of each size that sum up to `batch`; None if none do."""
+    """Return 1 to `most` micro-batches of each size that make up the batch, or None."""
     if min(most) < 1:
         return None
     # Bit s of reached[i]: the first i can do s samples.

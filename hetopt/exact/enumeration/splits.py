@@ -1,4 +1,4 @@
-"""How replicas share a micro-batch, without ways that another is as good as.
+"""Splits: how replicas share a micro-batch, without those that another dominates.
 
 A stage takes as long as its slowest replica, hands on as much as its largest share, and
 fits where all its replicas do: whatever a replica costs, of a stage the most counts.
@@ -20,7 +20,7 @@ Costs = Mapping[Group, "np.ndarray[Any, np.dtype[np.int16]]"]
 
 
 def every(number: int, samples: int) -> Iterator[tuple[int, ...]]:
-    """All ways for so many replicas to share the samples, one or more each."""
+    """Yield all splits of the samples among so many replicas, one or more each."""
     for cut in combinations(range(1, samples), number - 1):
         yield tuple(z - a for a, z in pairwise((0, *cut, samples)))
 
@@ -28,7 +28,7 @@ def every(number: int, samples: int) -> Iterator[tuple[int, ...]]:
 def needed(
     groups: Sequence[Group], samples: int, costs: Costs
 ) -> Iterator[tuple[int, ...]]:
-    """Ways that are needed where larger shares cost as much or more.
+    """Yield the splits that are not dominated, where larger shares cost no less.
 
     In the order of `groups`, where equal ones stand together.
     """
@@ -51,7 +51,7 @@ def needed(
 
 
 def _largest(numbers: Sequence[int], samples: int) -> Iterator[tuple[int, ...]]:
-    """Largest shares of so many equal replicas each, which take all samples."""
+    """Yield largest shares of so many equal replicas each, which take all samples."""
     n, *others = numbers
     most = -(-(samples - sum(others)) // n)
     if samples < sum(numbers):
@@ -65,7 +65,7 @@ def _largest(numbers: Sequence[int], samples: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best(whole: Any, largest: Any) -> Any:
-    """Rows that none of some leaders is as good as: one for each largest share."""
+    """Return rows that no leader dominates, one leader for each largest share."""
     kept = np.ones(len(whole), np.bool_)
     total = whole.sum(1, dtype=np.int64)
     for most in np.unique(largest):

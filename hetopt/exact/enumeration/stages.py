@@ -1,7 +1,7 @@
-"""Stages on a small cluster: where they can lie, their times, memory and links.
+"""Stages on named nodes: times, memory and links, exact as the judge has them.
 
-GPUs of a node are alike, and so are nodes of one GPU that the links do not tell
-apart: both are a `Pool` of GPUs. A stage is a tuple of its `Replica`s.
+GPUs of a node are alike, and so are equal nodes of one GPU on equal links: both are a
+`Pool` of GPUs. A stage is a tuple of its `Replica`s.
 Times are matrices over (first layer, one past the last), in us.
 """
 
@@ -26,18 +26,18 @@ NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 
 
 
 class TooMany(Exception):
-    """There are more stages, rows or cuts than time or memory should hold."""
+    """There are more stages, columns or cuts than time or memory should hold."""
 
 
 class Pool(NamedTuple):
-    """GPUs that are alike: those of a node, or of equal nodes with one GPU each."""
+    """A pool has equal GPUs: those of a node, or of equal nodes with one GPU each."""
 
     nodes: tuple[str, ...]
     each: int  # GPUs of each node
 
     @property
     def gpus(self) -> int:
-        """All GPUs of the pool."""
+        """Return the number of GPUs of the pool."""
         return len(self.nodes) * self.each
 
 
@@ -58,7 +58,7 @@ Ranks = np.ndarray[Any, np.dtype[np.int16]]
 
 
 class StageTables:
-    """Every stage of one instance, and what it costs; everything is kept."""
+    """The tables have every stage of one instance, and keep what is computed."""
 
     def __init__(self, instance: Instance, replicas: int = 1) -> None:
         """Make the tables; `InstanceError` where there is no cluster.
@@ -111,9 +111,9 @@ class StageTables:
     def stages(
         self, b: int, replicas: int, check: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[Stage, tuple[int, ...]]]:
-        """Every stage of at most `replicas` replicas for `b` samples; GPUs it uses.
+        """Yield stages of at most `replicas` replicas for `b` samples, and GPUs used.
 
-        Those are left out that are as another is, or worse. There may be millions:
+        Dominated stages are left out. There may be millions:
         `check` may end it with an exception.
         """
         groups = [
@@ -135,7 +135,7 @@ class StageTables:
         rule: int,
         check: Callable[[], None],
     ) -> Iterator[Stage]:
-        """Stages of replicas in such groups (pool, GPUs), by how they share."""
+        """Yield stages of replicas in such groups (pool, GPUs), by how they share."""
         costs = self._costs(b, rule, check)
         found: set[Stage] = set()
         ways = splits.every(len(chosen), b)
@@ -152,9 +152,9 @@ class StageTables:
     def _costs(
         self, b: int, rule: int, check: Callable[[], None]
     ) -> dict[tuple[int, int], Ranks]:
-        """What a replica costs by its share, by pool and GPUs, as ranks.
+        """Return costs of replicas by their share, by pool and GPUs, as ranks.
 
-        Without those of which larger shares may be better.
+        Those are left out of which larger shares may be better.
         """
         # A slower backward pass hides more synchronisation.
         if b == 1 or self.costs.sync_overlap == "backward":
@@ -174,7 +174,7 @@ class StageTables:
     def _costs_of(
         self, pool: int, t: int, b: int, rule: int, check: Callable[[], None]
     ) -> Matrix | None:
-        """By share, times of all runs of layers and what does not fit in memory."""
+        """Return times of all runs of layers and what does not fit, by share."""
         runs = np.triu_indices(self.layers + 1, 1)
         rows: dict[int, Matrix] = {}
         for s in _outside_in(b):
@@ -191,7 +191,7 @@ class StageTables:
         return np.array([rows[max(1, s)] for s in range(b + 1)])
 
     def used(self, places: Iterable[Replica]) -> tuple[int, ...]:
-        """GPUs of each pool that the places take."""
+        """Return the GPUs of each pool that replicas take."""
         used = [0] * len(self.pools)
         for replica in places:
             used[replica.pool] += replica.t
@@ -211,7 +211,7 @@ class StageTables:
         return np.asarray(self.each_us([stage], final)[0])
 
     def each_us(self, stages: Sequence[Stage], final: bool) -> Matrix:
-        """Of each stage the slowest replica's time, with the head where it is last."""
+        """Return the slowest replica's time of each stage, with the head if `final`."""
         return _over_replicas(
             stages, lambda replica: self._replica_us(replica, final), np.maximum
         )
@@ -222,7 +222,7 @@ class StageTables:
         return _runs(self._tables[replica.rule].layer_us(*key), extra)
 
     def _backward_us(self, stage: Stage, final: bool) -> Matrix:
-        """The backward part of `compute_us`."""
+        """Return the backward part of `compute_us`."""
 
         def replica_us(replica: Replica) -> Matrix:
             key = self._key(replica)
@@ -232,7 +232,7 @@ class StageTables:
         return np.asarray(_over_replicas([stage], replica_us, np.maximum)[0])
 
     def _hop_us(self, sender: Stage, receiver: Stage) -> int:
-        """Time from a stage to the next; the sender's largest share sets the size."""
+        """Return the transfer to the next stage, of the sender's largest share."""
         samples = max(replica.samples for replica in sender)
         return min(
             self.table.hop_us(*self._ends_of(x.pool, y.pool), y.t, samples, None)
@@ -241,12 +241,12 @@ class StageTables:
         )
 
     def _ends_of(self, a: int, b: int) -> tuple[str, str]:
-        """Two nodes: one of each pool, different ones where a pool has several."""
+        """Return a node of each pool, different ones where a pool has several."""
         one, other = self.pools[a], self.pools[b]
         return one.nodes[0], other.nodes[1 if a == b and other.each == 1 else 0]
 
     def sync_us(self, parameters: int, groups: Iterable[tuple[int, int]]) -> int:
-        """Time to synchronise the parameters of a layer among groups (pool, GPUs)."""
+        """Return the time to synchronise a layer among groups (pool, GPUs)."""
         given = [0] * len(self.pools)
         holders = []
         for pool, t in sorted(groups):
@@ -256,7 +256,7 @@ class StageTables:
         return self.table.sync_us(parameters, holders)
 
     def _update_us(self, stage: Stage, first: bool, final: bool) -> Matrix:
-        """Time of the optimiser over each run of layers, on the slowest replica."""
+        """Return times of the optimiser over each run, on the slowest replica."""
         model, ends = self.table.model, 0
         trained = self.table.trained
         if trained.end is not None:
@@ -285,7 +285,7 @@ class StageTables:
 
     @cached_property
     def work_bound(self) -> tuple[Floats, Floats] | None:
-        """Samples that a GPU of each pool does in a us, at the most; shares of layers.
+        """Return the most samples per us of a GPU of each pool, and shares of layers.
 
         With any prices of pools, a sample costs at least the cheapest pool's price for
         each of its layers, and GPUs are worth no more than their time: weak duality.
@@ -303,7 +303,7 @@ class StageTables:
         return 1 / (total * each.sum()), shares
 
     def _work_us(self, pool: int) -> list[float]:
-        """GPU time of a sample in each layer, at the least; huge where unmeasured."""
+        """Return the least GPU time of a sample in each layer, huge if unmeasured."""
         sizes = range(1, max(self.table.workload.micro_batch_sizes) + 1)
         places = [
             replica
@@ -327,7 +327,7 @@ class StageTables:
         return np.asarray(self.each_most([stage], first, behind)[0])
 
     def each_most(self, stages: Sequence[Stage], first: bool, behind: int) -> Matrix:
-        """Most micro-batches with which each run of layers fits; NEVER is any number.
+        """Return the most micro-batches with which each run fits; NEVER is any number.
 
         `behind` stages follow; `first` says whether the stages are a pipeline's first.
         0 as well where the run is better recomputed by another rule.
@@ -365,14 +365,14 @@ class StageTables:
         return _over_replicas(stages, most_of, np.minimum)
 
     def _node(self, replica: Replica) -> str:
-        """A node that speaks for all with GPUs of the replica's type."""
+        """Return the node that represents all with GPUs of the replica's type."""
         gpu = self.table.cluster.node[self.pools[replica.pool].nodes[0]].gpu
         return next(n.name for n in self.table.cluster.nodes if n.gpu == gpu)
 
     def _most_in_flight(
         self, node: str, replica: tuple[int, int, int], first: bool, final: bool
     ) -> Matrix:
-        """Most micro-batches in flight of each run of layers; 0 where it never fits."""
+        """Return the most micro-batches in flight of each run, 0 if it never fits."""
         rule, layers = self.costs.in_flight, self.layers
         limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
         if limit > _LEVELS:
@@ -397,7 +397,7 @@ class StageTables:
     def _between(
         self, known: dict[int, Matrix], samples: int, flight: int
     ) -> tuple[list[int], list[int]]:
-        """Ends of the longest runs that fit, by what is known of other shares."""
+        """Return bounds on the longest runs that fit, from those of other shares."""
         least, most = [0] * self.layers, [self.layers] * self.layers
         if not self.table.profile.weighs:  # as what is measured may be anything
             more = [s for s in known if s >= samples]
@@ -418,7 +418,7 @@ class StageTables:
         ends: tuple[bool, bool],
         limit: int,
     ) -> Matrix:
-        """The same where there may be very many in flight."""
+        """Return the most in flight of each run, one by one: they may be very many."""
         layers, kept = self.layers, dict[tuple[int, int], int]()
         apart = self.table.profile.weighs or not self.table.model.alike
         ahead = np.cumsum([0, *self.table.model.parameters])
@@ -444,7 +444,7 @@ class StageTables:
         ends: tuple[bool, bool],
         top: int,
     ) -> int:
-        """Most in flight, at most `top`, with which a run fits a GPU of `node`."""
+        """Return the most in flight, `top` or fewer, with which a run fits a GPU."""
         room = self.table.memory_mib(node)
         low, high = 0, top
         while low < high:
@@ -487,7 +487,7 @@ def lies_in(tables: StageTables, stage: Stage) -> int:
 
 
 def _runs(each: Sequence[int], extra: int) -> Matrix:
-    """Sums over all runs of layers, plus `extra`; NEVER where a run is empty."""
+    """Return sums over all runs of layers, plus `extra`; NEVER where a run is empty."""
     ahead = np.cumsum([0, *each], dtype=np.int64)
     sums = ahead[None, :] - ahead[:, None] + extra
     sums[np.tril_indices(len(ahead))] = NEVER
@@ -497,7 +497,7 @@ def _runs(each: Sequence[int], extra: int) -> Matrix:
 def _over_replicas(
     stages: Sequence[Stage], table: Callable[[Replica], Matrix], worst: "np.ufunc"
 ) -> Matrix:
-    """What counts of each stage where the worst of its replicas does."""
+    """Return the worst of its replicas for each stage."""
     places = sorted({replica for stage in stages for replica in stage})
     number = {replica: i for i, replica in enumerate(places)}
     whole = np.stack([*map(table, places)])
@@ -511,7 +511,7 @@ def _over_replicas(
 
 
 def _outside_in(most: int) -> Iterator[int]:
-    """1 to `most`: both ends first, and then what is in the middle of those before."""
+    """Yield 1 to `most`: both ends first, then the middles of those before."""
     yield from sorted({1, most})
     waiting = deque([(1, most)])
     while waiting:
@@ -541,7 +541,7 @@ def _ranks(each: Sequence[Matrix]) -> list[Ranks]:
 
 
 def _equal_nodes(table: CostTable) -> list[list[Node]]:
-    """Nodes in groups that can change places without changing any cost."""
+    """Return groups of nodes that can be exchanged without changing any cost."""
     groups: list[list[Node]] = []
     for node in table.cluster.nodes:
         for group in groups:
@@ -554,7 +554,7 @@ def _equal_nodes(table: CostTable) -> list[list[Node]]:
 
 
 def _equal(table: CostTable, one: Node, other: Node) -> bool:
-    """Whether exchanging two nodes changes nothing; this is transitive."""
+    """Tell whether exchanging two nodes changes nothing; this is transitive."""
     classes = table.node_class
     if one.count != other.count or classes[one.name] != classes[other.name]:
         return False

@@ -1,4 +1,4 @@
-"""Synchronisation of a set of columns, before and after the layers are cut."""
+"""Synchronisation of a packing, before and after the layers are cut."""
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
@@ -11,7 +11,7 @@ from .stages import NEVER, Matrix, StageTables
 
 
 class SyncTimes:
-    """Time to synchronise a layer, by its size and its stage in each row."""
+    """Times to synchronise a layer, by its size and its stage in each column."""
 
     def __init__(
         self,
@@ -19,7 +19,7 @@ class SyncTimes:
         columns: Sequence[Column],
         kept: dict[object, int],
     ) -> None:
-        """`kept` is shared by all sets of a run."""
+        """Keep what is computed in `kept`, which all packings of a run share."""
         self._tables, self._columns, self._kept = tables, columns, kept
         self._groups = [column.groups for column in columns]
         shape = tuple(len(column.stages) for column in columns)
@@ -46,18 +46,18 @@ class SyncTimes:
 
     @cached_property
     def least(self) -> int:
-        """A lower bound on the synchronisation, whatever the cuts."""
+        """Return a lower bound on the synchronisation, whatever the cuts."""
         first = self.table[(self._tables.size_of[0], *[0] * len(self._columns))]
         starts = int(first) + self.embedding
         if self.overlap:
             return starts
-        # The stages of a row hold all layers between them.
+        # The stages of a column hold all layers between them.
         fewest = min(len(column.stages) for column in self._columns)
         total = self._least_total() + self.embedding + self.head
         return max(starts, -(-total // fewest))
 
     def _least_total(self) -> int:
-        """Least sum over layers, where each row goes from stage to stage in order."""
+        """Return the least sum over layers, stages in order in each column."""
         shape = self.table.shape[1:]
         moves = _moves(shape)
         flat = self.table.reshape(self.table.shape[0], -1)
@@ -71,7 +71,7 @@ class SyncTimes:
         return int(reached[-1])
 
     def _equal_layers(self, reached: Matrix, step: Matrix) -> int:
-        """The same where a layer is like the next: powers of a step, by squares."""
+        """Return the least sum of equal layers, by powers of one step."""
         left = self._tables.layers - 1
         while left:
             if left & 1:
@@ -83,7 +83,7 @@ class SyncTimes:
         return int(reached[-1])
 
     def runs_of(self, i: int) -> list[Matrix]:
-        """Least synchronisation of runs of layers on each stage of row `i`, in us.
+        """Return least synchronisations of runs of layers on each stage of column `i`.
 
         What backward passes hide is unknown, and so nothing is left of later stages.
         """
@@ -100,7 +100,7 @@ class SyncTimes:
         return found
 
     def known(self, count: int) -> Matrix:
-        """The table by size and joint stage of the first `count` rows, at the least."""
+        """Return least times by size and joint stage of the first `count` columns."""
         rest = tuple(range(count + 1, self.table.ndim))
         least = self.table.min(axis=rest) if rest else self.table
         return np.asarray(least.reshape(least.shape[0], -1))
@@ -108,7 +108,7 @@ class SyncTimes:
 
 @lru_cache(maxsize=1_000)
 def _moves(shape: tuple[int, ...]) -> Matrix:
-    """0 between joint stages of neighbouring layers, NEVER elsewhere."""
+    """Return 0 between joint stages of neighbouring layers, NEVER elsewhere."""
     states = np.array(list(product(*map(range, shape))))
     step = states[None, :, :] - states[:, None, :]
     return np.where(((step >= 0) & (step <= 1)).all(axis=2), 0, NEVER)
