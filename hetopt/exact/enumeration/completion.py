@@ -37,7 +37,7 @@ _RATIO = 1.05  # of the slowest stages of one interval, at first
 _HALVINGS = 5  # of an interval, at the most
 _INTERVALS = 160  # of all sizes together, beyond which none is divided
 _BYTES = 400_000_000  # of tables of one size of micro-batches
-_STATES = 2_500  # numbers of GPUs by pool
+_STATES = 1_200  # numbers of GPUs by pool
 
 
 class _Moves(NamedTuple):
@@ -100,7 +100,7 @@ class Completion:
         self._kept: OrderedDict[int, tuple[Matrix, Matrix]] = OrderedDict()
         side = (len(tables.pools) + 1) * (tables.layers + 1)
         #: How many tables are kept.
-        self._able = max(1, _BYTES // (8 * side * len(states.use)))
+        self.kept = max(1, _BYTES // (8 * side * len(states.use)))
 
     @cached_property
     def _times(self) -> Matrix:
@@ -153,7 +153,7 @@ class Completion:
         """
         if high not in self._kept:
             self._kept[high] = _least(*self._moves, *self.states, high)
-            if len(self._kept) > self._able:
+            if len(self._kept) > self.kept:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(high)
         return self._kept[high]
@@ -225,6 +225,7 @@ def limits(
     """
     fewest, most = counts
     known: list[tuple[int, int, _Interval]] = []  # size, halvings, interval
+    many = min([_INTERVALS, *(of.kept // 2 for of in each.values())])
     for size, of in each.items():
         for low, high in of.grid:
             if low <= us:
@@ -244,7 +245,7 @@ def limits(
         wanted = np.where(one >= wanted, wanted, BIG)
         known = [row for row in known if (row[2].taken >= wanted).any()]
         able = [row[1] < _HALVINGS and row[2].high > row[2].low for row in known]
-        if len(known) > _INTERVALS or not any(able):
+        if len(known) > many or not any(able):
             break
         finer = []
         for (size, halvings, x), divides in zip(known, able, strict=True):
