@@ -2,13 +2,15 @@
 
 from random import Random
 
+import pytest
 from brute_force_training import best_training_plan
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from inputs import drawn, examples
-from test_exact_small_clusters import several, tiny
+from test_exact_small_clusters import cluster_of, several, tiny
 
 import hetopt
+from hetopt.exact.enumeration import boxes, completion
 from hetopt.exact.enumeration.boxes import BoxEnumeration, is_enumerated
 from hetopt.exact.enumeration.columns import Column
 from hetopt.exact.enumeration.completion import Completion, States, limits
@@ -61,9 +63,9 @@ def test_the_best_plan_of_all_boxes_is_that_of_trying_all(instance, random):
     listing = BoxEnumeration(
         *(instance, LONG, offer, lambda: None), levelled=bound.is_levelled
     )
-    boxes = [part for box in bound.first for part in parts(box, bound, random)]
-    random.shuffle(boxes)
-    assert all(listing.closes(box, 1) for box in boxes)
+    every = [part for box in bound.first for part in parts(box, bound, random)]
+    random.shuffle(every)
+    assert all(listing.closes(box, 1) for box in every)
     assert listing.value == (LONG if best is None else best[0])
 
 
@@ -100,6 +102,20 @@ def test_limits_leave_every_column_of_a_packing(instance, factor):
         return sorted((x.size, x.stages, samples) for x, samples in pairs)
 
     assert useful(listed) == useful(every)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(completion, "_STATES"), (boxes, "_STAGES")]
+)
+def test_what_is_too_much_closes_no_box_however_often_it_is_tried(
+    monkeypatch, module, name
+):
+    monkeypatch.setattr(module, name, 1)
+    instance = cluster_of("A2 B2", layers=4, global_batch=8)
+    listing = BoxEnumeration(instance, LONG, lambda plan: 0, lambda: None)
+    (box, *_) = PipelineBound(instance, 10**9, 1).first
+    assert not any(listing.closes(box, effort) for effort in (0, 0, 1, 1))
+    assert listing.value == LONG
 
 
 def test_boxes_that_prices_leave_open_are_closed_on_sixteen_gpus():

@@ -190,11 +190,9 @@ class BoxEnumeration:
             stages = [*islice(every, _STAGES + 1)]
             if len(stages) > _STAGES:
                 raise TooMany
-            self._stages[size] = stages
-            self._completions[size] = None
-            if stages:
-                of = Completion(tables, size, stages, self._states)
-                self._completions[size] = of
+            of = Completion(tables, size, stages, self._states) if stages else None
+            # Known from here on, and not where any of that was too much.
+            self._stages[size], self._completions[size] = stages, of
         return self._completions[size]
 
 
