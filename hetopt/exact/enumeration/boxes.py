@@ -61,7 +61,7 @@ def is_enumerated(instance: Instance) -> bool:
         and workload.target.free
         and not max(workload.zeros)
         and len(settings.variants(instance)) == 1
-        and capability.carries_exactly("proof listing", instance)
+        and capability.carries_exactly("proof enumeration", instance)
         and longest(instance).fit
     )
 
