@@ -349,7 +349,14 @@ class PipelineBound:
             *(rows, self.batch, self.scale, (fewest, rows.pipelines), hosts),
             *(view.vectors, self.schedule, self.check),
         )
-        ends = {part: (x[0], x[-1]) for part, x in state.edges.items()}
+        # Stages of hosts may take other times than those of their class.
+        ends = dict[int, tuple[int, int]]()
+        for number, pricing, (low, high) in parts:
+            times = pricing.arcs.times
+            begin = max(0, int(np.searchsorted(times, low, "right")) - 1)
+            end = int(np.searchsorted(times, high, "right"))
+            if begin < end:
+                ends[number] = begin, end
         known = None
         if box.known and time_us <= box.known.time_us and not self.hidden:
             known = box.known.told
