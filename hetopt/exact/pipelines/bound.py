@@ -311,7 +311,8 @@ class PipelineBound:
             return box.laid  # the other sizes are looked at by themselves
         if single and self.counted:
             box.counted = self.counted(box, left, time_us)
-            return box.counted is not None
+            if box.counted is not None:
+                return True
         self.taken = inf
         for places in self._levels(box):
             box.places = places

@@ -27,6 +27,7 @@ from ...schema import Instance
 from ...solving import dask
 from .bound import Counted, PipelineBound, Refutation
 from .boxes import Box
+from .schedule import Schedule
 
 _SLICE_S = 0.5  # of one box and what it is divided into
 _FEW_S = 0.1  # while there are too few for all processes
@@ -47,6 +48,8 @@ class Task:
     least_us: int
     most_us: int
     alone_us: int
+    schedule: Schedule
+    whole: bool
     counting: Counting | None
 
 
@@ -136,7 +139,12 @@ def _prepared(task: Task, thread: int) -> PipelineBound:
     """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
     times = task.most_us, task.least_us
-    bound = PipelineBound(instance, *times, alone_us=task.alone_us)
+    bound = PipelineBound(
+        *(instance, *times),
+        schedule=task.schedule,
+        alone_us=task.alone_us,
+        whole=task.whole,
+    )
     bound.counted = task.counting(bound) if task.counting else None
     return bound
 
@@ -166,7 +174,7 @@ class SideBySide(Refutation):
         self._processes = processes
         instance = bound.instance.model_dump_json()
         times = bound.least_us, bound.most_us, bound.alone_us
-        self._task = Task(instance, *times, counting)
+        self._task = Task(instance, *times, bound.schedule, bound.whole, counting)
         self._sent: dict[Future[Settled], tuple[int, Box]] = {}
 
     def step(self) -> bool:

@@ -44,9 +44,9 @@ _NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
 # Counts have longer, as they keep what they have summed up, and gain late.
 _PATIENCE, _FEW_PATIENCE = 0.05, 0.2
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
-# Of the time, for a way's first turn: counts where they are few seldom leave anything
-# for prices. Who gains in a turn goes on; who does not has a longer one next time.
-_FEW_TURN, _TURN, _LONGER = 0.9, 0.12, 2.0
+# Of the time, for a way's first turn: longer for counts where they are few. Who gains
+# in a turn goes on; who does not has a longer one next time.
+_FEW_TURN, _TURN, _LONGER = 0.3, 0.12, 2.0
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
 

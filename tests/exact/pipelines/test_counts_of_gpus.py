@@ -8,7 +8,7 @@ import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from random_graphs import Several, paths, potentials, random_graph
 
-from hetopt.exact.pipelines import count_kernels, kernels
+from hetopt.exact.pipelines import count_kernels, kernels, side_by_side
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.count_kernels import Least, States
 from hetopt.exact.pipelines.kernels import BIG, HALF
@@ -221,3 +221,14 @@ def test_whole_pipelines_never_refute_the_time_of_the_best_plan():
             refuted += sum(box.whole is not None for box in bound.boxes)
         assert not all(proved), seed
     assert refuted
+
+
+def test_processes_look_at_whole_pipelines_as_the_bound_does():
+    instance = random_tiny_instance(Random("counts of GPUs/1"), 4)
+    (way, *_) = variants(instance)
+    asked = {"schedule": Schedule(counted_near=3.0), "whole": True}
+    bound = PipelineBound(way, 10**9, 1, **asked)
+    nowhere = side_by_side.Processes([], ())
+    task = side_by_side.SideBySide(bound, 10**8, nowhere)._task
+    other = side_by_side._prepared(task, 0)
+    assert (other.schedule, other.whole) == (bound.schedule, bound.whole)
