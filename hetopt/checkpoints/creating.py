@@ -26,9 +26,8 @@ def manifest_of(model: ModelSpec, dtype: DataType = "BF16") -> Manifest:
     gate and up, two blocks. Models with experts or listed layer sizes have other
     tensors: `InstanceError`. A head that is tied to the embedding is its norm alone.
     """
-    plain = {("attention", "dense")} == {*model.kinds} and not (
-        model.latent or model.vectors or model.qk_norm or model.post_norm
-    )
+    plain = {("attention", "dense")} == {*model.kinds} and model.common_attention
+    plain &= not (model.vectors or model.qk_norm or model.post_norm)
     if not plain or model.attention_bias != "none" or model.layer_parameters:
         raise InstanceError(
             f"model {model.name!r}: found experts, layer_parameters, layer_kinds, "

@@ -279,6 +279,12 @@ class ModelSpec(Record):
         return self.head_dim or self.hidden // self.heads
 
     @property
+    def common_attention(self) -> bool:
+        """Whether attention has queries, keys and values of one width, and no more."""
+        other = self.latent or self.indexer or self.value_dim or self.gated_attention
+        return not other and self.kv_products == 2
+
+    @property
     def gate_width(self) -> int:
         """Width of what attention's output is gated by; 0 where it is not."""
         values = self.value_dim or self.key_dim

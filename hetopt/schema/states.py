@@ -140,8 +140,7 @@ def lora_fault(model: ModelSpec) -> str | None:
     """Why adapters of a model cannot be counted, with the remedy; None if they can."""
     parts = {part for kind in model.kinds for part in kind}
     plain = {*map(len, model.kinds)} == {2} and not parts & {*MIXERS, "further"}
-    other = model.latent or model.indexer or model.gated_attention or model.value_dim
-    if not plain or other or model.kv_products < 2 or model.expert_hidden:
+    if not plain or not model.common_attention or model.expert_hidden:
         return (
             f"found layers of model {model.name!r} that are not attention and an MLP "
             "(latent, mamba, mtp_layers, layer_kinds), whose adapters are not "

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hetopt.schema import LayerShape, ModelSpec
+from hetopt.checkpoints.creating import manifest_of
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.measuring.profiling.layer import shard
+from hetopt.problems.training_plan.shapes import of_layers
+from hetopt.schema import LayerShape, ModelSpec, lora_fault
 from hetopt.schema.layers import Kind
+from hetopt.schema.targets import TARGETS
 
 PLAIN: dict[str, Any] = {
     **{"name": "m", "layers": 6, "hidden": 512, "heads": 8, "vocabulary": 1000},
@@ -95,3 +100,30 @@ def test_products_of_linear_attention_are_counted(
     assert found is not None
     q_k_v, gate, out = 512 * (2 * 256 + 512), 512 * 512, 512 * 512
     assert found.matrices(512) == q_k_v + gate + out + more
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gated_attention": True},
+        {"value_dim": 32},
+        {"kv_products": 1},
+        {"indexer": {"heads": 2, "head_dim": 32, "chosen": 64}},
+        {"layer_shapes": [{"intermediate": 256}, {}]},
+        {"layer_kinds": ["linear+dense"], "linear": {**DELTA, "decay": "head"}},
+    ],
+)
+def test_layers_unlike_llamas_are_neither_profiled_nor_saved_nor_adapted(
+    more: dict[str, Any],
+) -> None:
+    other = spec(**more)
+    assert lora_fault(spec()) is None
+    assert lora_fault(other) is not None
+    with pytest.raises(Unsupported, match="not profiled"):
+        shard(other, 1)
+    with pytest.raises(InstanceError, match="write the manifest yourself"):
+        manifest_of(other)
+    asked = of_layers(other, 4096)
+    assert asked
+    for target in ("executor", "megatron", "megatron_bridge", "flagscale"):
+        assert asked & TARGETS[target].supports == set()

@@ -12,7 +12,7 @@ def shard(model: ModelSpec, t: int) -> Shard:
             f"model {model.name!r} has experts, whose load a layer by itself does not "
             "tell; expected a dense model"
         )
-    if model.latent or {*model.kinds} != {("attention", "dense")}:
+    if not model.common_attention or {*model.kinds} != {("attention", "dense")}:
         raise Unsupported(
             f"model {model.name!r} has layers other than attention and an MLP "
             "(latent, layer_kinds, mtp_layers), which are not profiled; expected a "
