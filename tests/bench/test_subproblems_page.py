@@ -1,0 +1,60 @@
+"""The page of subproblems: its rows are what `compare` finds, none counted twice."""
+
+import json
+import sys
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+from places import ROOT
+
+import hetopt
+from hetopt import problems, registry
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """The script, which is no package."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        return import_module("subproblems")
+    finally:
+        sys.path.pop(0)
+
+
+def test_every_problem_with_an_exact_method_has_cases(script: ModuleType) -> None:
+    expected = {*problems.names()} - {"job_scheduling", "training_plan"}
+    assert set(script.CASES) == expected
+
+
+@pytest.mark.parametrize("problem", ["device_grouping", "provisioning"])
+def test_a_line_has_every_method_and_its_gap_to_the_optimum(
+    script: ModuleType, problem: str
+) -> None:
+    case = next(iter(script.CASES[problem](1, ("tiny",))))
+    line = json.loads(json.dumps(script.measured(problem, case, 10.0)))
+    rules = [row["method"] for row in line["rows"] if row["kind"] == "heuristic"]
+    assert rules == registry.entries_for("planners", problem)
+    best = hetopt.solve(case.name, problem=problem).objective
+    assert line["optimum"] == pytest.approx(float(best))
+    gaps = [row["gap"] for row in line["rows"] if row["status"] == "optimal"]
+    assert set(gaps) == {0}
+    page = script.page([line])
+    assert all(f"| `{rule}` |" in page for rule in rules)
+    assert "| exact | 1 | 1 |" in page
+
+
+def test_a_page_is_of_one_limit_and_says_what_poses_no_problem(
+    script: ModuleType,
+) -> None:
+    def line(limit: float, gap: float, name: str) -> dict[str, object]:
+        row = {"method": "has", "kind": "heuristic", "status": "feasible"}
+        rows = [{**row, "gap": gap, "seconds": 0.5}]
+        head = {"problem": "job_round", "family": "f", "instance": name, "options": {}}
+        return {**head, "limit_s": limit, "optimum": 1.0, "rows": rows}
+
+    refused = {**line(20, 0, "c"), "rows": [], "refused": "why", "optimum": None}
+    lines = [line(2, 9.0, "a"), line(20, 0.1, "a"), line(20, 0.3, "b"), refused]
+    page = script.page(lines)
+    assert "| `has` | f | 2 of 2 | 20.0% | 20.0% | 30.0% | 0.5 |" in page
+    assert "Instances of the library that do not pose it: 1." in page
