@@ -149,7 +149,7 @@ def _rows(group: list[Result], known: Reference, name: str | None) -> list[GapRo
     bound = None if reference.bound is None else reference.bound.value
     return [
         GapRow(
-            instance=name or getattr(result.data, "name", result.digest),
+            instance=name or str(getattr(result.data, "name", result.digest)),
             method=result.method.label,
             result=result,
             gap_to_bound=known_gap(result.objective, bound),

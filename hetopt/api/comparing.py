@@ -160,7 +160,7 @@ def _reference(problem: str, data: Any, called: str) -> Reference:
         if problem == "training_plan":
             return found
         return Reference(found.bound, found.bound_by)
-    kept = best.known(called) if best.in_library(called) else None
+    kept = best.known(called)
     if kept is None or kept.problem != problem or kept.digest != data.digest:
         return Reference()
     value, by = kept.value("bound"), kept.bound_by

@@ -63,10 +63,10 @@ def entries(kind: str, problem: str | None = None) -> list[dict[str, Any]]:
     folder = _FOLDER[kind]
     entries: list[dict[str, Any]] = _folder(folder)
     if kind in OF_A_PROBLEM:
-        known = [(e, _problems(folder, e["name"])) for e in entries]
+        pairs = [(e, _problems(folder, e["name"])) for e in entries]
         entries = [
             {**entry, "problem": own[0]}
-            for entry, own in known
+            for entry, own in pairs
             if problem is None or problem in own
         ]
     if kind in ("planners", "methods", "problems"):

@@ -20,7 +20,10 @@ problem: Literal["device_grouping"] = "device_grouping"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Grouping:
-    """The best grouping by the rule; `NoPlan` where none fits. `seed` has no effect."""
+    """Return the best grouping by the rule; `NoPlan` where none fits.
+
+    `seed` has no effect.
+    """
     order = sorted(range(len(data.gpus)), key=lambda i: -data.gpus[i].gflops)
 
     def make(number: int) -> list[Counts]:

@@ -21,7 +21,7 @@ problem: Literal["recovery"] = "recovery"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Recovery:
-    """The balanced recovery; `NoPlan` names a unit that is lost.
+    """Return the balanced recovery; `NoPlan` names a unit that is lost.
 
     Neither seed nor deadline has an effect.
     """

@@ -22,7 +22,10 @@ problem: Literal["provisioning"] = "provisioning"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisioning:
-    """The best plan by the rule; `NoPlan` if there is none. `seed` has no effect."""
+    """Return the best plan by the rule; `NoPlan` if there is none.
+
+    `seed` has no effect.
+    """
     if (plan := placer.best_granted(data, _pipelines(data), deadline)) is None:
         raise NoPlan(
             "cheapest_per_flop: no number of GPUs, the cheapest per FLOP first, keeps "

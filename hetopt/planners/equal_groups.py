@@ -18,7 +18,7 @@ problem: Literal["device_grouping"] = "device_grouping"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Grouping:
-    """The best equal groups; `NoPlan` where none fit. `seed` has no effect."""
+    """Return the best equal groups; `NoPlan` where none fit. `seed` has no effect."""
     devices = data.devices
     numbers = (
         number for number in numbers_of_groups(data, devices) if devices % number == 0

@@ -19,7 +19,10 @@ problem: Literal["layer_partition"] = "layer_partition"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partition:
-    """Equal parts; `NoPlan` says why not. Neither seed nor deadline has an effect."""
+    """Return equal parts; `NoPlan` says why not.
+
+    Neither seed nor deadline has an effect.
+    """
     chain = Chain(data)
     if chain.layers < chain.count:
         raise NoPlan(f"equal_layers: {chain.layers} layers for {chain.count} stages")

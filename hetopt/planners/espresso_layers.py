@@ -24,9 +24,9 @@ problem: Literal["layer_partition"] = "layer_partition"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partition:
-    """The best of the rule's pipelines; `NoPlan` where none fits. `seed` has no effect.
+    """Return the best of the rule's pipelines; `NoPlan` where none fits.
 
-    At the deadline it ends with the best until then.
+    At the deadline it ends with the best until then. `seed` has no effect.
     """
     order = list(range(len(data.stages)))
     if data.order == "free":

@@ -16,5 +16,5 @@ problem: Literal["job_round"] = "job_round"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Round:
-    """The assignment in order. Neither seed nor deadline has an effect."""
+    """Return the assignment in order. Neither seed nor deadline has an effect."""
     return has.plan(data, efficiency="throughput")

@@ -17,7 +17,7 @@ problem: Literal["job_round"] = "job_round"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Round:
-    """The greedy assignment. Neither seed nor deadline has an effect."""
+    """Return the greedy assignment. Neither seed nor deadline has an effect."""
     blocks = Blocks(data)
     left = Counter({one.name: one.jobs for one in data.classes})
     gains = sorted(

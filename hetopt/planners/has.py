@@ -27,7 +27,7 @@ def plan(
     deadline: float | None = None,
     efficiency: Literal["per_gpu", "throughput"] = "per_gpu",
 ) -> Round:
-    """HAS's assignment. Neither seed nor deadline has an effect."""
+    """Return HAS's assignment. Neither seed nor deadline has an effect."""
     blocks = Blocks(data)
 
     def rank(one: Configuration) -> tuple[int, int, str]:

@@ -29,7 +29,7 @@ _NUMBERS = 24
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Grouping:
-    """The best grouping by the rule; `NoPlan` where none fits."""
+    """Return the best grouping by the rule; `NoPlan` where none fits."""
     if data.devices > MOST_DEVICES:
         raise NoPlan(
             f"hexiscale_groups: {data.devices} devices make a graph of their square, "

@@ -19,7 +19,10 @@ problem: Literal["provisioning"] = "provisioning"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisioning:
-    """The best plan of one type; `NoPlan` if there is none. `seed` has no effect."""
+    """Return the best plan of one type; `NoPlan` if there is none.
+
+    `seed` has no effect.
+    """
     pipelines = one_type(data, powers_of_two=False)
     if (plan := placer.best_granted(data, pipelines, deadline)) is None:
         raise NoPlan(

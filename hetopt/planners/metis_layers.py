@@ -21,7 +21,7 @@ problem: Literal["layer_partition"] = "layer_partition"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partition:
-    """Layers by capacity and memory; `NoPlan` where there is no room for them.
+    """Return layers by capacity and memory; `NoPlan` where there is no room for them.
 
     Neither seed nor deadline has an effect.
     """

@@ -20,7 +20,7 @@ problem: Literal["recovery"] = "recovery"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Recovery:
-    """The nearest source of every piece; `NoPlan` names a unit that is lost.
+    """Return the nearest source of every piece; `NoPlan` names a unit that is lost.
 
     Neither seed nor deadline has an effect.
     """

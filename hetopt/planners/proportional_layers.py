@@ -19,7 +19,7 @@ problem: Literal["layer_partition"] = "layer_partition"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partition:
-    """Shares by speed; `NoPlan` says why not.
+    """Return shares by speed; `NoPlan` says why not.
 
     Neither seed nor deadline has an effect.
     """

@@ -21,7 +21,7 @@ problem: Literal["job_round"] = "job_round"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Round:
-    """CBC's assignment; `NoPlan` where it has none in time."""
+    """Return CBC's assignment; `NoPlan` where it has none in time."""
     seconds = None if deadline is None else max(0.0, deadline - monotonic())
     limits = Limits(time_s=seconds, seed=seed)
     found = uninterrupted(

@@ -23,7 +23,7 @@ _POWERS = 10**6  # what the fastest stage has: powers are whole numbers
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partition:
-    """The most balanced work; `NoPlan` where there is no room for the layers.
+    """Return the most balanced work; `NoPlan` where there is no room for the layers.
 
     Neither seed nor deadline has an effect.
     """

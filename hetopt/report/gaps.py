@@ -39,10 +39,10 @@ class Row:
     reasons: str
     low_s: float | None = None
     high_s: float | None = None
-    objective: Objective | None = None
-    reference_bound: Objective | None = None
+    objective: Objective | float | None = None
+    reference_bound: Objective | float | None = None
     reference_by: str | None = None
-    best_known: Objective | None = None
+    best_known: Objective | float | None = None
     best_known_by: str | None = None
     started_from: str | None = None
     problem: str = "training_plan"
@@ -254,11 +254,11 @@ def _names(rows: list[GapRow]) -> str:
 
 def _drawn(rows: list[GapRow], palette: dict[str, str], folded: bool) -> Section:
     first = rows[0]
-    if not isinstance(first.result.plan, TrainingPlan):
-        assert first.result.evaluation is not None
-        told = results.table(
-            first.result.data, first.result.plan, first.result.evaluation.parts
-        )
+    plan, judged = first.result.plan, first.result.evaluation
+    assert plan is not None
+    assert judged is not None
+    if not isinstance(plan, TrainingPlan):
+        told = results.table(first.result.data, plan, judged.parts)
         note = f"objective {Row.of(first).amount}"
         return Section(
             _names(rows), (note,), table=told, folded=folded, on_page_only=True

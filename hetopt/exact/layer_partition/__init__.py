@@ -26,7 +26,7 @@ from ...plans import Partition
 from ...problems.layer_partition import Data
 from ...result import Result, Stop
 from ...solving.run import Halt, Report, Run
-from .lattice import Kind, Lattice, Walk, kinds_of
+from .lattice import Array, Kind, Lattice, Walk, kinds_of
 
 problem = "layer_partition"
 
@@ -271,16 +271,15 @@ def _loss(a: Kind, b: Kind) -> float:
 
 def _best_of(a: Kind, b: Kind) -> Kind:
     """A kind that is at least as good as both, everywhere."""
-    sums = (
-        np.concatenate([[0], np.cumsum(np.minimum(np.diff(x), np.diff(y)))])
-        for x, y in (
-            (a.times, b.times),
-            (a.once_mib, b.once_mib),
-            (a.each_mib, b.each_mib),
-        )
-    )
+
+    def least(x: Array, y: Array) -> Array:
+        sums = np.cumsum(np.minimum(np.diff(x), np.diff(y)))
+        return np.concatenate([[0], sums])
+
     return Kind(
-        *sums,
+        least(a.times, b.times),
+        least(a.once_mib, b.once_mib),
+        least(a.each_mib, b.each_mib),
         max(a.memory_mib, b.memory_mib),
         min(a.hop_us, b.hop_us),
         tuple(sorted(a.members + b.members)),

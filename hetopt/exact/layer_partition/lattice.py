@@ -76,8 +76,8 @@ def kinds_of(data: Data) -> list[Kind]:
         key = (stage.layer_us, *data.needs(stage), stage.memory_mib, stage.hop_us)
         found.setdefault(key, []).append(number)
     return [
-        Kind(*map(prefix, rows), memory, hop, tuple(members))
-        for (*rows, memory, hop), members in found.items()
+        Kind(prefix(us), prefix(once), prefix(each), memory, hop, tuple(members))
+        for (us, once, each, memory, hop), members in found.items()
     ]
 
 

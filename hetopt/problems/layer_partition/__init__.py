@@ -37,10 +37,11 @@ class Stage(Record):
     )
     hop_us: Amount = 0
     layer_mib: tuple[Amount, ...] | None = Field(
-        None, description="Where layers take another memory here than elsewhere."
+        default=None,
+        description="Where layers take another memory here than elsewhere.",
     )
     in_flight_mib: tuple[Amount, ...] | None = Field(
-        None, description="The same of a micro-batch in flight."
+        default=None, description="The same of a micro-batch in flight."
     )
 
     _later = frozenset({"layer_mib", "in_flight_mib"})
