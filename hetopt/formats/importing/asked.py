@@ -69,10 +69,22 @@ class Asked(NamedTuple):
         file = self.files[number if key else first[0]]
         usual = self.names.get(name, name)
         if file.form.is_command:
-            return f"--{key.removeprefix('--') or usual}"
+            word = f"--{key.removeprefix('--') or usual}"
+            return (
+                word.replace("-", "_").replace("__", "--", 1) if self._lower else word
+            )
         if key:
             return key
         return usual.replace("-", "_") if "_" in first[1] else usual
+
+    @property
+    def _lower(self) -> bool:
+        """Whether a command has underscores in its flags."""
+        return any(
+            f"--{key.replace('-', '_')}" in self.files[number].source.text
+            for number, key in self.written.values()
+            if "-" in key
+        )
 
     def changed(self, words: Mapping[str, Any]) -> "Asked":
         """The run with other values; those that are None are not there."""
