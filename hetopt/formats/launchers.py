@@ -44,6 +44,12 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
                 hosts.append(one)
             else:
                 left_out.append(one)
+        if not hosts and not left_out:
+            raise InstanceError(
+                f"{place}: found no machine with GPUs, expected at least one: the "
+                "names by which these are rented are in no list of machines with GPUs "
+                "here; say how many a machine has, as resources: {GPU: 8}, and the card"
+            )
     return hosts, left_out
 
 

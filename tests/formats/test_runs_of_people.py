@@ -239,6 +239,20 @@ OF_TITAN: dict[str, dict[str, str]] = {
         "--config llama3_8b --training.local_batch_size 1 --training.seq_len 128 "
         "--training.global_batch_size 48 --parallelism.tensor_parallel_degree=4\n"
     },
+    "in tokens": {
+        "run.json": json.dumps(
+            {
+                "training": {
+                    "num_tokens_per_microbatch_per_dp_rank": 128,
+                    "num_tokens_per_train_step": 48 * 128,
+                    "max_context_length": 128,
+                },
+                "parallelism": {"tensor_parallel_degree": 4},
+                "activation_checkpoint": {"mode": "selective"},
+            },
+            indent=1,
+        )
+    },
     "Python": {
         "config_registry.py": "from torchtitan.trainer import Trainer\n\n\n"
         "def llama3_debug() -> Trainer.Config:\n    return Trainer.Config(\n"
@@ -266,6 +280,22 @@ def test_a_run_of_torchtitan_is_the_same_in_its_forms(
         path = Path(f"{path}:llama3_8b")
     module, asked = changes.recognised([path])
     assert module.claimed(asked, data).settings == TITAN
+
+
+@pytest.mark.parametrize("name", ["TOML", "in tokens"])
+def test_another_batch_of_torchtitan_is_told_in_its_words(
+    name: str, tmp_path: Path
+) -> None:
+    data = instance(48)
+    path = put(tmp_path, OF_TITAN[name])
+    module, asked = changes.recognised([path])
+    search = changes._Search(module, asked, data, "")
+    wanted = TITAN._replace(tensor_parallel=2, micro_batch_size=2, recompute="none")
+    made = edits.edited(module, asked, search.asked_for(wanted), search.told_of(wanted))
+    assert made.left == ()
+    path.write_text(made.texts[path][1])
+    module, asked = changes.recognised([path])
+    assert module.claimed(asked, data).settings == wanted
 
 
 def judged(paths: list[Path], data: Instance) -> Claim:
@@ -323,6 +353,11 @@ FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
             "plans here have no such weights",
         ),
         ({"run.yaml": ZERO_2.replace("bf16", "fp16")}, "precision: found fp16"),
+        ({"run.yaml": changed(ZERO_2, stage="dpo")}, "stage: found dpo, expected"),
+        (
+            {"run.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rlhf_type grpo\n"},
+            "rlhf-type: found grpo",
+        ),
         (
             {
                 "run.yaml": "per_device_train_batch_size: 1\n",

@@ -1,38 +1,44 @@
 """The constants of a Python configuration, by their dotted names; nothing is run.
 
 Read are `a.b = 1`, `name(field=1, other=Name(field=2))`, `{"name": 1}` and `dict(...)`:
-numbers, texts, truths, None, lists of these, and sums and products of whole numbers;
-`torch.bfloat16` and the like by their last name. A function that begins with another of
-the file, `cfg = base()`, has what that one has. Of several functions
-`FILE.py:FUNCTION` names the one that is meant. What else stands for a value is not
-read: it is no constant.
+numbers, texts, truths, None, lists of these, sums and products of whole numbers, names
+of the file's own constants and of arguments that have one; `torch.bfloat16` and the
+like as they are written. A function that calls another of the file has what that one
+has, by the arguments that it gives. Of several functions `FILE.py:FUNCTION` names the
+one that is meant. What else stands for a value is not read: it is no constant.
 """
 
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import InstanceError
 
 _MOST_CHARACTERS = 2**20  # of a configuration
-_MOST_CALLS = 20  # functions of a file that begin with each other
+_MOST_CALLS = 500  # of functions of a file
+_MOST_DEEP = 20  # functions that call each other
 _MOST_WHOLE = 10**12  # so that products stay small
 _ANGLES = re.compile(r"<(?:[\w.]{1,80}: ('[^'\n]{0,200}')|[^<>\n]{0,200})>")
 _LINE = re.compile(r"(?m)^[ \t]*([a-z_]\w{0,80})=(.{0,2000}?),?$")
+_DTYPE = re.compile(r"torch\.(?:b?float|u?int)\w{1,12}")
 _UNREAD = object()
+
+Values = dict[str, Any]
+Functions = Mapping[str, ast.FunctionDef]
 
 
 def read(
-    text: str, place: str, function: str = ""
-) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    text: str, place: str, function: str = "", *, is_run: Callable[[Values], bool]
+) -> tuple[Values, str, tuple[str, ...]]:
     """Return values by names, no program, and notes.
 
-    `InstanceError` where there are several functions that differ, and none is named.
+    `is_run` says of the values of a function whether they are a run's. `InstanceError`
+    where there are several such functions that differ, and none is named.
     """
     try:
-        return _read(_parsed(text, place), place, function)
+        return _read(_parsed(text, place), place, function, is_run)
     except RecursionError:
         raise InstanceError(
             f"{place}: found values nested too deep, expected a few levels; flatten it"
@@ -40,42 +46,45 @@ def read(
 
 
 def _read(
-    tree: ast.Module, place: str, function: str
-) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    tree: ast.Module, place: str, function: str, is_run: Callable[[Values], bool]
+) -> tuple[Values, str, tuple[str, ...]]:
     functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
     if function and function not in functions:
         raise InstanceError(
             f"{place}: found no function {function!r}, expected one of "
             f"{', '.join(functions) or 'none'}; correct it"
         )
+    reader = _Reader(place, functions)
     rest = [one for one in tree.body if one not in functions.values()]
-    found = _values(rest, {})
+    found = reader.block(rest, reader.globals)
     chosen = function or None
     if chosen is None:
-        telling = [n for n, one in functions.items() if _values(one.body, functions)]
-        used = {_called(one) for one in functions.values()}
-        tops = [one for one in telling if one not in used]
-        if len(tops) > 1:
-            held = [_values(functions[one].body, functions) for one in tops]
-            if any(one != held[0] for one in held[1:]):
-                raise InstanceError(
-                    f"{place}: found the functions {', '.join(tops)}, expected one; "
-                    f"name it: {place}:{tops[0]}"
-                )
+        held = {name: reader.function(name) for name in functions}
+        called = {
+            node.func.id
+            for one in functions.values()
+            for node in ast.walk(one)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        tops = [name for name in functions if is_run(held[name]) and name not in called]
+        if any(held[one] != held[tops[0]] for one in tops[1:]):
+            raise InstanceError(
+                f"{place}: found the functions {', '.join(tops[:20])}, expected one; "
+                f"name it: {place}:{tops[0]}"
+            )
         chosen = tops[0] if tops else None
-    if chosen is not None:
-        found |= _values(functions[chosen].body, functions)
-    what = () if chosen is None else (f"read of the function {chosen}",)
-    return found, "", what
+    if chosen is None:
+        return found, "", ()
+    return found | reader.function(chosen), "", (f"read of the function {chosen}",)
 
 
-def printed(text: str) -> dict[str, Any]:
+def printed(text: str) -> Values:
     """Return the fields of an object with which a text begins, as `Name(field=1, ...)`.
 
     Its brackets end it; fields that are no constants are left out.
     """
-    depth, at, quote = 0, text.index("("), ""
-    for at in range(at, len(text)):  # noqa: B020
+    depth, start, quote, end = 0, text.index("("), "", len(text)
+    for at in range(start, len(text)):
         one = text[at]
         if quote:
             quote = "" if one == quote and text[at - 1] != "\\" else quote
@@ -84,21 +93,25 @@ def printed(text: str) -> dict[str, Any]:
         else:
             depth += (one in "([{") - (one in ")]}")
             if not depth:
+                end = at + 1
                 break
-    inside = text[: at + 1]
+    inside = text[:end]
     lines = _LINE.findall(inside)
     if len(lines) >= inside.count("\n") // 2 > 0:  # a field a line, texts unquoted
         return {name: _plain(value) for name, value in lines}
     # Enumerations, `<Name.VALUE: 'value'>`, and classes are no Python.
     inside = _ANGLES.sub(lambda one: one[1] or "None", inside)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            node = ast.parse(inside, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        node = _quietly(inside).body[0]
+    except (SyntaxError, ValueError, RecursionError, MemoryError, IndexError):
         pairs = re.findall(r"\b([a-z_]\w{0,80})=([^,\n()]{1,200}),", inside)
         return {name: _plain(value.strip()) for name, value in pairs}
-    return dict(_of_call(node, "")) if isinstance(node, ast.Call) else {}
+    call = node.value if isinstance(node, ast.Expr) else None
+    try:
+        reader = _Reader("", {})
+        return dict(reader.of_call(call, "", {})) if isinstance(call, ast.Call) else {}
+    except RecursionError:
+        return {}
 
 
 def _plain(text: str) -> Any:
@@ -108,6 +121,13 @@ def _plain(text: str) -> Any:
         return text
 
 
+def _quietly(text: str) -> ast.Module:
+    """The tree of a text, without Python's warnings of what looks strange there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
 def _parsed(text: str, place: str) -> ast.Module:
     if len(text) > _MOST_CHARACTERS:
         raise InstanceError(
@@ -115,127 +135,169 @@ def _parsed(text: str, place: str) -> ast.Module:
             f"{_MOST_CHARACTERS}; give the configuration alone"
         )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what looks strange there
-            return ast.parse(text)
+        return _quietly(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = getattr(error, "lineno", None)
         line = "" if where is None else f"line {where}: "
         raise InstanceError(f"{place}: {line}not Python: correct it") from None
 
 
-def _called(function: ast.FunctionDef) -> str:
-    """Return the name of the function whose result a function begins with."""
-    for one in function.body:
-        value = getattr(one, "value", None)
-        if isinstance(one, ast.Assign | ast.Return) and isinstance(value, ast.Call):
-            return value.func.id if isinstance(value.func, ast.Name) else ""
-    return ""
+class _Reader:
+    """What is known of a file: its functions, and the names that are constants."""
 
+    def __init__(self, place: str, functions: Functions) -> None:
+        self.place, self.functions = place, functions
+        self.globals: Values = {}
+        self._calls = 0
+        self._depth = 0
 
-def _values(
-    body: list[ast.stmt], functions: dict[str, ast.FunctionDef], depth: int = 0
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in body:
-        match one:
-            case (
-                ast.Assign(targets=[target], value=value)
-                | ast.AnnAssign(target=target, value=value)
-            ) if value is not None:
-                found |= _called_values(value, functions, depth)
-                found |= _of(value, _dotted(target))
-            case ast.Return(value=value) | ast.Expr(value=value) if value is not None:
-                found |= _called_values(value, functions, depth)
-                found |= _of(value, "")
-            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
-                found |= _values(one.body, functions, depth)
-            case ast.With():
-                found |= _values(one.body, functions, depth)
-    return found
+    def function(self, name: str, call: ast.Call | None = None, names: Values | None
+                 = None) -> Values:  # fmt: skip
+        """What a function says, by the arguments that a call gives it."""
+        self._calls += 1
+        if self._calls > _MOST_CALLS or self._depth >= _MOST_DEEP:
+            raise InstanceError(
+                f"{self.place}: found functions that call each other more than "
+                f"{_MOST_CALLS} times, expected fewer; give the configuration alone"
+            )
+        function = self.functions[name]
+        given = function.args
+        own = dict(self.globals)
+        told = [*given.posonlyargs, *given.args]
+        pairs = [
+            *zip(told[len(told) - len(given.defaults) :], given.defaults, strict=True),
+            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        ]
+        for argument, default in pairs:
+            if default is not None:
+                own[argument.arg] = self.constant(default, self.globals)
+        for word in call.keywords if call is not None else ():
+            if word.arg is not None:
+                own[word.arg] = self.constant(word.value, names or {})
+        self._depth += 1
+        try:
+            return self.block(function.body, own)
+        finally:
+            self._depth -= 1
 
+    def block(self, body: list[ast.stmt], names: Values) -> Values:
+        """What statements say; variables that they set are known from there on."""
+        found: Values = {}
+        for one in body:
+            match one:
+                case (
+                    ast.Assign(targets=[target], value=value)
+                    | ast.AnnAssign(target=target, value=value)
+                ) if value is not None:
+                    name = _dotted(target)
+                    found |= self._of(value, name, names)
+                    if isinstance(target, ast.Name):
+                        names[name] = self.constant(value, names)
+                case ast.Return(value=value) | ast.Expr(value=value) if value:
+                    found |= self._of(value, "", names)
+                case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+                    found |= self.block(one.body, names)
+                case ast.With():
+                    found |= self.block(one.body, names)
+        return found
 
-def _called_values(
-    value: ast.expr, functions: dict[str, ast.FunctionDef], depth: int
-) -> dict[str, Any]:
-    is_one = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
-    name = value.func.id if is_one else ""  # type: ignore[attr-defined]
-    if name not in functions or depth >= _MOST_CALLS:
-        return {}
-    return _values(functions[name].body, functions, depth + 1)
+    def _own_call(self, value: ast.expr) -> str:
+        """The name of the function of the file that is called; empty for none."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            return value.func.id if value.func.id in self.functions else ""
+        return ""
 
+    def _of(self, value: ast.expr, name: str, names: Values) -> Values:
+        """What an assigned value says; of a variable's name fields are enough."""
+        behind = name.partition(".")[2]
+        if own := self._own_call(value):
+            assert isinstance(value, ast.Call)
+            return self.function(own, value, names)
+        if isinstance(value, ast.Call):
+            # `cfg = Config(...)`: the fields are those of the whole.
+            return dict(self.of_call(value, f"{behind}." if behind else "", names))
+        if isinstance(value, ast.Dict):
+            return dict(self._of_dict(value, "", names))
+        constant = self.constant(value, names)
+        return {} if constant is _UNREAD or not name else {behind or name: constant}
 
-def _of(value: ast.expr, name: str) -> dict[str, Any]:
-    """Return what an assigned value says; of a variable's name fields are enough."""
-    if isinstance(value, ast.Call):
-        # `cfg = Config(...)`: the fields are those of the whole.
-        return dict(_of_call(value, "" if "." not in name else f"{_behind(name)}."))
-    if isinstance(value, ast.Dict):
-        return dict(_of_dict(value, ""))
-    constant = _constant(value)
-    if constant is _UNREAD or not name:
-        return {}
-    return {_behind(name): constant}
+    def of_call(
+        self, call: ast.Call, before: str, names: Values
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield the fields of a call."""
+        for word in call.keywords:
+            if word.arg is not None:
+                yield from self._of_field(word.value, before + word.arg, names)
 
+    def _of_dict(
+        self, tree: ast.Dict, before: str, names: Values
+    ) -> Iterator[tuple[str, Any]]:
+        for key, value in zip(tree.keys, tree.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield from self._of_field(value, before + key.value, names)
 
-def _behind(name: str) -> str:
-    """Return a dotted name without the variable that it begins with."""
-    return name.partition(".")[2] or name
-
-
-def _of_call(call: ast.Call, before: str) -> Iterator[tuple[str, Any]]:
-    for word in call.keywords:
-        if word.arg is None:
-            continue
-        yield from _of_field(word.value, before + word.arg)
-
-
-def _of_dict(tree: ast.Dict, before: str) -> Iterator[tuple[str, Any]]:
-    for key, value in zip(tree.keys, tree.values, strict=True):
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            yield from _of_field(value, before + key.value)
-
-
-def _of_field(value: ast.expr, name: str) -> Iterator[tuple[str, Any]]:
-    constant = _constant(value)
-    if constant is not _UNREAD:
-        yield name, constant
-    elif isinstance(value, ast.Call):
-        fields = list(_of_call(value, f"{name}."))
-        # A part without fields is there all the same: `SelectiveAC.Config()`.
-        yield from fields or [(name, _dotted(value.func) or "set")]
-        if fields:
-            yield f"{name}.class", _dotted(value.func)
-    elif isinstance(value, ast.Dict):
-        yield from _of_dict(value, f"{name}.")
-
-
-def _constant(node: ast.expr) -> Any:
-    """Return a constant's value; `_UNREAD` for what is none."""
-    match node:
-        case ast.Constant(value=value) if isinstance(
-            value, bool | int | float | str | None
+    def _of_field(
+        self, value: ast.expr, name: str, names: Values
+    ) -> Iterator[tuple[str, Any]]:
+        constant = self.constant(value, names)
+        if constant is not _UNREAD:
+            yield name, constant
+        elif own := self._own_call(value):
+            assert isinstance(value, ast.Call)
+            for inner, one in self.function(own, value, names).items():
+                yield f"{name}.{inner}", one
+        elif isinstance(value, ast.Call):
+            fields = list(self.of_call(value, f"{name}.", names))
+            # A part without fields is there all the same: `SelectiveAC.Config()`.
+            yield from fields or [(name, _dotted(value.func) or "set")]
+            if fields:
+                yield f"{name}.class", _dotted(value.func)
+        elif isinstance(value, ast.Dict):
+            yield from self._of_dict(value, f"{name}.", names)
+        elif isinstance(value, ast.List) and any(
+            isinstance(one, ast.Call) for one in value.elts
         ):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
-            return -node.operand.value  # type: ignore[attr-defined]
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            held = [_constant(item) for item in items]
-            return _UNREAD if _UNREAD in held else held
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Add() | ast.FloorDiv()):
-            one, other = _constant(left), _constant(node.right)
-            if type(one) is not int or type(other) is not int:
-                return _UNREAD
-            if max(abs(one), abs(other)) > _MOST_WHOLE:
-                return _UNREAD
-            match node.op:
-                case ast.Mult():
-                    return one * other
-                case ast.Add():
-                    return one + other
+            calls = [one for one in value.elts if isinstance(one, ast.Call)]
+            yield name, [_dotted(one.func) for one in calls]
+
+    def constant(self, node: ast.expr, names: Values) -> Any:
+        """A constant's value; `_UNREAD` for what is none."""
+        match node:
+            case ast.Constant(value=value) if isinstance(
+                value, bool | int | float | str | None
+            ):
+                return value
+            case ast.Name(id=name):
+                return names.get(name, self.globals.get(name, _UNREAD))
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                value = self.constant(inner, names)
+                is_number = type(value) in (int, float)
+                return -value if is_number else _UNREAD
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                held = [self.constant(item, names) for item in items]
+                return _UNREAD if _UNREAD in held else held
+            case ast.BinOp(left=left, op=sign, right=right):
+                return _calculated(
+                    self.constant(left, names), sign, self.constant(right, names)
+                )
+            case ast.Attribute() if _DTYPE.fullmatch(name := _dotted(node)):
+                return name
+        return _UNREAD
+
+
+def _calculated(one: Any, sign: ast.operator, other: Any) -> Any:
+    """A sum, product or quotient of whole numbers; `_UNREAD` for anything else."""
+    if type(one) is not int or type(other) is not int:
+        return _UNREAD
+    if max(abs(one), abs(other)) > _MOST_WHOLE:
+        return _UNREAD
+    match sign:
+        case ast.Mult():
+            return one * other
+        case ast.Add():
+            return one + other
+        case ast.FloorDiv():
             return one // other if other else _UNREAD
-        case ast.Attribute(attr=name) if re.fullmatch(r"(b?float|int)\w{1,12}", name):
-            return name
     return _UNREAD
 
 

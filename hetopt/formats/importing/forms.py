@@ -24,12 +24,14 @@ OF_A_RUN = frozenset(
         *("gradient-accumulation-steps", "local-batch-size", "deepspeed-config"),
         *("tensor-model-parallel-size", "pipeline-model-parallel-size"),
         *("tensor-parallel-degree", "pipeline-parallel-degree"),
+        *("num-tokens-per-microbatch-per-dp-rank", "max-context-length"),
     }
 )
 _COMMAND = "command or launch script"
 # `TrainingArguments(` on a line of a log, then a field a line or all in one.
 _PRINTED = re.compile(r"\b\w{0,40}(?:Arguments|Config)\(")
 _FIELD = re.compile(r"\b(?:micro_batch_size|per_device_train_batch_size)=")
+_REFERENCE = re.compile(r"\$\{(\.?\w{1,60}(?:\.\w{1,60}){0,5})\}")
 _MOST_PRINTED, _MOST_TRIED = 40_000, 50  # characters, objects of a log
 
 
@@ -56,7 +58,8 @@ def read(source: Source) -> Form:
     if suffix == ".toml":
         return Form("TOML", flat(_toml(source.text, place)))
     if suffix == ".py":
-        return Form("Python", *constants.read(source.text, place, source.part))
+        held = constants.read(source.text, place, source.part, is_run=_is_run)
+        return Form("Python", *held)
     if source.kind == "tree":
         tree = source.tree
         if not isinstance(tree, dict):
@@ -65,13 +68,31 @@ def read(source: Source) -> Form:
         if _is_of_wandb(tree):
             tree = {k: v["value"] for k, v in tree.items() if k != "wandb_version"}
             kind = "configuration saved by Weights & Biases"
-        return Form(kind, flat(tree))
+        return Form(kind, _resolved(flat(tree)))
     if arguments := printed(source):
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
         return Form("arguments that a log prints", found)
     program, given = flags.read(source.text, place, OF_A_RUN)
     return Form(_COMMAND, dict(given), program)
+
+
+def _is_run(values: Mapping[str, Any]) -> bool:
+    """Whether values of a configuration in Python are those of a run."""
+    names = {name.rpartition(".")[2].replace("_", "-") for name in values}
+    return not OF_A_RUN.isdisjoint(names)
+
+
+def _resolved(values: dict[str, Any]) -> dict[str, Any]:
+    """Values with those in place of `${model.name}` that Hydra's files refer to."""
+    found = dict(values)
+    for name, value in values.items():
+        match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+        if match is not None:
+            part = name.rpartition(".")[0]
+            key = f"{part}{match[1]}" if match[1].startswith(".") else match[1]
+            found[name] = values.get(key, value)
+    return found
 
 
 def _of_log(text: str) -> dict[str, Any]:

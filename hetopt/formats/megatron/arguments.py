@@ -27,6 +27,7 @@ _ALIASES = _FLAGS | {
     "encoder-seq-length": "seq-length",
     "sequence-length": "seq-length",
     "train-type": "tuner-type",
+    "plugins": "precision",  # of a recipe of NeMo, bf16_mixed()
 }
 #: Sections of the configurations of NeMo and Megatron-Bridge that are read.
 _SECTIONS = frozenset(
@@ -61,6 +62,8 @@ def arguments(form: Form, place: str) -> Arguments:
         [*_DEGREES, *(name.replace("_", "-") for name in _DEGREES)]
     )
     for key, value in form.values.items():
+        if key.endswith(".class"):  # of a part of a configuration in Python
+            continue
         if in_sections:
             read.of_section(key, value)
         else:
@@ -115,7 +118,9 @@ class _Read:
             return
         if name == "name" and not parts.isdisjoint({"optim", "optimizer"}):
             if "distributed" in str(value):
-                self.put("use-distributed-optimizer", key, True)
+                self.put(_DISTRIBUTED, key, True)
+            else:
+                self.off.add(_DISTRIBUTED)
             return
         if "peft" in parts:
             name = "lora-rank" if name == "dim" else f"peft-{name}"

@@ -59,6 +59,11 @@ def weighed(
 
     Raises `InstanceError` where the instance times or weighs another run.
     """
+    if "rlhf-type" in given:
+        raise InstanceError(
+            f"{place}: rlhf-type: found {given['rlhf-type']}, expected training by the "
+            "model's own loss (pt, sft): plans weigh no second model and no rollouts"
+        )
     _same_products(given, data, place)
     _same_optimiser(given, data, place)
     adapters = given.get("lora-rank") if given.get("tuner-type") == "lora" else None

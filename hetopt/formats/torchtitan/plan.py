@@ -38,6 +38,8 @@ _RULES: dict[str, Recompute] = {
 }
 _ENDS = ("first", "last")
 _SCHEDULE = "parallelism.pipeline_parallel_schedule"
+_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"
+_STEP, _LENGTH = "training.num_tokens_per_train_step", "training.max_context_length"
 _SHARD = -1  # all that is left
 #: What torchtitan has where nothing is told.
 _USUAL = {
@@ -53,12 +55,15 @@ _USUAL = {
 _OF_TORCHTITAN = (
     *_USUAL,
     *("training.local_batch_size", "training.seq_len", "training.global_batch_size"),
+    *(_TOKENS, _STEP, _LENGTH),
     *("activation_checkpoint.mode", "training.steps", "job.config_file"),
 )
 _ENOUGH = 2
+_CONVERTERS = ("model.converters", "model_converters.converters")
 _READ = (
-    *("parallelism.", "activation_checkpoint"),
+    *("parallelism.", "activation_checkpoint", *_CONVERTERS),
     *("training.local_batch_size", "training.global_batch_size", "training.seq_len"),
+    *(_TOKENS, _STEP, _LENGTH),
 )
 _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
@@ -111,11 +116,17 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, Any]:
         ),
         "parallelism.data_parallel_shard_degree": shard,
         "parallelism.fsdp_reshard_after_forward": _reshard(settings),
-        "training.local_batch_size": batch // replicas if stages > 1 else samples,
-        "training.global_batch_size": batch,
     }
+    if _LENGTH in asked.values or _TOKENS in asked.values:
+        length = data.workload.sequence_length
+        made |= {_TOKENS: samples * length, _STEP: batch * length}
+    else:
+        made["training.local_batch_size"] = samples
+        made["training.global_batch_size"] = batch
+        if stages > 1:
+            made["training.local_batch_size"] = batch // replicas
+            made["parallelism.pipeline_parallel_microbatch_size"] = samples
     if stages > 1:
-        made["parallelism.pipeline_parallel_microbatch_size"] = samples
         parts = settings.interleave
         made[_SCHEDULE] = "1F1B" if parts == 1 else "Interleaved1F1B"
     usual = {name: _USUAL[name] for name in made if name in _USUAL}
@@ -174,6 +185,8 @@ def _claimed(
     hosts: str,
     notes: Sequence[str],
 ) -> Claim:
+    _same_products(given, data, place)
+    given = _older(given, place)
     parallel, training = _section(given, "parallelism"), _section(given, "training")
     ranks = gpus(data, hosts)
     stages, degree, context, experts = (
@@ -221,6 +234,43 @@ def _claimed(
         split=Split(context, experts, runs, groups),
     )
     return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
+
+
+def _older(given: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """The same in sequences, where a batch is told in tokens (releases of 2026)."""
+    if _LENGTH not in given and _TOKENS not in given:
+        return given
+    length = _number(dict(given), _LENGTH, place, 2048)
+    tokens = _number(dict(given), _TOKENS, place, 16_384)
+    whole = _number(dict(given), _STEP, place, -1)
+    if length < 1 or tokens % length or (whole > 0 and whole % length):
+        raise InstanceError(
+            f"{place}: {_TOKENS}: found {tokens} tokens, expected whole sequences of "
+            f"{length}, {_LENGTH}; correct it"
+        )
+    made = {
+        "training.seq_len": length,
+        "training.local_batch_size": tokens // length,
+        "parallelism.pipeline_parallel_microbatch_size": tokens // length,
+        "training.global_batch_size": whole // length if whole > 0 else -1,
+    }
+    return {**given, **made}
+
+
+def _same_products(given: Mapping[str, Any], data: Instance, place: str) -> None:
+    """A run of layers in eight bits is of an instance that times them so."""
+    told = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
+    kind = next((one for one in ("mxfp8", "float8") if one in told), None)
+    calibration = data.workload.costs.calibration
+    timed = "bf16" if calibration is None else calibration.precision
+    if (kind is not None) == (timed in ("fp8", "mxfp8", "nvfp4")):
+        return
+    found = "16 bits" if kind is None else {"float8": "fp8"}.get(kind, kind)
+    remedy = "bf16" if kind is None else found
+    raise InstanceError(
+        f"{place}: products of layers: found {found}, expected {timed} as the instance "
+        f"times them; assemble one with -o products={remedy}"
+    )
 
 
 def _section(given: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -62,6 +62,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "groups": ("dp_replicate_size", "parallelism_config_dp_replicate_size"),
     "world": ("num_processes", "world_size"),
     "model": ("model_name_or_path", "base_model", "model"),
+    "kind": ("stage", "rl", "rlhf_type"),
 }
 #: What changes time or memory, and of which plans and instances know nothing.
 _NOT_READ = frozenset(
@@ -79,6 +80,7 @@ _NOT_READ = frozenset(
         *("optimizer_cpu_offload", "selective_activation_checkpoint"),
     }
 )
+_SILENT = ("", "none", "null", "false", "no", "auto", "disabled")
 #: Names that no other trainer has.
 _OWN = frozenset(
     {
@@ -95,10 +97,11 @@ _USUAL = {
     "no_checkpointing": "disable_gradient_checkpointing",
 }
 _REFERENCES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "config_file")
+_OF_TRAINER = {"per_device_train_batch_size", "output_dir", "learning_rate"}
 _BRANCHES = {name for those in _NAMES.values() for name in those if "." in name}
 _FILE = re.compile(r"[^\s]{1,300}\.(?:json|ya?ml)")
 _STAGE = re.compile(r"(?:^|[^a-z])z(?:ero)?_?([0-3])(?:[^0-9]|$)")
-_MOST_FILES = 8
+_MOST_FILES, _MOST_FOLDERS = 8, 4  # that are referred to; above a file
 
 
 def plain(key: str) -> str:
@@ -110,6 +113,8 @@ def is_one(form: Form) -> bool:
     """Whether a file has names that no other trainer has."""
     names = {plain(key).rpartition(".")[2] for key in form.values}
     full = {plain(key) for key in form.values}
+    if {"model_name_or_path", "learning_rate"} <= full:
+        return True
     return not _OWN.isdisjoint(names) or "zero_optimization.stage" in full
 
 
@@ -127,9 +132,7 @@ def tool_of(form: Form) -> str:
         return "Axolotl"
     if {"tuner_type", "train_type"} & names or "swift" in words:
         return "ms-swift"
-    return (
-        "transformers" if names & {"per_device_train_batch_size", "output_dir"} else ""
-    )
+    return "transformers" if names & _OF_TRAINER else ""
 
 
 def usual(tool: str) -> dict[str, str]:
@@ -156,7 +159,7 @@ def not_read(form: Form) -> Iterator[str]:
     """Names that change time or memory and that are not read, with their values."""
     for key, value in form.values.items():
         last = plain(key).rpartition(".")[2]
-        if last in _NOT_READ and value not in (None, False, "", "false", "False", "no"):
+        if last in _NOT_READ and str(value).lower() not in _SILENT:
             yield f"{key} {value}"
 
 
@@ -173,7 +176,8 @@ def referred(files: Sequence[File]) -> tuple[list[File], list[str]]:
             last = Path(name).name
             if last in given:
                 continue
-            beside = [file.source.path.parent / name, file.source.path.parent / last]
+            folders = [*file.source.path.parents][:_MOST_FOLDERS]
+            beside = [*(one / name for one in folders), folders[0] / last]
             path = next((one for one in beside if _is_there(one)), None)
             if path is not None and len(found) < _MOST_FILES:
                 found += opened([path])

@@ -84,6 +84,10 @@ def asked(files: Sequence[File]) -> Asked | None:
             if own is None or text is None:
                 continue
             first = values.setdefault(own, text)
+            if own == "checkpointing" and {first, text} == {"true", "false"}:
+                values[own] = "true"  # by FSDP where not by the trainer
+                written[own] = number, key
+                continue
             if _kind(own, first) != _kind(own, text) and own != "model":
                 other = written[own]
                 raise InstanceError(
@@ -309,6 +313,11 @@ def _zero(
 def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
     """`InstanceError` where other weights are trained, or by another rule."""
     place, costs = asked.place, data.workload.costs
+    if (task := given.get("kind", "sft").lower()) not in ("pt", "sft"):
+        raise InstanceError(
+            f"{place}: {asked.spelled('kind')}: found {task}, expected training by the "
+            "model's own loss (pt, sft): plans weigh no second model and no rollouts"
+        )
     kind = given.get("adapter", "full").lower()
     bits = _number(given, "bits", asked, 0) or None
     if given.get("four_bits") == "true" or kind == "qlora":
