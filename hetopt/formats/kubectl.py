@@ -18,9 +18,9 @@ from pydantic import Field
 from ..errors import InstanceError, quoted
 from ..text.complaints import validated
 from ..text.parsing import read_tree
+from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
-from .importing.records import Foreign
 
 OPTIONS = clusters.OPTIONS
 _COMMAND = "kubectl get nodes -o json"

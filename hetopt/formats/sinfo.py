@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from ..errors import InstanceError
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, read_text
+from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 from .importing.listing import is_gres
-from .importing.records import Foreign
 
 OPTIONS = clusters.OPTIONS
 _COMMAND = "sinfo -N -h -o '%N %G'"

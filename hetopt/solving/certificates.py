@@ -213,8 +213,9 @@ class BoxCertificate(Record):
     Prices are in sequences / `scale`, by the `classes` of equal nodes, each of which is
     called by its first node. Where the certificate is `levelled`, nodes that differ by
     the latency of their inner links alone have the least of these. Nodes of different
-    `sites` (none: all are of one) are of different classes; any sites will do. `further`
-    are the certificates of the choices of ZeRO and of divisions after the first.
+    `sites` (none: all are of one) are of different classes; any sites will do.
+    `further` are the certificates of the choices of ZeRO and of divisions after the
+    first.
     """
 
     time_us: Natural

@@ -179,16 +179,18 @@ class PipelineBound:
         each = [self.stages(size, 1) for size in sizes]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
+        nodes, node_gpus, few = self._hosts()
         self.division = Division(
-            *(
-                schedule,
-                most_sync,
-                self.table.sizes,
-                min(slowest, default=0),
-                self.batch,
-            ),
-            *(self.table.layers, self.table.sync.layer),
-            *self._hosts(),
+            schedule,
+            most_sync,
+            self.table.sizes,
+            least_slowest_us=min(slowest, default=0),
+            batch=self.batch,
+            layers=self.table.layers,
+            layer_units=self.table.sync.layer,
+            nodes=nodes,
+            node_gpus=node_gpus,
+            few=few,
         )
         self.fair = _fair(self.table, each)
         self.first = self._first()

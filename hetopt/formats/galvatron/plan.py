@@ -22,8 +22,8 @@ from pydantic import BeforeValidator, WithJsonSchema, model_validator
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
+from ..foreign import Foreign, Whole, read_record
 from ..importing.placing import Claim, equal_shares
-from ..importing.records import Foreign, Whole, read_record
 
 OPTIONS: dict[str, type] = {}
 

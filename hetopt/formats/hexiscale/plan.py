@@ -21,8 +21,8 @@ from pydantic import Field, model_validator
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
+from ..foreign import Foreign, read_record
 from ..importing.placing import Claim, Pool, equal_shares
-from ..importing.records import Foreign, read_record
 
 OPTIONS: dict[str, type] = {
     "machines": str,

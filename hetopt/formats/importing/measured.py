@@ -18,8 +18,8 @@ from typing import Any
 from ...catalogue import gpus, known
 from ...errors import InstanceError
 from ...schema import Length
+from ..foreign import quantity
 from . import ports
-from .records import quantity
 
 OPTIONS: dict[str, Any] = {
     "name": str,

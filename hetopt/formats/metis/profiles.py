@@ -33,9 +33,9 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME
 from ...text.complaints import validated
+from ..foreign import Foreign, Quantity, read_record
 from ..importing import measured
 from ..importing.clusters import named_well
-from ..importing.records import Foreign, Quantity, read_record
 from . import cluster
 
 OPTIONS: dict[str, Any] = {

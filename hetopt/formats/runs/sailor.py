@@ -15,7 +15,7 @@ from pydantic import Field
 from ...calibration.runs import Run
 from ...errors import InstanceError
 from ...text.complaints import validated
-from ..importing.records import Foreign
+from ..foreign import Foreign
 from .facts import Given, checked
 from .source import Form, Source
 

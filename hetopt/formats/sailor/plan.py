@@ -27,9 +27,9 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...text.complaints import validated
 from ...text.parsing import read_value
+from ..foreign import Foreign
 from ..importing import placing
 from ..importing.placing import Claim, Pool, equal_shares
-from ..importing.records import Foreign
 
 OPTIONS: dict[str, type] = {"types": str}
 _MOST = 10_000  # plans of a list, pipelines, stages, replicas, layers

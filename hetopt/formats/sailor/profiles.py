@@ -30,9 +30,9 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import PRECISIONS, CostSettings
 from ...text.parsing import read_text
+from ..foreign import Quantity, read_record
 from ..hostfile import hosts
 from ..importing import clusters, measured
-from ..importing.records import Quantity, read_record
 from . import network
 from .memory import Description, costs_of, key
 

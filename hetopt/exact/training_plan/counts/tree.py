@@ -233,6 +233,7 @@ def _case(box: Box) -> certificates.Case:
     if box.split is None:
         return certificates.Case(counts=box.counted, laid=box.laid)
     split = box.split
+    assert split.of != "host"  # which boxes of counts are not divided by
     of: certificates.Dimension = "pipelines"
     if split.of != "replicas":
         of = split.of if split.of != "slowest" else "bottleneck"

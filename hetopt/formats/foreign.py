@@ -6,9 +6,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from ...schema import Record, exact
-from ...text.complaints import validated
-from ...text.parsing import read_tree
+from ..schema import Record, exact
+from ..text.complaints import validated
+from ..text.parsing import read_tree
 
 R = TypeVar("R", bound=BaseModel)
 _LARGEST = 10**18  # what no file of measurements holds; infinity is above it
