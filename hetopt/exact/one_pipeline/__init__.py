@@ -7,14 +7,15 @@ degree that lie on one node each; every micro-batch size of the instance that di
 the global batch, any samples of the replicas. The time is the judge's: sum_j tau_j +
 (n - 1) max_j tau_j and the slowest stage's synchronisation.
 
-Stages are first known by counts: their replicas by class of nodes, and whether they
-lie on one node. For a range of slowest stages and of slowest syncs, the least sum of
-stage times is a walk over the layers in which GPUs have prices (Lagrange); items that
-are in no walk below the limit go. Of those that remain, tables by GPU counts say what
-the layers before a cut take at least, and a search cut by cut lays them on named
-nodes, those that are alike counted once. Limits rise from the bound until a plan is
-found below one; then nothing below that plan must be left. Dives into the most
-promising boxes, their maxima raised, find plans before limits come near them.
+Stage options are first known by counts: their replicas by class of nodes, and whether
+they lie on one node. For a range of slowest stages and of slowest syncs, the least sum
+of stage times is a shortest path over the layers on which GPUs have prices (Lagrange);
+options that are on no path below the limit are fixed to zero by their reduced cost. Of
+those that remain, tables by GPU counts bound what the layers before a cut take, and a
+search by labels, cut by cut, puts them on named nodes; of equal nodes one is tried.
+Limits rise from the bound until a plan is found below one; then nothing below that plan
+must be left. Dives into the most promising boxes, their maxima raised, find plans
+before limits come near them.
 
 `Unsupported` for settings that it does not carry (`hetopt.capability`), and for times
 beyond 48 bits of us. Source: the space is Metis's (sections 4.1, 4.2 and Eq. 1); the
@@ -35,7 +36,7 @@ from ...schema import Instance
 from ...solving.run import Halt, Report, Run
 from .boxes import OpenBox, Size
 from .cluster_tables import BIG, ClusterTables
-from .items import TooMany
+from .options import TooMany
 from .search import Goal
 
 problem = "one_pipeline"

@@ -13,10 +13,10 @@ from fractions import Fraction
 import numpy as np
 
 from .cluster_tables import BIG, Array, ClusterTables
-from .counts import LeastByCount, LeastByPrice
-from .items import Builder
+from .completion import LeastByCount, LeastByPrice
 from .kinds import Kinds
-from .prices import Prices, Walk
+from .options import Builder
+from .prices import Path, Prices
 from .search import Box, BoxSearch, Goal, LeastBefore, Search
 from .stages import Stages
 
@@ -28,7 +28,7 @@ _BEYOND = 0.05  # of the limit, by which prices aim above it
 _LEVEL = 25  # a box this much narrower than its bound says where the level is
 _FINE = 0.5  # of what a box may gain; narrower ones are searched,
 _THIN = 8  # and those this much narrower than the limit
-_FEW = 300  # items; boxes with as many or fewer are searched, however wide
+_FEW = 300  # options; boxes with as many or fewer are searched, however wide
 _PARTS = 20_000  # partial pipelines looked at before a box is halved instead
 
 
@@ -36,14 +36,14 @@ _PARTS = 20_000  # partial pipelines looked at before a box is halved instead
 class OpenBox:
     """A box that may hold a pipeline of `bound` or more, with prices to start from.
 
-    `items` are those that some pipeline below `limit` may have; None for all. A
+    `options` are those that some pipeline below `limit` may have; None for all. A
     settled box is narrow, and its bound its own.
     """
 
     bound: int
     box: Box
     prices: tuple[int, ...]
-    items: Array | None = None
+    options: Array | None = None
     limit: int = 0
     settled: bool = False
 
@@ -60,17 +60,17 @@ class Size:
         self.cluster, self.b = cluster, b
         self.n = cluster.instance.workload.global_batch // b
         kinds = Kinds(cluster, b)
-        items = Builder(cluster, kinds, self.n).build(check)
-        self.prices = Prices(cluster, kinds, items)
+        options = Builder(cluster, kinds, self.n).build(check)
+        self.prices = Prices(cluster, kinds, options)
         self.search = Search(kinds, self.prices, Stages(cluster, kinds, self.n))
 
     def whole(self) -> OpenBox:
         """The box of all pipelines."""
-        items = self.prices.items
-        if not len(items):
+        options = self.prices.options
+        if not len(options):
             return OpenBox(BIG, Box(0, 0, 0, 0), ())
-        tau = np.minimum(self.prices.item_shared, self.prices.item_apart)
-        # Items are bounds from below: what stages take at most, only a limit says.
+        tau = np.minimum(self.prices.option_shared, self.prices.option_apart)
+        # Options are bounds from below: what stages take at most, only a limit says.
         box = Box(int(tau.min()), _ENDLESS, 0, _ENDLESS)
         return OpenBox(0, box, (0,) * len(self.cluster.gpus))
 
@@ -80,28 +80,28 @@ class Size:
         goal: Goal,
         search: bool = True,
     ) -> list[OpenBox]:
-        """What remains open of a box: none of it holds a pipeline below its bound."""
+        """Return what remains open of a box; none of it is below its bound."""
         top = goal.limit()
         box = self._cut(job.box, top)
         if box is None:
             return [OpenBox(top, job.box, job.prices)]
-        items = job.items if job.items is not None and job.limit >= top else None
-        if items is None:
-            items = np.arange(len(self.prices.items))
-        items = self.prices.within(items, box.slow_high, box.sync_high)
-        walk, prices, items = self._priced(items, box, job.prices, goal)
-        bound = max(job.bound, self._bound(walk.bound_us, box))
-        if bound >= top:  # items were left out that only a plan of `top` can have
+        options = job.options if job.options is not None and job.limit >= top else None
+        if options is None:
+            options = np.arange(len(self.prices.options))
+        options = self.prices.within(options, box.slow_high, box.sync_high)
+        path, prices, options = self._priced(options, box, job.prices, goal)
+        bound = max(job.bound, self._bound(path.bound_us, box))
+        if bound >= top:  # options were left out that only a plan of `top` can have
             return [OpenBox(top, job.box, prices)]
         if not search and self._width(box) * _LEVEL <= bound:
             return [OpenBox(bound, job.box, prices, settled=True)]
         halves = self._halved(box)
-        few = len(items) <= _FEW or self._narrow(box, bound, top)
+        few = len(options) <= _FEW or self._narrow(box, bound, top)
         if search and (not halves or few):
-            done = self._searched(items, box, prices, goal, bool(halves))
+            done = self._searched(options, box, prices, goal, bool(halves))
             if done is not None:
                 return [OpenBox(max(bound, done), job.box, prices)]
-        parts = [OpenBox(bound, half, prices, items, top) for half in halves]
+        parts = [OpenBox(bound, half, prices, options, top) for half in halves]
         return parts + [OpenBox(top, rest, prices) for rest in _outside(job.box, box)]
 
     # --- bounds ------------------------------------------------------------------
@@ -137,40 +137,40 @@ class Size:
 
     def _priced(
         self,
-        items: Array,
+        options: Array,
         box: Box,
         start: tuple[int, ...],
         goal: Goal,
-    ) -> tuple[Walk, tuple[int, ...], Array]:
-        """The best bound over some prices, and the items below `top` that remain."""
+    ) -> tuple[Path, tuple[int, ...], Array]:
+        """The best bound over some prices, and the options below `top` that remain."""
         top = goal.limit()
         room = self._room(box, top)
         prices = np.array(start, np.int64)
-        best: tuple[Walk, Array] | None = None
+        best: tuple[Path, Array] | None = None
         stale = 0
         while stale < _STALE:
             goal.check()
             known = -BIG if best is None else best[0].bound_us
-            walk = self.prices.walk(items, box.slow_high, prices, room, known)
-            items = walk.kept
+            path = self.prices.path(options, box.slow_high, prices, room, known)
+            options = path.kept
             stale += 1
-            if best is None or walk.bound_us > best[0].bound_us:
-                much = best is None or walk.bound_us - best[0].bound_us > _MUCH * room
-                best, stale = (walk, prices), 0 if much else stale
-            if walk.bound_us > room or top >= BIG:  # nothing to aim at
+            if best is None or path.bound_us > best[0].bound_us:
+                much = best is None or path.bound_us - best[0].bound_us > _MUCH * room
+                best, stale = (path, prices), 0 if much else stale
+            if path.bound_us > room or top >= BIG:  # nothing to aim at
                 break
-            excess = walk.used - self.prices.gpus
+            excess = path.used - self.prices.gpus
             excess = np.where((prices == 0) & (excess < 0), 0, excess)
             if not excess.any():
                 break
             # Aimed beyond the limit: steps to the limit itself would not pass it.
-            step = (room + _BEYOND * top - walk.bound_us) / float(excess @ excess)
+            step = (room + _BEYOND * top - path.bound_us) / float(excess @ excess)
             moved = np.maximum(prices + np.rint(step * excess).astype(np.int64), 0)
             if (moved == prices).all():
                 break
             prices = moved
         assert best is not None
-        return best[0], tuple(int(p) for p in best[1]), items
+        return best[0], tuple(int(p) for p in best[1]), options
 
     # --- boxes -------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Size:
         return whole - self.cluster.table.overhead_us
 
     def _narrow(self, box: Box, bound: int, top: int) -> bool:
-        """Whether searching promises more than halving."""
+        """Tell whether searching promises more than halving."""
         width = self._width(box)
         return width <= _FINE * (top - bound) or width * _THIN <= top
 
@@ -205,22 +205,22 @@ class Size:
 
     def _searched(
         self,
-        items: Array,
+        options: Array,
         box: Box,
         prices: tuple[int, ...],
         goal: Goal,
         hurried: bool,
     ) -> int | None:
         """The box's bound after a search of all of it; None where it took too long."""
-        if hurried and not LeastByCount.fits(self.prices, items):
+        if hurried and not LeastByCount.fits(self.prices, options):
             return None
-        rest = self._rest(items, box, np.array(prices, np.int64))
+        rest = self._rest(options, box, np.array(prices, np.int64))
         if (
             isinstance(rest, LeastByCount)
             and self._bound(rest.bound_us, box) >= goal.limit()
         ):
             return goal.limit()
-        search = BoxSearch(self.search, items, rest, box, goal)
+        search = BoxSearch(self.search, options, rest, box, goal)
         return goal.limit() if search.all(_PARTS if hurried else None) else None
 
     def dive(self, job: OpenBox, rise: float, goal: Goal) -> None:
@@ -228,22 +228,22 @@ class Size:
         slow_low, slow, _, sync = job.box
         box = Box(slow_low, int(slow * rise), 0, int(sync * rise))
         row = np.array(job.prices, np.int64)
-        every = np.arange(len(self.prices.items))
-        items = self.prices.within(every, box.slow_high, box.sync_high)
+        every = np.arange(len(self.prices.options))
+        options = self.prices.within(every, box.slow_high, box.sync_high)
         room = self._room(box, goal.limit())
-        items = self.prices.walk(items, box.slow_high, row, room).kept
-        rest = self._rest(items, box, row)
-        BoxSearch(self.search, items, rest, box, goal).dive(_DIVE)
+        options = self.prices.path(options, box.slow_high, row, room).kept
+        rest = self._rest(options, box, row)
+        BoxSearch(self.search, options, rest, box, goal).dive(_DIVE)
 
-    def _rest(self, items: Array, box: Box, prices: Array) -> LeastBefore:
-        """What layers before a cut take: by counts, or by prices of too many items."""
-        if LeastByCount.fits(self.prices, items):
-            return LeastByCount(self.prices, items, box.slow_high)
-        return LeastByPrice(self.prices.values(items, box.slow_high, prices), prices)
+    def _rest(self, options: Array, box: Box, prices: Array) -> LeastBefore:
+        """Return a bound on layers before a cut, by counts or by prices."""
+        if LeastByCount.fits(self.prices, options):
+            return LeastByCount(self.prices, options, box.slow_high)
+        return LeastByPrice(self.prices.values(options, box.slow_high, prices), prices)
 
 
 def _outside(box: Box, part: Box) -> list[Box]:
-    """What is left of a box without the part that has its least maxima."""
+    """Return what is left of a box without the part that has its least maxima."""
     left = []
     if part.slow_high < box.slow_high:
         left.append(box._replace(slow_low=part.slow_high + 1))

@@ -1,4 +1,4 @@
-"""What stages of one pipeline cost on this instance, and where they fit: exactly.
+"""Exact costs of the stages of one pipeline, and where they fit.
 
 Nodes go by number, classes of nodes (equal GPUs, equal link within) by `FastCost`'s
 kinds. A stage is a run of layers on replicas of one degree `t`, its position `k`
@@ -73,7 +73,7 @@ class ClusterTables:
 
     @cached_property
     def even(self) -> bool:
-        """Whether runs of equally many layers need equal memory."""
+        """Tell whether runs of equally many layers need equal memory."""
         return self.table.even
 
     def allowed(

@@ -1,12 +1,12 @@
 """Stages by counts: what is known of a stage before its nodes are chosen.
 
-A *packed* stage has all its replicas on one node, a *spread* one on several. Stages
-are placed from the last to the first; the *tag* of the stage placed last says what the
-next one can use of it: its degree and its classes of nodes, and, where it is packed,
-the GPUs that are left on its node (`room`). A *move* lays a stage of some *kind*
-before one with a tag: sharing a node with it, or not. Its hop and its
-synchronisation are the least that any choice of nodes could give: a packed stage in a
-row of packed ones is priced exactly.
+A single-node stage has all its replicas on one node, a multi-node one on several.
+Stages are placed from the last to the first; the *state* of a label says what the next
+stage can use of the one placed last: its degree and its classes of nodes, and, where it
+is on one node, the GPUs that are left there (`room`). A *move* puts a stage of some
+*kind* before one with a state: sharing a node with it, or not. Its transfer and its
+synchronisation are the least that any choice of nodes could give: single-node stages
+that follow each other are priced exactly.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ import numpy as np
 from .cluster_tables import BIG, Array, ClusterTables
 
 
-class Tag(NamedTuple):
-    """What is known of the stage that was placed last; `room` is -1 where spread."""
+class State(NamedTuple):
+    """The state of the stage placed last; `room` is -1 where it has several nodes."""
 
     classes: tuple[int, ...]
     t: int
@@ -29,7 +29,7 @@ class Tag(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Stages that move alike; `gpus` on its node is 0 where spread.
+    """A kind of stages that move alike; `gpus` are 0 where they have several nodes.
 
     The replica with the most samples takes `low` to `high` of them.
     """
@@ -42,11 +42,11 @@ class Kind(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Replicas of degree `t` by class of nodes, packed on one node or spread."""
+    """Replicas of degree `t` by class of nodes, on one node or on several."""
 
     t: int
     replicas: tuple[int, ...]
-    packed: bool
+    on_one_node: bool
 
     @property
     def total(self) -> int:
@@ -59,11 +59,11 @@ class Pattern(NamedTuple):
         return tuple(c for c, m in enumerate(self.replicas) if m)
 
 
-END = Tag((), 0, -1)  # before the last stage, nothing was placed
+END = State((), 0, -1)  # before the last stage, nothing was placed
 
 
 class Kinds:
-    """Patterns, kinds, tags and moves for micro-batches of `b` sequences."""
+    """Patterns, kinds, states and moves for micro-batches of `b` sequences."""
 
     def __init__(self, cluster: ClusterTables, b: int) -> None:
         self.cluster, self.b = cluster, b
@@ -72,7 +72,7 @@ class Kinds:
         self._within = lru_cache(None)(self._within_us)
         self._links = lru_cache(None)(self._links_between)
         self.brackets = list(_brackets(b))
-        self.patterns = [*self._packed(), *self._spread()]
+        self.patterns = [*self._single_node(), *self._multi_node()]
         self.kinds: list[Kind] = []
         self._of: dict[Pattern, list[int]] = {}
         numbers: dict[Kind, int] = {}
@@ -82,21 +82,21 @@ class Kinds:
                     numbers[kind] = len(self.kinds)
                     self.kinds.append(kind)
                 self._of.setdefault(pattern, []).append(numbers[kind])
-        self.tags = [
+        self.states = [
             END,
-            *dict.fromkeys(t for k in self.kinds for t in self.tags_of(k)),
+            *dict.fromkeys(t for k in self.kinds for t in self.states_of(k)),
         ]
-        self.tag_number = {tag: i for i, tag in enumerate(self.tags)}
-        # A pair is a kind with one of the tags that its stages may have.
+        self.state_number = {state: i for i, state in enumerate(self.states)}
+        # A pair is a kind with one of the states that its stages may have.
         self.pairs = [
-            (i, self.tag_number[tag])
+            (i, self.state_number[state])
             for i, kind in enumerate(self.kinds)
-            for tag in self.tags_of(kind)
+            for state in self.states_of(kind)
         ]
 
     # --- patterns ----------------------------------------------------------------
 
-    def _packed(self) -> Iterator[Pattern]:
+    def _single_node(self) -> Iterator[Pattern]:
         for c in self.cluster.kinds:
             for t in range(1, self.cluster.largest[c] + 1):
                 for m in range(1, min(self.b, self.cluster.largest[c] // t) + 1):
@@ -104,7 +104,7 @@ class Kinds:
                     replicas[c] = m
                     yield Pattern(t, tuple(replicas), True)
 
-    def _spread(self) -> Iterator[Pattern]:
+    def _multi_node(self) -> Iterator[Pattern]:
         cluster = self.cluster
         for t in range(1, max(cluster.largest) + 1):
             most = [
@@ -126,7 +126,7 @@ class Kinds:
 
     def _kinds_of(self, pattern: Pattern) -> Iterator[Kind]:
         share = -(-self.b // pattern.total)
-        if pattern.packed:
+        if pattern.on_one_node:
             c = pattern.classes[0]
             yield Kind((c,), pattern.t, pattern.replicas[c] * pattern.t, share, self.b)
             return
@@ -136,25 +136,25 @@ class Kinds:
 
     # --- moves -----------------------------------------------------------------
 
-    def tags_of(self, kind: Kind) -> list[Tag]:
+    def states_of(self, kind: Kind) -> list[State]:
         """Tags that a stage of a kind may have."""
         if not kind.gpus:
-            return [Tag(kind.classes, kind.t, -1)]
+            return [State(kind.classes, kind.t, -1)]
         spare = self.cluster.largest[kind.classes[0]] - kind.gpus
-        return [Tag(kind.classes, kind.t, room) for room in range(spare + 1)]
+        return [State(kind.classes, kind.t, room) for room in range(spare + 1)]
 
     @cached_property
     def hops(self) -> tuple[Array, Array]:
-        """Least hop of each pair into each tag, with a shared node and without."""
-        shared = np.full((len(self.pairs), len(self.tags)), BIG, np.int64)
+        """Least hop of each pair into each state, with a shared node and without."""
+        shared = np.full((len(self.pairs), len(self.states)), BIG, np.int64)
         apart = shared.copy()
         for p, (i, own) in enumerate(self.pairs):
-            for y, later in enumerate(self.tags):
-                one, two = self._hop(self.kinds[i], self.tags[own], later)
+            for y, later in enumerate(self.states):
+                one, two = self._hop(self.kinds[i], self.states[own], later)
                 shared[p, y], apart[p, y] = one, two
         return shared, apart
 
-    def _hop(self, kind: Kind, own: Tag, later: Tag) -> tuple[int, int]:
+    def _hop(self, kind: Kind, own: State, later: State) -> tuple[int, int]:
         """Hop of a stage before `later` that ends with `own`: shared, apart."""
         fresh = not kind.gpus or (
             own.room == self.cluster.largest[kind.classes[0]] - kind.gpus
@@ -177,8 +177,8 @@ class Kinds:
             shared = min(shared, apart) if inside else BIG
         return shared, apart if fresh else BIG
 
-    def _joins(self, kind: Kind, own: Tag, later: Tag, c: int) -> bool:
-        """Whether a stage can have a node of class `c` in common with `later`."""
+    def _joins(self, kind: Kind, own: State, later: State, c: int) -> bool:
+        """Tell whether a stage can have a node of class `c` in common with `later`."""
         size = self.cluster.largest[c]
         room = later.room if later.room >= 0 else size - later.t
         if not kind.gpus:
@@ -228,7 +228,7 @@ class Kinds:
 
     def _sync_us(self, pattern: Pattern, parameters: int) -> int:
         cluster, n, t = self.cluster, pattern.total, pattern.t
-        if pattern.packed:
+        if pattern.on_one_node:
             node = self._roomiest(pattern.classes[0])
             return cluster.table.sync_us(parameters, [(node, t)] * n)
         classes, costs = pattern.classes, cluster.instance.workload.costs

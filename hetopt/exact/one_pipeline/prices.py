@@ -1,9 +1,9 @@
 """Least pipelines when GPUs have prices: a bound on the sum of stage times.
 
-With a price for each GPU by class of nodes, the least priced walk over the layers,
+With a price for each GPU by class of nodes, the least priced path over the layers,
 from the last stage to the first, less the price of all GPUs, is a lower bound on
 sum_j tau_j of every pipeline (Lagrange). Prices are integers, so every bound is
-exact. An item whose best walk through it is above a limit is in no pipeline below it.
+exact. An option whose best path through it is above a limit is in no pipeline below it.
 """
 
 from dataclasses import dataclass
@@ -11,113 +11,114 @@ from dataclasses import dataclass
 import numpy as np
 
 from .cluster_tables import BIG, Array, ClusterTables
-from .items import Items
 from .kinds import Kinds
+from .options import Options
 
 
 @dataclass(frozen=True)
-class Walk:
-    """What prices tell: a bound, GPUs that the least walk uses, items that remain."""
+class Path:
+    """A shortest path: its bound, the GPUs that it uses, the options that remain."""
 
     bound_us: int
     used: Array
-    kept: Array  # numbers of items
+    kept: Array  # numbers of options
 
 
 class Prices:
-    """LeastByPrice walks over the items of one micro-batch size."""
+    """Shortest paths over the stage options of one micro-batch size."""
 
-    def __init__(self, cluster: ClusterTables, kinds: Kinds, items: Items) -> None:
-        self.items, self.layers = items, cluster.layers
+    def __init__(self, cluster: ClusterTables, kinds: Kinds, options: Options) -> None:
+        self.options, self.layers = options, cluster.layers
         self.use = np.array(
             [[p.t * m for m in p.replicas] for p in kinds.patterns], np.int64
         )
         self.gpus = np.array(cluster.gpus, np.int64)
         self.shared, self.apart = kinds.hops
         self.pair_kind = np.array([kind for kind, _ in kinds.pairs], np.int64)
-        self.pair_tag = np.array([tag for _, tag in kinds.pairs], np.int64)
-        self.kinds, self.tags = len(kinds.kinds), len(kinds.tags)
-        # Pairs are sorted by kind; every tag but the end's has pairs.
+        self.pair_state = np.array([state for _, state in kinds.pairs], np.int64)
+        self.kinds, self.states = len(kinds.kinds), len(kinds.states)
+        # Pairs are sorted by kind; every state but the end's has pairs.
         self.kind_starts = np.flatnonzero(np.diff(self.pair_kind, prepend=-1))
-        self.by_tag = np.argsort(self.pair_tag, kind="stable")
-        self.tag_starts = np.flatnonzero(
-            np.diff(self.pair_tag[self.by_tag], prepend=-1)
+        self.by_state = np.argsort(self.pair_state, kind="stable")
+        self.state_starts = np.flatnonzero(
+            np.diff(self.pair_state[self.by_state], prepend=-1)
         )
         # Least hops of a kind: a stage that is slower with them is too slow anyway.
         self.least_shared = self._least(self.shared)
         self.least_apart = self._least(self.apart[:, 1:])
-        end = items.last == self.layers
-        self.item_shared = items.compute_us + np.where(
-            end, BIG, self.least_shared[items.kind]
+        end = options.last == self.layers
+        self.option_shared = options.compute_us + np.where(
+            end, BIG, self.least_shared[options.kind]
         )
-        self.item_apart = items.compute_us + np.where(
-            end, 0, self.least_apart[items.kind]
+        self.option_apart = options.compute_us + np.where(
+            end, 0, self.least_apart[options.kind]
         )
         side = self.layers + 1
-        self.cell = (items.last * side + items.first) * self.kinds + items.kind
+        self.cell = (options.last * side + options.first) * self.kinds + options.kind
 
     def _least(self, hops: Array) -> Array:
-        """Least hop of each kind, over its pairs and all tags."""
+        """Least hop of each kind, over its pairs and all states."""
         found = np.full(self.kinds, BIG, np.int64)
         if hops.shape[1]:
             np.minimum.at(found, self.pair_kind, hops.min(axis=1))
         return found
 
-    def within(self, items: Array, slowest: int, sync: int) -> Array:
-        """Those of the items that a pipeline with these maxima may have."""
-        tau = np.minimum(self.item_shared[items], self.item_apart[items])
-        keep = (tau <= slowest) & (self.items.sync_us[items] <= sync)
-        return items[keep]
+    def within(self, options: Array, slowest: int, sync: int) -> Array:
+        """Those of the options that a pipeline with these maxima may have."""
+        tau = np.minimum(self.option_shared[options], self.option_apart[options])
+        keep = (tau <= slowest) & (self.options.sync_us[options] <= sync)
+        return options[keep]
 
-    def walk(
-        self, items: Array, slowest: int, prices: Array, limit: int, known: int = -BIG
-    ) -> Walk:
-        """The least priced walk over `items`, and those that one below `limit` has.
+    def path(
+        self, options: Array, slowest: int, prices: Array, limit: int, known: int = -BIG
+    ) -> Path:
+        """The least priced path over `options`, and those that one below `limit` has.
 
-        `items` are numbers in ascending order; no stage is slower than `slowest`.
+        `options` are numbers in ascending order; no stage is slower than `slowest`.
         All remain where the bound is no better than a `known` one.
         """
-        table = _Table(self, items, slowest, prices)
+        table = _Table(self, options, slowest, prices)
         table.sweep()
         paid = int(prices @ self.gpus)
         best = int(table.value[self.layers, 0])
         if best >= BIG:
             none = np.zeros(0, np.int64)
-            return Walk(BIG, np.zeros_like(self.gpus), none)
-        kept = table.below(limit + paid) if best - paid > known else items
-        return Walk(best - paid, table.used(), kept)
+            return Path(BIG, np.zeros_like(self.gpus), none)
+        kept = table.below(limit + paid) if best - paid > known else options
+        return Path(best - paid, table.used(), kept)
 
-    def values(self, items: Array, slowest: int, prices: Array) -> Array:
-        """Least price of the layers before each cut, by the tag behind it."""
-        table = _Table(self, items, slowest, prices)
+    def values(self, options: Array, slowest: int, prices: Array) -> Array:
+        """Least price of the layers before each cut, by the state behind it."""
+        table = _Table(self, options, slowest, prices)
         table.sweep()
         return table.value
 
 
 class _Table:
-    """Least walks to every cut, for one choice of items and prices."""
+    """Shortest paths to every cut, for one choice of options and prices."""
 
     def __init__(
-        self, owner: Prices, items: Array, slowest: int, prices: Array
+        self, owner: Prices, options: Array, slowest: int, prices: Array
     ) -> None:
-        self.owner, self.items = owner, items
-        rows = owner.items
-        self.priced = rows.compute_us[items] + (owner.use @ prices)[rows.pattern[items]]
-        self.fits_shared = owner.item_shared[items] <= slowest
-        self.fits_apart = owner.item_apart[items] <= slowest
-        cell = owner.cell[items]
+        self.owner, self.options = owner, options
+        rows = owner.options
+        paid = (owner.use @ prices)[rows.pattern[options]]
+        self.priced = rows.compute_us[options] + paid
+        self.fits_shared = owner.option_shared[options] <= slowest
+        self.fits_apart = owner.option_apart[options] <= slowest
+        cell = owner.cell[options]
         starts = np.flatnonzero(np.diff(cell, prepend=-1))
         self._starts, self._cells = starts, cell[starts]
         side = owner.layers + 1
         shape = (side, side, owner.kinds)
         self.shared = self._least(np.where(self.fits_shared, self.priced, BIG), shape)
         self.apart = self._least(np.where(self.fits_apart, self.priced, BIG), shape)
-        # Least price of layers before a cut, by the tag of the stage behind it.
-        self.value = np.full((side, owner.tags), BIG, np.int64)
+        # Least price of layers before a cut, by the state of the stage behind it.
+        self.value = np.full((side, owner.states), BIG, np.int64)
         self.value[0] = 0
 
     def _least(self, priced: Array, shape: tuple[int, ...]) -> Array:
-        """Least priced item of every cell (last, first, kind)."""
+        """Least priced option of every cell (last, first, kind)."""
         found = np.full(shape, BIG, np.int64)
         if len(self._starts):
             found.reshape(-1)[self._cells] = np.minimum.reduceat(priced, self._starts)
@@ -137,70 +138,70 @@ class _Table:
     def _onto(self, last: int) -> tuple[Array, Array]:
         """Least price of each pair's stage that ends at `last`, and what is before."""
         owner = self.owner
-        before = self.value[:last, owner.pair_tag]
+        before = self.value[:last, owner.pair_state]
         one = self.shared[last, :last][:, owner.pair_kind] + before
         two = self.apart[last, :last][:, owner.pair_kind] + before
         return one.min(axis=0), two.min(axis=0)
 
-    # --- the least walk ------------------------------------------------------------
+    # --- the least path ------------------------------------------------------------
 
     def used(self) -> Array:
-        """GPUs by class of nodes of one least walk."""
-        owner, rows = self.owner, self.owner.items
+        """GPUs by class of nodes of one least path."""
+        owner, rows = self.owner, self.owner.options
         used = np.zeros_like(owner.gpus)
-        last, tag = owner.layers, 0
+        last, state = owner.layers, 0
         while last:
-            pair, joined = self._pair_onto(last, tag)
-            kind, own = owner.pair_kind[pair], owner.pair_tag[pair]
+            pair, joined = self._pair_onto(last, state)
+            kind, own = owner.pair_kind[pair], owner.pair_state[pair]
             costs = (self.shared if joined else self.apart)[last, :last, kind]
             first = int((costs + self.value[:last, own]).argmin())
-            item = self._item(last, first, int(kind), joined)
-            used += owner.use[rows.pattern[item]]
-            last, tag = first, int(own)
+            option = self._option(last, first, int(kind), joined)
+            used += owner.use[rows.pattern[option]]
+            last, state = first, int(own)
         return used
 
-    def _pair_onto(self, last: int, tag: int) -> tuple[int, bool]:
+    def _pair_onto(self, last: int, state: int) -> tuple[int, bool]:
         one, two = self._onto(last)
-        one, two = one + self.owner.shared[:, tag], two + self.owner.apart[:, tag]
+        one, two = one + self.owner.shared[:, state], two + self.owner.apart[:, state]
         joined = bool(one.min() <= two.min())
         return int((one if joined else two).argmin()), joined
 
-    def _item(self, last: int, first: int, kind: int, joined: bool) -> int:
+    def _option(self, last: int, first: int, kind: int, joined: bool) -> int:
         owner = self.owner
         cell = (last * (owner.layers + 1) + first) * owner.kinds + kind
         place = int(np.searchsorted(self._cells, cell))
         start = int(self._starts[place])
         more = place + 1 < len(self._starts)
-        end = int(self._starts[place + 1]) if more else len(self.items)
+        end = int(self._starts[place + 1]) if more else len(self.options)
         fits = (self.fits_shared if joined else self.fits_apart)[start:end]
         priced = np.where(fits, self.priced[start:end], BIG)
-        return int(self.items[start + int(priced.argmin())])
+        return int(self.options[start + int(priced.argmin())])
 
-    # --- items below a limit ---------------------------------------------------------
+    # --- options below a limit -------------------------------------------------------
 
     def below(self, limit: int) -> Array:
-        """Numbers of the items that some walk of at most `limit` goes through."""
-        through = self._through().reshape(-1)[self.owner.cell[self.items]]
-        kept: Array = self.items[self.priced + through <= limit]
+        """Numbers of the options that some path of at most `limit` goes through."""
+        through = self._through().reshape(-1)[self.owner.cell[self.options]]
+        kept: Array = self.options[self.priced + through <= limit]
         return kept
 
     def _through(self) -> Array:
-        """Least price of all but the item itself, for each cell."""
+        """Least price of all but the option itself, for each cell."""
         owner, side = self.owner, self.owner.layers + 1
-        after = np.full((side, owner.tags), BIG, np.int64)  # by the first stage's tag
+        after = np.full((side, owner.states), BIG, np.int64)  # by the first state
         after[owner.layers, 0] = 0
         through = np.full((side, side, owner.kinds), BIG, np.int64)
         for last in range(owner.layers, 0, -1):
             one = np.minimum((owner.shared + after[last]).min(axis=1), BIG)
             two = np.minimum((owner.apart + after[last]).min(axis=1), BIG)
-            rest = self.value[:last, owner.pair_tag] + np.minimum(one, two)
+            rest = self.value[:last, owner.pair_state] + np.minimum(one, two)
             through[last, :last] = np.minimum.reduceat(rest, owner.kind_starts, axis=1)
             steps = np.minimum(
                 self.shared[last, :last][:, owner.pair_kind] + one,
                 self.apart[last, :last][:, owner.pair_kind] + two,
             )
             least = np.minimum.reduceat(
-                steps[:, owner.by_tag], owner.tag_starts, axis=1
+                steps[:, owner.by_state], owner.state_starts, axis=1
             )
             after[:last, 1:] = np.minimum(after[:last, 1:], least)
         return through

@@ -31,14 +31,14 @@ class Box(NamedTuple):
 
 
 class LeastBefore(Protocol):
-    """What is before a cut takes at least, see `counts`."""
+    """A bound on what is before a cut, see `completion`."""
 
-    def least(self, first: Array, tag: Array, left: Array) -> Array: ...
+    def least(self, first: Array, state: Array, left: Array) -> Array: ...
 
-    def one(self, first: int, tag: int, left: tuple[int, ...]) -> int: ...
+    def one(self, first: int, state: int, left: tuple[int, ...]) -> int: ...
 
 
-class Part(NamedTuple):
+class Label(NamedTuple):
     """A partial pipeline: layers from `cut` on are placed."""
 
     cut: int
@@ -51,9 +51,9 @@ class Part(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """What is looked for: pipelines below `limit()`, ever better ones.
+    """The goal: pipelines below `limit()`, ever better ones.
 
-    `found` is told of a plan and the time it should take; `check` may end the search.
+    `found` receives a plan and the time that it should take; `check` may end it all.
     """
 
     limit: Callable[[], int]
@@ -63,11 +63,11 @@ class Goal(NamedTuple):
 
 @dataclass
 class _Steps:
-    """Items that end at a cut, each with each tag that it may have."""
+    """Options that end at a cut, each with each state that it may have."""
 
-    item: Array
+    option: Array
     first: Array
-    tag: Array
+    state: Array
     compute_us: Array
     sync_us: Array
     use: Array
@@ -85,28 +85,28 @@ class Search:
         for pair, kind in enumerate(prices.pair_kind):
             self._pairs.setdefault(int(kind), []).append(pair)
 
-    def steps(self, items: Array) -> _Steps:
-        """The items, one row for each tag that they may have."""
-        owner, rows = self.prices, self.prices.items
-        pairs = [self._pairs[int(kind)] for kind in rows.kind[items]]
-        item = np.repeat(items, [len(row) for row in pairs])
+    def steps(self, options: Array) -> _Steps:
+        """Return the options, one row for each state that they may have."""
+        owner, rows = self.prices, self.prices.options
+        pairs = [self._pairs[int(kind)] for kind in rows.kind[options]]
+        option = np.repeat(options, [len(row) for row in pairs])
         pair = np.array([p for row in pairs for p in row], np.int64)
         return _Steps(
-            item,
-            rows.first[item],
-            owner.pair_tag[pair],
-            rows.compute_us[item],
-            rows.sync_us[item],
-            owner.use[rows.pattern[item]],
+            option,
+            rows.first[option],
+            owner.pair_state[pair],
+            rows.compute_us[option],
+            rows.sync_us[option],
+            owner.use[rows.pattern[option]],
             owner.shared[pair],
             owner.apart[pair],
         )
 
-    def begin(self) -> Part:
+    def begin(self) -> Label:
         """Nothing placed yet."""
         cluster = self.cluster
         free, left = tuple(cluster.count), tuple(cluster.gpus)
-        return Part(cluster.layers, (), free, left, 0, 0, 0)
+        return Label(cluster.layers, (), free, left, 0, 0, 0)
 
     def total(self, sum_us: int, slowest: int, sync: int) -> int:
         """Iteration time of a pipeline."""
@@ -153,12 +153,12 @@ class BoxSearch:
     def __init__(
         self,
         owner: Search,
-        items: Array,
+        options: Array,
         rest: LeastBefore,
         box: Box,
         goal: Goal,
     ) -> None:
-        self.owner, self.items, self.rest, self.box = owner, items, rest, box
+        self.owner, self.options, self.rest, self.box = owner, options, rest, box
         self.goal = goal
         self._steps: dict[int, _Steps] = {}
         self._taus: dict[tuple[int, int], Array] = {}
@@ -169,7 +169,7 @@ class BoxSearch:
         """Look at some partial pipelines, the most promising stage first."""
         self._deeper(self.owner.begin(), [steps])
 
-    def _deeper(self, at: Part, left: list[int]) -> None:
+    def _deeper(self, at: Label, left: list[int]) -> None:
         for bound, onward in self.onward(at):
             if bound >= self.goal.limit():
                 break  # those behind it are no better
@@ -185,7 +185,7 @@ class BoxSearch:
 
     def all(self, most: int | None) -> bool:
         """Look at everything; False where that is more than `most` pipelines."""
-        waves: dict[int, dict[tuple[object, ...], list[Part]]] = {}
+        waves: dict[int, dict[tuple[object, ...], list[Label]]] = {}
         self._keep(waves, self.owner.begin())
         count = 0
         for cut in range(self.owner.cluster.layers, 0, -1):
@@ -203,12 +203,12 @@ class BoxSearch:
                             self._keep(waves, onward)
         return True
 
-    def _found(self, whole: Part) -> None:
+    def _found(self, whole: Label) -> None:
         us = self.owner.total(whole.sum_us, whole.slowest_us, whole.sync_us)
         self.goal.found(self.owner.plan(whole.placed), us)
 
     def _keep(
-        self, waves: dict[int, dict[tuple[object, ...], list[Part]]], at: Part
+        self, waves: dict[int, dict[tuple[object, ...], list[Label]]], at: Label
     ) -> None:
         """Keep a partial pipeline unless an alike one is no longer in any sense."""
         alike = waves.setdefault(at.cut, {}).setdefault(self._shape(at), [])
@@ -218,7 +218,7 @@ class BoxSearch:
         alike[:] = [one for one in alike if not _no_longer(at, one)]
         alike.append(at)
 
-    def _shape(self, at: Part) -> tuple[object, ...]:
+    def _shape(self, at: Label) -> tuple[object, ...]:
         """Equal for partial pipelines that can be completed alike."""
         if not at.placed:
             return ()
@@ -234,15 +234,15 @@ class BoxSearch:
 
     # --- one stage more --------------------------------------------------------------
 
-    def onward(self, at: Part) -> list[tuple[int, Part]]:
-        """All ways to lay one more stage, with their bounds, the least first."""
+    def onward(self, at: Label) -> list[tuple[int, Label]]:
+        """Return labels with one more stage, with their bounds, the least first."""
         self.goal.check()
         owner = self.owner
         later = at.placed[-1] if at.placed else None
-        rows, found = owner.prices.items, []
-        for item in self._promising(at, later):
-            pattern = owner.kinds.patterns[int(rows.pattern[item])]
-            first = int(rows.first[item])
+        rows, found = owner.prices.options, []
+        for option in self._promising(at, later):
+            pattern = owner.kinds.patterns[int(rows.pattern[option])]
+            first = int(rows.first[option])
             for places in owner.stages.places(pattern, at.free, later):
                 placed = PlacedStage(first, at.cut, pattern.t, places)
                 if (step := self._step(at, placed, later)) is not None:
@@ -251,8 +251,8 @@ class BoxSearch:
         return found
 
     def _step(
-        self, at: Part, placed: PlacedStage, later: PlacedStage | None
-    ) -> tuple[int, Part] | None:
+        self, at: Label, placed: PlacedStage, later: PlacedStage | None
+    ) -> tuple[int, Label] | None:
         """The bound and the partial pipeline with one stage more; None if too slow."""
         stages, box = self.owner.stages, self.box
         tau, sync = (
@@ -265,7 +265,7 @@ class BoxSearch:
         for node, count in placed.places:
             free[node] -= count * placed.t
             left[self.owner.cluster.kind[node]] -= count * placed.t
-        onward = Part(
+        onward = Label(
             placed.first,
             (*at.placed, placed),
             tuple(free),
@@ -276,8 +276,8 @@ class BoxSearch:
         )
         least = 0
         if placed.first:
-            tag = self.owner.kinds.tag_number[stages.tag(placed, onward.free)]
-            least = self.rest.one(placed.first, tag, onward.left)
+            state = self.owner.kinds.state_number[stages.state(placed, onward.free)]
+            least = self.rest.one(placed.first, state, onward.left)
         bound = self.owner.total(
             onward.sum_us + least,
             max(onward.slowest_us, box.slow_low),
@@ -285,44 +285,45 @@ class BoxSearch:
         )
         return None if bound >= self.goal.limit() else (bound, onward)
 
-    def _promising(self, at: Part, later: PlacedStage | None) -> list[int]:
-        """Items that may come next, by counts alone."""
+    def _promising(self, at: Label, later: PlacedStage | None) -> list[int]:
+        """Options that may come next, by counts alone."""
         steps, box, owner = self._steps_at(at.cut), self.box, self.owner
-        tag = owner.stages.tag(later, at.free) if later else END
-        tau = self._tau_into(at.cut, owner.kinds.tag_number[tag])
+        state = owner.stages.state(later, at.free) if later else END
+        tau = self._tau_into(at.cut, owner.kinds.state_number[state])
         left = np.array(at.left, np.int64) - steps.use
         rows = np.flatnonzero((left >= 0).all(axis=1) & (tau <= box.slow_high))
         if not len(rows):
             return []
         tau, sync = tau[rows], steps.sync_us[rows]
-        least = self.rest.least(steps.first[rows], steps.tag[rows], left[rows])
+        least = self.rest.least(steps.first[rows], steps.state[rows], left[rows])
         bound = owner.totals(
             np.minimum(at.sum_us + tau + least, BIG),
             np.maximum(tau, max(at.slowest_us, box.slow_low)),
             np.maximum(sync, max(at.sync_us, box.sync_low)),
         )
-        chosen = steps.item[rows[(least < BIG) & (bound < self.goal.limit())]]
-        # One item for each run of layers and pattern, of whatever kind.
-        items = owner.prices.items
-        key = items.first[chosen] * len(owner.kinds.patterns) + items.pattern[chosen]
+        chosen = steps.option[rows[(least < BIG) & (bound < self.goal.limit())]]
+        # One option for each run of layers and pattern, of whatever kind.
+        options = owner.prices.options
+        count = len(owner.kinds.patterns)
+        key = options.first[chosen] * count + options.pattern[chosen]
         return [int(i) for i in chosen[np.unique(key, return_index=True)[1]]]
 
     def _steps_at(self, cut: int) -> _Steps:
         if cut not in self._steps:
-            last = self.owner.prices.items.last[self.items]
-            self._steps[cut] = self.owner.steps(self.items[last == cut])
+            last = self.owner.prices.options.last[self.options]
+            self._steps[cut] = self.owner.steps(self.options[last == cut])
         return self._steps[cut]
 
-    def _tau_into(self, cut: int, tag: int) -> Array:
-        """Least times of the items that end at a cut, before a stage with a tag."""
-        if (cut, tag) not in self._taus:
+    def _tau_into(self, cut: int, state: int) -> Array:
+        """Least times of the options that end at a cut, before a stage with a state."""
+        if (cut, state) not in self._taus:
             steps = self._steps_at(cut)
-            hop = np.minimum(steps.shared[:, tag], steps.apart[:, tag])
-            self._taus[cut, tag] = np.minimum(steps.compute_us + hop, BIG)
-        return self._taus[cut, tag]
+            hop = np.minimum(steps.shared[:, state], steps.apart[:, state])
+            self._taus[cut, state] = np.minimum(steps.compute_us + hop, BIG)
+        return self._taus[cut, state]
 
 
-def _no_longer(one: Part, two: Part) -> bool:
+def _no_longer(one: Label, two: Label) -> bool:
     return (
         one.sum_us <= two.sum_us
         and one.slowest_us <= two.slowest_us

@@ -31,7 +31,7 @@ def least_us(times: Times, replicas: Sequence[int], b: int, most: int) -> int:
 
 
 def _enough(times: Times, counts: Sequence[int], b: int, limit: int) -> bool:
-    """Whether `b` samples can be shared so that no replica exceeds the limit."""
+    """Tell whether `b` samples can be shared so that no replica exceeds the limit."""
     allowed = [[s + 1 for s, us in enumerate(row) if us <= limit] for row in times]
     if not all(allowed):
         return False

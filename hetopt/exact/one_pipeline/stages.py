@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .cluster_tables import BIG, ClusterTables
-from .kinds import Kinds, Pattern, Tag
+from .kinds import Kinds, Pattern, State
 from .shares import least_us, shared
 
 Places = tuple[tuple[int, int], ...]  # (node, replicas on it), nodes ascending
@@ -55,7 +55,7 @@ class Stages:
                         )
                         alike.setdefault(key, []).append(node)
             groups.append(list(alike.values()))
-        if pattern.packed:
+        if pattern.on_one_node:
             yield from self._on_one_node(pattern, free, groups)
             return
         for chosen in self._on_nodes(pattern, free, groups, 0):
@@ -108,11 +108,11 @@ class Stages:
         span = range(placed.first, placed.last)
         return self.cluster.sync_us(placed.t, placed.places, span)
 
-    def tag(self, placed: PlacedStage, free: Free) -> Tag:
-        """The stage's tag, where `free` GPUs are left after it."""
+    def state(self, placed: PlacedStage, free: Free) -> State:
+        """The stage's state, where `free` GPUs are left after it."""
         classes = tuple(sorted({self.cluster.kind[node] for node, _ in placed.places}))
         room = free[placed.places[0][0]] if len(placed.places) == 1 else -1
-        return Tag(classes, placed.t, room)
+        return State(classes, placed.t, room)
 
     def _counted(self, places: Places) -> tuple[int, ...]:
         counts = [0] * len(self.cluster.kinds)
@@ -152,9 +152,9 @@ class Stages:
                 ends.setdefault(key, (x, y))
         if self._pairs:
             return frozenset(ends.values())
-        return frozenset(self._speakers(x, y) for x, y in ends.values())
+        return frozenset(self._representatives(x, y) for x, y in ends.values())
 
-    def _speakers(self, x: int, y: int) -> tuple[int, int]:
+    def _representatives(self, x: int, y: int) -> tuple[int, int]:
         """The first pair of nodes with the same link as `x` and `y`."""
         members, kind = self.cluster.members, self.cluster.kind
         if x == y:

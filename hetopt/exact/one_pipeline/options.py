@@ -1,8 +1,8 @@
 """Every stage by counts: which layers on which pattern, with its least times.
 
-An item is a run of layers on a pattern, of a kind. Its computing time is the least
+An option is a run of layers on a pattern, of a kind. Its computing time is the least
 over all shares of the samples, its position the nearest to the end that memory allows
-for what follows, so that no stage of a plan costs less than its item.
+for what follows, so that no stage of a plan costs less than its option.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 from .cluster_tables import BIG, Array, ClusterTables
 from .kinds import Kinds, Pattern
 
-MOST = 12_000_000  # items of one micro-batch size, about 60 bytes each
+MOST = 12_000_000  # options of one micro-batch size, about 60 bytes each
 
 
 class TooMany(Exception):
@@ -22,8 +22,8 @@ class TooMany(Exception):
 
 
 @dataclass(frozen=True)
-class Items:
-    """Columns of all items, sorted by last layer, first layer and kind."""
+class Options:
+    """Columns of all options, sorted by last layer, first layer and kind."""
 
     first: Array
     last: Array
@@ -45,7 +45,7 @@ class _Rows(NamedTuple):
 
 
 class Builder:
-    """Makes the items of one micro-batch size; `n` micro-batches."""
+    """Makes the options of one micro-batch size; `n` micro-batches."""
 
     def __init__(self, cluster: ClusterTables, kinds: Kinds, n: int) -> None:
         self.cluster, self.kinds, self.n = cluster, kinds, n
@@ -66,14 +66,14 @@ class Builder:
         table = np.full((len(kinds.patterns), len(brackets)), -1, np.int64)
         for i, pattern in enumerate(kinds.patterns):
             own = kinds.kinds_of(pattern)
-            if pattern.packed:
+            if pattern.on_one_node:
                 table[i, -1] = own[0]
             else:
                 table[i, len(brackets) - len(own) :] = own
         return table
 
-    def build(self, check: Callable[[], None]) -> Items:
-        """All items that fit; `TooMany` where the tables would be too large.
+    def build(self, check: Callable[[], None]) -> Options:
+        """All options that fit; `TooMany` where the tables would be too large.
 
         `check()` is called again and again, and may raise.
         """
@@ -96,15 +96,15 @@ class Builder:
                 self._behind[first] = min(self._behind[first], k)
         return self._sorted(parts)
 
-    def _sorted(self, parts: list[tuple[Array, ...]]) -> Items:
+    def _sorted(self, parts: list[tuple[Array, ...]]) -> Options:
         if not parts:
-            return Items(*(np.zeros(0, np.int64) for _ in range(6)))
+            return Options(*(np.zeros(0, np.int64) for _ in range(6)))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order = np.lexsort((columns[2], columns[0], columns[1]))
-        return Items(*(column[order] for column in columns))
+        return Options(*(column[order] for column in columns))
 
     def _run(self, first: int, last: int, k: int) -> list[tuple[Array, ...]]:
-        """Items of one run of layers."""
+        """Options of one run of layers."""
         found: list[tuple[Array, ...]] = []
         span = range(first, last)
         for t, rows in self._rows.items():
