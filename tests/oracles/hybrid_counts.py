@@ -73,6 +73,13 @@ def jamba(h: int, n: int, kv: int, i: int, rank: int) -> int:
     return layers + n * 2 * h + h + 2 * 65_536 * h
 
 
+def mamba(h: int, n: int, rank: int, v: int, ends: int = 2) -> int:
+    """Mamba-1 alone: in, convolution, step and states, decays, skip, out, a norm."""
+    w, state = 2 * h, 16
+    mixer = 2 * w * h + 5 * w + w * (rank + 2 * state) + rank * w + w + w * state + w
+    return n * (mixer + w * h + h) + h + ends * v * h
+
+
 def lfm2(h: int, n: int, full: int, i: int, mlps: int | None = None) -> int:
     """Attention with keys of 512 in `full` layers, convolutions of three elsewhere."""
     heads = 64
@@ -278,6 +285,9 @@ HYBRIDS = {
     ),
     "jamba-v0.1": jamba(4096, 32, K, 14_336, 256),
     "jamba-1.5-large": jamba(8192, 72, K, 24_576, 512),
+    "mamba-2.8b": mamba(2560, 64, 160, 50_280, 1),
+    "falcon-mamba-7b": mamba(4096, 64, 256, 65_024),
+    "mamba-codestral-7b": 64 * mamba2(4096, 128, 64) + 4096 + 2 * 32_768 * 4096,
     "lfm2-350m": lfm2(K, 16, 6, 4608),
     "lfm2-700m": lfm2(1536, 16, 6, 6912),
     "lfm2-1.2b": lfm2(2048, 16, 6, 8192),

@@ -111,7 +111,8 @@ FAMILIES: dict[str, Traits] = {
     "afmoe": _GATED._replace(norms=4),
     "apertus": Traits(gated=False, qk_norm=True),
     "kolibri1": Traits(qk_norm=True, norms=4),
-    "hyperclovax": Traits(),
+    **dict.fromkeys(("mamba", "falcon_mamba"), Traits(tied=True)),
+    **dict.fromkeys(("hyperclovax", "mamba2"), Traits()),
     "flex_olmo": Traits(qk_norm=True, qk_wide=True),
     "olmo_hybrid": Traits(qk_norm=True, qk_wide=True),
     **dict.fromkeys(

@@ -62,6 +62,8 @@ def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kin
     """Return the kind of each layer, in the words of `ModelSpec.layer_kinds`."""
     if family == "nemotron_h":
         return blocks(config, layers)
+    if family in mixers.ALONE:
+        return [mixers.ALONE[family]] * layers
     if family == "longcat_flash":
         return ["attention+dense+attention+dense+experts"] * layers
     if family in mixers.FAMILIES:

@@ -23,8 +23,28 @@ Shapes = list[Fields]
 
 def rewritten(config: Fields, family: str) -> Fields:
     """Return the configuration of a family with keys of its own in common words."""
-    made = {"openelm": _openelm, "nemotron-nas": _nemotron}.get(family)
+    made = {
+        **{"openelm": _openelm, "nemotron-nas": _nemotron},
+        **{"mamba": _mamba, "falcon_mamba": _mamba, "mamba2": _mamba},
+    }.get(family)
     return config if made is None else {**config, **made(config)}
+
+
+def _mamba(config: Fields) -> Fields:
+    """Return the keys of models of mixers alone; their width stands for heads."""
+    if config.get("use_bias") or config.get("use_conv_bias", True) is not True:
+        raise InstanceError(
+            "use_bias, use_conv_bias: hetopt does not support other biases of mixers "
+            "than their convolution's; give layer_parameters of an instance instead"
+        )
+    names = {
+        **{"mamba_num_heads": "num_heads", "mamba_head_dim": "head_dim"},
+        **{"mamba_d_state": "state_size", "mamba_dt_rank": "time_step_rank"},
+        **{"mamba_d_conv": "conv_kernel", "mamba_expand": "expand"},
+        "mamba_d_ssm": "intermediate_size",
+    }
+    found = {new: config[old] for new, old in names.items() if old in config}
+    return found | {"num_attention_heads": config.get("hidden_size"), "head_dim": 1}
 
 
 def _openelm(config: Fields) -> Fields:
