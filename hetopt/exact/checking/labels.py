@@ -218,13 +218,12 @@ class Sums:
         `NONE` where there is no path.
         """
         layers, places = self._stages.layers, self._part.options.places
-        none = np.zeros(len(allowed.highs), np.int64)
         self._allowed = allowed
-        self._timed = self._flat(1, none)
-        lows = allowed.often // self._stages.costs.interleave
-        self._priced = self._flat(allowed.us_cost, lows)
+        self._timed, self._priced = self._flat(allowed)
         self._pending: list[list[_Labels]] = [[] for _ in range(layers + 1)]
-        at, place, where = (x.ravel() for x in np.indices((len(none), places, 2)))
+        at, place, where = (
+            x.ravel() for x in np.indices((len(allowed.highs), places, 2))
+        )
         zero = np.zeros_like(at)
         start = _Labels(at, place, where, zero, zero, zero)
         step = _Step(zero, place, where, 0, zero, zero)
@@ -236,11 +235,22 @@ class Sums:
         np.minimum.at(found, (end.at, end.state), end.us)
         return found
 
-    def _flat(self, us_cost: Whole | int, lows: Whole) -> Whole:
-        """Return potentials by where the next stage lies, place, layer, interval."""
-        every = self.paths.potentials(us_cost, lows, self._allowed.highs)
-        rows = (every.anywhere, every.several, *every.tables)
-        return np.concatenate([each.ravel() for each in rows])
+    def _flat(self, allowed: Allowed) -> tuple[Whole, Whole]:
+        """Return potentials of times, and of costs.
+
+        They are by where the next stage lies, place, layer and interval.
+        """
+        lows = allowed.often // self._stages.costs.interleave
+        us_cost = np.concatenate([np.ones_like(lows), allowed.us_cost])
+        lows = np.concatenate([np.zeros_like(lows), lows])
+        every = self.paths.potentials(us_cost, lows, np.tile(allowed.highs, 2))
+        rows = [every.anywhere, every.several, *every.tables]
+        sides = [np.split(each, 2, axis=-1) for each in rows]
+        timed, priced = (
+            np.concatenate([each.ravel() for each in side])
+            for side in zip(*sides, strict=True)
+        )
+        return timed, priced
 
     def _led(self, some: _Labels, each: Whole, step: _Step) -> tuple[Whole, _Labels]:
         """Return the layers that labels lead to, and labels there that are allowed.

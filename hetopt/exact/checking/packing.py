@@ -154,7 +154,8 @@ class Packing:
         """
         leaf, found = self._leaves[n], list[Whole]()
         v, b = self._stages.costs.interleave, leaf.part.options.size
-        count = min(self._sums[n].paths.at_once, max(1, _MOST_CELLS // len(asked)))
+        at_once = self._sums[n].paths.at_once
+        count = min(at_once, max(1, _MOST_CELLS // len(asked)))
         for begin in range(0, len(some), count):
             part = some[begin : begin + count]
             lows, highs = leaf.ends([span for _, span, _ in part])

@@ -79,7 +79,9 @@ class Segments:
         for site in self._sites:
             near, far = (fronts(*given, site.kinds, far=x) for x in (False, True))
             self._inside.append([near, near, far])
-        self._kept: dict[tuple[int, bool, int], Whole] = {}
+        sides = [(x.gpus, tuple(x.light)) for each in self._sides for x in each]
+        #: Times depend on what stages may hold, and on nothing else of the box.
+        self._kept = stages.segment_us(part.options.size, tuple(sides))
 
     def _side(self, one: Alone, sharing: Sharing) -> _Side:
         stages, c = self._stages, one.kind

@@ -24,6 +24,7 @@ common; so needs weighted by k / C, of all pipelines, sum up to A or less, too.
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor
 
 import numpy as np
@@ -121,6 +122,7 @@ class Sharing:
         self._stages, self._box, self._us = stages, box, sync_us
         self._ring = stages.costs.sync == "ring"
         self._widest = max(kind.gpus for kind in stages.kinds)
+        self._waiting = lru_cache(None)(self._limit)
 
     def _least(self, own: int) -> int:
         """Return the least replicas of a layer of which a stage has `own` or more."""
@@ -159,14 +161,18 @@ class Sharing:
             return FREE
         here = one.replicas + (0 if lonely else kind.gpus - together)
         least = self._least(1 if one.degree == one.gpus else 2)
+        return self._waiting(one.kind, one.degree, least, min(here, least))
+
+    def _limit(self, kind: int, degree: int, least: int, here: int) -> int:
+        """Return the most units of a stage of a kind with such replicas in its node."""
         found = [Fraction(FREE)]
-        rates = self._stages.intra(one.kind), self._stages.inter
+        rates = self._stages.intra(kind), self._stages.inter
         known = [rate for rate in rates if rate is not None]
         if known and least > 1:  # each replica is sent what all others have
-            able = one.degree * max(known) * self._us
+            able = degree * max(known) * (self._us or 0)
             found.append(able / (1 - Fraction(1, least)))
         if self._away is not None and here < least:
-            found.append(one.degree * self._away / self._waited(least, here))
+            found.append(degree * self._away / self._waited(least, here))
         return floor(min(found))
 
     def _needs(self, degree: int, least: int) -> Whole:

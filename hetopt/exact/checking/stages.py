@@ -23,6 +23,7 @@ Flags = npt.NDArray[np.bool_]
 
 UNIT = 1 << 16  # parts of an average layer in which sizes are counted
 MOST = 1 << 44  # us of a stage, or units of a run, that a check can hold
+_KEPT = 64  # sets of segments, whose times are kept
 NONE_US = MOST  # of a stage that there is not, or that is longer
 
 
@@ -99,6 +100,14 @@ class Stages:
         self.begin = np.searchsorted(self.first, np.arange(self.layers + 1))
         self.options = lru_cache(None)(self._options)
         self._replica_us = lru_cache(None)(self._find_replica_us)
+        self.intra = lru_cache(None)(self._find_intra)
+        self._segments: dict[object, dict[object, Whole]] = {}
+
+    def segment_us(self, *key: object) -> dict[object, Whole]:
+        """Return times of segments that were computed before, to be added to."""
+        if len(self._segments) > _KEPT:
+            self._segments.clear()
+        return self._segments.setdefault(key, {})
 
     # -- sizes ------------------------------------------------------------------------
 
@@ -160,7 +169,7 @@ class Stages:
             return None
         return self.rate(exact(cluster.inter.gbytes_per_s) * 10**9)
 
-    def intra(self, kind: int) -> Fraction | None:
+    def _find_intra(self, kind: int) -> Fraction | None:
         """Return units a us over the link inside such a node."""
         if self.kinds[kind].gpus == 1:
             return None
