@@ -67,18 +67,19 @@ class Chosen:
         ]
 
 
-def problem_of(given: AnyProblem) -> str | None:
-    """Return the problem that is stated by itself; None for an instance to plan on.
+def problem_of(given: AnyProblem) -> tuple[str | None, Instance | None]:
+    """Return the problem that is stated by itself; else the instance to plan on.
 
-    Of an instance with offers it is `provisioning`.
+    Of an instance with offers the problem is `provisioning`. Neither is there where it
+    cannot be read: whoever loads it says why.
     """
     if isinstance(given, Instance):
-        return None if given.cluster is not None else "provisioning"
+        return ("provisioning", None) if given.cluster is None else (None, given)
     try:
-        name = posed(given)[0]
+        name, data = posed(given)
     except InstanceError:
-        return None  # whoever reads the instance says it in its own words
-    return None if name == "training_plan" else name
+        return None, None
+    return (None, data) if name == "training_plan" else (name, None)
 
 
 def report_of(

@@ -176,7 +176,10 @@ def compare(
     """
     asked, heard = limits_of(limits), progress_of(progress)
     given_as = several(instances)
-    stated = None if problem is not None or not given_as else problem_of(given_as[0])
+    stated: str | None = None
+    first: Instance | None = None
+    if problem is None and given_as:
+        stated, first = problem_of(given_as[0])
     if problem is not None or stated is not None:
         if runs_on is not None or start is not None:
             raise Unsupported(
@@ -192,7 +195,8 @@ def compare(
             "found statements, backends or options and no problem that they are of: "
             "name one, such as training_plan"
         )
-    loaded = [load(instance) for instance in given_as]
+    loaded = [load(instance) for instance in given_as[first is not None :]]
+    loaded = loaded if first is None else [first, *loaded]
     if runs_on is not None:
         loaded = [instance.on(runs_on) for instance in loaded]
     for instance in loaded:

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from ..schema import Instance
 
 
+#: Bytes of a file that takes a moment to read: twice would be felt.
+_LONG_TO_READ = 2**20
+
+
 class Kind(StrEnum):
     """What `hetopt list` lists."""
 
@@ -309,7 +313,6 @@ def compare(
     `hetopt compare tiny/two-nodes --problem device_grouping --time-limit 5`
     """
     from .. import api
-    from ..api import comparing
     from ..modelling import Limits
     from ..report import gaps
     from ..text.options import values
@@ -326,7 +329,7 @@ def compare(
     if out is not None:
         gaps.FILES.check(out)
     names = None if planners is None else _named(planners, "--planners")
-    given = problem or (instances and comparing.problem_of(instances[0]))
+    given = problem is not None or _states_problem(instances[0])
     each = "planner" if names is None else f"of {_counted(len(names), 'planner')}"
     whose = f"for each {each}" + ", and for the exact method" * exact
     whose = "for each method" if given else whose
@@ -351,6 +354,16 @@ def compare(
     failed = output.written(out, lambda path: gaps.FILES.write(report, path))
     output.give(report.to_json(), gaps.terminal(report), as_json, failed)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+
+
+def _states_problem(place: str) -> bool:
+    """Whether a problem is compared; of a file that is long to read it is not asked."""
+    from ..api.comparing import problem_of
+
+    file = Path(place)
+    if file.is_file() and file.stat().st_size > _LONG_TO_READ:
+        return False
+    return problem_of(place)[0] is not None
 
 
 def _named(words: str, option: str) -> list[str]:
