@@ -243,7 +243,7 @@ def page(lines: list[dict[str, Any]]) -> str:
             continue
         text += ["", f"## {problem}", "", *_rules(mine), "", *_provers(mine)]
         if refused := sum("refused" in line for line in mine):
-            told = f"Instances of the library that do not pose it: {refused}."
+            told = f"Instances that do not pose it: {refused}."
             text += ["", f"{told} The results file says why of each."]
     return "\n".join(text) + "\n"
 

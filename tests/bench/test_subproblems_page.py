@@ -57,4 +57,4 @@ def test_a_page_is_of_one_limit_and_says_what_poses_no_problem(
     lines = [line(2, 9.0, "a"), line(20, 0.1, "a"), line(20, 0.3, "b"), refused]
     page = script.page(lines)
     assert "| `has` | f | 2 of 2 | 20.0% | 20.0% | 30.0% | 0.5 |" in page
-    assert "Instances of the library that do not pose it: 1." in page
+    assert "Instances that do not pose it: 1." in page
