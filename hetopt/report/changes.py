@@ -19,7 +19,8 @@ def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
     """What kind of files they are, and the values that were read of them."""
     pairs = [("found", f"{asked.what}: {asked.place}")]
     if told is not None:
-        listed = (f"{k.replace('_', ' ')} {v}" for k, v in told._asdict().items())
+        known = {k: v for k, v in told._asdict().items() if v is not None}
+        listed = (f"{k.replace('_', ' ')} {v}" for k, v in known.items())
         pairs.append(("settings", ", ".join(listed)))
     shown = [
         f"{asked.spelled(name)} {value}".rstrip()
@@ -47,11 +48,9 @@ def advice(found: Advice) -> Iterator[RenderableType]:
 
 def sentence(found: Advice) -> str:
     """What to change, and what that brings; or that nothing is to be had."""
-    looked = f"{found.looked_at} combinations of its settings"
-    if not found.is_whole:
-        looked += " were looked at, not all (--time-limit)"
-    else:
-        looked = f"all {looked} were looked at"
+    looked = f"{found.looked_at} combinations of its settings were looked at"
+    equal = ", all that have equal stages"
+    looked += equal if found.is_whole else ", not all (--time-limit)"
     if not found.changes and found.run.us is None:
         return f"No change of settings makes it a run that fits: {looked}."
     if not found.changes:

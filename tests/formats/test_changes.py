@@ -1,8 +1,10 @@
 """What to change of a run: the best of all settings, and an edit that says so."""
 
 import json
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
+from shutil import which
+from subprocess import run as run_shell
 from typing import Any
 
 import pytest
@@ -107,8 +109,49 @@ def test_the_best_is_that_of_all_settings(advice: Advice, tmp_path: Path) -> Non
                 times[tensor, stages, size, rule, zero, runs] = judged.objective
     assert advice.best.us is not None
     least = min(times.values())
-    assert least <= advice.best.us <= least * (1 + changes.NEAR)
+    assert advice.best.us <= least * (1 + changes.NEAR)
     assert advice.run.us is None or advice.best.us <= advice.run.us
+    if "layers" not in {change.setting for change in advice.changes}:
+        assert least <= advice.best.us
+    path = written(tmp_path, "words.txt")
+    module, asked = recognised([path])
+    made = edits.edited(module, asked, advice.asked, advice.told)
+    path.write_text(made.texts[path][1])
+    (claim,) = reader.claims(path, data)
+    assert training_plan.evaluate(claim.data, claim.plan).objective == advice.best.us
+
+
+def test_layers_of_unlike_gpus_are_divided_by_their_speed(tmp_path: Path) -> None:
+    """No move of a layer from a stage to another is better than what is proposed."""
+    tree = instance(48).model_dump(mode="json", exclude_unset=True)
+    tree["cluster"]["gpus"]["big"]["peak_tflops"] = 4
+    tree["cluster"]["gpus"]["small"]["peak_tflops"] = 1
+    data = Instance.model_validate_json(json.dumps(tree))
+    path = written(tmp_path, "script.sh")
+    module, asked = recognised([path])
+    search = changes._Search(module, asked, data, "")
+    search.judged(search.base)
+    assert search.divide(float("inf"))
+    divided = [one for one in search.known if one.layers]
+    best = min(divided, key=lambda one: search.judged(one).us or 10**12)
+    assert best.layers is not None
+    assert best.layers[0] > best.layers[-1]  # the first hosts have the faster GPUs
+    first, equal = search.judged(best).us, search.judged(search.base).us
+    assert first is not None
+    assert equal is not None
+    assert first < equal
+    for source, target in permutations(range(3), 2):
+        layers = [*best.layers]
+        layers[source] -= 1
+        layers[target] += 1
+        other = search.judged(best._replace(layers=tuple(layers)))
+        assert other.us is None or other.us >= first
+    made = edits.edited(module, asked, search.asked_for(best), search.told_of(best))
+    assert made.left == ()
+    path.write_text(made.texts[path][1])
+    assert module.claimed(recognised([path])[1], data).settings == best
+    if (bash := which("bash")) is not None:
+        assert run_shell([bash, "-n", str(path)], check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")

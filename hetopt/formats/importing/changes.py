@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -31,6 +31,10 @@ NEAR = Fraction(1, 200)
 _SAMPLES = (1, 2, 4, 8, 16)
 #: How many settings at once differ in neighbours of the best.
 _NEIGHBOURS = 2
+#: Of the time, what goes to equal stages before layers are divided among unlike GPUs.
+_SHARE = 0.6
+#: How many of the best settings have their layers divided.
+_DIVIDED = 3
 #: Combinations that are looked at; each takes a few milliseconds.
 _MOST = 20_000
 
@@ -291,7 +295,9 @@ class _Search:
 
     def best(self, deadline: float) -> tuple[Settings, bool]:
         """The settings to propose, and whether all were looked at."""
-        is_whole = self._looked_at(deadline)
+        share = time.monotonic() + _SHARE * (deadline - time.monotonic())
+        is_whole = self._looked_at(share)
+        is_whole = self.divide(deadline) and is_whole
         right = {s: j.us for s, j in self.known.items() if j.us is not None}
         if not right:
             return self.base, is_whole
@@ -323,6 +329,40 @@ class _Search:
                 if self._is_over(deadline):
                     return False
                 self.judged(settings)
+        return True
+
+    def divide(self, deadline: float) -> bool:
+        """Divide layers unequally where GPUs differ; return whether time sufficed.
+
+        Layers move from stage to stage of the best settings, fewer and fewer at once,
+        as long as that is faster.
+        """
+        kinds = {node.gpu for node in self.data.planned_cluster.nodes}
+        if "layers" not in self._values or len(kinds) == 1:
+            return True
+        whole = self.data.model.layers
+        known = [
+            one
+            for one in self.known
+            if one.pipeline_parallel > 1 and one.interleave == 1 and not one.layers
+        ]
+        for one in sorted(known, key=lambda one: _order(self.judged(one)))[:_DIVIDED]:
+            stages = one.pipeline_parallel
+            best = one._replace(layers=(whole // stages,) * stages)
+            step = max(1, whole // stages // 2)
+            while step:
+                moved = []
+                for source, target in permutations(range(stages), 2):
+                    if self._is_over(deadline):
+                        return False
+                    layers = [*(best.layers or ())]
+                    layers[source] -= step
+                    layers[target] += step
+                    if layers[source] > 0:
+                        moved.append(best._replace(layers=tuple(layers)))
+                        self.judged(moved[-1])
+                found = min([best, *moved], key=lambda one: _order(self.judged(one)))
+                step, best = (step, found) if found != best else (step // 2, best)
         return True
 
     def _is_over(self, deadline: float) -> bool:
@@ -362,6 +402,8 @@ class _Search:
             return False
         replicas = self.world // held
         parts = settings.pipeline_parallel * settings.interleave
+        if settings.layers and len(settings.layers) != settings.pipeline_parallel:
+            return False
         return (
             self.data.workload.global_batch % (replicas * settings.micro_batch_size)
             == 0

@@ -20,7 +20,8 @@ class Layout(NamedTuple):
 
     `layers` are the numbers of layers of the stages, `samples` the sequences of a
     micro-batch of one replica. `degree` are the GPUs of a replica: its tensor-parallel
-    ranks times those among which it divides sequences.
+    ranks times those among which it divides sequences. `tells_layers` says whether the
+    run itself divides the layers.
     """
 
     layers: tuple[int, ...]
@@ -31,10 +32,11 @@ class Layout(NamedTuple):
     recompute: Recompute
     zero: int
     split: Split = ONE
+    tells_layers: bool = False
 
     @property
     def settings(self) -> Settings:
-        """The same but for how many layers each stage has."""
+        """The same; how many layers each stage has where the run tells it."""
         context, experts, runs, groups = self.split
         return Settings(
             tensor_parallel=self.degree // context,
@@ -46,6 +48,7 @@ class Layout(NamedTuple):
             micro_batch_size=self.samples,
             recompute=self.recompute,
             zero=self.zero,
+            layers=self.layers if self.tells_layers else None,
         )
 
 

@@ -7,6 +7,7 @@ written so is named, and the file left as it is.
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from pathlib import Path
@@ -181,7 +182,7 @@ def _added_to_command(
             continue
         start = match.start()
         written = name.replace("-", "_") if "_" in match[0].split()[0] else name
-        word = f"--{written} {new}".rstrip()
+        word = f"--{written} {shlex.quote(str(new))}" if new != "" else f"--{written}"
         line = text.rfind("\n", 0, start) + 1
         rest = re.compile(r"[ \t]*\\?[ \t]*\r?\n").match(text, match.end())
         before = text[line:start]
@@ -198,7 +199,8 @@ def _replaced(text: str, places: list["re.Match[str]"], new: str) -> str:
     for match in reversed(places):
         start, end = match.span("value")
         quote = text[start] if text[start] in "\"'" else ""
-        text = f"{text[:start]}{quote}{new}{quote}{text[end:]}"
+        value = f"{quote}{new}{quote}" if quote else shlex.quote(new)
+        text = text[:start] + value + text[end:]
     return text
 
 

@@ -10,7 +10,10 @@ from ...schema import Instance, Recompute
 
 
 class Settings(NamedTuple):
-    """What divides a run among its GPUs, and what it keeps in memory."""
+    """What divides a run among its GPUs, and what it keeps in memory.
+
+    `layers` are those of each stage, where the run tells them.
+    """
 
     tensor_parallel: int
     pipeline_parallel: int
@@ -21,6 +24,7 @@ class Settings(NamedTuple):
     micro_batch_size: int
     recompute: Recompute
     zero: int
+    layers: tuple[int, ...] | None = None
 
 
 class Claim(NamedTuple):

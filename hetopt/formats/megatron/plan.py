@@ -20,12 +20,14 @@ from ..importing.current import (
     cut,
     divisors,
     gpus,
+    in_runs,
     replicas_of,
     same,
 )
 from ..importing.placing import Claim, Settings
 from . import meanings
 from .arguments import arguments, plain
+from .launch import layout_of
 
 OPTIONS: dict[str, type] = {"hosts": str}
 TRAINER = "megatron"
@@ -113,6 +115,10 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
     }
     if settings.tensor_parallel > 1 and data.workload.costs.sequence_parallel:
         made["sequence-parallel"] = ""
+    made |= dict.fromkeys(_UNEVEN)
+    if settings.layers is not None:
+        held = in_runs(settings.layers, settings.interleave)
+        made[_LAYOUT] = layout_of(held)
     if _EACH in asked.values:
         return made | {_EACH: str(each) if runs > 1 else None}
     return made | {_RUNS: _above_one(runs)}
@@ -121,7 +127,8 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
     """Settings that the run may be given, with their values.
 
-    Of a run that tells how many layers each stage has, stages stay as they are.
+    Stages have equal numbers of layers, or are told theirs where the search divides
+    them; layers that predict further tokens stay where they are.
     """
     most = max(node.count for node in data.planned_cluster.nodes)
     found: dict[str, Sequence[Any]] = {
@@ -129,10 +136,14 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
         "recompute": ("none", "selective", "full"),
         "zero": (0, 1),
     }
-    if not _UNEVEN.isdisjoint(asked.values):
+    if data.model.mtp_layers:
         return found
     layers = divisors(data.model.layers)
-    return found | {"pipeline_parallel": layers, "interleave": layers}
+    return found | {
+        "pipeline_parallel": layers,
+        "interleave": layers,
+        "layers": (None,),
+    }
 
 
 def _above_one(number: int) -> str | None:
@@ -185,6 +196,7 @@ def _claimed(
         recompute=_RECOMPUTE[_recomputed(given, place)],
         zero=int("use-distributed-optimizer" in given),
         split=Split(context, experts, runs, groups),
+        tells_layers=not _UNEVEN.isdisjoint(given),
     )
     data, notes = meanings.weighed(given, data, place)
     notes = [*before, *notes]
