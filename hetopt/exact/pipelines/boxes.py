@@ -141,10 +141,10 @@ class Division:
             return self._by_count(box)
         alone = single and self.sizes[box.size_high] == 1  # nothing is synchronised
         width = self._width(box)
-        if width is None:
+        if width is None and box.sync_low_us:
             return None if alone else self._by_sync(box)
         several = box.replicas_high > box.replicas_low
-        if not alone:
+        if width is not None and not alone:
             if width > plan.coarse:
                 return self._by_sync(box)
             few = len(box.sites_high) <= _FEW_SITES
@@ -165,7 +165,7 @@ class Division:
                 return self._by_size(box)
             if split := self._by_slowest(box, left_us, 1.05):
                 return split
-        if not alone and width > plan.finest:
+        if width is not None and not alone and width > plan.finest:
             return self._by_sync(box)
         return self._by_slowest(box, left_us, 1.005) if single else None
 
