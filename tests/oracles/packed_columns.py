@@ -547,6 +547,8 @@ class Packing:
             yield f"demands of {float(total)} units, there are {rows.size_high}"
         if held_all < rows.size_low:
             yield f"holds {float(held_all)} units of {rows.size_low}"
+        if len(self.columns) < rows.fewest:
+            yield f"{len(self.columns)} pipelines, not {rows.fewest} or more"
         if len(self.columns) > rows.pipelines:
             yield f"{len(self.columns)} pipelines of {rows.pipelines}"
 
@@ -564,7 +566,8 @@ class Packing:
         if which != "gpus":
             each = batch / self.bound.table.layers
             rest = [some(each) for _ in range(count + 1)]
-            rest += [some(batch / self.rows.pipelines), some(each)]
+            number = some(batch / self.rows.pipelines) * rng.choice([1, 1, -1])
+            rest += [number, some(each)]
         found = self.master._whole(np.array([*gpu, *rest]))
         assert self.rows.value(found) < batch * self.bound.scale
         return found
@@ -577,6 +580,8 @@ class Packing:
 
         most = self.master._most_prices()
         each, count = [*map(some, most)], len(self.rows.gpus)
+        if rng.random() < 0.3:
+            each[-2] = -some(-self.master._lowest_prices()[-2])
         gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
         return Prices(gpu, share, *each[2 * count :])
 

@@ -109,7 +109,7 @@ class Leaf:
         v, mean = self.stages.costs.interleave, scale * halves // 2
         need = mean * part.options.size * (v * part.left_us + lows)
         need += (scale - mean) * most * v * lows
-        found: Whole = need - v * lows * self.prices.pipeline
+        found: Whole = need - v * lows * (self.prices.pipeline - self.prices.fewest)
         return found
 
     def us_cost(self, halves: int) -> int:

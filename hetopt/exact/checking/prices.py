@@ -2,8 +2,10 @@
 
 Prices are in sequences / scale: of a GPU of each kind; of what needs of a kind's nodes
 exceed their parts, and of all needs together, each for the size of an average layer; of
-a pipeline; and of the same size of layers held. The numbers of a certificate may be as
-large as they like: both they and the scale are halved until nothing overflows.
+a pipeline; of the same size of layers held; and what each of the fewest pipelines is
+paid, if there is such a price: all plans of a box have so many. The numbers of a
+certificate may be as large as they like: both they and the scale are halved until
+nothing overflows.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,11 +30,12 @@ class Prices:
     shares: int
     pipeline: int
     held: int
+    fewest: int = 0
 
     @classmethod
     def of(cls, values: tuple[int, ...], kinds: int, scale: int) -> "Prices | None":
         """Read prices in the order of a certificate; None if they are not as many."""
-        if len(values) != 2 * kinds + 3:
+        if len(values) not in (2 * kinds + 3, 2 * kinds + 4):
             return None
         return cls(
             scale, values[:kinds], values[kinds : 2 * kinds], *values[2 * kinds :]
@@ -47,6 +50,7 @@ class Prices:
             self.shares // 2,
             self.pipeline // 2,
             self.held // 2,
+            self.fewest // 2,
         )
 
     def refute(self, stages: Stages, box: Box) -> bool:
@@ -60,6 +64,7 @@ class Prices:
             for y, kind in zip(self.gpu, stages.kinds, strict=True)
         )
         whole += self.pipeline * box.pipelines
+        whole -= self.fewest * box.fewest(stages.sizes[box.size[1]])
         # Runs of all layers come first in the list, at their longest.
         every = stages.layers - 1
         sizes = self.shares * int(stages.high[every])
@@ -85,6 +90,7 @@ class Prices:
                 holds * size_all // 8 * size,
                 4 * earned * most_us,
                 4 * self.pipeline * most_us,
+                16 * self.fewest * most_us,
             )
             < NONE
         )

@@ -55,6 +55,13 @@ class Box:
         """The most pipelines: each has a replica of every layer."""
         return min(self.count[1], self.replicas[1])
 
+    def fewest(self, largest: int) -> int:
+        """Return the fewest pipelines of micro-batches of up to `largest` sequences.
+
+        None has more replicas of a layer than that.
+        """
+        return max(self.count[0], -(-self.replicas[0] // largest))
+
     @property
     def empty(self) -> bool:
         """Whether no plan is in the box."""

@@ -148,7 +148,7 @@ class Check:
         if not prices.scale or not prices.fit(stages, box, largest, left):
             return False
         leaves = [Leaf(stages, self._sites, box, prices, part) for part in parts]
-        if leaf.whole:
+        if leaf.whole and not prices.fewest:
             return Packing(stages, box, prices, leaves).refuted()
         if not prices.refute(stages, box):
             return False

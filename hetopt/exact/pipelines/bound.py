@@ -339,9 +339,6 @@ class PipelineBound:
         rows, state = self._rows(box), box.states.get(box.places, State())
         if state.prices is None:
             return False
-        fewest = box.count_low
-        if self.table.sizes[box.size_high] == 1:  # no stage has several replicas
-            fewest = max(fewest, box.replicas_low)
         apart = self._apart_of(box)
         view = self._view_of(apart)
         rows = replace(rows, gpus=tuple(view.table.gpus.tolist()))
@@ -349,7 +346,7 @@ class PipelineBound:
         hosts = tuple(low for low, _ in view.hosts(box))
         master = IntegerMaster(
             {number: pricing for number, pricing, _ in parts},
-            *(rows, self.batch, self.scale, (fewest, rows.pipelines), hosts),
+            *(rows, self.batch, self.scale, (rows.fewest, rows.pipelines), hosts),
             *(view.vectors, self.schedule, self.check),
         )
         # Stages of hosts may take other times than those of their class.
@@ -366,7 +363,9 @@ class PipelineBound:
             if box.known.apart != apart:
                 none = np.zeros(view.vectors.count, np.int64)
                 known = known._replace(wanted=none)
-        box.whole = master.refute(view.priced(state.prices), ends, known)
+        # What the fewest pipelines are worth is told by counts there.
+        proposed = np.maximum(view.priced(state.prices), 0.0)
+        box.whole = master.refute(proposed, ends, known)
         if master.known is not None:
             box.known = Whole(time_us, apart, master.known)
         return box.whole is not None
@@ -442,6 +441,7 @@ class PipelineBound:
             int(sync.high[every]),
             box.replicas_low,
             min(box.count_high, box.replicas_high),
+            max(box.count_low, -(-box.replicas_low // self.table.sizes[box.size_high])),
         )
 
     def _parts(
@@ -621,7 +621,10 @@ class Refutation(Descent):
             return {"laid": True} if box.laid else {}
         places = box.places if box.places > 1 else None
         whole = True if box.whole else None
-        return {"prices": (*flat(y),), "places": places, "whole": whole}
+        prices = [*flat(y)]
+        if y.pipelines < 0:  # of the fewest, which comes last
+            prices[-2:] = [0, y.held, -y.pipelines]
+        return {"prices": (*prices,), "places": places, "whole": whole}
 
 
 def _least_slowest(table: StageTable, each: Arcs) -> int:

@@ -72,6 +72,8 @@ class Master:
         self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
         self._fair, self._schedule, self._check = fair, schedule, check
         self._supply = np.array(rows.supply)
+        self._fewest = self._supply.copy()
+        self._fewest[-2] = rows.fewest
         #: Parts whose columns count by their time alone, whatever else limits them.
         self._lines: set[int] = set()
 
@@ -259,18 +261,23 @@ class Master:
     def _solve(self, columns: list[Column]) -> tuple[float, Array, Array]:
         """Return what a packing takes, how much of each column, and prices.
 
-        What is owed of held sizes is a column that there is one of: held, or paid.
+        What is owed of held sizes and of pipelines are columns that there is one of
+        each: held, or paid.
         """
         worth = [self._worth(x) for x in columns]
         uses = np.array([x.uses for x in columns]).T
-        owed = -self._supply[-1]
         most = _OWED * self.batch
-        held = np.zeros((len(uses) + 1, 1))
-        held[-2:, 0] = owed, 1.0
-        uses = np.hstack([np.vstack([uses, np.zeros(uses.shape[1])]), held])
-        supply = np.array([*self._supply[:-1], 0.0, 1.0])
-        value, amounts, prices = maximise(np.array([*worth, most]), uses, supply)
-        return value - most, amounts[:-1], prices[:-1]
+        owed = np.zeros((len(uses) + 3, 2))
+        owed[-4:, 0] = -self._supply[-1], 0.0, 1.0, 0.0
+        owed[-4:, 1] = 0.0, self.rows.fewest, 0.0, 1.0
+        none = np.zeros((2, uses.shape[1]))
+        uses = np.hstack([np.vstack([uses, -uses[-2:-1], none]), owed])
+        supply = np.array([*self._supply[:-1], 0.0, 0.0, 1.0, 1.0])
+        profit = np.array([*worth, most, most])
+        value, amounts, prices = maximise(profit, uses, supply)
+        found = prices[: len(self._supply)].copy()
+        found[-2] -= prices[len(self._supply)]
+        return value - 2 * most, amounts[:-2], found
 
     def _worth(self, column: Column) -> float:
         """Return what a column is worth in its interval."""
@@ -288,26 +295,37 @@ class Master:
         """
         whole, count = self.batch * self.scale, len(self.rows.gpus)
         most, aim = self._most_prices(), _BELOW * self.batch * self.scale
-        scaled = np.minimum(np.maximum(proposed, 0.0) * self.scale, most)
-        value = float(scaled @ self._supply)
+        lowest = self._lowest_prices()
+        scaled = np.clip(proposed * self.scale, lowest, most)
+        value = self._value(scaled)
         if value < 0.7 * aim:  # as much more on GPUs, in proportion to speed
             more = (aim - value) / float(self._fair @ self._supply)
             scaled = np.minimum(scaled + more * self._fair, most)
-            value = float(scaled @ self._supply)
+            value = self._value(scaled)
         if value <= 0:  # held sizes are priced beyond all that GPUs may cost
             scaled = np.minimum(self._fair * self.scale, most)
-            value = float(scaled @ self._supply)
-        scaled = np.minimum(scaled * (aim / value), most)
+            value = self._value(scaled)
+        scaled = np.clip(scaled * (aim / value), lowest, most)
         while True:
-            pairs = zip(np.floor(scaled).tolist(), most, strict=True)
-            each = [min(int(x), highest) for x, highest in pairs]
+            pairs = zip(np.floor(scaled).tolist(), lowest, most, strict=True)
+            each = [max(low, min(int(x), high)) for x, low, high in pairs]
             gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
             found = Prices(gpu, share, *each[2 * count :])
             if (worth := self.rows.value(found)) < whole:
                 return found
             scaled *= min(_BELOW, aim / float(worth))
 
+    def _value(self, prices: Array) -> float:
+        """Return about what all rows are worth."""
+        supply = self._supply if prices[-2] > 0 else self._fewest
+        return float(prices @ supply)
+
     def _most_prices(self) -> list[int]:
         """Return the highest prices of rows that all parts can carry."""
         each = [[*flat(part.most_prices)] for part in self.parts.values()]
         return [min(row) for row in zip(*each, strict=True)]
+
+    def _lowest_prices(self) -> list[int]:
+        """Return the lowest prices of rows that all parts can carry."""
+        each = [[*flat(part.lowest_prices)] for part in self.parts.values()]
+        return [max(row) for row in zip(*each, strict=True)]

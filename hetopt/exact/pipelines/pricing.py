@@ -5,13 +5,15 @@ Prices are whole numbers, in sequences / Q. The rows of the master that have one
     gpu[c]      GPUs of class c                          sum r_pc x_p <= N_c
     share[c]    demands less held sizes / D, of class c  <= 0
     shares      demands, of all nodes                    <= e, the size of all layers
-    pipelines   their number                             <= P
+    pipelines   their number                             >= F and <= P
     held        held sizes / D, of all nodes             >= e
 
 Sizes are in units (`stages.sync`). A node's part of the replicas of all layers, summed
 by size, is at least what any one pipeline demands of it there: weighted with k of its C
 GPUs, pipelines may be added up. It is at most what its replicas hold, divided by D; and
-of all nodes together it is e.
+of all nodes together it is e. A box has F pipelines or more: as many as it says, and so
+many that D replicas are in them, where none has more of a layer than a micro-batch has
+sequences.
 
 In the interval [m, m'] of the slowest stage a path of stages tau_j <= m' takes no more
 than b (T + m - sum tau) / m sequences, and b (T v + m - sum tau) / (m v) where stages
@@ -47,7 +49,10 @@ Array = npt.NDArray[np.float64]
 
 
 class Prices(NamedTuple):
-    """Prices of the rows, none below 0, in sequences / Q (sizes: by average layer)."""
+    """Prices of the rows, in sequences / Q (sizes: by average layer).
+
+    None is below 0, but that of pipelines may be: then it is paid for the fewest.
+    """
 
     gpu: tuple[int, ...]
     share: tuple[int, ...]
@@ -72,11 +77,13 @@ class Rows:
     size_high: int
     replicas: int
     pipelines: int
+    fewest: int
 
     def value(self, prices: Prices) -> Fraction:
         """Return what all rows are worth at the prices."""
         whole = sum(y * n for y, n in zip(prices.gpu, self.gpus, strict=True))
-        whole += prices.pipelines * self.pipelines
+        number = self.pipelines if prices.pipelines > 0 else self.fewest
+        whole += prices.pipelines * number
         sizes = prices.shares * self.size_high - prices.held * self.size_low
         return whole + Fraction(sizes, UNIT)
 
@@ -191,15 +198,23 @@ class Pricing:
         gpu, share = (limit // widest,) * count, (most,) * count
         return Prices(gpu, share, most, limit, most)
 
+    @property
+    def lowest_prices(self) -> Prices:
+        """The lowest prices: so low that what a path has to pay stays below 2^57."""
+        none = (0,) * len(self.rows.gpus)
+        return Prices(none, none, 0, -(self._limit() // 16), 0)
+
     def _held_most(self) -> int:
         """Return the most units that stages of a path hold, one replica each."""
         return self.rows.size_high + self.layers  # each stage's are rounded up
 
     def _checked(self, prices: Prices) -> None:
         most = self.most_prices
-        for given, highest in zip(flat(prices), flat(most), strict=True):
-            if not 0 <= given <= highest:
-                raise InternalError(f"a price of {given}, expected 0 to {highest}")
+        lowest = self.lowest_prices
+        for given, *ends in zip(flat(prices), flat(lowest), flat(most), strict=True):
+            low, highest = ends
+            if not low <= given <= highest:
+                raise InternalError(f"a price of {given}, expected {low} to {highest}")
 
     def _held(self, price: Whole, units: Whole) -> Whole:
         """Return what holding so many units earns, rounded up."""

@@ -31,7 +31,7 @@ def _pricing(table, rng):
     whole = int(table.runs.number[0, table.layers])
     sizes = int(table.sync.low[whole]), int(table.sync.high[whole])
     gpus = tuple(table.gpus.tolist())
-    rows = Rows(gpus, *sizes, replicas, sharing.most)
+    rows = Rows(gpus, *sizes, replicas, sharing.most, pipelines)
     most_us = int(each.times[-1]) if len(each.times) else 1
     limits = Limits(2 * most_us, table.batch)
     return Pricing(table, Coupling(table, each, sharing), limits, rows)
