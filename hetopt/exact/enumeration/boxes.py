@@ -85,8 +85,8 @@ class BoxEnumeration:
         """
         self._levelled = levelled
         self._instance, self._offer, self._check = instance, offer, check
-        #: No plan of a box that was closed takes less, in us.
-        self.value = value
+        #: No plan of a box that was closed takes less, in us; and how many there are.
+        self.value, self.closed = value, 0
         self._synced: dict[object, int] = {}
         self._completions: dict[int, Completion | None] = {}
         self._stages: dict[int, list[tuple[Stage, tuple[int, ...]]]] = {}
@@ -107,6 +107,7 @@ class BoxEnumeration:
         """
         with suppress(TooMany):
             self._close(box, EFFORTS[effort])
+            self.closed += 1
             return True
         return False
 

@@ -44,6 +44,7 @@ _NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
 # Counts have longer, as they keep what they have summed up, and gain late.
 _PATIENCE, _FEW_PATIENCE = 0.05, 0.2
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
+_LISTED = "prices of pipeline patterns, all pipelines where they leave a gap"
 # Of the time, for a way's first turn: longer for counts where they are few. Who gains
 # in a turn goes on; who does not has a longer one next time.
 _FEW_TURN, _TURN, _LONGER = 0.3, 0.12, 2.0
@@ -210,11 +211,14 @@ class Way:
             if target <= run.bound.value:
                 self._goals.tell(True)
             elif (record := self._tried(target)) is not None:
-                least = target + 1
+                least, certificate = target + 1, joined(record)
+                source = _COUNTED if self._counting else _PRICED
                 if self._listing is not None:
                     least = min(least, self._listing.value)
-                run.tighten(least, _COUNTED if self._counting else _PRICED)
-                run.certificate = joined(record)
+                    if self._listing.closed and certificate is None:
+                        source = _LISTED
+                run.tighten(least, source)
+                run.certificate = certificate
                 gained()
                 run.check()
         self.ended = True
