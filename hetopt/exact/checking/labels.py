@@ -7,6 +7,11 @@ the least cost of the stages before it, each by itself. Where the next one lies 
 one node, of any kind), 1 (in several), or the kind, the number and the GPUs left of the
 node at hand, as in `paths`. GPUs count where a node is begun.
 
+A stage hands on inside a node only to one that is there, too. Of two in different sets
+of nodes, one in several, that node has GPUs of both. So the next one may also lie in
+one node of some kind, or in several with one of some kind, where the stage before it
+has a GPU or more: 2 + c, and 2 + C + c for kind c of C.
+
 Whatever a label leads to takes, and costs, no less than it and the potential there. So
 labels that would exceed what is allowed go. What is left is few of all that there are.
 """
@@ -22,7 +27,7 @@ from .sharing import Box, Sharing
 from .stages import NONE_US, Flags, Stages, Whole
 
 _PAIRS = 1_000_000  # of labels and stages at once
-_NEXT, _SEVERAL, _INSIDE = 0, 1, 2  # where the next stage lies
+_NEXT, _SEVERAL, _SHARED = 0, 1, 2  # where the next stage lies
 
 
 class States:
@@ -79,7 +84,10 @@ class _Edges(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """Stages in several nodes: GPUs by kind, [place, run, i] times, [run, i] costs."""
+    """Stages in several nodes: GPUs by kind, times and costs.
+
+    Times are by [exit, place, run, i], costs by [run, i].
+    """
 
     use: Whole
     state: Whole
@@ -112,17 +120,19 @@ class Sums:
         self._states, self._sharing = states, Sharing(stages, box, part.sync_us)
         self._box = box
         self.paths = Paths(stages, box, prices, part)
+        spread = bool(self.paths.fronts[0].shape[2])
         self._numbers = [
-            1 if all(len(one.together) == 1 for one in each) else kind.gpus
+            1
+            if not spread and all(len(one.together) == 1 for one in each)
+            else kind.gpus
             for kind, each in zip(stages.kinds, self.paths.each, strict=True)
         ]
         # Where codes of kinds begin.
+        self._count = len(stages.kinds)
         pairs = zip(self._numbers, stages.kinds, strict=True)
         each = [number * (kind.gpus + 1) for number, kind in pairs]
-        self._codes = np.cumsum([_INSIDE, *each])
-        self._spread: _Spread | None = None
-        if self.paths.fronts[0].shape[2]:
-            self._spread = self._made_spread()
+        self._codes = np.cumsum([_SHARED + 2 * self._count, *each])
+        self._spread = self._made_spread() if spread else None
 
     # -- stages -----------------------------------------------------------------------
 
@@ -140,7 +150,9 @@ class Sums:
                 paid = np.zeros((numbers, len(able)), np.int64)
                 light = np.zeros((numbers, len(able)), np.bool_)
                 for i, k in enumerate(one.together):
-                    row = k - 1 if numbers > 1 else 0
+                    row = slice(k - 1, k)
+                    if len(one.together) == 1:  # the same of all
+                        row = slice(None)
                     paid[row] = one.paid[i, begin + able]
                     light[row] = one.light[i, begin + able]
                 outer = one.stage.outer[place, begin + able]
@@ -161,29 +173,35 @@ class Sums:
         """
         stages, states, options = self._stages, self._states, self._part.options
         several, size = options.several, options.size
-        known = {t: self._sharing.of_replicas(t)[0] for t in {*several.degree.tolist()}}
-        most = np.array([known[t] for t in several.degree.tolist()], np.int64)
-        us = np.where(stages.low[:, None] <= most, several.us, NONE_US)
-        us = np.where(us <= self._part.left_us, us, NONE_US)
-        place, run = np.nonzero((us < NONE_US).any(2))
-        us = us[place, run]
-        found = np.zeros((1, 1, len(run)), np.int64)
-        for c in range(len(stages.kinds)):
-            own = self._of_kind(c, us)
-            found = _together(found, own, size)
-        found = found[:, -1]
-        nodes = (states.use > 0) @ np.array([len(x.nodes) for x in stages.kinds])
-        found[nodes < 2] = NONE_US
-        every = found.copy()
-        for c, stride in enumerate(states.strides.tolist()):  # fewer GPUs do as well
-            some = np.flatnonzero(states.use[:, c])
-            found[some] = np.where(
-                every[some - stride] <= every[some], NONE_US, found[some]
-            )
-        able = np.flatnonzero((found < NONE_US).any(1))
-        shape = options.places, len(stages.first), len(able)
+        sides = [kind.gpus for kind in stages.kinds]
+        nodes = np.maximum(2, -(-states.use // np.array(sides)).sum(1))
+        every = stages.exits(options)
+        place, run = np.nonzero((every < NONE_US).any((0, 3)))
+        found = np.full((len(every), len(nodes), len(run)), NONE_US, np.int64)
+        for number in np.unique(nodes).tolist():
+            degrees = several.degree.tolist()
+            known = {t: self._sharing.of_replicas(t, number)[0] for t in {*degrees}}
+            most = np.array([known[t] for t in degrees], np.int64)
+            mine = nodes == number
+            for at, each in enumerate(every):
+                us = np.where(stages.low[:, None] <= most, each, NONE_US)
+                us = np.where(us <= self._part.left_us, us, NONE_US)[place, run]
+                both = np.zeros((1, 1, len(run)), np.int64)
+                for c in range(len(stages.kinds)):
+                    both = _together(both, self._of_kind(c, us), size)
+                found[at, mine] = both[mine, -1]
+        there = (states.use > 0) @ np.array([len(x.nodes) for x in stages.kinds])
+        found[:, there < 2] = NONE_US
+        whole = found.copy()
+        for c, stride in enumerate(states.strides.tolist()):
+            # Fewer GPUs of the same kinds do as well, in no more nodes.
+            some = np.flatnonzero(states.use[:, c] > 1)
+            same = whole[:, some - stride] <= whole[:, some]
+            found[:, some] = np.where(same, NONE_US, found[:, some])
+        able = np.flatnonzero((found < NONE_US).any((0, 2)))
+        shape = len(every), options.places, len(stages.first), len(able)
         times = np.full(shape, NONE_US, np.int64)
-        times[place, run] = found[able].T
+        times[:, place, run] = np.moveaxis(found[:, able], 1, 2)
         prices, least = self._prices, self._box.replicas[0]
         kinds = range(len(stages.kinds))
         held = [earned(prices, c, stages.high, 1, least) for c in kinds]
@@ -244,13 +262,23 @@ class Sums:
         us_cost = np.concatenate([np.ones_like(lows), allowed.us_cost])
         lows = np.concatenate([np.zeros_like(lows), lows])
         every = self.paths.potentials(us_cost, lows, np.tile(allowed.highs, 2))
-        rows = [every.anywhere, every.several, *every.tables]
+        rows = [every.anywhere, every.several]
+        rows += [each for each in rows for _ in range(self._count)]
+        for table, number in zip(every.tables, self._numbers, strict=True):
+            rows.append(np.repeat(table, number // len(table), axis=0))
         sides = [np.split(each, 2, axis=-1) for each in rows]
         timed, priced = (
             np.concatenate([each.ravel() for each in side])
             for side in zip(*sides, strict=True)
         )
         return timed, priced
+
+    def _in_several_next(self, some: _Labels) -> Flags:
+        """Tell behind which labels the next stage is in several nodes."""
+        shared = some.where >= _SHARED + self._count
+        shared &= some.where < self._codes[0]
+        found: Flags = shared | (some.where == _SEVERAL)
+        return found
 
     def _led(self, some: _Labels, each: Whole, step: _Step) -> tuple[Whole, _Labels]:
         """Return the layers that labels lead to, and labels there that are allowed.
@@ -301,7 +329,7 @@ class Sums:
     def _go_on(self, first: int) -> None:
         """Let the labels at a layer lead to others."""
         some = self._merged(first)
-        several = some.some(some.where == _SEVERAL)
+        several = some.some(self._in_several_next(some))
         if self._spread is not None and len(several.at):
             self._in_several(first, several, self._spread)
         next_ = some.some(some.where == _NEXT)
@@ -310,6 +338,9 @@ class Sums:
             inside = [some.some(mine)]
             for k in range(1, kind.gpus + 1):
                 inside.append(self._begun(first, c, k, next_))
+                if k < kind.gpus:  # the stage before has one or more
+                    shared = some.some(some.where == _SHARED + c)
+                    inside.append(self._begun(first, c, k, shared))
             whole = _Labels(*(np.concatenate(x) for x in zip(*inside, strict=True)))
             self._in_a_node(first, c, whole)
 
@@ -350,8 +381,12 @@ class Sums:
             paid, place = edges.paid[number[i], e], edges.place[e]
             ways = [(able, where, us)]
             if self._spread is not None:
+                ends = ~stays & (last < layers)
                 where = np.full_like(where, _SEVERAL)
-                ways.append((~stays & (last < layers), where, edges.inner[e]))
+                ways.append((ends & able, where, us))
+                where = np.full_like(where, _SHARED + self._count + kind)
+                ends &= number[i] + 1 < side - 1  # GPUs of the node are left
+                ways.append((ends, where, edges.inner[e]))
             for able, where, us in ways:
                 to = np.flatnonzero(able)
                 step = _Step(last[to], place[to], where[to], 0, us[to], paid[to])
@@ -365,24 +400,34 @@ class Sums:
         for place in range(options.places):
             after = min(place + 1, options.places - 1)
             mine = some.some(some.place == after)
-            run, v = np.nonzero(spread.us[place, begin:end] <= highs.max())
-            if not len(mine.at) or not len(run):
-                continue
-            us, paid = spread.us[place, begin + run, v], spread.cost[begin + run, v]
-            count = max(1, _PAIRS // len(run))
-            for at in range(0, len(mine.at), count):
-                part = mine.some(slice(at, at + count))
-                i, e = np.nonzero(us <= highs[part.at, None])
-                used = use[part.state[i]] + spread.use[v[e]]
-                fits = (used <= self._states.gpus).all(1)
-                i, e = i[fits], e[fits]
-                last, to = first + 1 + run[e], np.full_like(i, place)
-                for where in (_NEXT, _SEVERAL):
-                    on = np.flatnonzero((last < stages.layers) | (where == _NEXT))
-                    raised, at_ = spread.state[v[e[on]]], np.full_like(on, where)
-                    own = us[e[on]], paid[e[on]]
-                    step = _Step(last[on], to[on], at_, raised, *own)
-                    self._keep(*self._led(part, i[on], step))
+            for at in range(len(spread.us) if len(mine.at) else 0):
+                run, v = np.nonzero(spread.us[at, place, begin:end] <= highs.max())
+                ways = (_NEXT, _SEVERAL)
+                if at:
+                    shared = spread.use[v, at - 1] > 0
+                    run, v = run[shared], v[shared]
+                    ways = _SHARED + at - 1, _SHARED + self._count + at - 1
+                if not len(run):
+                    continue
+                us = spread.us[at, place, begin + run, v]
+                paid = spread.cost[begin + run, v]
+                count = max(1, _PAIRS // len(run))
+                for some_at in range(0, len(mine.at), count):
+                    part = mine.some(slice(some_at, some_at + count))
+                    i, e = np.nonzero(us <= highs[part.at, None])
+                    used = use[part.state[i]] + spread.use[v[e]]
+                    fits = (used <= self._states.gpus).all(1)
+                    kind = part.where[i] - _SHARED - self._count
+                    has = spread.use[v[e], np.maximum(kind, 0)] > 0
+                    fits &= has | (kind < 0)  # its node is one of theirs
+                    i, e = i[fits], e[fits]
+                    last, to = first + 1 + run[e], np.full_like(i, place)
+                    for where in ways:
+                        on = np.flatnonzero((last < stages.layers) | (where == _NEXT))
+                        raised, at_ = spread.state[v[e[on]]], np.full_like(on, where)
+                        own = us[e[on]], paid[e[on]]
+                        step = _Step(last[on], to[on], at_, raised, *own)
+                        self._keep(*self._led(part, i[on], step))
 
 
 def _together(one: Whole, other: Whole, size: int) -> Whole:

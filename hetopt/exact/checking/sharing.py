@@ -141,14 +141,15 @@ class Sharing:
         inter = self._stages.inter
         return None if inter is None or self._us is None else inter * self._us
 
-    def _waited(self, least: int, here: int | None) -> Fraction:
+    def _waited(self, least: int, here: int | None, nodes: int = 2) -> Fraction:
         """Return the least part of a layer's size that its replicas wait for.
 
-        It has `least` replicas or more in two nodes or more, up to `here` in this one.
+        It has `least` replicas or more in so many `nodes` or more, up to `here` in this
+        one.
         """
         if not self._ring:
             return 1 - Fraction(1, least)
-        nodes = max(2, -(-least // self._widest))
+        nodes = max(nodes, -(-least // self._widest))
         parts = [Fraction(1, nodes)]
         if here is not None:
             parts.append(Fraction(here, least))
@@ -196,13 +197,13 @@ class Sharing:
         """Return what such stages need, by run."""
         return self._needs(one.degree, self._least(1))
 
-    def of_replicas(self, degree: int) -> tuple[int, Whole]:
-        """Return the most units of a stage in several nodes, and needs by run.
+    def of_replicas(self, degree: int, nodes: int = 2) -> tuple[int, Whole]:
+        """Return the most units of a stage in so many nodes or more, and needs by run.
 
-        One of its replicas has `degree` GPUs, and none of its layers is in one node.
+        One of its replicas has `degree` GPUs, and all of its layers are in that many.
         """
-        least = self._least(2)
         most = FREE
         if self._away is not None:
-            most = min(FREE, floor(degree * self._away / self._waited(least, None)))
-        return most, self._needs(degree, least)
+            waited = self._waited(self._least(nodes), None, nodes)
+            most = min(FREE, floor(degree * self._away / waited))
+        return most, self._needs(degree, self._least(2))

@@ -334,6 +334,26 @@ class Stages:
         of_several = Replicas(columns[0], columns[1], columns[2], found, away)
         return Options(size, places, tuple(alone), of_several, times)
 
+    def exits(self, options: "Options") -> Whole:
+        """Return times of replicas of stages in several nodes: [exit, place, run, i].
+
+        Exit 0 is to a stage in no node of theirs; exit 1 + c to one that is in one of
+        their nodes, too, of kind c, which the last stage does not have.
+        """
+        several = options.several
+        away = np.min([outer for _, outer in self.hops], axis=0)
+        shape = 1 + len(self.kinds), *several.us.shape
+        found = np.full(shape, NONE_US, np.int64)
+        for number in range(len(self.kinds)):
+            us = self._placed(number, options.size, options.places)
+            mine = np.flatnonzero(several.kind == number)
+            t, s = several.degree[mine], several.samples[mine]
+            for at, hops in enumerate([away, *(inner for inner, _ in self.hops)]):
+                sent = np.moveaxis(self._sent(us, hops)[:, t, s], 1, 2)
+                found[at][..., mine] = sent
+        found[1:, :, self.ends] = NONE_US
+        return found
+
     def _alone(self, number: int, us: Whole) -> Iterator[Alone]:
         """Yield stages in one node, none of which another one can stand for.
 
