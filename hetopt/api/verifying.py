@@ -15,8 +15,8 @@ from .. import files, problems, registry
 from ..errors import HetoptError, PluginBroken, UnknownName
 from ..modelling import Limits
 from ..result import Result, Status, Stop
-from ..schema import Instance
 from .plugins import MAKES, Plugin, placed
+from .posing import pose
 from .scheduling import schedule
 from .solving import exact_result, heuristic, solve
 
@@ -38,6 +38,15 @@ STATED = {
     "provisioning": ["generated:offers/tiny/1"],
 }
 QUEUES = ("generated:queue/8/1", "generated:queue/12/2")
+#: What planners of other problems than `training_plan` are tried on.
+POSED = {
+    "device_grouping": [f"generated:grouping/{size}/1" for size in (6, 12, 24)],
+    "layer_partition": [f"generated:partition/{size}/1" for size in (6, 12, 24)],
+    "provisioning": ["tiny/offers", "espresso/llama-1.3b"],
+    "job_round": [*QUEUES, "tiny/two-nodes"],
+    "recovery": ["tiny/two-nodes", "tiny/three-nodes", "tiny/star"],
+    "one_pipeline": ["tiny/two-nodes", "metis/t4-v100-4-gpt3-1.3b"],
+}
 _SECONDS = 2.0  # of a call; an exact method has as many for its bound
 _LATE, _SLACK_S = 1.1, 2.0  # what a call may take beyond its limit
 
@@ -104,22 +113,30 @@ def _kind(plugin: Plugin) -> tuple[str, str]:
 
 
 def _of_planner(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
-    module = registry.entry("planners", name)
-    if module.problem != "training_plan":
-        raise PluginBroken(
-            f"{name} plans {module.problem}: planners of training_plan are verified"
-        )
+    problem = registry.entry("planners", name).problem
+    places = PLANNED if problem == "training_plan" else POSED.get(problem, ())
+    if not places:
+        raise PluginBroken(f"{name} plans {problem}, of which there is no small data")
     found = 0
-    for place in PLANNED:
+    for place in places:
         tell(place)
-        data = files.load_instance(place)
-        for check in _planned(name, data, place):
+        for check in _planned(name, _data_of(problem, place), place):
             found += check.rule == "valid" and check.passed
             yield check
-    yield Check("all", "finds plans", found > 0, f"on {found} of {len(PLANNED)}")
+    yield Check("all", "finds plans", found > 0, f"on {found} of {len(places)}")
 
 
-def _planned(name: str, data: Instance, place: str) -> Iterator[Check]:
+def _data_of(problem: str, place: str) -> Any:
+    """Return the problem that a name poses; a recovery after its last node is lost."""
+    options: dict[str, Any] = {}
+    if problem == "recovery":
+        instance = files.load_instance(place)
+        options["plan"] = heuristic("autohet", instance, Limits()).plan
+        options["lost"] = instance.planned_cluster.nodes[-1].name
+    return pose(place, problem, options)[0]
+
+
+def _planned(name: str, data: Any, place: str) -> Iterator[Check]:
     limits, before = Limits(time_s=_SECONDS), process_time()
     try:
         first = heuristic(name, data, limits)
@@ -146,7 +163,11 @@ def _not_beyond(place: str, result: Result, data: Any) -> Check:
     limits = Limits(time_s=_SECONDS)
     proved = exact_result(result.problem, data, limits, None, None).bound
     seen = f"{result.objective} beside {proved.value if proved else None}"
-    ahead = proved is not None and (result.objective or 0) < proved.value
+    ahead = proved is not None and (
+        (result.objective or 0) < proved.value
+        if result.sense == "minimise"
+        else (result.objective or 0) > proved.value
+    )
     return Check(place, "never better than a bound", not ahead, seen)
 
 
