@@ -1,6 +1,7 @@
 """`hetopt check --from`: a run that goes on, by the files that it is kept in."""
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from ..schema import Instance
 
 _NEXT = (
-    "give --instance to have it judged; hetopt assemble config.json HOSTS --out "
-    "instance.yaml makes one of the run's model, batch and hosts"
+    "give --instance to have it judged; hetopt assemble config.json HOSTS "
+    "--global-batch {} --sequence-length {} --out instance.yaml makes one"
 )
+#: What trainers call the sequences of a step, and the tokens of a sequence.
+_BATCH = ("global-batch-size", "training.global_batch_size", "batch")
+_LENGTH = ("seq-length", "training.seq_len", "training.max_context_length", "length")
 
 
 class CurrentRun:
@@ -84,10 +88,15 @@ class CurrentRun:
         """Print what was read, for a terminal."""
         from ..report import changes
 
+        values = self.asked.values
         told = self.claim.settings if self.claim is not None else None
         output.show(changes.read(self.asked, told))
         if self.data is None:
-            output.tell(_NEXT)
+            batch, length = (
+                next((str(values[name]) for name in names if name in values), unknown)
+                for names, unknown in ((_BATCH, "B"), (_LENGTH, "S"))
+            )
+            output.tell(_NEXT.format(batch, length))
 
     def show_advice(self) -> None:
         """Print what to change, and the files' differences where asked for."""
@@ -109,7 +118,7 @@ class CurrentRun:
             "run": {
                 "kind": self.asked.what,
                 "files": [file.place for file in self.asked.files],
-                "values": dict(self.asked.values),
+                "values": {k: _plain(v) for k, v in self.asked.values.items()},
                 "not_read": list(self.asked.unread),
                 "settings": self.claim.settings._asdict()
                 if self.claim is not None and self.claim.settings is not None
@@ -124,3 +133,9 @@ class CurrentRun:
             document["diff"] = self.edited.diff()
             document["not_in_diff"] = list(self.edited.left)
         return document
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has, else its text: TOML has dates, and infinity."""
+    is_number = isinstance(value, float) and isfinite(value)
+    return value if is_number or isinstance(value, str | int | None) else str(value)

@@ -249,6 +249,21 @@ def test_the_command_says_what_to_change_and_writes_it(tmp_path: Path) -> None:
         assert CliRunner().invoke(cli.app, one).exit_code == 2
 
 
+def test_values_that_json_has_not_are_texts(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        "[training]\nlocal_batch_size = 1\nseq_len = 128\n[parallelism]\n"
+        "tensor_parallel_degree = 2\nrate = inf\nday = 2025-01-01\n"
+    )
+    shown = CliRunner().invoke(cli.app, ["check", "--from", str(path), "--json"])
+    assert shown.exit_code == 0, shown.output
+    values = json.loads(shown.stdout)["run"]["values"]
+    assert values["parallelism.rate"] == "inf"
+    assert values["parallelism.day"] == "2025-01-01"
+    shown = CliRunner().invoke(cli.app, ["check", "--from", str(path)])
+    assert "--global-batch B --sequence-length 128" in " ".join(shown.output.split())
+
+
 def test_what_is_no_run_of_a_known_trainer_is_refused(tmp_path: Path) -> None:
     for name, text in {"a.yaml": "lr: 1e-4\n", "b.sh": "ls --all\n"}.items():
         path = tmp_path / name
