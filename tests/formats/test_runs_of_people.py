@@ -192,6 +192,13 @@ OF_MEGATRON: dict[str, dict[str, str]] = {
         "  global_batch_size: 48\nmixed_precision: bf16_mixed\n"
         "ddp:\n  use_distributed_optimizer: true\noptimizer:\n  lr: 0.0003\n"
     },
+    "LLaMA-Factory": {
+        "run.yaml": "model_name_or_path: some/model\nstage: sft\ndo_train: true\n"
+        "finetuning_type: full\ncutoff_len: 128\nper_device_train_batch_size: 2\n"
+        "gradient_accumulation_steps: 12\ntensor_model_parallel_size: 4\n"
+        "pipeline_model_parallel_size: 3\nuse_distributed_optimizer: true\n"
+        "recompute_granularity: full\nbf16: true\n"
+    },
     "ms-swift": {
         "run.sh": "NPROC_PER_NODE=8 \\\nmegatron sft \\\n    --model some/model \\\n"
         "    --tensor_model_parallel_size 4 \\\n    --sequence_parallel true \\\n"

@@ -18,7 +18,7 @@ from ..importing.forms import Form
 # Where the name that is printed is not the flag's.
 _FLAGS = {"fp8": "fp8-format", "fp4": "fp4-format"}
 _RUNS = "num-virtual-stages-per-pipeline-rank"
-#: Names of NeMo, Megatron-Bridge and ms-swift that are flags of Megatron-LM.
+#: Names of NeMo, Megatron-Bridge, ms-swift and others that are Megatron-LM's flags.
 _ALIASES = _FLAGS | {
     "virtual-pipeline-model-parallel-size": _RUNS,
     "activations-checkpoint-granularity": "recompute-granularity",
@@ -27,6 +27,8 @@ _ALIASES = _FLAGS | {
     "encoder-seq-length": "seq-length",
     "sequence-length": "seq-length",
     "train-type": "tuner-type",
+    "per-device-train-batch-size": "micro-batch-size",  # LLaMA-Factory's adapter
+    "cutoff-len": "seq-length",
     "plugins": "precision",  # of a recipe of NeMo, bf16_mixed()
 }
 #: Sections of the configurations of NeMo and Megatron-Bridge that are read.

@@ -6,6 +6,7 @@ Layers lie as `--pipeline-model-parallel-layout`, `--decoder-first-pipeline-num-
 and `-last` tell, else equally; interleaved ones by their layout or in equal runs.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -64,6 +65,7 @@ _READ = _UNEVEN | {
     *("num-layers", "hidden-size", "num-attention-heads", "seq-length"),
     *("ffn-hidden-size", "group-query-attention", "num-query-groups", "num-experts"),
     *("mtp-num-layers", "recompute-granularity", "recompute-method"),
+    "gradient-accumulation-steps",
     *("recompute-num-layers", "recompute-activations", "use-distributed-optimizer"),
     *("bf16", "fp16", "fp8-format", "fp4-format", "fp8-recipe", "optimizer"),
     *("grad-reduce-in-bf16", "tuner-type", "lora-rank"),
@@ -107,6 +109,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
         "expert-model-parallel-size": _above_one(settings.expert_parallel),
         _GROUPS: _above_one(settings.zero_groups),
         "micro-batch-size": str(settings.micro_batch_size),
+        **_steps(settings, asked, data),
         "recompute-granularity": None if none else settings.recompute,
         "recompute-method": "uniform" if full else None,
         "recompute-num-layers": "1" if full else None,
@@ -146,6 +149,18 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
     }
 
 
+def _steps(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
+    """Micro-batches of a replica, where a run tells these in place of the batch."""
+    name = "gradient-accumulation-steps"
+    if name not in asked.values or "global-batch-size" in asked.values:
+        return {}
+    world = sum(node.count for node in data.planned_cluster.nodes)
+    replicas = max(1, world // math.prod(settings[:3]))
+    return {
+        name: str(data.workload.global_batch // replicas // settings.micro_batch_size)
+    }
+
+
 def _above_one(number: int) -> str | None:
     return str(number) if number > 1 else None
 
@@ -176,7 +191,8 @@ def _claimed(
     degree *= context
     replicas = replicas_of(len(ranks), stages * degree, place)
     samples = _number(given, "micro-batch-size", place)
-    batch = _number(given, "global-batch-size", place, samples * replicas)
+    steps = _number(given, "gradient-accumulation-steps", place, 1)
+    batch = _number(given, "global-batch-size", place, samples * replicas * steps)
     _same_model(given, batch, data, place)
     if batch % (samples * replicas):
         raise InstanceError(
