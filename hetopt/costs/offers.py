@@ -32,9 +32,12 @@ from typing import Any
 from .. import capability
 from ..errors import InstanceError
 from ..schema import (
+    Cluster,
     GpuType,
     Instance,
+    Inter,
     ModelSpec,
+    Node,
     Offer,
     Search,
     Storage,
@@ -47,6 +50,8 @@ from .compute import ceil
 from .settings import under
 
 HOURS_OF_A_MONTH = 730
+#: Machines of offers that may be taken for one cluster: as many as a cluster may have.
+MOST_NODES = 20_000
 
 
 def as_offers(
@@ -104,6 +109,51 @@ def as_offers(
             "search": instance.search or usual,
         }
     )
+
+
+def as_cluster(instance: Instance) -> Instance:
+    """Return an instance that has all the GPUs that are offered; itself with a cluster.
+
+    Instances of an offer are nodes. Every link between nodes is as fast as the slowest
+    of the offers' networks; within a node it is the offer's own, or its network.
+    """
+    if instance.cluster is not None:
+        return instance
+    number = sum(offer.quota // offer.gpus_per_instance for offer in instance.offers)
+    if not 0 < number <= MOST_NODES:
+        raise InstanceError(
+            f"instance {instance.name!r}: found offers of {number} machines, expected "
+            f"from 1 to {MOST_NODES} where all of them are one cluster; change the "
+            "quotas"
+        )
+    rented = [one for one in instance.offers if one.quota >= one.gpus_per_instance]
+    cluster = Cluster(
+        gpus={
+            offer.gpu: GpuType(
+                peak_tflops=offer.peak_tflops,
+                memory_gib=offer.memory_gib,
+                efficiency=offer.efficiency,
+                usd_per_hour=offer.usd_per_hour,
+            )
+            for offer in rented
+        },
+        nodes=tuple(
+            Node(
+                name=f"{offer.gpu}#{k}",
+                gpu=offer.gpu,
+                count=offer.gpus_per_instance,
+                intra_gbytes_per_s=offer.intra_gbytes_per_s or offer.gbytes_per_s,
+            )
+            for offer in rented
+            for k in range(offer.quota // offer.gpus_per_instance)
+        ),
+        inter=Inter(
+            gbytes_per_s=min(offer.gbytes_per_s for offer in rented),
+            latency_us=max(offer.latency_us for offer in rented),
+        ),
+    )
+    none = {"offers": (), "storage": None, "search": None}
+    return instance.model_copy(update={"cluster": cluster, **none})
 
 
 def provisioning_data(instance: Instance) -> dict[str, Any]:

@@ -21,7 +21,8 @@ option of `hetopt solve INSTANCE --problem NAME`:
     recovery          plan, new_plan, lost, storage
     job_round         jobs, batches; of a queue of jobs as well
 
-A queue of jobs (`job_scheduling`) has jobs of its own, which no instance has.
+Groups, partitions and rounds are posed of offers as well: of all their machines. A
+queue of jobs (`job_scheduling`) has jobs of its own, which no instance has.
 
 The judge shares no code with statements, exact methods or planners: it recomputes
 the objective from the plan alone and names every rule that the plan breaks.

@@ -78,7 +78,7 @@ def data(
     micro_batches: Annotated[int, Field(ge=1)] | None = None,
     groups: Annotated[int, Field(ge=1)] | None = None,
 ) -> Data:
-    """Return the grouping problem of a cluster.
+    """Return the grouping problem of a cluster, or of all GPUs that are offered.
 
     A device is `tensor_parallel` GPUs of one node; GPUs that make up no device stay
     idle. The memory floor is that of the model's states. K is `micro_batches`; by
@@ -87,7 +87,9 @@ def data(
     """
     from ..costs import CostTable
     from ..costs.memory import states_mib
+    from ..costs.offers import as_cluster
 
+    instance = as_cluster(instance)
     table, t = CostTable(instance), tensor_parallel
     workload, model = instance.workload, instance.model
     parameters = sum(model.parameters)

@@ -211,6 +211,36 @@ def test_what_a_cluster_costs_is_asked_for_by_its_types() -> None:
         provisioning.data(shipped("tiny/offers"), usd_per_hour=PRICES)
 
 
+def test_offers_are_a_cluster_of_all_their_machines() -> None:
+    instance = shipped("espresso/llama-3b")
+    groups = device_grouping.data(instance)
+    assert {gpu.type: gpu.count for gpu in groups.gpus} == {
+        offer.gpu: offer.quota for offer in instance.offers
+    }
+    names = ("A30#1", "A6000#0")
+    rented = provisioning.data(instance)
+    share = instance.workload.global_batch // rented.micro_batches
+    data = layer_partition.data(instance, stages=names, micro_batch=share)
+    assert [stage.name for stage in data.stages] == ["0:A30#1", "1:A6000#0"]
+    for stage, gpu in zip(data.stages, ("A30", "A6000"), strict=True):
+        (offer,) = (offer for offer in rented.offers if offer.gpu == gpu)
+        alone = offer.by_data_parallel["1"]
+        assert stage.memory_mib == offer.memory_mib
+        assert 0 <= alone.forward_us + alone.backward_us - stage.layer_us[0] <= 1
+        assert {*data.layer_mib[1:-1]} == {offer.layer_mib}
+    small = shipped("espresso/llama-1.3b")
+    assert job_round.data(small, jobs=2, batches=(1,)).jobs == 2
+
+
+def test_offers_of_too_many_machines_are_no_cluster() -> None:
+    instance = shipped("tiny/offers")
+    many = instance.offers[0].model_copy(update={"quota": 30_000})
+    with pytest.raises(InstanceError, match="found offers of 30006 machines"):
+        device_grouping.data(
+            instance.model_copy(update={"offers": (many, *instance.offers[1:])})
+        )
+
+
 # --- rounds ----------------------------------------------------------------------
 
 

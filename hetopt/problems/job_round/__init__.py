@@ -115,15 +115,17 @@ def data(
     """Return the round in which jobs wait for a cluster whose GPUs are all idle.
 
     Of a queue these are its first `jobs` in order of submission, by default all. Of an
-    instance they are `jobs` that train its model, by default 8, with batches of
-    `batches` sequences in turn, by default 8 and 16. A job runs data and tensor
-    parallel, as Sia's and Frenzy's do; its memory is that of the costs' own settings.
+    instance, whose offers are a cluster of all their machines, they are `jobs` that
+    train its model, by default 8, with batches of `batches` sequences in turn, by
+    default 8 and 16. A job runs data and tensor parallel, as Sia's and Frenzy's do; its
+    memory is that of the costs' own settings.
     Jobs that no GPUs of one type can hold are left out: `InstanceError` where all are.
     """
+    from ...costs.offers import as_cluster
     from .offers import Offers
 
     if isinstance(instance, Instance):
-        queue = _queue(instance, jobs or 8, batches or (8, 16))
+        queue = _queue(as_cluster(instance), jobs or 8, batches or (8, 16))
     elif batches is None:
         queue = instance
     else:

@@ -108,13 +108,17 @@ def data(
 ) -> Data:
     """Return the partition of one pipeline of a training plan, or of given stages.
 
+    Offers are a cluster of all their machines, whose nodes are `OFFER#0`, `OFFER#1`.
+
     With a `plan` the stages are those of its `pipeline`. Without one there is a stage
     of `tensor_parallel` GPUs, by default 1, on each of the nodes that `stages` lists,
     by default as many as nodes have GPUs for, in their order; its `micro_batches` are
     by default those of `micro_batch` sequences that make up the global batch.
     """
+    from ...costs.offers import as_cluster
     from . import posing
 
+    instance = as_cluster(instance)
     if plan is not None:
         chosen = {
             "stages": stages,
