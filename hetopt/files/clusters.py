@@ -67,9 +67,10 @@ _COSTS: tuple[dict[str, Any], ...] = (
     {"pipeline": "lockstep", "pipeline_factor": 1.8, "sync_factor": 1.1},
 )
 
+_RENTED = ("offers", "many_offers")
 FAMILIES = (
     *("equal", "unequal", "islands", "pairwise", "tight_memory", "steep"),
-    *("offers", "many_offers"),
+    *_RENTED,
 )
 SIZES = tuple(_SIZES)
 MOST_GPUS = 10_000
@@ -88,7 +89,7 @@ def generate(
     scale = _scale(size)
     # Seeding with text is stable across Python versions and hash seeds.
     rng = Random(f"hetopt/{family}/{size}/{seed}")
-    settings = costs or CostSettings(**rng.choice(_COSTS))
+    settings = costs or CostSettings(**_drawn(rng, family))
     model = _model(rng, family, scale)
     workload = {
         "sequence_length": rng.choice((512, 1024, 2048, 4096)),
@@ -102,11 +103,18 @@ def generate(
         "model": model,
         "workload": workload,
     }
-    if family in ("offers", "many_offers"):
+    if family in _RENTED:
         made |= _offers(rng, family, scale, made)
     else:
         made["cluster"] = _cluster(rng, family, scale, _state_bytes(model, settings))
     return Instance.model_validate(made)
+
+
+def _drawn(rng: Random, family: str) -> dict[str, Any]:
+    """Draw cost settings; prices of offers leave those of lockstep out."""
+    settings = rng.choice(_COSTS)
+    lockstep = "pipeline" in settings
+    return {} if lockstep and family in _RENTED else settings
 
 
 def _scale(size: str) -> _Size:
