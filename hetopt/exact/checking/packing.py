@@ -12,12 +12,14 @@ no plan of the box; neither are those that take less than their GPUs are worth, 
 what they earn and that, nor those that take less than the other pipelines leave.
 """
 
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
 from .labels import Allowed, States, Sums
 from .leaf import Leaf, Span
+from .paths import Paths
 from .prices import NONE, Prices
 from .sharing import Box
 from .stages import UNIT, Stages, Whole
@@ -50,8 +52,10 @@ class Packing:
 
     def refuted(self) -> bool:
         """Tell whether no packing takes the batch."""
-        if any(leaf.ends([(0, 1)])[0][0] == 0 for leaf in self._leaves):
+        timed = [each for leaf in self._leaves if (each := _timed(leaf)) is not None]
+        if len(timed) < len(self._leaves):
             return False  # in no time a pipeline takes any number
+        self._leaves = timed
         gpus = [kind.gpus * len(kind.nodes) for kind in self._stages.kinds]
         if np.prod([n + 1.0 for n in gpus]) > _MOST_STATES:
             return False
@@ -253,3 +257,17 @@ class Packing:
                         at, number = rest, number - 1
                         break
         return found
+
+
+def _timed(leaf: Leaf) -> Leaf | None:
+    """Return a leaf whose pipelines take some time; None where one may take none."""
+    if leaf.ends([(0, 1)])[0][0] > 0:
+        return leaf
+    paths, none = (
+        Paths(leaf.stages, leaf.box, leaf.prices, leaf.part),
+        np.zeros(1, np.int64),
+    )
+    if int(paths.least(1, none, none)[0]) < NONE // 2:
+        return None
+    slowest = max(1, leaf.box.slowest[0]), leaf.box.slowest[1]
+    return replace(leaf, box=replace(leaf.box, slowest=slowest))
