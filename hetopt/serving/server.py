@@ -72,6 +72,7 @@ def bound(host: str, port: int) -> socket.socket:
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(place)
+        made.listen()  # who hears the address may connect, and is answered later
     except OSError as error:
         raise Unsupported(
             f"--host {host} --port {port}: cannot be served: "

@@ -30,14 +30,15 @@ TREES = [_drawn(seed) for seed in range(2000)]
 
 PARTS = {
     schema.LatentAttention: "latent",
-    schema.MambaMixer: "mamba",
+    schema.Indexer: "indexer",
     schema.Vectors: "vectors",
+    **{kind: name for name, kind in drawing.MIXERS.items()},
 }
 SETTINGS = {schema.Lora: "lora", schema.Offload: "offload"}
 
 
 def _within(tree: dict, field: str) -> list[dict]:
-    return [tree[field]] if field in tree else []
+    return [tree[field]] if tree.get(field) else []
 
 
 def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:
@@ -47,6 +48,7 @@ def _records(tree: dict, kind: type[schema.Record]) -> list[dict]:
         schema.Node: cluster["nodes"],
         schema.Inter: [cluster["inter"]],
         schema.ModelSpec: [tree["model"]],
+        schema.LayerShape: tree["model"].get("layer_shapes") or [],
         **{kind: _within(tree["model"], field) for kind, field in PARTS.items()},
         **{kind: _within(workload["costs"], x) for kind, x in SETTINGS.items()},
         schema.CostSettings: [workload["costs"]],
