@@ -150,7 +150,7 @@ class TrainingCertificate(Record):
         return self
 
 
-Cut = Literal["sync", "count", "replicas", "size", "slowest", "site"]
+Cut = Literal["sync", "count", "replicas", "size", "slowest", "site", "host"]
 Natural = Annotated[int, Field(ge=0, le=2**60)]
 
 
@@ -159,9 +159,10 @@ class BoxTree(Record):
 
     A division is of the us that plans synchronise for, of the number of pipelines (one,
     or several), of the least replicas that a layer has, of the share of all layers that
-    a `site` has; and of one pipeline, of the number of its size of micro-batches, or of
-    the us of its slowest stage. The low part goes up to `at`, the high part begins
-    there, or beyond it where it is of numbers.
+    a `site` has, of how many nodes of a class, by its number `kind`, are hosts, which
+    hold all replicas of some layer; and of one pipeline, of the number of its size of
+    micro-batches, or of the us of its slowest stage. The low part goes up to `at`, the
+    high part begins there, or beyond it where it is of numbers.
 
     `prices` are whole numbers, in sequences / scale: of a GPU of each class, of what
     stages need of the nodes of each class beyond what these hold, of all needs, of a
@@ -181,6 +182,7 @@ class BoxTree(Record):
     split: Cut | None = None
     at: Natural | None = None
     site: Annotated[int, Field(ge=0, lt=20_000)] | None = None
+    kind: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     low: "BoxTree | None" = None
     high: "BoxTree | None" = None
 
@@ -200,6 +202,8 @@ class BoxTree(Record):
             raise ValueError("found whole without prices: say at which")
         if (self.split == "site") != (self.site is not None):
             raise ValueError("expected site with split 'site' and with no other")
+        if (self.split == "host") != (self.kind is not None):
+            raise ValueError("expected kind with split 'host' and with no other")
         return self
 
     def parts(self) -> list["BoxTree"]:

@@ -12,7 +12,7 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate, joined
 
-_SPLITS = ("sync", "count", "replicas", "size", "slowest", "site")
+_SPLITS = ("sync", "count", "replicas", "size", "slowest", "site", "host")
 _FACTORS = (0, 1, 2, 3, 7, 50, 1000, 10**6, 10**12)
 _SHARES = (0.5, 0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 2.0)
 
@@ -23,9 +23,11 @@ def honest(
     """Return a certificate that no plan takes the time.
 
     None if that takes more than so many steps for a choice of settings. Pipelines may
-    be looked at as a `whole` wherever prices do not do.
+    be looked at as a `whole` wherever prices do not do, and hosts come early then.
     """
-    each, plan = [], Schedule(counted_near=1e9 if whole else 1.1)
+    each, plan = [], Schedule()
+    if whole:
+        plan = Schedule(counted_near=1e9, coarse=1, fine=1 / 4)
     for one in variants(instance) if time_us > 0 else ():
         bound = PipelineBound(one, most_us, 1, schedule=plan, whole=whole)
         refutation = bound.refute(time_us)
@@ -87,6 +89,7 @@ def _change(rng: Random, tree: dict[str, Any]) -> None:
     elif how == 4 and "split" in box:
         box["split"] = rng.choice(_SPLITS)
         box["site"] = rng.randrange(3) if box["split"] == "site" else None
+        box["kind"] = rng.randrange(3) if box["split"] == "host" else None
     elif how == 10 and tree.get("sites"):
         names = [name for site in tree["sites"] for name in site]
         tree["sites"] = _some_sites(rng, names)
@@ -149,6 +152,9 @@ def random_tree(
             if of == "site":
                 at = rng.choice([2**14, 2**16, 2**17, 2**18])
                 return {"split": of, "at": at, "site": rng.randrange(3), **parts}
+            if of == "host":
+                of_kind = {"kind": rng.randrange(3), "at": rng.randrange(3)}
+                return {"split": of, **of_kind, **parts}
             return {"split": of, "at": at, **parts}
         whole = rng.random() < 0.4
         worth = [0.3, 0.8, 0.99, 1.1, *((1.5, 3) if whole else ())]

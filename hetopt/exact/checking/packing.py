@@ -49,6 +49,7 @@ class Packing:
         largest = stages.sizes[box.size[1]]
         self._fewest = max(box.count[0], -(-box.replicas[0] // largest))
         self._most = box.pipelines
+        self._hosts = [low for low, _ in box.hosts]
 
     def refuted(self) -> bool:
         """Tell whether no packing takes the batch."""
@@ -190,9 +191,22 @@ class Packing:
                         (leaf.part.left_us, pair) for pair in pairs
                     )
                 )
-                found.append(low)
-                np.maximum(sure, high, out=sure)
+                found.append(self._hosted(low))
+                np.maximum(sure, self._hosted(high), out=sure)
         return found
+
+    def _hosted(self, taken: Whole) -> Whole:
+        """Return sequences of a pipeline that uses a GPU or more of each host.
+
+        One without may stand for others that take no more on more GPUs: it takes as
+        much on the fewest GPUs of hosts.
+        """
+        found = taken.reshape(self._states.sides).copy()
+        for axis, least in enumerate(self._hosts):
+            by_gpus = np.moveaxis(found, axis, 0)
+            by_gpus[least] = by_gpus[: least + 1].max(0)
+            by_gpus[:least] = 0
+        return found.ravel()
 
     def _above(self, most_us: Whole) -> Whole:
         """Return the most of any state with no fewer GPUs, by [interval, state]."""

@@ -41,6 +41,15 @@ class Prices:
             scale, values[:kinds], values[kinds : 2 * kinds], *values[2 * kinds :]
         )
 
+    def parted(self, apart: Sequence[int]) -> "Prices":
+        """Return the prices where nodes that are `apart` are kinds of their own."""
+        often = [2 if number else 1 for number in apart]
+        gpu, share = (
+            tuple(y for y, n in zip(row, often, strict=True) for _ in range(n))
+            for row in (self.gpu, self.share)
+        )
+        return replace(self, gpu=gpu, share=share)
+
     def halved(self) -> "Prices":
         """Return half of all, rounded down; the scale is even, or rounded down, too."""
         return Prices(

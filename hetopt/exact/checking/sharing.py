@@ -16,12 +16,18 @@ A ring waits for its slowest member. Of m nodes that hold a layer one has no mor
 n / m replicas; so the size of a stage whose layers are in m nodes or more is at most
 d beta S / (1 - 1 / m).
 
+A node is a *host* where some layer has all of its replicas there. So each pipeline uses
+a GPU or more of every host, for its own replica, and there are no more pipelines than a
+host has GPUs. No layer of any other node has all replicas there: its layers are in two
+nodes or more, whatever room there is.
+
 Parts of all nodes sum up to the size E of all layers, and are at most what their
 replicas hold over D, the least number of replicas of any layer. A pipeline on k of the
 C GPUs of a node has needs that sum up to A or less, since its stages have no layer in
 common; so needs weighted by k / C, of all pipelines, sum up to A or less, too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -39,8 +45,8 @@ class Box:
     """Ranges that plans of a box are in; None where there is no upper end.
 
     Of us that plans synchronise for, least replicas of a layer, numbers of pipelines;
-    of a single pipeline also the number of its size, and its slowest stage in us; and
-    of the shares of `sites`, in units.
+    of a single pipeline also the number of its size, and its slowest stage in us; of
+    the shares of `sites`, in units; and of how many nodes of each kind are `hosts`.
     """
 
     sync: tuple[int, int | None]
@@ -49,6 +55,7 @@ class Box:
     size: tuple[int, int]
     slowest: tuple[int, int | None] = (0, None)
     sites: tuple[tuple[int, int], ...] = ()
+    hosts: tuple[tuple[int, int], ...] = ()
 
     @property
     def pipelines(self) -> int:
@@ -66,7 +73,7 @@ class Box:
     def empty(self) -> bool:
         """Whether no plan is in the box."""
         ranges = self.sync, self.replicas, self.count, self.size, self.slowest
-        if any(low > high for low, high in self.sites):
+        if any(low > high for low, high in (*self.sites, *self.hosts)):
             return True
         return any(high is not None and low > high for low, high in ranges)
 
@@ -120,6 +127,39 @@ class Box:
             replace(self, slowest=(max(low, at), high)),
         )
 
+    def by_hosts(self, kind: int, at: int, gpus: int) -> "tuple[Box, Box]":
+        """Return both sides of a division by the hosts of a kind, each of so many GPUs.
+
+        Where there is one, each pipeline has a GPU of it.
+        """
+        low, high = self.hosts[kind]
+        few, many = list(self.hosts), list(self.hosts)
+        few[kind], many[kind] = (low, min(at, high)), (max(low, at + 1), high)
+        count = self.count[0], min(self.count[1], gpus)
+        return (
+            replace(self, hosts=tuple(few)),
+            replace(self, hosts=tuple(many), count=count),
+        )
+
+    def bare(self, kind: int) -> bool:
+        """Tell whether no node of a kind is a host."""
+        return bool(self.hosts) and self.hosts[kind][1] == 0
+
+    def apart(self, nodes: Sequence[int]) -> tuple[int, ...]:
+        """Return how many of so many nodes of each kind are hosts, if others are not.
+
+        0 where all nodes may be hosts, or none is.
+        """
+        pairs = zip(self.hosts, nodes, strict=True)
+        return tuple(low if low == high < n else 0 for (low, high), n in pairs)
+
+    def parted(self, apart: tuple[int, ...]) -> "Box":
+        """Return the box where so many hosts are a kind of their own, behind others."""
+        found = list[tuple[int, int]]()
+        for number, ends in zip(apart, self.hosts, strict=True):
+            found += [(0, 0), (number, number)] if number else [ends]
+        return replace(self, hosts=tuple(found))
+
 
 class Sharing:
     """Limits and needs of stages in a box, whose stages synchronise for `sync_us`."""
@@ -162,24 +202,31 @@ class Sharing:
         replica each, unless there is but one pipeline.
         """
         kind = self._stages.kinds[one.kind]
-        lonely = self._box.pipelines == 1
-        if lonely and one.replicas < self._box.replicas[0]:
+        lonely, bare = self._box.pipelines == 1, self._box.bare(one.kind)
+        if lonely and (bare or one.replicas < self._box.replicas[0]):
             return -1
         if self._us is None:
             return FREE
         here = one.replicas + (0 if lonely else kind.gpus - together)
-        least = self._least(1 if one.degree == one.gpus else 2)
-        return self._waiting(one.kind, one.degree, least, min(here, least))
+        own = 1 if one.degree == one.gpus else 2
+        least = self._least(own)
+        if bare:  # there is another replica elsewhere
+            least = max(least, own + 1)
+        away = bare or here < least
+        return self._waiting(one.kind, one.degree, least, here if away else None)
 
-    def _limit(self, kind: int, degree: int, least: int, here: int) -> int:
-        """Return the most units of a stage of a kind with such replicas in its node."""
+    def _limit(self, kind: int, degree: int, least: int, here: int | None) -> int:
+        """Return the most units of a stage of a kind with such replicas in its node.
+
+        None `here` where all of them may be; or so many, and others elsewhere.
+        """
         found = [Fraction(FREE)]
         rates = self._stages.intra(kind), self._stages.inter
         known = [rate for rate in rates if rate is not None]
         if known and least > 1:  # each replica is sent what all others have
             able = degree * max(known) * (self._us or 0)
             found.append(able / (1 - Fraction(1, least)))
-        if self._away is not None and here < least:
+        if self._away is not None and here is not None:
             found.append(degree * self._away / self._waited(least, here))
         return floor(min(found))
 

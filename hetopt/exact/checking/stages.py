@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,15 @@ NONE_US = MOST  # of a stage that there is not, or that is longer
 
 @dataclass(frozen=True)
 class Kind:
-    """Nodes with equal GPUs, equally many, on equal links; by the first one's name."""
+    """Nodes with equal GPUs, equally many, on equal links; by the first one's name.
+
+    Links to other nodes are those of any of `alike`: of all nodes of that name.
+    """
 
     name: str
     nodes: tuple[str, ...]
     gpus: int
+    alike: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,16 +86,22 @@ class Stages:
     """Stages of one instance, whose stage of ZeRO and split are fixed."""
 
     def __init__(
-        self, instance: Instance, sites: tuple[tuple[str, ...], ...] = ()
+        self,
+        instance: Instance,
+        sites: tuple[tuple[str, ...], ...] = (),
+        apart: tuple[int, ...] = (),
     ) -> None:
-        """Read the instance; it has a cluster. Names are of nodes by site, if any."""
+        """Read the instance; it has a cluster. Names are of nodes by site, if any.
+
+        So many nodes of each kind are `apart`, as a kind of their own behind it.
+        """
         self.table = CostTable(instance)
         workload = instance.workload
         self.costs, self.batch = workload.costs, workload.global_batch
         self.rules = [self.table.under(rule) for rule in workload.recomputes]
         self.layers = self.table.layers
         self.sizes = sorted(set(workload.micro_batch_sizes))
-        self.kinds = _kinds(self.table, sites)
+        self.kinds = _kinds(self.table, sites, apart)
         self._site = {name: i for i, names in enumerate(sites) for name in names}
         pairs = np.triu_indices(self.layers + 1, 1)
         self.first, self.last = (side.astype(np.int64) for side in pairs)
@@ -260,7 +270,7 @@ class Stages:
         others = [node.name for node in cluster.nodes if node.name != kind.name]
         links: set[int] = set()
         if cluster.inter.pairs:
-            for name in kind.nodes:
+            for name in kind.alike:
                 links |= {*cluster.links.row(cluster.number[name]).tolist()} - {-1}
         for s in range(1, self.sizes[-1] + 1):
             if links:
@@ -378,14 +388,21 @@ class Stages:
         yield from (made[key] for key in sorted(made))
 
 
-def _kinds(table: CostTable, sites: tuple[tuple[str, ...], ...]) -> list[Kind]:
+def _kinds(
+    table: CostTable, sites: tuple[tuple[str, ...], ...], apart: tuple[int, ...]
+) -> list[Kind]:
     groups: dict[object, list[str]] = {}
     for node in table.cluster.nodes:
         site = next((i for i, names in enumerate(sites) if node.name in names), 0)
         key = table.node_class[node.name], node.count, site
         groups.setdefault(key, []).append(node.name)
     counts = table.cluster.node
-    return [Kind(x[0], tuple(x), counts[x[0]].count) for x in groups.values()]
+    found: list[Kind] = []
+    for x, number in zip_longest(groups.values(), apart, fillvalue=0):
+        parts = [tuple(x[number:]), tuple(x[:number])]
+        gpus = counts[x[0]].count
+        found += (Kind(x[0], part, gpus, tuple(x)) for part in parts if part)
+    return found
 
 
 def _serves(one: Alone, other: Alone) -> bool:

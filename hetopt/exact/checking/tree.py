@@ -1,6 +1,7 @@
 """The check of a certificate: its boxes are divided anew, its leaves refuted anew."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
 from math import floor
 from typing import Protocol
@@ -19,6 +20,7 @@ from .stages import NONE_US, Stages, with_least_latency
 _ENOUGH = 10  # complaints, after which nothing more is checked
 _HIDDEN = 5  # halvings of what may be synchronised unseen
 _HALVINGS = 64  # of prices that are too large
+_PARTED = 16  # tables of stages that are kept, with hosts as kinds of their own
 
 
 class Others(Protocol):
@@ -70,6 +72,7 @@ class Check:
         """Read the instance's stages."""
         whole = with_least_latency(instance) if certificate.levelled else instance
         self._stages = Stages(whole, certificate.sites)
+        self._parted = lru_cache(_PARTED)(partial(Stages, whole, ()))
         self._sites = Sites(self._stages, certificate.sites)
         self._others = others and others(instance, self._stages)
         self._certificate = certificate
@@ -92,7 +95,9 @@ class Check:
         gpus = sum(kind.gpus * len(kind.nodes) for kind in stages.kinds)
         most = max(1, min(gpus, stages.batch))
         sizes = 0, len(stages.sizes) - 1
-        first = Box((0, None), (1, most), (1, most), sizes, sites=self._sites.shares())
+        hosts = tuple((0, len(kind.nodes)) for kind in stages.kinds)
+        ranges = (0, None), (1, most), (1, most), sizes
+        first = Box(*ranges, sites=self._sites.shares(), hosts=hosts)
         self._walk(given.tree, first)
         return self._found
 
@@ -108,6 +113,8 @@ class Check:
             at = tree.at or 0
             if tree.split == "site":
                 parts = self._sites.parts(box, tree.site or 0, at)
+            elif tree.split == "host":
+                parts = self._by_hosts(box, tree.kind or 0, at)
             else:
                 parts = box.parts(tree.split, at, self._stages.sizes[-1])
             if parts is None:
@@ -117,6 +124,11 @@ class Check:
             self._walk(tree.low, parts[0])
             self._walk(tree.high, parts[1])
 
+    def _by_hosts(self, box: Box, kind: int, at: int) -> tuple[Box, Box] | None:
+        if kind >= len(self._stages.kinds):
+            return None
+        return box.by_hosts(kind, at, self._stages.kinds[kind].gpus)
+
     # -- a leaf ---------------------------------------------------------------------
 
     def _refuted(self, leaf: BoxTree, box: Box) -> bool:
@@ -124,8 +136,12 @@ class Check:
         left = floor((self._time - self._sync * box.sync[0]) / self._pipeline)
         if left >= NONE_US:
             return False
-        stages = self._stages
-        parts = [*self._parts(box, left, leaf.places or 1)] if left >= 0 else []
+        stages, apart = self._stages, tuple[int, ...]()
+        if leaf.whole and not self._sites:
+            apart = box.apart([len(kind.nodes) for kind in stages.kinds])
+        if any(apart):
+            stages, box = self._parted(apart), box.parted(apart)
+        parts = [*self._parts(stages, box, left, leaf.places or 1)] if left >= 0 else []
         parts = [part for part in parts if (part.options.times <= left).any()]
         if not parts:  # no stage is as quick
             return True
@@ -137,9 +153,12 @@ class Check:
             return self._others.counted(box, left, self._syncs(box))
         prices = None
         if leaf.prices is not None:
-            prices = Prices.of(leaf.prices, len(stages.kinds), self._certificate.scale)
+            kinds, scale = len(self._stages.kinds), self._certificate.scale
+            prices = Prices.of(leaf.prices, kinds, scale)
         if prices is None:
             return False
+        if any(apart):
+            prices = prices.parted(apart)
         largest = stages.sizes[box.size[1]]
         for _ in range(_HALVINGS):
             if prices.fit(stages, box, largest, left):
@@ -154,9 +173,10 @@ class Check:
             return False
         return all(each.holds() for each in leaves)
 
-    def _parts(self, box: Box, left: int, places: int) -> Iterator[Part]:
+    def _parts(
+        self, stages: Stages, box: Box, left: int, places: int
+    ) -> Iterator[Part]:
         """Yield pipelines of every size, with few micro-batches and with more."""
-        stages = self._stages
         told = places if stages.told else 1
         for b in stages.sizes[box.size[0] : box.size[1] + 1]:
             least, most = 1, stages.batch // b
@@ -197,8 +217,12 @@ class Check:
 
 
 def _told(box: Box) -> str:
-    ranges = {**vars(box), **{f"site {i}": x for i, x in enumerate(box.sites)}}
-    del ranges["sites"]
+    ranges = {
+        **vars(box),
+        **{f"site {i}": x for i, x in enumerate(box.sites)},
+        **{f"hosts {c}": x for c, x in enumerate(box.hosts)},
+    }
+    del ranges["sites"], ranges["hosts"]
     return ", ".join(
         f"{name} {low} to {'any' if high is None else high}"
         for name, (low, high) in ranges.items()

@@ -113,6 +113,14 @@ class _View:
         each = proposed[:count], proposed[count : 2 * count]
         return np.concatenate([*(x[self._of] for x in each), proposed[2 * count :]])
 
+    def merged(self, prices: Prices) -> Prices:
+        """Return prices by the whole classes: the same of both parts of one."""
+        first = [self._of.index(c) for c in range(max(self._of) + 1)]
+        gpu, share = (
+            tuple(row[i] for i in first) for row in (prices.gpu, prices.share)
+        )
+        return prices._replace(gpu=gpu, share=share)
+
 
 class PipelineBound:
     """Refutes iteration times of one instance, whose stage of ZeRO and split are fixed.
@@ -365,7 +373,8 @@ class PipelineBound:
                 known = known._replace(wanted=none)
         # What the fewest pipelines are worth is told by counts there.
         proposed = np.maximum(view.priced(state.prices), 0.0)
-        box.whole = master.refute(proposed, ends, known)
+        found = master.refute(proposed, ends, known)
+        box.whole = found and view.merged(found)
         if master.known is not None:
             box.known = Whole(time_us, apart, master.known)
         return box.whole is not None
@@ -614,7 +623,8 @@ class Refutation(Descent):
     def _tree(self, box: Box) -> dict[str, Any]:
         if (split := box.split) is not None:
             parts = {"low": self._tree(split.low), "high": self._tree(split.high)}
-            return {"split": split.of, "at": split.at, "site": split.site, **parts}
+            of = {"split": split.of, "site": split.site, "kind": split.kind}
+            return {**of, "at": split.at, **parts}
         if (y := box.proof or box.whole) is None:
             if box.counted is not None:
                 return {"counted": True}

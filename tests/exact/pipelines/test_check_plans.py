@@ -77,6 +77,15 @@ class Uses:
         for (_, layer), number in self.held.items():
             self.replicas[layer] += number
 
+    def hosts(self) -> list[int]:
+        """Return how many nodes of each kind hold all replicas of some layer."""
+        names = {
+            name
+            for (name, layer), number in self.held.items()
+            if number == self.replicas[layer]
+        }
+        return [len(names.intersection(x.nodes)) for x in self.stages.kinds]
+
     @staticmethod
     def of(pipeline: Pipeline) -> tuple[Counter[str], Counter[tuple[str, int]]]:
         """Return GPUs by node, and replicas by node and layer."""
@@ -131,7 +140,12 @@ def boxed(
     several = count + rng.randint(0, 3) if count > 1 or rng.random() < 0.3 else 1
     sizes = 0, len(uses.stages.sizes) - 1
     at = shares(rng, uses, names)
-    return Box(span, replicas, (low[1], several), sizes, sites=at)
+    hosts = tuple(
+        (rng.choice([0, n]), rng.choice([n, n, len(kind.nodes)]))
+        for n, kind in zip(uses.hosts(), uses.stages.kinds, strict=True)
+    )
+    ranges = span, replicas, (low[1], several), sizes
+    return Box(*ranges, sites=at, hosts=rng.choice([(), hosts, hosts]))
 
 
 def charged(rng: Random, instance: Instance) -> int:
