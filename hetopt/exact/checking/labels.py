@@ -27,7 +27,12 @@ from .sharing import Box, Sharing
 from .stages import NONE_US, Flags, Stages, Whole
 
 _PAIRS = 1_000_000  # of labels and stages at once
+_MOST = 8_000_000  # labels that wait at once
 _NEXT, _SEVERAL, _SHARED = 0, 1, 2  # where the next stage lies
+
+
+class TooMany(Exception):
+    """More labels wait than memory may hold."""
 
 
 class States:
@@ -233,12 +238,14 @@ class Sums:
     def least(self, allowed: Allowed) -> Whole:
         """Return the least sums of allowed paths, by [interval, state].
 
-        `NONE` where there is no path.
+        `NONE` where there is no path. Raises `TooMany` where that takes more memory
+        than it may.
         """
         layers, places = self._stages.layers, self._part.options.places
         self._allowed = allowed
         self._timed, self._priced = self._flat(allowed)
         self._pending: list[list[_Labels]] = [[] for _ in range(layers + 1)]
+        self._waiting = 0
         at, place, where = (
             x.ravel() for x in np.indices((len(allowed.highs), places, 2))
         )
@@ -301,6 +308,9 @@ class Sums:
 
     def _keep(self, layer: Whole, some: _Labels) -> None:
         """Keep labels until their layers' turn comes."""
+        self._waiting += len(some.at)
+        if self._waiting > _MOST:
+            raise TooMany
         order = np.argsort(layer, kind="stable")
         some, layer = some.some(order), layer[order]
         edges = np.flatnonzero(np.diff(layer, prepend=-1, append=-1))
@@ -315,6 +325,7 @@ class Sums:
             none = np.zeros(0, np.int64)
             return _Labels(none, none, none, none, none, none)
         some = _Labels(*(np.concatenate(x) for x in zip(*each, strict=True)))
+        self._waiting -= len(some.at)
         places, states = self._part.options.places, len(self._states.use)
         key = (some.at * places + some.place) * int(self._codes[-1]) + some.where
         key = key * states + some.state

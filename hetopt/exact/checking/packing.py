@@ -17,7 +17,7 @@ from math import ceil
 
 import numpy as np
 
-from .labels import Allowed, States, Sums
+from .labels import Allowed, States, Sums, TooMany
 from .leaf import Leaf, Span
 from .paths import Paths
 from .prices import NONE, Prices
@@ -161,8 +161,8 @@ class Packing:
         v, b = self._stages.costs.interleave, leaf.part.options.size
         at_once = self._sums[n].paths.at_once
         count = min(at_once, max(1, _MOST_CELLS // len(asked)))
-        for begin in range(0, len(some), count):
-            part = some[begin : begin + count]
+        while len(found) < len(some):
+            part = some[len(found) : len(found) + count]
             lows, highs = leaf.ends([span for _, span, _ in part])
             most, us_cost, most_cost = leaf.most(lows), list[int](), list[int]()
             for i, (_, _, half) in enumerate(part):
@@ -179,7 +179,13 @@ class Packing:
                 np.array(us_cost),
                 *(v * lows, highs, np.array(most_cost), self._above(most_us)),
             )
-            sums = self._sums[n].least(allowed)
+            try:
+                sums = self._sums[n].least(allowed)
+            except TooMany:
+                if len(part) == 1:
+                    return None
+                count = len(part) // 2  # fewer intervals at once
+                continue
             able = sums < NONE // 2
             sums = np.where(able, sums, 0)
             for i in range(len(part)):
