@@ -286,6 +286,7 @@ def ways_of(
     plans may be offered (`offer` returns their time), boxes are closed by enumeration.
     """
     listing: BoxEnumeration | None = None
+    equal = True  # layers, which prices put in any order
     counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
     if not capability.carries("proof pipelines", instance):
         return []
@@ -308,13 +309,15 @@ def ways_of(
             )
             bound.listed = listing.closes
         in_sites |= any(box.sites_high for box in bound.first)
+        equal &= bound.table.runs.equal
         beside = processes and Beside(bound, processes, counted_boxes)
         priced.append(beside or bound)
     ways = [Way(priced, highest_us, clock, counting=False, listing=listing)]
     if len(counted) == len(priced):  # under every choice of settings
         turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN
         ways.append(Way(counted, highest_us, clock, counting=True, turn=turn))
-    return ways if in_sites else ways[::-1]
+    # Prices come first where counts know less, or where enumeration follows them soon.
+    return ways if in_sites or (listing and equal) else ways[::-1]
 
 
 def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> None:
