@@ -170,6 +170,8 @@ class PipelineBound:
         self.priced = known and costs.sync_overlap == "none"
         self.hidden = known and costs.sync_overlap != "none" and costs.interleave == 1
         self.batch = instance.workload.global_batch
+        #: Prices at which whole pipelines refuted the last box that they did.
+        self._served: Array | None = None
         self._apart: dict[tuple[int, ...], _View] = {}
         self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
         self._view = _View(self.table, self.table, schedule, check)
@@ -372,9 +374,12 @@ class PipelineBound:
                 none = np.zeros(view.vectors.count, np.int64)
                 known = known._replace(wanted=none)
         # What the fewest pipelines are worth is told by counts there.
-        proposed = np.maximum(view.priced(state.prices), 0.0)
+        some = [state.prices, *(x for x in [self._served] if x is not None)]
+        proposed = [np.maximum(view.priced(x), 0.0) for x in some]
         found = master.refute(proposed, ends, known)
         box.whole = found and view.merged(found)
+        if found:
+            self._served = some[master.chosen]
         if master.known is not None:
             box.known = Whole(time_us, apart, master.known)
         return box.whole is not None

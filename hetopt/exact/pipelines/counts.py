@@ -26,7 +26,7 @@ times, and says which intervals have to be looked at more finely.
 *Dominance.* A label goes where one of no more GPUs is neither slower nor dearer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, inf, prod
@@ -316,27 +316,29 @@ class IntegerMaster:
         self.looked = 0  # intervals
         #: Of a box that stands.
         self.known: Known | None = None
+        #: Which of the proposed prices served, by number.
+        self.chosen = 0
 
     def refute(
-        self, proposed: Array, ends: dict[int, Span], known: Known | None = None
+        self,
+        proposed: Sequence[Array],
+        ends: dict[int, Span],
+        known: Known | None = None,
     ) -> Prices | None:
         """Return prices at which whole pipelines take less than the batch, or None.
 
-        `proposed` are any prices: those of the linear master leave the least gap.
-        `ends` are of the slowest stage, by part, as an interval of times. What is
-        `known` is of a box that this one is a part of, and of no less time.
+        `proposed` are any prices, of which those serve that leave least to columns: of
+        the linear master, which may have stopped early, or of another box. `ends` are
+        of the slowest stage, by part, as an interval of times. What is `known` is of a
+        box that this one is a part of, and of no less time.
         """
         if any(self.parts[x].arcs.times[begin] == 0 for x, (begin, _) in ends.items()):
             return None  # in no time a pipeline trains any number of sequences
         if not all(self.vectors.able(self.parts[x].arcs) for x in ends):
             return None
-        prices = self._whole(proposed)
-        parts = {
-            x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
-        }
-        gap = self.rows.value(prices) - self.batch * self.scale
-        spans = [(x, self._spans(parts[x], ends[x], known)) for x in ends]
-        allowed, some = self._within(parts, spans, gap)
+        each = [self._priced(prices, ends, known) for prices in proposed]
+        self.chosen = min(range(len(each)), key=lambda i: each[i][2])
+        prices, parts, allowed, some = each[self.chosen]
         if not some:
             return prices  # no pipeline is possible
         states = self.vectors.states
@@ -391,6 +393,18 @@ class IntegerMaster:
             ranges.setdefault(parts[x].b, []).append((int(times[begin]), beyond))
         self.known = Known(wanted, ranges)
         return None
+
+    def _priced(
+        self, proposed: Array, ends: dict[int, Span], known: Known | None
+    ) -> tuple[Prices, dict[int, _Part], Fraction, list[_Interval]]:
+        """Return whole prices, parts at these, and what they leave to columns."""
+        prices = self._whole(proposed)
+        parts = {
+            x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
+        }
+        gap = self.rows.value(prices) - self.batch * self.scale
+        spans = [(x, self._spans(parts[x], ends[x], known)) for x in ends]
+        return prices, parts, *self._within(parts, spans, gap)
 
     def _spans(self, part: _Part, ends: Span, known: Known | None) -> list[Span]:
         """Return intervals of what is left of a part's slowest stages."""
