@@ -5,7 +5,7 @@ has. Where all samples of a stage lie in one node, the next stage begins in that
 in another one; a stage in several nodes hands on from whichever is nearest.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import product
 from typing import NamedTuple
 
@@ -38,8 +38,14 @@ class NodeClass(NamedTuple):
     least_us: Whole  # from any node that a stage lies in, to anywhere
 
 
-def node_classes(table: CostTable, samples: int, sites: Sites) -> tuple[NodeClass, ...]:
-    """Return the classes of a cluster, in the order of their first nodes."""
+def node_classes(
+    table: CostTable, samples: int, sites: Sites, apart: Container[str] = ()
+) -> tuple[NodeClass, ...]:
+    """Return the classes of a cluster, in the order of their first nodes.
+
+    Nodes `apart` are classes of their own. They stand for as many of their class,
+    whichever these are: so transfers are the least of all nodes of it.
+    """
     site = {name: number for number, names in enumerate(sites) for name in names}
     groups: dict[tuple[object, int, int], list[str]] = {}
     for node in table.cluster.nodes:
@@ -47,10 +53,13 @@ def node_classes(table: CostTable, samples: int, sites: Sites) -> tuple[NodeClas
         groups.setdefault(key, []).append(node.name)
     sides = [_transfers(table, names, samples, site) for names in groups.values()]
     least = np.min([inner for inner, *_ in sides], axis=0)
-    return tuple(
-        NodeClass(tuple(names), count, at, *side, least)
-        for ((_, count, at), names), side in zip(groups.items(), sides, strict=True)
-    )
+    found = []
+    for ((_, count, at), names), side in zip(groups.items(), sides, strict=True):
+        others = tuple(name for name in names if name not in apart)
+        mine = tuple(name for name in names if name in apart)
+        parts = [part for part in (others, mine) if part]
+        found += [NodeClass(part, count, at, *side, least) for part in parts]
+    return tuple(found)
 
 
 def whole_us(times: Iterable[int]) -> Whole:

@@ -1,6 +1,6 @@
 """Times of all stages of one instance, computed when asked for and kept."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from fractions import Fraction
 from functools import cached_property
 
@@ -21,10 +21,13 @@ class StageTable:
     Arrays are of whole numbers and cannot be written to.
     """
 
-    def __init__(self, instance: Instance, sites: Sites = ()) -> None:
+    def __init__(
+        self, instance: Instance, sites: Sites = (), apart: Container[str] = ()
+    ) -> None:
         """Read the instance; `InstanceError` where it has no cluster.
 
-        Nodes of different `sites` are of different classes. Raises `Unsupported` for
+        Nodes of different `sites` are of different classes, and so are those that are
+        `apart` from others of their class. Raises `Unsupported` for
         what the proofs by prices do not carry.
         """
         capability.require("proof pipelines", instance)
@@ -36,7 +39,7 @@ class StageTable:
         self.batch = workload.global_batch
         #: Sizes of micro-batches, in ascending order.
         self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
-        self.classes = node_classes(self.costs, self.sizes[-1], sites)
+        self.classes = node_classes(self.costs, self.sizes[-1], sites, apart)
         #: Whether nodes are told apart by sites.
         self.several_sites = len(sites) > 1
         #: Nodes and GPUs of each class; GPUs of one node.

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -57,8 +57,12 @@ class _View:
         whole: StageTable,
         schedule: Schedule,
         check: Callable[[], None],
+        apart: Container[str] = (),
     ) -> None:
-        """Read a table, whose classes are those of `whole` or parts of them."""
+        """Read a table, whose classes are those of `whole` or parts of them.
+
+        Nodes that are `apart` are hosts, and others of their classes are not.
+        """
         self.table, self._check = table, check
         self.vectors = Vectors(table, schedule)
         self._arcs: dict[_Which, Arcs] = {}
@@ -70,6 +74,7 @@ class _View:
             for each in table.classes
         ]
         self._parted = [self._of.count(c) > 1 for c in self._of]
+        self._apart = [each.nodes[0] in apart for each in table.classes]
 
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
@@ -95,12 +100,11 @@ class _View:
     def hosts(self, box: Box) -> list[tuple[int, int]]:
         """Return the fewest and the most hosts of each class."""
         found = []
-        for c, one, parted in zip(
-            self._of, self.table.classes, self._parted, strict=True
-        ):
+        columns = self._of, self.table.classes, self._parted, self._apart
+        for c, one, parted, apart in zip(*columns, strict=True):
             low = box.hosts_low[c] if box.hosts_low else 0
             high = box.hosts_high[c] if box.hosts_high else len(one.nodes)
-            found.append((low, high) if not parted or one.site else (0, 0))
+            found.append((low, high) if apart or not parted else (0, 0))
         return found
 
     def bare(self, box: Box) -> frozenset[int]:
@@ -403,10 +407,9 @@ class PipelineBound:
                 for number, each in zip(apart, self.table.classes, strict=True)
                 for name in each.nodes[:number]
             }
-            every = [node.name for node in self.table.costs.cluster.nodes]
-            others = tuple(name for name in every if name not in hosts)
-            table = StageTable(self.instance, (others, tuple(hosts)))
-            self._apart[apart] = _View(table, self.table, self.schedule, self.check)
+            table = StageTable(self.instance, apart=hosts)
+            given = self.table, self.schedule, self.check
+            self._apart[apart] = _View(table, *given, hosts)
         return self._apart[apart]
 
     def _near(self, box: Box) -> bool:
