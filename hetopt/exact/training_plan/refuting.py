@@ -45,8 +45,8 @@ _NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
 _PATIENCE, _FEW_PATIENCE = 0.05, 0.2
 _PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
 _LISTED = "prices of pipeline patterns, all pipelines where they leave a gap"
-# Of the time, for a way's first turn: longer for counts where they are few. Who gains
-# in a turn goes on; who does not has a longer one next time.
+# Of the time, for a way's first turn: longer for counts where they are few. Then who
+# gains in a turn goes on; who does not has a longer one next time.
 _FEW_TURN, _TURN, _LONGER = 0.3, 0.12, 2.0
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
@@ -194,6 +194,7 @@ class Way:
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
         self.turn = turn
+        self.turns = 0  # that it had
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Attempt] = {}
@@ -286,7 +287,6 @@ def ways_of(
     plans may be offered (`offer` returns their time), boxes are closed by enumeration.
     """
     listing: BoxEnumeration | None = None
-    equal = True  # layers, which prices put in any order
     counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
     if not capability.carries("proof pipelines", instance):
         return []
@@ -309,37 +309,40 @@ def ways_of(
             )
             bound.listed = listing.closes
         in_sites |= any(box.sites_high for box in bound.first)
-        equal &= bound.table.runs.equal
         beside = processes and Beside(bound, processes, counted_boxes)
         priced.append(beside or bound)
     ways = [Way(priced, highest_us, clock, counting=False, listing=listing)]
     if len(counted) == len(priced):  # under every choice of settings
         turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN
         ways.append(Way(counted, highest_us, clock, counting=True, turn=turn))
-    # Prices come first where counts know less, or where enumeration follows them soon.
-    return ways if in_sites or (listing and equal) else ways[::-1]
+    return ways if in_sites else ways[::-1]
 
 
 def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> None:
     """Tighten the bound of a run, one way after the other, for a share of the time.
 
-    A turn ends some time after its last gain. Ways that have ended are removed; the
-    others can go on.
+    A turn ends some time after its last gain, each way's first one by itself. Ways that
+    have ended are removed; the others can go on.
     """
     until = clock.after(share)
 
     def begin_turn() -> None:
         clock.end_at(min(until, clock.after(ways[0].turn)))
 
+    def go_on() -> None:
+        if ways[0].turns:
+            begin_turn()
+
     while ways and not clock.over(until):
         way, before = ways[0], run.bound
         begin_turn()
         with suppress(OutOfTime):
-            way.tighten(run, begin_turn)
+            way.tighten(run, go_on)
+        way.turns += 1
         if way.ended:
             ways.remove(way)
-        elif run.bound == before:
-            way.turn *= _LONGER
+        elif run.bound == before or way.turns == 1:
+            way.turn *= 1 if run.bound != before else _LONGER
             ways.append(ways.pop(0))
     clock.end_at(inf)
 
