@@ -189,7 +189,10 @@ class Packing:
             able = sums < NONE // 2
             sums = np.where(able, sums, 0)
             for i in range(len(part)):
-                pairs = (lows[i], most[i]), (highs[i], leaf.most(highs[i : i + 1])[0])
+                pairs = (
+                    (lows[i], most[i]),
+                    (max(1, highs[i]), leaf.most(highs[i : i + 1])[0]),
+                )
                 low, high = (
                     np.clip(b * ((v * left + us - sums[i]) // (v * us)), 0, limit)
                     * able[i]

@@ -24,6 +24,7 @@ from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
 from hetopt.exact.checking.sites import Sites
 from hetopt.exact.checking.stages import Stages
+from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate
@@ -252,6 +253,74 @@ def test_several_pipelines_are_not_divided_by_their_slowest_stage(
     for of in ("slowest", "size"):
         tree = {"split": of, "at": 0, "low": honest["tree"], "high": honest["tree"]}
         assert complaints({**honest, "tree": tree})
+
+
+# --- hosts ---------------------------------------------------------------------------
+
+HOSTED = "generated:equal/16/0"
+HOSTED_US = 2_968_000  # of a plan of that
+
+
+@cache
+def hosted_text() -> str:
+    """Return a certificate of 3% whose boxes are divided by hosts."""
+    bound = PipelineBound(load(HOSTED), HOSTED_US, 1, whole=True)
+    refutation = bound.refute(int(HOSTED_US / 1.03))
+    while refutation.step():
+        pass
+    found = refutation.certificate()
+    assert refutation.proved
+    assert found is not None
+    return found.model_dump_json(exclude_none=True)
+
+
+@pytest.fixture
+def hosted() -> dict[str, Any]:
+    tree: dict[str, Any] = json.loads(hosted_text())
+    return tree
+
+
+def by_hosts(tree: dict[str, Any]) -> list[dict[str, Any]]:
+    return [x for x in box_forger.boxes(tree["tree"]) if x.get("split") == "host"]
+
+
+def test_divisions_by_hosts_are_checked(hosted: dict[str, Any]) -> None:
+    every = by_hosts(hosted)
+    assert {box["at"] for box in every} > {0}
+    wholes = [x for box in every for x in box_forger.boxes(box) if "whole" in x]
+    assert wholes
+    assert complaints(hosted, HOSTED) == []
+
+
+@pytest.mark.parametrize("way", ["exchanged", "fewer", "more", "at", "kind", "unknown"])
+def test_divisions_by_hosts_are_not_forged(hosted: dict[str, Any], way: str) -> None:
+    for box in by_hosts(hosted):
+        low, high = box["low"], box["high"]
+        change: dict[str, dict[str, Any]] = {
+            "exchanged": {"low": high, "high": low},
+            "fewer": {"high": low},
+            "more": {"low": high},
+            "at": {"at": box["at"] + 1},
+            "kind": {"kind": (box["kind"] + 1) % 3},
+            "unknown": {"kind": 9},
+        }
+        box |= change[way]
+    assert complaints(hosted, HOSTED)
+
+
+def test_hosts_that_are_left_out_are_missed(hosted: dict[str, Any]) -> None:
+    for box in by_hosts(hosted):
+        del box["high"]
+    assert any("left out" in line for line in complaints(hosted, HOSTED))
+
+
+def test_only_divisions_by_hosts_have_a_kind(hosted: dict[str, Any]) -> None:
+    box = by_hosts(hosted)[0]
+    assert box_forger.read(hosted) is not None
+    kind = box.pop("kind")
+    assert box_forger.read(hosted) is None
+    box |= {"kind": kind, "split": "sync"}
+    assert box_forger.read(hosted) is None
 
 
 # --- potentials by listing all paths -------------------------------------------------
