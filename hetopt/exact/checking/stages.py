@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import accumulate, zip_longest
+from itertools import accumulate, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -398,7 +398,7 @@ def _kinds(
         groups.setdefault(key, []).append(node.name)
     counts = table.cluster.node
     found: list[Kind] = []
-    for x, number in zip_longest(groups.values(), apart, fillvalue=0):
+    for x, number in zip(groups.values(), apart or repeat(0), strict=False):
         parts = [tuple(x[number:]), tuple(x[:number])]
         gpus = counts[x[0]].count
         found += (Kind(x[0], part, gpus, tuple(x)) for part in parts if part)
