@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.pipelines.schedule import Schedule
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
@@ -18,26 +19,45 @@ _SHARES = (0.5, 0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 2.0)
 
 
 def honest(
-    instance: Instance, time_us: int, most_us: int, steps: int, *, whole: bool = False
+    instance: Instance,
+    time_us: int,
+    most_us: int,
+    steps: int,
+    *,
+    whole: bool = False,
+    hosts: bool = False,
 ) -> BoxCertificate | None:
     """Return a certificate that no plan takes the time.
 
     None if that takes more than so many steps for a choice of settings. Pipelines may
-    be looked at as a `whole` wherever prices do not do, and hosts come early then.
+    be looked at as a `whole` wherever prices do not do, and boxes be divided by all
+    numbers of `hosts` before.
     """
-    each, plan = [], Schedule()
-    if whole:
-        plan = Schedule(counted_near=1e9, coarse=1, fine=1 / 4)
+    each, plan = [], Schedule(counted_near=1e9 if whole else 1.1)
     for one in variants(instance) if time_us > 0 else ():
         bound = PipelineBound(one, most_us, 1, schedule=plan, whole=whole)
+        if hosts:
+            bound.boxes = [x for box in bound.first for x in _by_hosts(bound, box)]
         refutation = bound.refute(time_us)
-        for _ in range(steps):
+        for _ in range(steps + len(bound.boxes)):
             if not refutation.step():
                 break
         if not refutation.proved:
             return None
         each.append(refutation.certificate())
     return joined(each) if each else None
+
+
+def _by_hosts(bound: PipelineBound, box: Box) -> list[Box]:
+    """Return the parts of a box by all numbers of hosts, of one pipeline and more."""
+    if box.count_low == 1 < box.count_high:
+        box.split = bound.division._by_count(box)
+    else:
+        box.split = bound.division._by_host(box)
+    if box.split is None:
+        return [box]
+    parts = box.split.low, box.split.high
+    return [x for part in parts for x in _by_hosts(bound, part)]
 
 
 def forged(rng: Random, honest: BoxCertificate, time_us: int) -> BoxCertificate | None:

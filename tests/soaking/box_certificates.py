@@ -36,7 +36,8 @@ def draw(rng: Random) -> dict[str, Any]:
     if rng.random() < 0.3:
         tree = in_sites(rng, tree)
     plans = rng.randrange(10**9)
-    return {"instance": tree, "plans": plans, "whole": rng.random() < 0.5}
+    whole, hosts = rng.random() < 0.5, rng.random() < 0.5
+    return {"instance": tree, "plans": plans, "whole": whole, "hosts": hosts}
 
 
 def check(data: dict[str, Any]) -> str:
@@ -49,10 +50,11 @@ def check(data: dict[str, Any]) -> str:
     if best is None:
         return "no plan"
     cheap = int(training_plan_bound(instance).value)
-    honest, word, whole = None, "nothing refuted", data.get("whole", False)
+    honest, word = None, "nothing refuted"
+    ways = {way: data.get(way, False) for way in ("whole", "hosts")}
     for share in (0.2, 0.6, 0.9):
         target = int(cheap + share * (best - cheap)) - 1
-        found = certified(instance, target, best, _STEPS, whole=whole)
+        found = certified(instance, target, best, _STEPS, **ways)
         if found is None:
             break
         if missing := checking.missing(instance, found, target + 1):

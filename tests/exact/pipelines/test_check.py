@@ -54,6 +54,12 @@ def test_what_whole_pipelines_refute_is_checked() -> None:
     assert sum(checked(one, whole=True) for one in instances) > 10
 
 
+def test_what_numbers_of_hosts_refute_is_checked() -> None:
+    tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in range(12))
+    every = [*map(some_instance, range(60, 80)), *tiny]
+    assert sum(checked(x, whole=i % 2 > 0, hosts=True) for i, x in enumerate(every))
+
+
 def test_what_shares_of_sites_refute_is_checked() -> None:
     assert sum(checked(in_two_sites(seed)) for seed in range(12)) > 20
 
@@ -70,7 +76,7 @@ def in_two_sites(seed: int) -> Instance:
     return drawing.read(in_sites(rng, tree))
 
 
-def checked(instance: Instance, *, whole: bool = False) -> int:
+def checked(instance: Instance, *, whole: bool = False, hosts: bool = False) -> int:
     """Return how many certificates of an instance are accepted, which all must be.
 
     Some leaf is one of whole pipelines where these are asked for.
@@ -81,7 +87,8 @@ def checked(instance: Instance, *, whole: bool = False) -> int:
         time_us = int(share * least) - 1
         if time_us < 1:
             break
-        found = box_forger.honest(instance, time_us, 4 * least, STEPS, whole=whole)
+        given = instance, time_us, 4 * least, STEPS
+        found = box_forger.honest(*given, whole=whole, hosts=hosts)
         if found is not None:
             tree = json.loads(found.model_dump_json(exclude_none=True))
             of_whole = any("whole" in box for box in box_forger.boxes(tree["tree"]))
