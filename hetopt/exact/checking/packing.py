@@ -53,7 +53,7 @@ class Packing:
 
     def refuted(self) -> bool:
         """Tell whether no packing takes the batch."""
-        timed = [each for leaf in self._leaves if (each := _timed(leaf)) is not None]
+        timed = [leaf for leaf in map(_timed, self._leaves) if leaf is not None]
         if len(timed) < len(self._leaves):
             return False  # in no time a pipeline takes any number
         self._leaves = timed
