@@ -194,7 +194,6 @@ class Way:
         if counting:
             self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
         self.turn = turn
-        self.turns = 0  # that it had
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Attempt] = {}
@@ -324,13 +323,13 @@ def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> No
     A turn ends some time after its last gain, each way's first one by itself. Ways that
     have ended are removed; the others can go on.
     """
-    until = clock.after(share)
+    until, fresh = clock.after(share), list(ways)
 
     def begin_turn() -> None:
         clock.end_at(min(until, clock.after(ways[0].turn)))
 
     def go_on() -> None:
-        if ways[0].turns:
+        if ways[0] not in fresh:
             begin_turn()
 
     while ways and not clock.over(until):
@@ -338,12 +337,13 @@ def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> No
         begin_turn()
         with suppress(OutOfTime):
             way.tighten(run, go_on)
-        way.turns += 1
+        gained = run.bound != before
         if way.ended:
             ways.remove(way)
-        elif run.bound == before or way.turns == 1:
-            way.turn *= 1 if run.bound != before else _LONGER
+        elif way in fresh or not gained:
+            way.turn *= 1 if gained else _LONGER
             ways.append(ways.pop(0))
+        fresh = [each for each in fresh if each is not way]
     clock.end_at(inf)
 
 
