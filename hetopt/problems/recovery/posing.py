@@ -17,8 +17,8 @@ from fractions import Fraction
 from ...costs.parameters import trained
 from ...plans import TrainingPlan
 from ...schema import LONGEST_NAME, Cluster, Instance, exact
-from . import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
 from .changes import Change
+from .records import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
 from .storage import Storage
 
 
