@@ -171,24 +171,8 @@ _LAYERS = frozenset(
 )
 #: Of layers and of how they are trained, what the executor has no words for.
 _NOT_EXECUTED = frozenset(
-    {
-        Feature.LATENT,
-        Feature.MAMBA,
-        Feature.MAMBA_1,
-        Feature.LINEAR,
-        Feature.CONVOLUTIONS,
-        Feature.INDEXED,
-        Feature.GATED_ATTENTION,
-        Feature.FEWER_KEYS,
-        Feature.VALUE_WIDTH,
-        Feature.NARROW_EXPERTS,
-        Feature.UNLIKE_WIDTHS,
-        Feature.MORE_PARTS,
-        Feature.LAYER_TABLES,
-        Feature.WINDOWS,
-        Feature.SINGLE_PARTS,
-        Feature.FURTHER_TOKENS,
-        Feature.POST_NORMS,
+    _LAYERS - {Feature.LISTED_PARAMETERS, Feature.PLACED_EXPERTS, Feature.MORE_NORMS}
+    | {
         Feature.ZERO_2,
         Feature.ZERO_3,
         Feature.ZERO_GROUPS,
