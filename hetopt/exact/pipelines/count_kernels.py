@@ -238,6 +238,14 @@ def _go_on(
 
 
 @kernel
+def _rest(least: Least, across: int, p: int, first: int) -> tuple[int, int]:
+    """Return the least time and cost from a layer on, in one node or in several."""
+    if across:
+        return least.across_us[p, first], least.across_cost[p, first]
+    return least.node_us[p, first], least.node_cost[p, first]
+
+
+@kernel
 def least_sums(
     graph: Graph,
     costs: Costs,
@@ -341,12 +349,7 @@ def least_sums(
                                 continue
                             r += scale * costs.gpu[c] * k
                             for across in range(hop, hops):
-                                rest = least.node_us[p, last], least.node_cost[p, last]
-                                if across:
-                                    rest = (
-                                        least.across_us[p, last],
-                                        least.across_cost[p, last],
-                                    )
+                                rest = _rest(least, across, p, last)
                                 if t + rest[0] > room[0] or r + rest[1] > room[1]:
                                     continue
                                 to = 2 + classes + c if hop else across
@@ -383,12 +386,7 @@ def least_sums(
                                 continue
                             r = costs.time * t + scale * states.vector_cost[run, v]
                             for across in range(2):
-                                rest = least.node_us[p, last], least.node_cost[p, last]
-                                if across:
-                                    rest = (
-                                        least.across_us[p, last],
-                                        least.across_cost[p, last],
-                                    )
+                                rest = _rest(least, across, p, last)
                                 if t + rest[0] > room[0] or r + rest[1] > room[1]:
                                     continue
                                 to = across
