@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..pipelines.arcs import least_cover
 from ..pipelines.compiling import kernel
 from .stages import NEVER, Matrix, Replica, Stage, StageTables, TooMany, lies_in
 
@@ -111,9 +112,11 @@ class Completion:
     @cached_property
     def grid(self) -> list[tuple[int, int]]:
         """Intervals that cover the slowest stage of every column."""
-        if (low := self._least_slowest()) is None:
+        moves = self._moves
+        us = np.minimum(moves.us.min(0), moves.final_us.min(0))
+        if (low := least_cover(us, self._times.tolist())) is None:
             return []
-        hops = self._moves.hops
+        hops = moves.hops
         most = int(self._times[-1] + hops[hops < NEVER].max(initial=0))
         found = []
         while low <= most:
@@ -121,30 +124,6 @@ class Completion:
             found.append((low, high))
             low = high + 1
         return found
-
-    def _least_slowest(self) -> int | None:
-        """Return a time that some stage of every column takes; None if none fits."""
-        moves = self._moves
-        us = np.minimum(moves.us.min(0), moves.final_us.min(0))
-
-        def covers(high: int) -> bool:
-            reached = np.zeros(self.layers + 1, np.bool_)
-            reached[0] = True
-            for first in range(self.layers):
-                if reached[first]:
-                    reached |= us[first] <= high
-            return bool(reached[-1])
-
-        if not len(self._times) or not covers(int(self._times[-1])):
-            return None
-        low, high = -1, len(self._times) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if covers(int(self._times[middle])):
-                high = middle
-            else:
-                low = middle
-        return int(self._times[high])
 
     def sums(self, high: int) -> tuple[Matrix, Matrix]:
         """Return least sums up to each layer, [state, pool, layer], and of columns.

@@ -10,6 +10,8 @@ one. A pipeline of fewer than P micro-batches keeps no more than it has; as litt
 one is assumed there, and such pipelines are arcs of their own (`few`).
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -216,3 +218,23 @@ def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole, Wh
     )
     found = np.array(items, np.int64).reshape(-1, 3)
     return found, near, off if table.several_sites else none
+
+
+def least_cover(us: Whole, times: Sequence[int]) -> int | None:
+    """Return the least of ascending `times` in which stages can cover all layers.
+
+    By bisection. `us` are the least times of stages, by [first, last]; None where the
+    longest time does not do.
+    """
+
+    def covers(high: int) -> bool:
+        reached = np.zeros(us.shape[1], np.bool_)
+        reached[0] = True
+        for first in range(us.shape[1] - 1):
+            if reached[first]:
+                reached |= us[first] <= high
+        return bool(reached[-1])
+
+    if not times or not covers(times[-1]):
+        return None
+    return times[bisect_left(times, True, key=covers)]

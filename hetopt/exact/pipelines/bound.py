@@ -1,6 +1,5 @@
 """A lower bound on the iteration time of training plans, by a tree of boxes."""
 
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from ...schema import Instance
 from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
 from ...stages.classes import Sites
-from .arcs import Arcs, arcs
+from .arcs import Arcs, arcs, least_cover
 from .boxes import Box, Descent, Division, Whole
 from .compiling import kernels
 from .counts import IntegerMaster, Vectors
@@ -646,28 +645,14 @@ class Refutation(Descent):
 
 
 def _least_slowest(table: StageTable, each: Arcs) -> int:
-    """Return a time that the slowest stage of every path takes; `NEVER` if none fits.
-
-    By bisection over the times of stages: can they cover all layers?
-    """
+    """Return a time that the slowest stage of every path takes; `NEVER` if none is."""
     us = np.minimum(each.inner, each.outer).min((0, 1), initial=NEVER)
     if each.shared.size:
         first, last = np.nonzero(table.runs.number[: table.layers] >= 0)
         least = each.shared_us.min((0, 2))[table.runs.number[first, last]]
         us[first, last] = np.minimum(us[first, last], least)
-    times = [0, *each.times.tolist()]
-
-    def covers(high: int) -> bool:
-        reached = np.zeros(table.layers + 1, np.bool_)
-        reached[0] = True
-        for first in range(table.layers):
-            if reached[first]:
-                reached |= us[first] <= high
-        return bool(reached[-1])
-
-    if not covers(times[-1]):
-        return NEVER
-    return int(times[bisect_left(times, True, key=covers)])
+    found = least_cover(us, [0, *each.times.tolist()])
+    return NEVER if found is None else found
 
 
 def _fair(table: StageTable, each: Sequence[Arcs]) -> Array:
