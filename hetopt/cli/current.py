@@ -48,6 +48,13 @@ class CurrentRun:
         from ..formats.importing import changes, edits
 
         assert self.data is not None
+        if self.claim is None or self.claim.settings is None:
+            if is_written:
+                raise Unsupported(
+                    "--diff, --out: each rank of the run is told its own settings, "
+                    "which are not changed one by one; plan anew with --for"
+                )
+            return
         limit = limit_s(time_limit)
         self.advice = changes.advised(
             self.module, self.asked, self.data, float("inf") if limit is None else limit

@@ -32,6 +32,7 @@ class Held(NamedTuple):
 #: older arguments that stand beside the layout.
 HELD: Mapping[str, Held] = MappingProxyType(
     {
+        "accelerate": Held("Accelerate", "1.10", ("1.15.0",), "accelerate"),
         "deepspeed": Held("DeepSpeed", "0.15", ("0.19.8",), "deepspeed"),
         "flagscale": Held("FlagScale", "0.8.0", ("0.8.0 (16a2dd5)", "main (da4935e)")),
         "galvatron": Held(
@@ -40,6 +41,9 @@ HELD: Mapping[str, Held] = MappingProxyType(
         "hexiscale": Held("FlashFlex", "5ee1726", ("5ee1726",)),
         "jobset": Held("JobSet", "v1alpha2", ("v1alpha2 (08dfbdf)",)),
         "kueue": Held("Kueue", "v1beta2", ("v1beta2 (ff69552)",)),
+        "llamafactory": Held(
+            "LLaMA-Factory", "0.9.3", ("0.9.5, by its source",), "llamafactory"
+        ),
         "megatron": Held(
             "Megatron-LM",
             "core 0.12.0",
@@ -58,6 +62,7 @@ HELD: Mapping[str, Held] = MappingProxyType(
         "slurm": Held("Slurm", "20.02", ("22.05.8",)),
         "torchrun": Held("PyTorch", "2.5", ("2.11 (CUDA)", "2.13 (CPU)"), "torch"),
         "torchtitan": Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan"),
+        "transformers": Held("transformers", "5.0", ("5.24.0",), "transformers"),
         "volcano": Held("Volcano", "v1alpha1", ("v1alpha1 (ed72c7c)",)),
     }
 )

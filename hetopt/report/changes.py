@@ -23,7 +23,7 @@ def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
         listed = (f"{k.replace('_', ' ')} {v}" for k, v in known.items())
         pairs.append(("settings", ", ".join(listed)))
     shown = [
-        f"{asked.spelled(name)} {value}".rstrip()
+        f"{asked.spelled(name)} {_short(value)}".rstrip()
         for name, value in asked.values.items()
         if name in asked.written and not name.startswith(_LAUNCHERS)
     ]
@@ -34,6 +34,11 @@ def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
         rest = f", and {len(others) - _MOST_OTHERS} more (--json has them)"
         pairs.append(("not read", some + rest * (len(others) > _MOST_OTHERS)))
     yield writers.facts(pairs)
+
+
+def _short(value: object) -> object:
+    """A value for a line: of a list how long it is."""
+    return f"of {len(value)}" if isinstance(value, list) else value
 
 
 def advice(found: Advice) -> Iterator[RenderableType]:

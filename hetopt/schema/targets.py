@@ -35,12 +35,16 @@ RunsOn = Literal[
     "hexiscale",
     "galvatron",
     "sailor",
+    "transformers",
+    "llamafactory",
 ]
 
 
 class Feature(StrEnum):
     """What a plan may do that not every target can; the value says it in words."""
 
+    PIPELINES = "layers divided among stages (pipelines)"
+    TENSOR_PARALLEL = "layers cut among GPUs (tensor parallelism)"
     UNEVEN_LAYERS = "stages with different numbers of layers"
     DIFFERENT_CUTS = "pipelines that cut the layers differently"
     DIFFERENT_BATCHES = "pipelines with different numbers of micro-batches"
@@ -116,6 +120,7 @@ class Rule(StrEnum):
     HANDED_ON = "replicas that hand all of their samples to one"
     ALONE = "a host for each replica"
     TOGETHER = "pipelines alike where their GPUs divide experts together"
+    IN_STEP = "replicas of as many micro-batches where they divide weights or gradients"
 
 
 class Target(NamedTuple):
@@ -127,13 +132,21 @@ class Target(NamedTuple):
     program: str = "this cluster"
 
     @property
+    def whole(self) -> bool:
+        """Whether each GPU has all layers to itself."""
+        return self.supports.isdisjoint(_MODEL_PARALLEL)
+
+    @property
     def free(self) -> bool:
         """Whether pipelines of one replica a stage may have any shape."""
         return self.supports >= _SHAPES
 
 
+#: What all targets have that were made for more than replicas of one GPU.
+_MODEL_PARALLEL = {Feature.PIPELINES, Feature.TENSOR_PARALLEL}
 _SHAPES = frozenset(
-    {
+    _MODEL_PARALLEL
+    | {
         Feature.UNEVEN_LAYERS,
         Feature.DIFFERENT_CUTS,
         Feature.DIFFERENT_BATCHES,
@@ -190,7 +203,12 @@ _NOT_EXECUTED = frozenset(
         Feature.QUANTISED,
     }
 )
-_GRID = {Feature.UNEVEN_LAYERS, Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+_GRID = {
+    *_MODEL_PARALLEL,
+    Feature.UNEVEN_LAYERS,
+    Feature.MIXED_TYPES,
+    Feature.MIXED_TYPES_IN_STAGE,
+}
 _DIVIDED = {
     Feature.CONTEXT_PARALLEL,
     Feature.EXPERT_PARALLEL,
@@ -221,6 +239,22 @@ _MEGATRON_LM = frozenset(
         Feature.MUON,
         Feature.HOSTED_STATES,
         Feature.LORA,
+    }
+)
+
+#: Of trainers on transformers, whose models are the released ones: whole ones, one on
+#: each GPU.
+_REPLICAS = frozenset(
+    _LAYERS
+    | {
+        Feature.MIXED_TYPES,
+        Feature.MIXED_TYPES_IN_STAGE,
+        Feature.NOT_RECOMPUTED,
+        Feature.SINGLE_PRECISION,
+        Feature.BFLOAT16,
+        Feature.WIDE_UNDIVIDED,
+        Feature.LORA,
+        Feature.QUANTISED,
     }
 )
 
@@ -285,6 +319,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "flagscale": Target(
             frozenset(
                 {
+                    *_MODEL_PARALLEL,
                     Feature.UNEVEN_LAYERS,
                     Feature.MIXED_DEGREES,
                     Feature.MIXED_REPLICAS,
@@ -321,6 +356,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "sailor": Target(
             frozenset(
                 {
+                    *_MODEL_PARALLEL,
                     Feature.UNEVEN_LAYERS,
                     Feature.MIXED_DEGREES,
                     Feature.MIXED_DEGREES_IN_STAGE,
@@ -335,6 +371,36 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             ),
             frozenset({Rule.ALONE}),
             program="our Sailor export",
+        ),
+        # DDP, where each rank has its own arguments, and FSDP.
+        "transformers": Target(
+            _REPLICAS
+            | {
+                Feature.DIFFERENT_BATCHES,
+                Feature.UNEQUAL_SAMPLES,
+                Feature.MIXED_RECOMPUTE,
+                Feature.NO_MASTER,
+                Feature.ZERO_2,
+                Feature.ZERO_3,
+                Feature.ADAFACTOR,
+                Feature.ADAMW_8BIT,
+            },
+            frozenset({Rule.IN_STEP}),
+            program="our transformers export",
+        ),
+        # DDP, and DeepSpeed's ZeRO.
+        "llamafactory": Target(
+            _REPLICAS
+            | {
+                Feature.ZERO_1,
+                Feature.ZERO_2,
+                Feature.ZERO_3,
+                Feature.HOSTED_STATES,
+                Feature.ADAFACTOR,
+                Feature.ADAMW_8BIT,
+            },
+            symmetric=True,
+            program="our LLaMA-Factory export",
         ),
     }
 )

@@ -17,7 +17,10 @@ its words to Megatron. DeepSpeed 0.19, runtime/engine.py, `get_data_types` and
 `communication_data_type`. torchtitan 0.3, config/configs.py: `mixed_precision_reduce`
 is float32 alone. Galvatron, core/runtime/parallel.py: FSDP keeps sums in fp32, and
 reduces so with `reduce_in_fp32`. Sailor (cf2c8e3) is DeepSpeed without ZeRO, whose bf16
-is added up in fp32. HexiScale has no row: FSDP in fp16, of whose words we write none.
+is added up in fp32. transformers 5.24, trainer.py, and LLaMA-Factory 0.9.5,
+model/adapter.py: weights are in fp32, as are gradients, and products in bf16 by
+autocast; FSDP of Accelerate 1.15 exchanges gradients in bf16, half of what is counted.
+HexiScale has no row: FSDP in fp16, of whose words we write none.
 """
 
 from collections.abc import Mapping
@@ -37,6 +40,7 @@ class Launched(NamedTuple):
 
 
 _SINGLE, _NARROW, _WIDE = (4, 4, 4, 0, 8), (2, 2, 2, 4, 8), (2, 4, 4, 4, 8)
+_NO_MASTER = (2, 2, 2, 0, 4)
 
 
 def _deepspeed(kind: str, gradients: str) -> dict[str, Any]:
@@ -69,6 +73,13 @@ _RECIPES: dict[str, str | None] = {
     "bf16_fp32_gradients": "bf16_mixed",
 }
 
+#: Weights of `dtype` are what is trained; in `bf16` they are copied for each product.
+_TRANSFORMERS = {
+    "fp32": Launched(*_SINGLE, {"dtype": "float32", "bf16": False}),
+    "bf16": Launched(*_NO_MASTER, {"dtype": "bfloat16", "bf16": True}),
+    "bf16_fp32_gradients": Launched(*_WIDE, {"dtype": "float32", "bf16": True}),
+}
+
 #: By the names of `hetopt.schema.targets` and of exporters, and by precision.
 LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
     {
@@ -99,6 +110,12 @@ LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
         "sailor": {
             "fp32": Launched(*_SINGLE, _deepspeed("fp32", "fp32")),
             "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed("bf16", "fp32")),
+        },
+        "transformers": _TRANSFORMERS,
+        "accelerate": _TRANSFORMERS,
+        "llamafactory": {
+            "fp32": Launched(*_SINGLE, {"bf16": False}),
+            "bf16_fp32_gradients": Launched(*_WIDE, {"bf16": True}),
         },
     }
 )

@@ -18,6 +18,7 @@ from exporter_plans import (
     SHAPES,
     UNEVEN,
     asymmetric,
+    even_for,
     instance,
     instance_for,
     pipeline,
@@ -309,9 +310,9 @@ def test_hosts_with_names_for_no_shell_are_refused() -> None:
     data = instance().model_dump(mode="json")
     data["cluster"]["nodes"][0]["name"] = "a0; rm -rf ~"
     named = Instance.model_validate_json(json.dumps(data))
-    text = EVEN.model_dump_json().replace("a0:", "a0; rm -rf ~:")
-    plan = TrainingPlan.model_validate_json(text)
     for target in TARGETS:
+        text = even_for(target).model_dump_json().replace("a0:", "a0; rm -rf ~:")
+        plan = TrainingPlan.model_validate_json(text)
         with pytest.raises(Unsupported, match="has a name that is no host's"):
             exporting.exported(target, named, plan)
 

@@ -9,7 +9,16 @@ from itertools import groupby, permutations
 from typing import Any
 
 import pytest
-from exporter_plans import ALONE, EVEN, SHAPES, UNEVEN, instance, instance_for
+from exporter_plans import (
+    ALONE,
+    EVEN,
+    OF_WHOLE,
+    SHAPES,
+    UNEVEN,
+    even_for,
+    instance,
+    instance_for,
+)
 from exporter_plans import one as pipelined
 
 from hetopt import formats
@@ -24,6 +33,8 @@ LAUNCHERS = {"jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano
 Row = list[tuple[tuple[str, ...], int]]  # GPUs and samples of replicas
 
 WORDS = {
+    "pipelines": "layers divided among stages (pipelines)",
+    "tensor": "layers cut among GPUs (tensor parallelism)",
     "layers": "stages with different numbers of layers",
     "cuts": "pipelines that cut the layers differently",
     "batches": "pipelines with different numbers of micro-batches",
@@ -35,7 +46,9 @@ WORDS = {
     "types in a stage": "replicas of a stage on different GPU types",
 }
 PIPELINES = {"cuts", "batches"}
+MODELS = {"pipelines", "tensor"}
 GRIDS = {*PIPELINES, "degrees", "degrees in a stage", "replicas", "samples"}
+TYPES = {"types", "types in a stage"}
 LACKS = {
     "megatron": GRIDS,
     "megatron_bridge": GRIDS,
@@ -45,6 +58,9 @@ LACKS = {
     "galvatron": {*PIPELINES, "degrees in a stage", "samples"},
     "sailor": {*PIPELINES, "replicas", "samples"},
     "hexiscale": {"replicas"},
+    "transformers": MODELS | set(WORDS) - {"batches", "samples"} - TYPES,
+    "accelerate": set(WORDS) - TYPES,
+    "llamafactory": set(WORDS) - TYPES,
     **{launcher: set() for launcher in LAUNCHERS},
 }
 
@@ -91,7 +107,11 @@ def has(data: Instance, plan: TrainingPlan) -> set[str]:
         found.add("cuts")
     if len({count for _, count, _ in made}) > 1:
         found.add("batches")
+    if any(len(gpus) > 1 for *_, rows in made for row in rows for gpus, _ in row):
+        found.add("tensor")
     for cuts, _, rows in made:
+        if len(cuts) > 1:
+            found.add("pipelines")
         if len({b - a for a, b in cuts}) > 1:
             found.add("layers")
         if len({len(row) for row in rows}) > 1:
@@ -140,8 +160,15 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
             yield "must be cut alike"
     if target == "sailor":
         yield from _sailor(rows)
+    if target == "accelerate" and len({*map(hosts_of(rows).count, hosts)}) > 1:
+        yield "as many ranks on each host"
     if target == "hexiscale":
         yield from _hexiscale(plan)
+
+
+def hosts_of(rows: list[Row]) -> list[str]:
+    """The host of every GPU."""
+    return [where(gpu)[0] for row in rows for gpus, _ in row for gpu in gpus]
 
 
 def neighbourly(rows: list[Row]) -> bool:
@@ -207,7 +234,7 @@ def test_reasons_are_those_that_the_plan_gives(target: str) -> None:
 def test_enough_plans_are_exported_and_enough_refused(target: str) -> None:
     data = instance_for(target)
     taken = [not exporting.reasons(target, data, plan) for plan in SHAPES]
-    assert sum(taken) >= 5
+    assert sum(taken) >= (2 if target in OF_WHOLE else 5)
     assert sum(taken) == len(SHAPES) if target in LAUNCHERS else sum(taken) <= 45
 
 
@@ -225,9 +252,13 @@ FOUR = pipelined([(6, 2, 4), (6, 2, 4)])
 RUN = {"ZeRO 1", "interleaved", "selective recomputation", "single", "fp16"}
 RUN |= {"layers that are not recomputed"}
 SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
-    ({"zero": 1}, "ZeRO 1", {"megatron", "flagscale", "deepspeed", "torchtitan"}),
-    ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron"}),
-    ({"zero": 3}, "ZeRO 3", {"torchtitan", "galvatron"}),
+    (
+        {"zero": 1},
+        "ZeRO 1",
+        {"megatron", "flagscale", "deepspeed", "torchtitan", "llamafactory"},
+    ),
+    ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron", *OF_WHOLE}),
+    ({"zero": 3}, "ZeRO 3", {"torchtitan", "galvatron", *OF_WHOLE}),
     ({"interleave": 2}, "interleaved", {"megatron"}),
     (
         {"zero": 1, "zero_groups": 2},
@@ -242,27 +273,31 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     (
         {"precision": "fp32"},
         "single",
-        {"megatron", "flagscale", "deepspeed", "sailor"},
+        {"megatron", "flagscale", "deepspeed", "sailor", *OF_WHOLE},
     ),
     (
         {"precision": "fp16_mixed"},
         "fp16",
         {"megatron", "flagscale", "deepspeed", "hexiscale"},
     ),
-    ({"precision": "bf16"}, "without a master copy", set()),
+    (
+        {"precision": "bf16"},
+        "without a master copy",
+        {"transformers", "accelerate"},
+    ),
     *(
         (MIXED | {"optimiser": name}, words, takers)
         for name, words, takers in (
             ("sgd", "SGD", {"megatron", "flagscale", "deepspeed"}),
             ("muon", "Muon", {"megatron"}),
-            ("adafactor", "Adafactor", set()),
-            ("adamw_8bit", "8 bits", set()),
+            ("adafactor", "Adafactor", {*OF_WHOLE}),
+            ("adamw_8bit", "8 bits", {*OF_WHOLE}),
         )
     ),
     (
         MIXED | {"zero": 1, "offload": {}},
         "optimiser states in the memory of hosts",
-        {"megatron", "deepspeed"},
+        {"megatron", "deepspeed", "llamafactory"},
     ),
     (
         {"offload": {"optimiser": False, "activations": 1}},
@@ -272,7 +307,10 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     (
         {"recompute": "none"},
         "layers that are not recomputed",
-        {"megatron", "flagscale", "deepspeed", "torchtitan", "galvatron", "sailor"},
+        {
+            *("megatron", "flagscale", "deepspeed", "torchtitan", "galvatron"),
+            *("sailor", *OF_WHOLE),
+        },
     ),
 ]
 
@@ -288,7 +326,7 @@ def test_settings_that_a_target_has_no_word_for_are_refused(
     name = target.removesuffix("_bridge")  # whose rules are Megatron's
     if target != name and reason == "Muon":
         takers = set()
-    plan = ALONE[3] if target in ("sailor", "hexiscale") else EVEN
+    plan = ALONE[3] if target in ("sailor", "hexiscale") else even_for(target)
     if "zero_groups" in costs and plan is EVEN:
         plan = FOUR
     why = exporting.reasons(target, data, plan)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import ALONE, EVEN, instance
+from exporter_plans import ALONE, EVEN, even_for, instance
 from places import ROOT
 
 from hetopt.formats import exporting
@@ -37,7 +37,7 @@ def costs_of(kind: str, target: str) -> dict[str, Any]:
 
 def files_of(target: str, kind: str) -> Files:
     """What is written for a plan of that precision, or of one that it widens."""
-    plan = ALONE[3] if target == "sailor" else EVEN
+    plan = ALONE[3] if target == "sailor" else even_for(target)
     return exporting.exported(target, instance(costs=costs_of(kind, target)), plan)
 
 
@@ -109,6 +109,21 @@ def of_galvatron(files: Files) -> Widths:
     return 2, 4, 4 if older else 2
 
 
+def of_trainer(files: Files) -> Widths:
+    """Autocast copies weights to bf16, and leaves gradients as wide as weights are."""
+    told = yaml.safe_load(files["arguments.yaml"])
+    if told["dtype"] == "bfloat16":
+        return 2, 2, 2
+    return (2, 4, 4) if told["bf16"] else (4, 4, 4)
+
+
+def of_factory(files: Files) -> Widths:
+    """It trains in fp32 unless told to be `pure_bf16`, products in bf16."""
+    told = yaml.safe_load(files["plan.yaml"])
+    assert "pure_bf16" not in told
+    return (2, 4, 4) if told["bf16"] else (4, 4, 4)
+
+
 READ: dict[str, Callable[[Files], Widths]] = {
     "megatron": of_megatron,
     "megatron_bridge": of_bridge,
@@ -116,6 +131,9 @@ READ: dict[str, Callable[[Files], Widths]] = {
     "deepspeed": of_deepspeed,
     "torchtitan": of_torchtitan,
     "galvatron": of_galvatron,
+    "transformers": of_trainer,
+    "accelerate": of_trainer,
+    "llamafactory": of_factory,
     "sailor": lambda files: of_deepspeed(files, bf16_alone_sums=4),
 }
 

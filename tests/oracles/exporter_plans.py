@@ -176,6 +176,29 @@ def two_alike() -> TrainingPlan:
     return TrainingPlan(pipelines=(*equal, other))
 
 
+def whole(shares: list[tuple[str, int, int]]) -> TrainingPlan:
+    """A whole model on each GPU, with its samples and its number of micro-batches."""
+    made = [pipeline([gpu], [(12, 1, 1)], n, size) for gpu, size, n in shares]
+    return TrainingPlan(pipelines=tuple(made))
+
+
+WHOLE = [
+    whole([(f"{node}:{i}", 2, 2) for node in ("a0", "b1") for i in range(4)]),
+    whole([("a0:0", 3, 4), ("a0:1", 4, 3), ("b1:2", 4, 1), ("b1:3", 4, 1)]),
+    whole([("a1:3", 4, 8)]),
+    whole([("a1:3", 8, 2), ("b0:1", 8, 2)]),
+]
+
+
+#: Targets that put a whole model on every GPU.
+OF_WHOLE = ("accelerate", "llamafactory", "transformers")
+
+
+def even_for(target: str) -> TrainingPlan:
+    """A plan of equal shares that a target has the shapes for, on the same hosts."""
+    return WHOLE[0] if target in OF_WHOLE else EVEN
+
+
 SHAPES = [
     EVEN,
     UNEVEN,
@@ -184,6 +207,7 @@ SHAPES = [
     unequal(),
     two_alike(),
     *ALONE,
+    *WHOLE,
     *(plan for plan in map(regular, range(40)) if valid(plan)),
     *(random_plan(instance(), seed) for seed in range(10)),
 ]

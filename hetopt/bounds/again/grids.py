@@ -86,10 +86,13 @@ class _Setting:
     def shapes(self) -> Iterator[_Shape]:
         """Every shape that the target may run, and perhaps more."""
         sizes = set(self.work.micro_batch_sizes)
-        rules = self.work.target.rules
+        target = self.work.target
+        rules = target.rules
         tied = Rule.TIED_TOGETHER in rules and self.model.tied_embeddings
+        alone = tied or target.whole
+        most = 1 if target.whole else max(node.count for node in self.nodes)
         for size in range(1, max(sizes) + 1):
-            for t in range(1, max(node.count for node in self.nodes) + 1):
+            for t in range(1, most + 1):
                 groups = sum(kind.groups for kind in self._kinds(t, size))
                 for d in range(1, groups + 1):
                     n, rest = divmod(self.work.global_batch, size * d)
@@ -97,7 +100,7 @@ class _Setting:
                         continue
                     for p in range(1, min(groups // d, self.layers) + 1):
                         unfilled = Rule.FILLED in rules and n < p
-                        if unfilled or (tied and p > 1) or not self._chunks(n, p):
+                        if unfilled or (alone and p > 1) or not self._chunks(n, p):
                             continue
                         yield _Shape(t, d, p, size, n)
 

@@ -99,20 +99,30 @@ trap - EXIT
 """
 
 
-def torchruns(about: str, setup: str, gpus: Sequence[str]) -> str:
+TORCHRUN = (
+    "torchrun --nnodes {hosts} --node-rank {number} --nproc-per-node {gpus} "
+    "--master-addr {head} --master-port $port"
+)
+
+
+def torchruns(
+    about: str, setup: str, gpus: Sequence[str], starter: str = TORCHRUN
+) -> str:
     """A script that starts `$run`, which `setup` sets, on the GPUs as its ranks.
 
-    `about` are comments: what the user may set.
+    `about` are comments: what the user may set. `starter` is the command that starts a
+    host's ranks.
     """
     parts = runs(gpus)
     lines = []
     for number, (host, indices) in enumerate(parts):
         devices = ",".join(map(str, indices))
+        start = starter.format(
+            hosts=len(parts), number=number, gpus=len(indices), head=parts[0][0]
+        )
         lines.append(
-            f'ssh -ntt {host} "$here CUDA_VISIBLE_DEVICES={devices} torchrun '
-            f"--nnodes {len(parts)} --node-rank {number} "
-            f"--nproc-per-node {len(indices)} --master-addr {parts[0][0]} "
-            '--master-port $port $run" & pids+=($!)'
+            f'ssh -ntt {host} "$here CUDA_VISIBLE_DEVICES={devices} {start} $run" '
+            "& pids+=($!)"
         )
     head = _HEAD.format(about=about, setup=setup)
     return head + "\n".join(lines) + "\n" + WAIT

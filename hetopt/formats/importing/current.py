@@ -15,13 +15,22 @@ from ...schema.targets import ONE
 from .placing import Claim, Settings
 
 
+class Share(NamedTuple):
+    """What one replica has of its own: sequences, micro-batches, how it recomputes."""
+
+    samples: int
+    micro_batches: int
+    recompute: Recompute
+
+
 class Layout(NamedTuple):
     """What a trainer is told of its ranks: stages, replicas, tensor-parallel ranks.
 
     `layers` are the numbers of layers of the stages, `samples` the sequences of a
     micro-batch of one replica. `degree` are the GPUs of a replica: its tensor-parallel
     ranks times those among which it divides sequences. `tells_layers` says whether the
-    run itself divides the layers.
+    run itself divides the layers. `shares` are the replicas' own, where each is told
+    one.
     """
 
     layers: tuple[int, ...]
@@ -33,10 +42,22 @@ class Layout(NamedTuple):
     zero: int
     split: Split = ONE
     tells_layers: bool = False
+    shares: tuple[Share, ...] = ()
+
+    def share(self, replica: int) -> Share:
+        """Return what one of the replicas has."""
+        if self.shares:
+            return self.shares[replica]
+        return Share(self.samples, self.micro_batches, self.recompute)
 
     @property
-    def settings(self) -> Settings:
-        """The same; how many layers each stage has where the run tells it."""
+    def settings(self) -> Settings | None:
+        """The same; how many layers each stage has where the run tells it.
+
+        None where each replica is told its own: there is no one setting.
+        """
+        if self.shares:
+            return None
         context, experts, runs, groups = self.split
         return Settings(
             tensor_parallel=self.degree // context,
@@ -183,32 +204,25 @@ def claim_of(
 def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
     """The plan, a pipeline for each replica, as micro-batches are a replica's."""
     costs = data.workload.costs
-    rule = None if layout.recompute == costs.recompute else layout.recompute
     zero = None if layout.zero == costs.zero else layout.zero
     left = iter(ranks)
     rows = []
     for span in pairwise(accumulate(layout.layers, initial=0)):
-        groups = [
-            tuple(next(left) for _ in range(layout.degree))
-            for _ in range(layout.replicas)
-        ]
-        rows.append(
-            [
-                Stage(
-                    layers=span,
-                    replicas=(Replica(gpus=gpus, samples=layout.samples),),
-                    recompute=rule,
-                )
-                for gpus in groups
-            ]
-        )
+        row = []
+        for replica in range(layout.replicas):
+            share = layout.share(replica)
+            gpus = tuple(next(left) for _ in range(layout.degree))
+            rule = None if share.recompute == costs.recompute else share.recompute
+            held = (Replica(gpus=gpus, samples=share.samples),)
+            row.append(Stage(layers=span, replicas=held, recompute=rule))
+        rows.append(row)
     pipelines = tuple(
         Pipeline(
-            micro_batches=layout.micro_batches,
-            micro_batch_size=layout.samples,
+            micro_batches=layout.share(replica).micro_batches,
+            micro_batch_size=layout.share(replica).samples,
             stages=stages,
         )
-        for stages in zip(*rows, strict=True)
+        for replica, stages in enumerate(zip(*rows, strict=True))
     )
     chosen = {
         name: value
@@ -221,11 +235,15 @@ def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
 def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, list[str]]:
     """The instance that offers what the run has, and what it did not, in words."""
     workload = data.workload
-    asked: dict[str, Any] = {"recompute": layout.recompute, "zero": layout.zero}
-    asked |= dict(zip(FIELDS, layout.split, strict=True))
-    asked["micro_batch_sizes"] = layout.samples
+    shares = [layout.share(replica) for replica in range(layout.replicas)]
+    asked: list[tuple[str, Any]] = [
+        *(("recompute", share.recompute) for share in shares),
+        ("zero", layout.zero),
+        *zip(FIELDS, layout.split, strict=True),
+        *(("micro_batch_sizes", share.samples) for share in shares),
+    ]
     missing = []
-    for name, value in asked.items():
+    for name, value in dict.fromkeys(asked):
         if value in offered(workload, name):
             continue
         fields = {x: getattr(workload, x) for x in workload.model_fields_set}

@@ -16,12 +16,9 @@ states are divided among them as in ZeRO 2, or 3 where the instance says so, and
 no more memory than the judge counts; in groups that are replicated (HSDP) where a plan
 has them, `data_parallel_replicate_degree` x `data_parallel_shard_degree`.
 
-With ZeRO 3 the judge prices weights that are gathered once an iteration for each of the
-two passes, or with `gathers: micro_batch` for every micro-batch of a plan of one stage.
-That, and with one micro-batch either, is `fsdp_reshard_after_forward = "always"`, which
-gathers them anew for every one; with more it is "never", which keeps them whole
-meanwhile: a plan whose weights do not fit whole is refused. Its mesh is [pp, dp, tp]. A
-schedule needs as many micro-batches as stages, or more
+Weights that are gathered anew for every micro-batch are `fsdp_reshard_after_forward =
+"always"`, those that are kept whole meanwhile "never" (`exporting.sharding`). Its mesh
+is [pp, dp, tp]. A schedule needs as many micro-batches as stages, or more
 (torch/distributed/pipelining/schedules.py).
 """
 
@@ -29,14 +26,15 @@ import json
 import os
 from typing import Any
 
-from ...costs import under
 from ...plans import Pipeline, TrainingPlan
-from ...problems import training_plan
 from ...problems.training_plan.models import like_llama
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, ModelSpec
 from ..exporting.launching import ranks, torchruns
+from ..exporting.sharding import refusals, reshards
 from . import module
+
+__all__ = ["OPTIONS", "export", "refusals"]
 
 MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
 FLAVOUR = "hetopt_flavour.py"
@@ -59,22 +57,6 @@ fi
 """
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Under ZeRO 3, weights that do not fit whole where they are gathered once."""
-    if data.workload.costs.zero < 3:
-        return []
-    if _reshard(data, normal(plan).pipelines[0]) == "always":
-        return []
-    whole = plan.model_copy(update={"zero": None})
-    judged = training_plan.evaluate(under(data, zero=2), whole)
-    if any(violation.rule == "memory" for violation in judged.violations):
-        return [
-            "weights that are gathered once an iteration, as ZeRO 3 is priced, do "
-            "not fit whole"
-        ]
-    return []
-
-
 def export(
     data: Instance, plan: TrainingPlan, *, init_from: str | None = None
 ) -> dict[str, str]:
@@ -83,7 +65,7 @@ def export(
     `init_from` is a folder of Hugging Face weights, which torchtitan reads itself.
     """
     pipeline = normal(plan).pipelines[0]
-    told = _told(data, pipeline)
+    told = _told(data, pipeline, "always" if reshards(data, plan) else "never")
     if init_from is not None:
         told["weights"] = os.path.abspath(init_from)
     literal = json.dumps(told, indent=4)
@@ -141,14 +123,7 @@ def _model(model: ModelSpec, length: int) -> dict[str, Any]:
     return {"model": made}
 
 
-def _reshard(data: Instance, pipeline: Pipeline) -> str:
-    """When weights are divided again, so that gathering takes the time it is priced."""
-    often = data.workload.costs.gathers == "micro_batch" and len(pipeline.stages) == 1
-    once = pipeline.micro_batches == 1 or often
-    return "always" if data.workload.costs.zero == 3 and once else "never"
-
-
-def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+def _told(data: Instance, pipeline: Pipeline, reshard: str) -> dict[str, Any]:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
     groups = {"groups": costs.zero_groups} if costs.zero_groups > 1 else {}
@@ -161,7 +136,7 @@ def _told(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
         **groups,
         "schedule": "GPipe" if costs.in_flight == "gpipe" else "1F1B",
         "activation_checkpoint": costs.recompute,
-        "reshard": _reshard(data, pipeline),
+        "reshard": reshard,
         "micro_batches": pipeline.micro_batches,
         "micro_batch_size": replicas[0].samples,
         "sequence_length": data.workload.sequence_length,

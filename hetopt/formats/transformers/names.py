@@ -28,8 +28,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         *("max_length", "model_max_length"),
     ),
     "checkpointing": (
-        *("gradient_checkpointing", "fsdp_activation_checkpointing"),
-        *("fsdp_config.activation_checkpointing",),
+        *("gradient_checkpointing", "activation_checkpointing"),
+        *("fsdp_activation_checkpointing", "fsdp_config.activation_checkpointing"),
     ),
     "no_checkpointing": ("disable_gradient_checkpointing",),
     "zero": ("zero_optimization.stage", "zero_stage"),
@@ -80,6 +80,9 @@ _NOT_READ = frozenset(
         *("optimizer_cpu_offload", "selective_activation_checkpoint"),
     }
 )
+#: What our exporter writes for each rank, and in which file.
+RANKS, _RANKS_FILE = "ranks", "ranks.json"
+OF_RANKS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _SILENT = ("", "none", "null", "false", "no", "auto", "disabled")
 #: Names that no other trainer has.
 _OWN = frozenset(
@@ -109,8 +112,27 @@ def plain(key: str) -> str:
     return key.removeprefix("--").replace("-", "_")
 
 
+def has_ranks(form: Form) -> bool:
+    """Whether a file has what each rank of a run is told of its own."""
+    rows = form.values.get(RANKS)
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and OF_RANKS[0] in row for row in rows
+    )
+
+
+def with_ranks(files: Sequence[File]) -> tuple[File, ...]:
+    """The files, and that of the ranks where it lies beside one of them."""
+    if any(has_ranks(file.form) for file in files):
+        return tuple(files)
+    beside = (file.source.path.with_name(_RANKS_FILE) for file in files)
+    found = [file for path in beside if _is_there(path) for file in opened([path])]
+    return (*files, *(file for file in found[:1] if has_ranks(file.form)))
+
+
 def is_one(form: Form) -> bool:
     """Whether a file has names that no other trainer has."""
+    if has_ranks(form):
+        return True
     names = {plain(key).rpartition(".")[2] for key in form.values}
     full = {plain(key) for key in form.values}
     if {"model_name_or_path", "learning_rate"} <= full:

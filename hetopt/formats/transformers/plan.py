@@ -4,7 +4,8 @@ That is transformers' Trainer, TRL, LLaMA-Factory, Axolotl or ms-swift, with wha
 DeepSpeed or Accelerate are told beside it (`names` has whose names are read). GPUs are
 replicas, but for those that tensors or sequences are divided among; there are no
 pipelines. ZeRO is DeepSpeed's stage, or what FSDP amounts to: 3 where weights are
-divided again after use, else 2.
+divided again after use, else 2. `ranks.json`, which our exporter writes, has what each
+rank is told of its own; it is read where it lies beside.
 """
 
 import re
@@ -12,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import InstanceError
+from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
+    Share,
     claim_of,
     divisors,
     gpus,
@@ -67,6 +69,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
 
 def asked(files: Sequence[File]) -> Asked | None:
     """What the files of a run ask of such a trainer; None where they do not."""
+    files = names.with_ranks(files)
     if not any(names.is_one(file.form) for file in files):
         with_references = any(_is_started(file) for file in files)
         if not with_references:
@@ -76,10 +79,13 @@ def asked(files: Sequence[File]) -> Asked | None:
         return None
     tools = [name for file in found if (name := names.tool_of(file.form))]
     tool = tools[0] if tools else "transformers"
-    values: dict[str, str] = {}
+    values: dict[str, Any] = {}
     written: dict[str, tuple[int, str]] = {}
     for number, file in enumerate(found):
         for key, value in file.form.values.items():
+            if key == names.RANKS and names.has_ranks(file.form):
+                values[key], written[key] = value, (number, key)
+                continue
             own, text = names.name_of(key, tool), _text(value)
             if own is None or text is None:
                 continue
@@ -102,6 +108,8 @@ def asked(files: Sequence[File]) -> Asked | None:
         values["zero"] = stage
     for name, value in _USUAL[tool].items():
         if name == "rank" and values.get("adapter", "full") in ("full", "false"):
+            continue
+        if name == "samples" and names.RANKS in values:
             continue
         if name not in values:
             values[name] = value
@@ -170,7 +178,10 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
             f"{asked.place}: {asked.spelled('distributed')}: found {kind.upper()}, "
             "expected FSDP, DEEPSPEED or MULTI_GPU: give the arguments of that trainer"
         )
-    ranks = gpus(data, hosts)
+    if names.RANKS in given:
+        ranks, shares = _shares(given, asked, data)
+    else:
+        ranks, shares = gpus(data, hosts), ()
     world = _number(given, "world", asked, len(ranks))
     if world != len(ranks):
         raise InstanceError(
@@ -179,12 +190,16 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         )
     tensor, context = (_number(given, name, asked, 1) for name in ("tensor", "context"))
     replicas = replicas_of(len(ranks), tensor * context, place)
-    samples = _number(given, "samples", asked)
-    steps = _number(given, "accumulation", asked, 0)
     batch = _number(given, "batch", asked, 0)
-    if not steps:
-        steps = max(1, batch // (samples * replicas)) if samples else 1
-    found = samples * steps * replicas
+    if shares:
+        samples, steps = shares[0].samples, shares[0].micro_batches
+        found = sum(share.samples * share.micro_batches for share in shares)
+    else:
+        samples = _number(given, "samples", asked)
+        steps = _number(given, "accumulation", asked, 0)
+        if not steps:
+            steps = max(1, batch // (samples * replicas)) if samples else 1
+        found = samples * steps * replicas
     if batch and batch != found:
         raise InstanceError(
             f"{place}: {asked.spelled('batch')}: found {batch}, expected {samples} x "
@@ -208,9 +223,10 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         degree=tensor * context,
         samples=samples,
         micro_batches=steps,
-        recompute=_recompute(given),
+        recompute=shares[0].recompute if shares else _recompute(given),
         zero=zero,
         split=Split(context, 1, 1, groups),
+        shares=shares,
     )
     told = []
     if "length" not in given:
@@ -265,6 +281,36 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
     if "tensor" in asked.values:
         found["tensor_parallel"] = divisors(most)
     return found
+
+
+def _shares(
+    given: Mapping[str, Any], asked: Asked, data: Instance
+) -> tuple[list[str], tuple[Share, ...]]:
+    """The GPUs of the ranks, and what each is told; FSDP recomputes for all."""
+    by_fsdp = _recompute(given) == "full"
+    ranks, shares = list[str](), list[Share]()
+    known = set(data.planned_cluster.gpu_ids())
+    for number, row in enumerate(given[names.RANKS]):
+        place = f"{asked.place}: {names.RANKS}[{number}]"
+        told = {key: str(value) for key, value in row.items()}
+        gpu = told.get("gpu", "")
+        if gpu not in known or gpu in ranks:
+            raise InstanceError(
+                f"{place}: gpu: found {quoted(gpu)}, expected a GPU of the instance "
+                "that no other rank has; correct it"
+            )
+        numbers = []
+        for name in names.OF_RANKS:
+            if not re.fullmatch(r"[1-9][0-9]{0,8}", told.get(name, "")):
+                raise InstanceError(
+                    f"{place}: {name}: found {quoted(told.get(name, ''))}, expected a "
+                    "whole number of at least 1; correct it"
+                )
+            numbers.append(int(told[name]))
+        again = by_fsdp or told.get("gradient_checkpointing") == "True"
+        ranks.append(gpu)
+        shares.append(Share(*numbers, "full" if again else "none"))
+    return ranks, tuple(shares)
 
 
 def _recompute(given: Mapping[str, str]) -> Recompute:

@@ -137,6 +137,12 @@ def _with_adapters(data: Instance) -> Iterator[str]:
         yield "its adapters of an MLP are beside gate and up, and this one has no gate"
 
 
+def _with_peft(data: Instance) -> Iterator[str]:
+    """`all-linear` is beside no expert, which transformers keeps in one tensor."""
+    if data.workload.costs.lora is not None and data.model.experts:
+        yield "adapters of a model with experts, as instances count them"
+
+
 def _megatron(data: Instance) -> Iterator[str]:
     told, length = data.model.architecture, data.workload.sequence_length
     if data.model.chunked and Feature.WINDOWS in shapes.of_layers(data.model, length):
@@ -167,8 +173,10 @@ _RULES: Mapping[str, Callable[[Instance], Iterator[str]]] = MappingProxyType(
         "flagscale": _megatron,
         "galvatron": _galvatron,
         "hexiscale": _hexiscale,
+        "llamafactory": _with_peft,
         "megatron": _with_adapters,
         "megatron_bridge": _with_adapters,
         "torchtitan": _torchtitan,
+        "transformers": _with_peft,
     }
 )

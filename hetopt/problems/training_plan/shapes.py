@@ -54,6 +54,9 @@ def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     """The features that a plan uses, with the settings that it chooses."""
     made = normal(plan)
     found = set(_between_pipelines(made))
+    context = split_of(data, plan).context
+    if any(replica.degree > context for replica in plan.replicas()):
+        found.add(Feature.TENSOR_PARALLEL)
     for pipeline in made.pipelines:
         found |= set(_of_pipeline(data, pipeline))
     return frozenset(found | set(_of_settings(data, plan)) | of_instance(data))
@@ -205,6 +208,8 @@ def _between_pipelines(plan: TrainingPlan) -> Iterator[Feature]:
 def _of_pipeline(data: Instance, pipeline: Pipeline) -> Iterator[Feature]:
     cluster = data.planned_cluster
     stages = pipeline.stages
+    if len(stages) > 1:
+        yield Feature.PIPELINES
     if len({len(stage.span) for stage in stages}) > 1:
         yield Feature.UNEVEN_LAYERS
     degrees = [{replica.degree for replica in stage.replicas} for stage in stages]

@@ -203,6 +203,17 @@ def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     ]
 
 
+def _in_step(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+    """FSDP gathers weights and sums gradients at every micro-batch of every rank."""
+    zero = data.workload.costs.zero if plan.zero is None else plan.zero
+    if zero < 2 or len({_order(data, one) for one in plan.pipelines}) == 1:
+        return []
+    return [
+        f"replicas divide states (ZeRO {zero}), and differ in their micro-batches or "
+        "recomputation"
+    ]
+
+
 def _order(data: Instance, pipeline: Pipeline) -> tuple[Any, ...]:
     """What the order of a pipeline's passes depends on."""
     rule = data.workload.costs.recompute
@@ -221,4 +232,5 @@ _CHECKS: dict[Rule, _Check] = {
     Rule.HANDED_ON: _handed_on,
     Rule.ALONE: _alone,
     Rule.TOGETHER: _alike,
+    Rule.IN_STEP: _in_step,
 }

@@ -8,6 +8,7 @@ that no plan of it beats (`least`), and shapes are filled with GPUs in the order
 these times (`filling`) until the next one cannot be better than the best plan.
 
 On targets that run more than grids these plans are a start, and the bound is none.
+Those that give whole models unequal shares of the batch have more of them (`sharing`).
 """
 
 from collections.abc import Callable
@@ -24,9 +25,11 @@ from ...problems import training_plan
 from ...problems.training_plan import divided, settings, targets
 from ...problems.training_plan.shapes import merged, split_of
 from ...schema import Instance, Recompute
+from ...schema.targets import Feature
 from .. import choices
 from ..balancing import Balancer
 from ..fast_cost import FastCost, Pipe
+from . import sharing
 from .filling import Filling
 from .least import Least
 from .polishing import Polishing
@@ -87,6 +90,7 @@ def search(
     """
     look = _Search(instance, deadline, report)
     with suppress(OutOfTime), keeping(lambda: look.plan):
+        look.share()
         look.run(most)
         look.polish(Random(seed))
     return Found(look.plan, look.objective, look.bound_us())
@@ -131,6 +135,22 @@ class _Search:
             self._fill(setting, shape, number)
             heappop(self._waiting)
             self._filled = min(self._filled, bound)
+
+    def share(self) -> None:
+        """Offer whole models with unequal shares of the batch, where these are run."""
+        target, given = self._instance.workload.target, dict[int, list[Recompute]]()
+        if not target.whole or Feature.DIFFERENT_BATCHES not in target.supports:
+            return
+        for zero, rule in settings.offered(self._instance):
+            given.setdefault(zero, []).append(rule)
+        for zero, rules in given.items():
+            mixed = zero < 2 and Feature.MIXED_RECOMPUTE in target.supports
+            for some in [rules] if mixed else [[rule] for rule in rules]:
+                setting = _Setting(self._instance, zero, some[0], self._deadline)
+                for pipes in sharing.plans(setting.cost, some):
+                    value = setting.cost.iteration_us(pipes)
+                    shape = Shape(1, len(pipes), 1, 1, 1)
+                    self._offer(setting, shape, value, pipes)
 
     def polish(self, random: Random) -> None:
         """Local search from the best grids of the best shapes, which are near."""

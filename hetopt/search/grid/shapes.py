@@ -24,8 +24,9 @@ class Shape(NamedTuple):
 def shapes(cost: FastCost) -> Iterator[Shape]:
     """Every shape for which the cluster has groups, and the batch micro-batches."""
     workload, model = cost.instance.workload, cost.instance.model
-    rules = workload.target.rules
-    alone = Rule.TIED_TOGETHER in rules and model.tied_embeddings
+    target = workload.target
+    rules = target.rules
+    alone = (Rule.TIED_TOGETHER in rules and model.tied_embeddings) or target.whole
     runs = cost.costs.interleave
     sizes = set(workload.micro_batch_sizes)
     # Without experts in any layer there is nothing that GPUs divide.
@@ -34,7 +35,8 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
         shares, rest = divmod(workload.global_batch, size)
         if rest:
             continue
-        for t in range(1, max(node.count for node in cost.nodes) + 1):
+        most = 1 if target.whole else max(node.count for node in cost.nodes)
+        for t in range(1, most + 1):
             groups = sum(groups_of(cost, t, size))
             for replicas in range(1, min(groups, shares) + 1):
                 if shares % replicas or replicas * t % e:

@@ -1,0 +1,193 @@
+"""Whole models on every GPU: what is exported is read back, by our own reader too."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from exported import reader
+from exporter_plans import OF_WHOLE, instance, whole
+from model_configs import LLAMA_3_8B, MIXTRAL, made_of
+from typer.testing import CliRunner
+
+from hetopt import cli
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.formats import exporting
+from hetopt.formats.transformers import plan as trainers
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.problems.training_plan import support
+from hetopt.schema import Instance
+from hetopt.text.writing import write_text
+
+GPUS = [*(f"a0:{i}" for i in range(8)), *(f"a1:{i}" for i in range(8))]
+GPUS += [f"{node}:{i}" for node in ("b0", "b1") for i in range(4)]
+FIRST = {"transformers": "arguments.yaml", "accelerate": "accelerate.yaml"}
+
+
+def offering(batch: int, costs: dict[str, Any]) -> Instance:
+    """The machines, with every size of micro-batches and both rules to choose."""
+    tree = json.loads(instance(batch, costs).model_dump_json())
+    tree["workload"]["micro_batch_sizes"] = [*range(1, 9)]
+    tree["workload"]["alternatives"] = {"recompute": ["full", "none"]}
+    return Instance.model_validate_json(json.dumps(tree))
+
+
+def drawn(seed: int, *, equal: bool, mixed: bool) -> tuple[TrainingPlan, int]:
+    """Shares of random GPUs, and the batch that they make up."""
+    rng = Random(f"shares/{seed}")
+    gpus = rng.sample(GPUS, rng.randint(1, len(GPUS)))
+    if equal:
+        kind = rng.choice("ab")
+        gpus = [gpu for gpu in GPUS if gpu.startswith(kind)]
+    one = rng.randint(1, 4), rng.randint(1, 5)
+    shares = [
+        (gpu, *(one if equal else (rng.randint(1, 8), rng.randint(1, 5))))
+        for gpu in gpus
+    ]
+    plan = whole(shares)
+    if mixed:
+        pipelines = tuple(
+            pipeline.model_copy(
+                update={
+                    "stages": (
+                        pipeline.stages[0].model_copy(
+                            update={"recompute": rng.choice([None, "none"])}
+                        ),
+                    )
+                }
+            )
+            for pipeline in plan.pipelines
+        )
+        plan = TrainingPlan(pipelines=pipelines)
+    return plan, sum(size * n for _, size, n in shares)
+
+
+def ranks_of(data: Instance, plan: TrainingPlan) -> dict[str, tuple[Any, ...]]:
+    """Each GPU with its samples, micro-batches and rule."""
+    rule = data.workload.costs.recompute
+    return {
+        replica.gpus[0]: (replica.samples, one.micro_batches, stage.recompute or rule)
+        for one in plan.pipelines
+        for stage in one.stages
+        for replica in stage.replicas
+    }
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        write_text(folder / name, text)
+    return folder
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_our_reader_reads_every_share_back(seed: int, tmp_path: Path) -> None:
+    plan, batch = drawn(seed, equal=False, mixed=True)
+    data = offering(batch, {"precision": "bf16_fp32_gradients"})
+    files = exporting.exported("transformers", data, plan)
+    assert reader("transformers").validate(files) == []
+    run = written(tmp_path, files) / "arguments.yaml"
+    (claim,) = trainers.claims(run, data)
+    assert claim.plan is not None
+    assert ranks_of(data, claim.plan) == ranks_of(data, plan)
+    assert claim.settings is None
+    judged = training_plan.evaluate(claim.data or data, claim.plan)
+    assert judged.objective == training_plan.evaluate(data, plan).objective
+
+
+@pytest.mark.parametrize("target", OF_WHOLE)
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("recompute", ["full", "none"])
+def test_our_reader_reads_states_and_recomputation_back(
+    target: str, zero: int, recompute: str, tmp_path: Path
+) -> None:
+    plan, batch = drawn(zero, equal=True, mixed=False)
+    data = offering(batch, {"zero": zero, "recompute": recompute, "precision": "fp32"})
+    if zero == 1 and target != "llamafactory":
+        with pytest.raises(Unsupported, match=r"not supported by .*\(ZeRO 1\)"):
+            exporting.exported(target, data, plan)
+        return
+    folder = written(tmp_path, exporting.exported(target, data, plan))
+    names = ["plan.yaml"] if target == "llamafactory" else ["arguments.yaml"]
+    names += ["accelerate.yaml"] if target == "accelerate" else []
+    asked = trainers.asked(trainers.opened([folder / name for name in names]))
+    assert asked is not None
+    hosts = ",".join(dict.fromkeys(r.node for r in plan.replicas()))
+    claim = trainers.claimed(asked, data, hosts)
+    assert claim.plan is not None
+    found = zero if claim.plan.zero is None else claim.plan.zero
+    # Weights that stay whole from one micro-batch to the next are ZeRO 2's.
+    often = plan.pipelines[0].micro_batches > 1 and target != "llamafactory"
+    assert found == (2 if often and zero == 3 else zero)
+    assert ranks_of(data, claim.plan) == ranks_of(data, plan)
+
+
+def test_shares_that_differ_are_refused_where_all_ranks_are_told_alike() -> None:
+    plan, batch = drawn(3, equal=False, mixed=False)
+    data = offering(batch, {"precision": "fp32"})
+    for target in ("accelerate", "llamafactory"):
+        with pytest.raises(Unsupported, match="different numbers of micro-batches"):
+            exporting.exported(target, data, plan)
+    data = offering(batch, {"precision": "fp32", "zero": 2})
+    with pytest.raises(Unsupported, match=r"ZeRO 2\), and differ in their micro-batch"):
+        exporting.exported("transformers", data, plan)
+
+
+def test_hosts_of_which_one_has_more_ranks_are_no_plan_for_accelerate() -> None:
+    plan = whole([(f"a0:{i}", 2, 2) for i in range(3)] + [("b0:0", 2, 2)])
+    data = offering(16, {"precision": "fp32"})
+    with pytest.raises(Unsupported, match="the plan has 3 of 'a0', 1 of 'b0'"):
+        exporting.exported("accelerate", data, plan)
+
+
+def test_adapters_are_told_by_each_trainers_names() -> None:
+    costs = {"lora": {"rank": 16, "weight_bits": 4}, "precision": "bf16_mixed"}
+    data = made_of(LLAMA_3_8B, costs)
+    layers = data.model.layers
+    plan = TrainingPlan.model_validate_json(
+        whole([(f"a0:{i}", 1, 4) for i in range(8)])
+        .model_dump_json()
+        .replace('"layers":[0,12]', f'"layers":[0,{layers}]')
+    )
+    told = exporting.exported("transformers", data, plan)["arguments.yaml"]
+    for words in ("use_peft: true", "lora_r: 16", "- all-linear", "load_in_4bit: true"):
+        assert words in told
+    assert "dtype: bfloat16" in told  # of frozen weights; adapters have 32 bits
+    told = exporting.exported("llamafactory", data, plan)["plan.yaml"]
+    for words in ("finetuning_type: lora", "lora_rank: 16", "quantization_bit: 4"):
+        assert words in told
+
+
+@pytest.mark.parametrize("target", ["transformers", "llamafactory"])
+def test_adapters_of_experts_are_refused_by_name(target: str, tmp_path: Path) -> None:
+    data = made_of(MIXTRAL, {"lora": {"rank": 8}, "precision": "bf16_mixed"})
+    why = support.reason(data.on(target))
+    assert why is not None
+    assert "adapters of a model with experts" in why
+    write_text(tmp_path / "mixtral.json", data.model_dump_json())
+    ended = CliRunner().invoke(
+        cli.app, ["plan", str(tmp_path / "mixtral.json"), "--for", target]
+    )
+    assert ended.exit_code == 2
+    assert "not supported by our" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("rank", "words"),
+    [
+        ({"gpu": "a9:0"}, "found 'a9:0', expected a GPU of the instance"),
+        ({"gradient_accumulation_steps": 0}, "found '0', expected a whole number"),
+    ],
+)
+def test_ranks_that_cannot_be_are_named(
+    rank: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    plan, batch = drawn(1, equal=False, mixed=False)
+    data = offering(batch, {"precision": "fp32"})
+    files = exporting.exported("transformers", data, plan)
+    tree = json.loads(files["ranks.json"])
+    tree["ranks"][-1] |= rank
+    files["ranks.json"] = json.dumps(tree)
+    with pytest.raises(InstanceError, match=words):
+        list(trainers.claims(written(tmp_path, files) / "arguments.yaml", data))

@@ -1,0 +1,108 @@
+"""Whole models with unequal shares: the search finds what trying all finds."""
+
+import json
+from collections.abc import Iterator
+from itertools import combinations, product
+from random import Random
+
+import pytest
+
+from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.schema import Instance
+from hetopt.schema.targets import TARGETS
+from hetopt.search import grid
+
+SIZES, RULES = (1, 2), ("full", "none")
+
+
+def drawn(seed: int, zeros: tuple[int, ...] = (0,)) -> Instance:
+    """Two hosts, one with two small cards and one with a large one."""
+    rng = Random(f"shares/{seed}")
+    tree = {
+        "name": f"shares-{seed}",
+        "model": {
+            "name": "m",
+            "layers": 4,
+            "hidden": 1024,
+            "heads": 8,
+            "vocabulary": 1000,
+        },
+        "workload": {
+            "sequence_length": 512,
+            "global_batch": rng.randint(5, 9),
+            "micro_batch_sizes": list(SIZES),
+            "costs": {"precision": "fp32", "zero": zeros[0]},
+            "alternatives": {"recompute": list(RULES), "zero": list(zeros)},
+            "runs_on": "transformers",
+        },
+        "cluster": {
+            "gpus": {
+                "small": {
+                    "peak_tflops": rng.choice([10, 40]),
+                    "memory_gib": rng.choice([1.2, 1.5, 4]),
+                },
+                "large": {"peak_tflops": 50, "memory_gib": 8},
+            },
+            "nodes": [
+                {"name": "s", "gpu": "small", "count": 2, "intra_gbytes_per_s": 10},
+                {"name": "l", "gpu": "large", "count": 1, "intra_gbytes_per_s": 10},
+            ],
+            "inter": {"gbytes_per_s": rng.choice([0.5, 5])},
+        },
+    }
+    return Instance.model_validate_json(json.dumps(tree))
+
+
+def every_plan(data: Instance) -> Iterator[TrainingPlan]:
+    """Whole models on any GPUs, with any shares that make up the batch."""
+    batch, gpus = data.workload.global_batch, data.planned_cluster.gpu_ids()
+    own = data.workload.costs.recompute
+    one = [*product(SIZES, range(1, batch + 1), RULES)]
+    for count in range(1, 4):
+        for some in combinations(gpus, count):
+            for told in product(one, repeat=count):
+                if sum(size * n for size, n, _ in told) != batch:
+                    continue
+                pipelines = tuple(
+                    Pipeline(
+                        micro_batches=n,
+                        micro_batch_size=size,
+                        stages=(
+                            Stage(
+                                layers=(0, 4),
+                                replicas=(Replica(gpus=(gpu,), samples=size),),
+                                recompute=None if rule == own else rule,
+                            ),
+                        ),
+                    )
+                    for gpu, (size, n, rule) in zip(some, told, strict=True)
+                )
+                yield TrainingPlan(pipelines=pipelines)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_shares_are_quicker_than_those_that_are_found(seed: int) -> None:
+    data = drawn(seed)
+    judged = (training_plan.evaluate(data, plan) for plan in every_plan(data))
+    best = min((int(one.objective) for one in judged if one.valid), default=None)
+    found = grid.search(data)
+    if best is None:
+        assert found.plan is None
+        return
+    assert found.plan is not None
+    made = training_plan.evaluate(data, found.plan)
+    assert made.valid
+    assert made.objective == found.objective
+    assert found.objective == best
+
+
+@pytest.mark.parametrize("target", [x for x, one in TARGETS.items() if one.whole])
+def test_a_whole_model_is_on_every_gpu(target: str) -> None:
+    data = drawn(0, zeros=(0, 3)).on(target)
+    found = grid.search(data)
+    assert found.plan is not None
+    assert training_plan.evaluate(data, found.plan).valid
+    for pipeline in found.plan.pipelines:
+        assert len(pipeline.stages) == 1
+        assert all(replica.degree == 1 for replica in pipeline.stages[0].replicas)
