@@ -1,0 +1,180 @@
+"""transformers' Trainer: unequal shares lose as one process does; its parsers read."""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import need
+from exporter_plans import instance, whole
+
+from hetopt.formats import exporting
+from hetopt.schema import Instance
+
+pytestmark = [pytest.mark.targets, pytest.mark.tool("transformers")]
+SHARES = {
+    "ddp": (0, [("a0:0", 4, 3), ("a0:1", 3, 5), ("b0:0", 1, 5)]),
+    "zero 2": (2, [("a0:0", 5, 4), ("a0:1", 2, 4), ("b0:0", 1, 4)]),
+    "zero 3": (3, [("a0:0", 19, 1), ("a0:1", 8, 1), ("b0:0", 5, 1)]),
+}
+ONE = [("a0:0", 8, 4)]
+WORDS = ["--max_steps", "3", "--use_cpu", "true", "--logging_steps", "1"]
+WORDS += ["--report_to", "none", "--learning_rate", "0.01", "--save_strategy", "no"]
+WORDS += ["--lr_scheduler_type", "constant", "--disable_tqdm", "true"]
+MADE = """\
+import json, sys
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+torch.manual_seed(0)
+LlamaForCausalLM(LlamaConfig(**json.loads(sys.argv[1]))).save_pretrained("model")
+tokens = np.random.default_rng(0).integers(0, 512, 128 * 64)
+np.save("tokens.npy", tokens.astype(np.uint16))
+print(json.dumps({}))
+"""
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 512,
+    "max_position_embeddings": 128,
+}
+
+
+def offering(zero: int) -> Instance:
+    """The machines, with every size of micro-batches."""
+    costs = {"precision": "fp32", "zero": zero, "recompute": "full"}
+    tree = json.loads(instance(32, costs).model_dump_json())
+    tree["workload"]["micro_batch_sizes"] = [*range(1, 33)]
+    return Instance.model_validate_json(json.dumps(tree))
+
+
+def trained(folder: Path, zero: int, shares: list[Any], *words: str) -> list[float]:
+    """The losses of a run of an export, all of whose ranks are here."""
+    files = exporting.exported("transformers", offering(zero), whole(shares))
+    exporting.write(folder, files)
+    model = ["--model_name_or_path", "../model", "--data", "../tokens.npy"]
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node"]
+    command = [*launch, str(len(shares)), "train.py", *model, *WORDS, *words]
+    ended = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return [float(x) for x in re.findall(r"'loss': '?([0-9.]+)", ended.stdout)]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    need("torch", "transformers", "accelerate")
+    made = [sys.executable, "-c", MADE, json.dumps(SMALL)]
+    subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", list(SHARES))
+def test_unequal_shares_lose_as_one_process_does(
+    name: str, model: Path, note: Callable[[object], None]
+) -> None:
+    zero, shares = SHARES[name]
+    one = trained(model / "one", 0, ONE)
+    several = trained(model / "several", zero, shares)
+    note(f"{name}: losses {several}")
+    assert len(one) == 3
+    assert several == pytest.approx(one, abs=2e-3)  # of which four digits are shown
+
+
+def test_adapters_train_alike(model: Path) -> None:
+    need("peft")
+    words = ["--use_peft", "true", "--lora_r", "4", "--lora_target_modules"]
+    words.append("all-linear")
+    one = trained(model / "one", 0, ONE, *words)
+    several = trained(model / "several", *SHARES["ddp"], *words)
+    assert several == pytest.approx(one, abs=2e-3)
+
+
+def test_every_argument_is_one_of_transformers_or_trl() -> None:
+    need("torch", "transformers", "trl")
+    from transformers import TrainingArguments
+
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    known |= {"max_length"} | _fields_of_trl()
+    files = exporting.exported("transformers", offering(3), whole(ONE * 1))
+    told = yaml.safe_load(files["arguments.yaml"])
+    assert set(told) <= known
+    for rank in json.loads(files["ranks.json"])["ranks"]:
+        assert set(rank) - {"gpu"} <= known
+
+
+def _fields_of_trl() -> set[str]:
+    """Fields of its ModelConfig, which need not be imported with all that it needs."""
+    from importlib import util
+
+    found = util.find_spec("trl")
+    assert found is not None
+    assert found.origin is not None
+    text = Path(found.origin).with_name("trainer") / "model_config.py"
+    return set(re.findall(r"^    (\w+): .* = field\($", text.read_text("utf-8"), re.M))
+
+
+@pytest.mark.tool("accelerate")
+@pytest.mark.parametrize("zero", [0, 3])
+def test_accelerate_reads_its_configuration(zero: int, tmp_path: Path) -> None:
+    need("torch", "accelerate")
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import (
+        _validate_launch_command,
+        launch_command_parser,
+    )
+
+    shares = [(f"{node}:{i}", 4, 2) for node in ("a0", "b0") for i in range(2)]
+    files = exporting.exported("accelerate", offering(zero), whole(shares))
+    exporting.write(tmp_path, files)
+    path = str(tmp_path / "accelerate.yaml")
+    read = load_config_from_file(path)
+    assert read.num_processes == len(shares)
+    assert read.num_machines == 2
+    parser = launch_command_parser()
+    words = ["--config_file", path, "--machine_rank", "1", "train.py"]
+    args, _, _ = _validate_launch_command(parser.parse_args(words))
+    assert args.use_fsdp == (zero == 3)
+    assert args.machine_rank == 1
+    assert args.num_processes == len(shares)
+    if zero == 3:
+        assert args.fsdp_reshard_after_forward == "false" or not (
+            args.fsdp_reshard_after_forward
+        )
+
+
+@pytest.mark.tool("llamafactory")
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_every_word_is_one_of_llamafactorys(zero: int) -> None:
+    """By its source: with all that it needs it cannot be imported here."""
+    need("torch", "transformers", "llamafactory")
+    from importlib import util
+
+    from transformers import TrainingArguments
+
+    found = util.find_spec("llamafactory")
+    assert found is not None
+    assert found.origin is not None
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    for path in (Path(found.origin).parent / "hparams").glob("*_args.py"):
+        known |= set(re.findall(r"^    (\w+): .* = field\($", path.read_text(), re.M))
+    shares = [("a0:0", 4, 4), ("b0:0", 4, 4)]
+    files = exporting.exported("llamafactory", offering(zero), whole(shares))
+    assert set(yaml.safe_load(files["plan.yaml"])) <= known
