@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+import hetopt
+from hetopt.bounds.again import grids
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
@@ -95,6 +97,38 @@ def test_no_shares_are_quicker_than_those_that_are_found(seed: int) -> None:
     assert made.valid
     assert made.objective == found.objective
     assert found.objective == best
+    assert found.bound_us <= best
+    assert grids.refuted(data, int(found.bound_us))
+    assert not grids.refuted(data, best + 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_states_that_are_divided_keep_all_replicas_in_step(seed: int) -> None:
+    data = drawn(seed, zeros=(2, 3))
+    found = grid.search(data)
+    judged = (
+        training_plan.evaluate(data, plan)
+        for plan in every_plan(data)
+        if len({one.micro_batches for one in plan.pipelines}) == 1
+    )
+    best = min((int(one.objective) for one in judged if one.valid), default=None)
+    if best is None or found.objective is None:
+        assert found.objective == best
+        return
+    assert found.bound_us <= found.objective <= best  # ZeRO 2 may be 3's better
+    assert training_plan.evaluate(data, found.plan).valid
+    assert not grids.refuted(data, found.objective + 1)
+
+
+def test_a_model_that_no_gpu_holds_is_proved_to_have_no_plan() -> None:
+    tree = json.loads(drawn(0).model_dump_json())
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["memory_gib"] = 0.1
+    result = hetopt.plan(
+        Instance.model_validate_json(json.dumps(tree)), exact=True, limits=10
+    )
+    assert result.status == "infeasible"
+    assert "memory" in result.reasons[0]
 
 
 @pytest.mark.parametrize("target", [x for x, one in TARGETS.items() if one.whole])

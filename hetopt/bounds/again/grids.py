@@ -16,6 +16,9 @@ shape it is shown that none of its plans takes less. A plan below T has
 
 With less room than layers, or more work than the fastest groups do by then, there is no
 such plan. Times and memory are looked up in the judge's tables.
+
+Targets that give whole models on single GPUs unequal shares of the batch: D of them do
+no more samples within R than the D fastest GPUs, by the sizes and rules that fit there.
 """
 
 from collections.abc import Iterator
@@ -58,13 +61,39 @@ def refuted(instance: Instance, time_us: int) -> bool:
 
     False where a shape may be quicker, and on targets that run other plans, too.
     """
-    if not instance.workload.target.symmetric:
+    target = instance.workload.target
+    if not (target.symmetric or target.whole):
         return False
     for way in settings.divided(instance):
-        for zero, rule in settings.offered(way):
-            setting = _Setting(under(way, rule, zero))
-            if not all(setting.refutes(x, time_us) for x in setting.shapes()):
-                return False
+        offered = settings.offered(way)
+        for zero in {zero for zero, _ in offered}:
+            several = [
+                _Setting(under(way, rule, zero)) for z, rule in offered if z == zero
+            ]
+            if not target.symmetric:
+                if not _shares_refuted(several, time_us):
+                    return False
+                continue
+            for setting in several:
+                if not all(setting.refutes(x, time_us) for x in setting.shapes()):
+                    return False
+    return True
+
+
+def _shares_refuted(rules: "list[_Setting]", time_us: int) -> bool:
+    """Whether no number of whole models, each under any rule, is quicker."""
+    batch = rules[0].work.global_batch
+    most = sum(node.count for node in rules[0].nodes)
+    for d in range(1, min(batch, most) + 1):
+        rates: list[float] = []
+        for node in rules[0].nodes:
+            each = [rate for one in rules for rate in one.rates(node.name, d)]
+            rates += [max(each)] * node.count if each else []
+        if len(rates) < d:
+            continue
+        left = rules[0].left(_Shape(1, d, 1, 1, 1), time_us)
+        if left * sum(sorted(rates)[-d:]) * (1 + _CLOSE) >= batch:
+            return False
     return True
 
 
@@ -143,6 +172,20 @@ class _Setting:
             for x in range(self.layers + 1)
         ]
 
+    # --- whole models on single GPUs -----------------------------------------------
+
+    def rates(self, node: str, d: int) -> list[float]:
+        """Samples per us of a GPU that holds the model, by sizes that fit there."""
+        found = []
+        for size in self.work.micro_batch_sizes:
+            if not self.table.usable(node, 1, size):
+                continue
+            whole = _Kind(node, 1, [], 0.0)
+            if self._fits(_Shape(1, d, 1, size, 1), whole, 0, self.layers):
+                us = sum(self.table.layer_us(node, 1, size))
+                found.append(size / max(1, us + self.table.head_us(node, 1, size)))
+        return found
+
     # --- a shape refuted -----------------------------------------------------------
 
     def refutes(self, shape: _Shape, time_us: int) -> bool:
@@ -157,10 +200,7 @@ class _Setting:
 
     def _slowest(self, shape: _Shape, kinds: list[_Kind], time_us: int) -> float:
         """No stage of a plan below `time_us` takes longer; negative: there is none."""
-        over = ceil(exact(self.costs.iteration_overhead_us))
-        rest = float(time_us - over - self._update_us(shape))
-        rest -= float(exact(self.costs.sync_factor)) * self._sync_us(shape)
-        pipeline = rest / float(exact(self.costs.pipeline_factor)) * (1 + _CLOSE)
+        pipeline = self.left(shape, time_us) * (1 + _CLOSE)
         times = (self.table.layer_us(k.node, shape.t, shape.size) for k in kinds)
         chain = float(sum(min(layer) for layer in zip(*times, strict=True)))
         chain += min(kind.head for kind in kinds) + (shape.stages - 1) * self._hop(
@@ -170,6 +210,13 @@ class _Setting:
         if more:
             return min(tau, (pipeline - chain / self.v) / more)
         return tau if chain <= pipeline else -1.0
+
+    def left(self, shape: _Shape, time_us: int) -> float:
+        """What is left for pipelines beside what comes to them."""
+        over = ceil(exact(self.costs.iteration_overhead_us))
+        rest = float(time_us - over - self._update_us(shape))
+        rest -= float(exact(self.costs.sync_factor)) * self._sync_us(shape)
+        return rest / float(exact(self.costs.pipeline_factor))
 
     def _too_much_work(self, shape: _Shape, kinds: list[_Kind], tau: float) -> bool:
         """Whether the fastest groups, D by D, do less than all layers within tau."""

@@ -149,16 +149,25 @@ def _on_target(run: Run, instance: Instance, means: _Means) -> None:
         run.offer(found.plan)
     else:
         run.offer_of("megatron", _planner(run, instance, "megatron", _GRID_SHARE))
-    if instance.workload.target.symmetric:
+    target = instance.workload.target
+    if target.symmetric or target.whole:
         if found.bound_us == inf:
             run.reasons = (_no_grid(instance),)
             return
-        run.tighten(int(found.bound_us), "all grids of stages, replicas and degrees")
+        source = "all grids of stages, replicas and degrees"
+        if not target.symmetric:
+            source = "every number of whole models on the fastest GPUs"
+        run.tighten(int(found.bound_us), source)
     _refute(run, instance, means)
     run.check()
 
 
 def _no_grid(instance: Instance) -> str:
+    if not instance.workload.target.symmetric:
+        return (
+            f"memory: {instance.workload.runs_on} puts a whole model on every GPU, "
+            "and it fits none of them"
+        )
     return (
         f"target: {instance.workload.runs_on} runs grids of stages x replicas x "
         "degree, and none shares the global batch and fits into the GPUs' memory"

@@ -109,9 +109,15 @@ class _Search:
         self._seen: set[int] = set()  # shapes that were filled
         self._filled = inf  # the least bound of the shapes that were filled
         self._listed = False
+        self._shares_us: float | None = None  # of whole models with unequal shares
 
     def bound_us(self) -> float:
-        """What no grid beats: 0 while not all shapes are listed."""
+        """What no grid beats: 0 while not all shapes are listed.
+
+        Of whole models with shares what none of these beats.
+        """
+        if self._shares_us is not None:
+            return self._shares_us
         if not self._listed:
             return 0
         waiting = self._waiting[0][0] if self._waiting else inf
@@ -143,14 +149,17 @@ class _Search:
             return
         for zero, rule in settings.offered(self._instance):
             given.setdefault(zero, []).append(rule)
+        bounds = []
         for zero, rules in given.items():
             mixed = zero < 2 and Feature.MIXED_RECOMPUTE in target.supports
             for some in [rules] if mixed else [[rule] for rule in rules]:
                 setting = _Setting(self._instance, zero, some[0], self._deadline)
+                bounds.append(sharing.least_us(setting.cost, setting.least, some))
                 for pipes in sharing.plans(setting.cost, some):
                     value = setting.cost.iteration_us(pipes)
                     shape = Shape(1, len(pipes), 1, 1, 1)
                     self._offer(setting, shape, value, pipes)
+        self._shares_us = min(bounds, default=inf)
 
     def polish(self, random: Random) -> None:
         """Local search from the best grids of the best shapes, which are near."""

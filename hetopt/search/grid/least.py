@@ -105,6 +105,15 @@ class Least:
                 break
         return self._whole(shape, low)
 
+    def shared_us(self, replicas: int, passes_us: float) -> float:
+        """Return the least time of whole models whose passes take so long."""
+        cost = self._cost
+        shape = Shape(1, replicas, 1, 1, 1)
+        whole = float(cost.pipeline_factor) * passes_us
+        whole += float(cost.sync_factor) * self._sync_us(shape)
+        whole += self._updated(1, 1, replicas if cost.costs.zero else 1)
+        return float(np.floor(whole * _ROUNDING)) + cost.table.overhead_us
+
     # --- parts -------------------------------------------------------------------
 
     def _kinds_of(self, t: int, size: int) -> list[tuple[int, int]]:

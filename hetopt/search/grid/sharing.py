@@ -4,16 +4,22 @@ Trainers that put a whole model on every GPU may still give each its own size of
 micro-batches, number of them and rule of recomputation. All GPUs of a kind are told
 alike, but for the numbers that make up the batch. Nodes are left out one by one, as
 all wait for what replicas exchange.
+
+No plan of D replicas has passes that end before the D fastest GPUs, each told what is
+quickest on it and fits there, have done the whole batch; it exchanges and updates at
+least what D replicas do. `least_us` is the least of these times over all D.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
-from math import prod
+from math import inf, prod
 
 from ...schema import Recompute
 from ..balancing import with_batch
 from ..fast_cost import FastCost, Pipe, Slot
 from ..symmetric import least_useful
+from .least import Least
 
 _MOST_TOLD = 512  # ways to tell all kinds, of a set of nodes
 _FASTEST = 3  # ways to tell a kind where there are more
@@ -30,6 +36,28 @@ def plans(cost: FastCost, rules: Sequence[Recompute]) -> Iterator[tuple[Pipe, ..
     while nodes:
         yield from _on(cost, nodes, rules)
         nodes.remove(least_useful(cost, nodes))
+
+
+def least_us(cost: FastCost, least: Least, rules: Sequence[Recompute]) -> float:
+    """Return a time that no such plan beats; infinite where no GPU holds the model."""
+    batch = cost.instance.workload.global_batch
+    speakers = {cost.kind[node]: node for node in cost.timed_nodes}
+    gpus = Counter[int]()
+    for node in cost.timed_nodes:
+        gpus[cost.kind[node]] += cost.nodes[node].count
+    found = inf
+    for replicas in range(1, min(batch, gpus.total()) + 1):
+        cost.check()
+        rates = []
+        for kind, node in speakers.items():
+            if ways := _ways(cost, node, rules, replicas):
+                slot = Slot(node, 1, 0, cost.layers, ways[0][1])
+                us = cost.timing(ways[0][0], (slot,)).slowest
+                rates += [ways[0][0] / max(1, us)] * gpus[kind]
+        if len(rates) >= replicas:
+            passes = batch / sum(sorted(rates)[-replicas:])
+            found = min(found, least.shared_us(replicas, passes))
+    return found
 
 
 def _on(
