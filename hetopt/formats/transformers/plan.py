@@ -309,7 +309,8 @@ def _shares(
             numbers.append(int(told[name]))
         again = by_fsdp or told.get("gradient_checkpointing") == "True"
         ranks.append(gpu)
-        shares.append(Share(*numbers, "full" if again else "none"))
+        samples, steps = numbers
+        shares.append(Share(samples, steps, "full" if again else "none"))
     return ranks, tuple(shares)
 
 

@@ -74,7 +74,7 @@ def _on(
     for told in islice(product(*ways.values()), _MOST_TOLD):
         cost.check()
         by_kind = dict(zip(ways, told, strict=True))
-        rows = []
+        rows: list[tuple[int, tuple[Slot, ...]]] = []
         for node in gpus:
             size, rule = by_kind[cost.kind[node]]
             rows.append((size, (Slot(node, 1, 0, cost.layers, rule),)))
