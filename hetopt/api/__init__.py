@@ -1,15 +1,13 @@
 """The front door: load, plan, solve, provision, compare, judge, recover and schedule.
 
 Every function takes an instance as a name of the library, a path, or an `Instance`, and
-`limits` and `progress` as `calling` says. What is of changes and of queues of jobs is
-loaded on first use.
+`limits` and `progress` as `calling` says. What few calls need is loaded on first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .calling import Listener, Progress
-from .explaining import explain
 from .judging import (
     check,
     load,
@@ -19,8 +17,6 @@ from .judging import (
     posed_training,
 )
 from .planning import compare, plan
-from .proving import bound_checked, check_bound
-from .provisioning import alternatives, frontier, provision, tradeoffs
 from .solving import (
     carriers,
     has_two_kinds,
@@ -32,10 +28,13 @@ from .solving import (
 
 if TYPE_CHECKING:
     from .executing import run
+    from .explaining import explain
     from .matrix import capabilities
     from .nodes import choose_nodes, without_each_group
     from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
+    from .proving import bound_checked, check_bound
+    from .provisioning import alternatives, frontier, provision, tradeoffs
     from .recovering import recover
     from .replaying import replay
     from .runs import run_of
@@ -85,6 +84,13 @@ __all__ = [
 ]
 
 _HOME = {
+    "alternatives": "provisioning",
+    "bound_checked": "proving",
+    "check_bound": "proving",
+    "explain": "explaining",
+    "frontier": "provisioning",
+    "provision": "provisioning",
+    "tradeoffs": "provisioning",
     "capabilities": "matrix",
     "calibrate": "predicting",
     "predict": "predicting",

@@ -23,7 +23,6 @@ from ..solving import statements
 from .calling import AnyProblem, Options, Progress, refuse_unknown
 from .judging import posed
 from .plugins import Plugin, named
-from .posing import pose
 from .solving import bounded, carriers, exact_result, heuristic, planners_for
 from .starts import LIBRARY, known_of
 
@@ -131,6 +130,8 @@ def _read(
             )
         name, data = posed(given)
     else:
+        from .posing import pose  # it knows planners of recoveries
+
         name, (data, rest) = problem, pose(given, problem, options)
         if rest:
             raise Unsupported(

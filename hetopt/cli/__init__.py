@@ -1,5 +1,6 @@
 """The command line: these files alone print or exit (`output`)."""
 
+import gc
 import signal
 import sys
 from types import FrameType
@@ -46,12 +47,18 @@ for _group in (
     _group.register(app)
 
 
+#: New objects after which unreachable ones are looked for. Most of what start-up makes
+#: stays: to look through it at Python's usual 700 takes a tenth of the time.
+_NEW_OBJECTS = 50_000
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def main() -> None:
     """Run the command line; SIGTERM ends the work as Ctrl-C does."""
+    gc.set_threshold(_NEW_OBJECTS)
     signal.signal(signal.SIGTERM, _interrupt)
     be_patient()
     sys.excepthook = unexpected

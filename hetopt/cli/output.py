@@ -6,13 +6,14 @@ holds one document: the answer, or where there is none, what is wrong.
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from traceback import print_exception
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import typer
 
@@ -21,11 +22,14 @@ from . import terminal
 from .options import limit_s
 
 if TYPE_CHECKING:
+    from ..problems import Objective
     from ..result import Result, Status
     from .progress import Watch
 
 PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
 
+#: Variables by which rich takes for a terminal what is none.
+_TERMINAL = {"FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"}
 # Whether this command has printed its document, after which it prints no other.
 _answered: ContextVar[bool] = ContextVar("answered", default=False)
 
@@ -187,8 +191,26 @@ def exit_of(status: "Status") -> int:
     return {"infeasible": NO_PLAN, "undecided": NOT_FOUND}.get(status.value, PLAN)
 
 
-def watch(unit: str, time_limit: float) -> "Watch":
-    """The progress line of a method."""
+class Silence:
+    """A context in place of `Watch` where no terminal shows a line."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *of_error: object) -> None:
+        """Leave an error to whoever called."""
+
+    def report(self, incumbent: "Objective | None", bound: "Objective | None") -> None:
+        """Show nothing of what is known."""
+
+    def started(self, what: str) -> None:
+        """Show nothing of what begins."""
+
+
+def watch(unit: str, time_limit: float) -> "Watch | Silence":
+    """The progress line of a method; silent, and quickly made, without a terminal."""
+    if not (sys.stderr.isatty() or _TERMINAL & os.environ.keys()):
+        return Silence()
     from .progress import Watch
 
     return Watch(terminal.console(stderr=True), unit, limit_s(time_limit))

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 
-import networkx as nx
-
 from ..plans import TrainingPlan
 from ..problems.recovery import Data
 from ..problems.recovery.pieces import bits_of
@@ -27,6 +25,9 @@ def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
     """
     if cluster.inter.pairs:
         return plan
+    # It takes longer to import than many a plan to make.
+    import networkx as nx
+
     alike = _alike(cluster)
     graph: nx.Graph[tuple[str, str]] = nx.Graph()
     for (part, home), size in _at_home(data, alike).items():

@@ -48,6 +48,21 @@ def test_help_loads_no_solver_and_no_schema() -> None:
     assert found & (HEAVY | {"yaml", "hetopt.api", "hetopt.schema"}) == set()
 
 
+def test_a_plan_waits_for_no_compiler_and_draws_nothing() -> None:
+    """Until planners begin; what is printed as JSON needs no terminal."""
+    code = (
+        "from hetopt import registry\nentry = registry.entry\n"
+        "def first(kind, name):\n"
+        "    if kind == 'planners':\n        raise SystemExit\n"
+        "    return entry(kind, name)\n"
+        "registry.entry = first\n"
+    )
+    found = loaded_after(code + run_commands("plan tiny/two-nodes --json"))
+    assert "hetopt.exact.training_plan" in found
+    heavy = HEAVY - {"numpy"} | {"numba", "rich"}
+    assert found & heavy == set()
+
+
 def test_listing_loads_no_solver() -> None:
     kinds = ("formulations", "methods", "planners", "backends")
     commands = run_commands(*(f"list {kind}" for kind in kinds))

@@ -35,7 +35,6 @@ _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
 _NEAR = 1.03  # of the batch, that prices take: other means may tell what is left
-_COMPILED = kernels().active == "compiled"  # whole pipelines are too slow without
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 
@@ -154,7 +153,9 @@ class PipelineBound:
         self.is_levelled = instance is not given
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
-        self.counted, self.whole = counted, whole and _COMPILED
+        # Whole pipelines are too slow where nothing is compiled.
+        self.whole = whole and kernels().active == "compiled"
+        self.counted = counted
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
         #: Stages of nodes that no site tells apart: what counts of GPUs read.

@@ -1,8 +1,8 @@
 """What takes longest, compiled by numba where that is installed."""
 
 import os
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property, update_wrapper
 from importlib import import_module
 from importlib.util import find_spec
 from types import FunctionType
@@ -47,23 +47,56 @@ def compiled(
 
     `parts` are the functions of its module that it calls.
     """
-    # Plans that need no proof need not wait for the import of a compiler.
     if kernels().active == "numpy":
         return plainly
-    from numba import njit
+    names = {part.__name__: _compiled(part, {}) for part in parts}
+    return cast(Kernel, _compiled(number_by_number, names))
 
-    compile_ = njit(cache=True, nogil=True)
-    # What is compiled calls what is compiled: the same names mean that there.
-    plain: Any = number_by_number
-    names = {part.__name__: compile_(part) for part in parts}
-    kernel = FunctionType(plain.__code__, {**plain.__globals__, **names})
-    return cast(Kernel, compile_(kernel))
+
+class _Late:
+    """A function that is compiled when it is first called, where a compiler is.
+
+    Without one its `twin` runs. To import the compiler takes longer than many a plan.
+    """
+
+    def __init__(self, plain: Any, twin: Callable[..., Any]) -> None:
+        self.plain, self.twin = plain, twin
+        update_wrapper(self, plain)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The function that runs here."""
+        active = kernels().active
+        return self.twin if active == "numpy" else _compiled(self.plain, {})
+
+    def __call__(self, *given: Any) -> Any:
+        return self.function(*given)
 
 
 def kernel(plain: Kernel) -> Kernel:
-    """Compile a function for this machine where a compiler is, or leave it as it is."""
-    if kernels().active == "numpy":
-        return plain
+    """Compile a function for this machine where a compiler is, or leave it as it is.
+
+    It is compiled when it is first called.
+    """
+    return cast(Kernel, _Late(plain, plain))
+
+
+def running(number_by_number: Kernel, twin: Kernel) -> Kernel:
+    """Return a kernel that is compiled when it is first called, or else its twin."""
+    assert isinstance(number_by_number, _Late)
+    return cast(Kernel, _Late(number_by_number.plain, twin))
+
+
+def _compiled(
+    plain: Any, names: Mapping[str, Callable[..., Any]]
+) -> Callable[..., Any]:
+    """Compile a function, in which `names` mean what they are given.
+
+    What is compiled calls what is compiled: the names of kernels mean that there.
+    """
     from numba import njit
 
-    return cast(Kernel, njit(cache=True, nogil=True)(plain))
+    known = {name: plain.__globals__.get(name) for name in plain.__code__.co_names}
+    others = {name: x.function for name, x in known.items() if isinstance(x, _Late)}
+    made = FunctionType(plain.__code__, {**plain.__globals__, **others, **names})
+    return cast(Callable[..., Any], njit(cache=True, nogil=True)(made))
