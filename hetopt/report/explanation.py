@@ -257,12 +257,17 @@ def _of_memory(found: Explanation) -> Panel:
 
 FILES = writers.Files[Explanation](
     {
-        ".html": lambda found: writers.page(sheet(found)),
+        ".html": lambda found: page(found),
         ".md": lambda found: writers.markdown(sheet(found)),
         ".json": lambda found: writers.document(found.to_json()),
         **dict.fromkeys(writers.PICTURES, picture),
     }
 )
+
+
+def page(found: Explanation) -> str:
+    """Return the page of an explanation, which loads nothing from elsewhere."""
+    return writers.page(sheet(found))
 
 
 def write(found: Explanation, path: Path) -> None:

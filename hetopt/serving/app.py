@@ -156,6 +156,23 @@ class Desktop:
         text = await self._work(self.desk.timeline, name)
         return attachment(text, "timeline.html", "text/html")
 
+    async def explained(self, request: Request) -> Response:
+        """What limits a plan, and what would help: a page by itself."""
+        name = request.path_params["name"]
+        text = await self._work(self.desk.explained, name)
+        return attachment(text, "explained.html", "text/html")
+
+    async def launchers(self, request: Request) -> Response:
+        """Who can run a plan, and why others cannot."""
+        work = partial(self.desk.launchers, request.path_params["name"])
+        return JSONResponse(await self._work(work))
+
+    async def exported(self, request: Request) -> Response:
+        """The files that launch a plan, in an archive."""
+        name, target = (request.path_params[x] for x in ("name", "target"))
+        held = await self._work(self.desk.exported, name, target)
+        return attachment(held, f"{target}.zip", "application/zip")
+
     # -- jobs --------------------------------------------------------------------
 
     async def begun(self, request: Request) -> Response:
@@ -212,6 +229,9 @@ def application(desk: Desk) -> Starlette:
             "/api/plans/{name}": at.seen,
             "/api/plans/{name}/plan.json": at.plan_file,
             "/api/plans/{name}/timeline.html": at.timeline,
+            "/api/plans/{name}/explained.html": at.explained,
+            "/api/plans/{name}/launchers": at.launchers,
+            "/api/plans/{name}/export/{target}.zip": at.exported,
             "/api/jobs/{job}/events": at.events,
         },
         "POST": {

@@ -3,6 +3,9 @@
 Nothing on it changes once it is there, and the oldest go when there is no room.
 """
 
+import io
+import stat
+import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +16,10 @@ from .. import api
 from ..api.starts import Known
 from ..errors import HetoptError
 from ..explaining import simulator
+from ..formats import exporting
+from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..report import timeline
+from ..report import explanation, timeline
 from ..result import known_gap
 from ..schema import Instance
 from ..text.complaints import validated
@@ -26,6 +31,7 @@ from .refusals import refusal, told
 
 T = TypeVar("T")
 _MOST_INSTANCES, _MOST_PLANS = 50, 2000
+EXPLAIN_S = 3.0  # of searches for changes that would help: who asked waits
 
 
 @dataclass
@@ -167,6 +173,40 @@ class Desk:
         found = simulator.simulate(instance, sheet.plan)
         timeline.check_size(found, Path("timeline.html"))
         return timeline.page(found)
+
+    def explained(self, name: str) -> str:
+        """Return the page of `hetopt explain`: where time goes, and what would help."""
+        sheet = self.sheet(name)
+        instance = self.find(sheet.digest).instance
+        limits = Limits(time_s=EXPLAIN_S)
+        return explanation.page(api.explain(sheet.plan, instance, limits=limits))
+
+    def launchers(self, name: str) -> list[dict[str, Any]]:
+        """Return who can run a plan, and why others cannot, as `export --explain`."""
+        sheet = self.sheet(name)
+        rows = exporting.explained(self.find(sheet.digest).instance, sheet.plan)
+        return [
+            {
+                "target": row["name"],
+                "tool": row["tool"],
+                "reason": row["unsupported"] or "; ".join(row["reasons"]) or None,
+            }
+            for row in rows
+        ]
+
+    def exported(self, name: str, target: str) -> bytes:
+        """Return the files of `hetopt export --to TARGET`, in an archive."""
+        sheet = self.sheet(name)
+        instance = self.find(sheet.digest).instance
+        files = exporting.exported(target, instance, sheet.plan)
+        held = io.BytesIO()
+        with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path, text in sorted(files.items()):
+                entry = zipfile.ZipInfo(path)
+                mode = 0o755 if text.startswith("#!") else 0o644
+                entry.external_attr = (stat.S_IFREG | mode) << 16
+                archive.writestr(entry, text)
+        return held.getvalue()
 
     def sheet(self, name: str) -> Sheet:
         """The plan of a name; a refusal where it is not here any more."""

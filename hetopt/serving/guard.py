@@ -143,7 +143,7 @@ async def body_of(request: Request, most: int = MOST_BYTES) -> str:
         ) from None
 
 
-def attachment(content: str, name: str, media_type: str) -> Response:
+def attachment(content: str | bytes, name: str, media_type: str) -> Response:
     """A file to keep."""
     safe = "".join(
         c if (c.isascii() and c.isalnum()) or c in "-._" else "-" for c in name

@@ -1,8 +1,10 @@
 """The page's server: what it answers, to whom, and what it refuses, and how."""
 
+import io
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ pytest.importorskip("httpx")
 
 from starlette.testclient import TestClient
 
-from hetopt.serving import building, guard, hosts, shelf
+from hetopt.serving import building, desk, guard, hosts, shelf
 from hetopt.serving.app import STATIC, application
 from hetopt.serving.desk import Desk
 
@@ -366,6 +368,65 @@ def test_a_timeline_is_the_page_that_simulate_writes(
     words = ["simulate", str(plan), "--out", str(page)]
     assert CliRunner().invoke(cli.app, words).exit_code == 0
     assert told.text == page.read_text(encoding="utf-8")
+
+
+def test_an_explanation_is_a_page_by_itself(
+    client: TestClient, planned: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "EXPLAIN_S", 0.0)
+    told = client.get(f"api/plans/{planned['board']['id']}/explained.html")
+    assert told.status_code == 200
+    assert told.text.startswith("<!DOCTYPE html>") or "<html" in told.text[:200]
+    assert "http" not in told.text.split("<body")[0].replace("http-equiv", "")
+
+
+def test_exports_are_those_of_the_command(
+    client: TestClient, planned: dict[str, Any], tmp_path: Path
+) -> None:
+    """Who can run the plan, and archives of the same files, which can be started."""
+    name = planned["board"]["id"]
+    plan = tmp_path / "plan.json"
+    plan.write_text(client.get(f"api/plans/{name}/plan.json").text)
+    ended = CliRunner().invoke(cli.app, ["export", str(plan), "--explain", "--json"])
+    rows = {row["name"]: row for row in json.loads(ended.stdout)}
+    told = client.get(f"api/plans/{name}/launchers").json()
+    assert {row["target"] for row in told} == set(rows)
+    able = [row["target"] for row in told if row["reason"] is None]
+    assert able
+    assert able == [
+        row["name"]
+        for row in rows.values()
+        if not (row["reasons"] or row["unsupported"])
+    ]
+    for target in able:
+        out = tmp_path / target
+        words = ["export", str(plan), "--to", target, "--out", str(out)]
+        assert CliRunner().invoke(cli.app, words).exit_code == 0
+        held = client.get(f"api/plans/{name}/export/{target}.zip")
+        with zipfile.ZipFile(io.BytesIO(held.content)) as archive:
+            found = {one: archive.read(one).decode() for one in archive.namelist()}
+            modes = {
+                one.filename: one.external_attr >> 16 for one in archive.infolist()
+            }
+        there = {
+            str(path.relative_to(out)): path
+            for path in out.rglob("*")
+            if path.is_file()
+        }
+        assert found == {one: path.read_text() for one, path in there.items()}
+        for one, path in there.items():
+            assert bool(modes[one] & 0o100) == os.access(path, os.X_OK)
+
+
+def test_an_export_that_cannot_be_says_why(
+    client: TestClient, planned: dict[str, Any]
+) -> None:
+    name = planned["board"]["id"]
+    rows = client.get(f"api/plans/{name}/launchers").json()
+    refusing = next(row["target"] for row in rows if row["reason"])
+    error = refused(client.get(f"api/plans/{name}/export/{refusing}.zip"), 400)
+    assert refusing.replace("_", " ") in error["message"] or "our" in error["message"]
+    refused(client.get(f"api/plans/{name}/export/horovod.zip"), 400)
 
 
 def test_a_plan_file_is_opened_with_its_plan(

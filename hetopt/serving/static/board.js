@@ -15,15 +15,52 @@ export function begin(without) {
   $("undo").addEventListener("click", () => go(at - 1));
   $("redo").addEventListener("click", () => go(at + 1));
   $("reset").addEventListener("click", reset);
-  $("get-timeline").addEventListener("click", async () => {
-    try {
-      await keep(`api/plans/${now().id}/timeline.html`, "timeline.html");
-      complain($("edit-error"), null);
-    } catch (error) {
-      complain($("edit-error"), error);
-    }
-  });
+  for (const name of ["timeline", "explained"])
+    $(`get-${name}`).addEventListener("click", () => kept(`${name}.html`, `${name}.html`, $(`get-${name}`)));
+  $("export").addEventListener("click", launchers);
   document.addEventListener("keydown", keys);
+}
+
+/** Keep a file of the plan; the button waits for it. */
+async function kept(path, name, button) {
+  button.disabled = true;
+  try {
+    await keep(`api/plans/${now().id}/${path}`, name);
+    complain($("edit-error"), null);
+  } catch (error) {
+    complain($("edit-error"), error);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+/** Who can run the plan, each with its files; who cannot, with the reason. */
+async function launchers() {
+  const shown = !$("launchers").hidden;
+  unlisted();
+  if (shown) return;
+  try {
+    const rows = await get(`api/plans/${now().id}/launchers`);
+    const able = rows.filter((row) => row.reason === null), others = rows.filter((row) => row.reason !== null);
+    $("launchers").replaceChildren(
+      el("p", {}, able.length ? "Files that launch it, for:" : "No trainer that is known runs this plan."),
+      el("div", { class: "bar" }, ...able.map((row) => {
+        const button = el("button", { type: "button", id: `export-${row.target}` }, row.tool);
+        button.addEventListener("click", () => kept(`export/${row.target}.zip`, `${row.target}.zip`, button));
+        return button;
+      })),
+      el("details", {}, el("summary", {}, `${others.length} cannot run it, and why`),
+        el("ul", {}, ...others.map((row) => el("li", {}, el("strong", {}, row.tool), `: ${row.reason}`)))));
+    $("launchers").hidden = false;
+    $("export").setAttribute("aria-expanded", "true");
+  } catch (error) {
+    complain($("edit-error"), error);
+  }
+}
+
+function unlisted() {
+  $("launchers").hidden = true;
+  $("export").setAttribute("aria-expanded", "false");
 }
 
 /** No plan is shown; another instance is. */
@@ -143,6 +180,7 @@ function draw() {
   $("undo").disabled = at <= 0;
   $("redo").disabled = at >= trail.length - 1;
   $("reset").disabled = !board.planned || board.planned.id === board.id;
+  unlisted();
   $("get-plan").href = `api/plans/${board.id}/plan.json`;
   $("get-instance").href = `api/instances/${instance.digest}/instance.yaml`;
   legend();

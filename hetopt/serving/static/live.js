@@ -75,14 +75,23 @@ function figures(incumbent, bound, gap) {
 }
 
 function tried(event) {
-  if (event.objective !== null) dots.push(event);
+  if (event.objective === null) { without(event); return; }
+  dots.push(event);
   const best = Math.min(...dots.map((dot) => dot.objective));
-  const said = event.objective === null ? "no plan" : time(event.objective);
-  $("tried").append(el("li", {
-    title: event.why ?? "", "data-us": event.objective ?? "", class: event.objective === null ? "none" : null,
-  }, el("span", {}, event.planner), " ", el("strong", {}, said)));
+  const chip = el("li", { title: event.why ?? "", "data-us": event.objective },
+    el("span", {}, event.planner), " ", el("strong", {}, time(event.objective)));
+  $("tried").insertBefore(chip, $("tried").querySelector(".none"));
   for (const item of $("tried").children)
     item.classList.toggle("best", Number(item.dataset.us) === best && item.dataset.us !== "");
+}
+
+/** Planners that have no plan of this shape are one quiet line behind the others. */
+function without(event) {
+  let line = $("tried").querySelector(".none");
+  if (line === null) $("tried").append(line = el("li", { class: "none", title: "" }));
+  const named = line.textContent ? `${line.textContent}, ${event.planner}` : `looked, nothing to add: ${event.planner}`;
+  line.textContent = named;
+  if (event.why) line.title += `${event.planner}: ${event.why}\n`;
 }
 
 // --- the drawing -----------------------------------------------------------------
