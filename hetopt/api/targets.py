@@ -7,9 +7,9 @@ from typing import Any
 from ..modelling import Limits
 from ..problems import training_plan
 from ..problems.training_plan import settings, shapes, support
+from ..problems.training_plan.support import PROGRAMS
 from ..result import Bound, Method, Result, Status, Stop, known_gap
 from ..schema import Instance
-from ..schema.targets import TARGETS
 from .calling import (
     AnyInstance,
     AnyLimits,
@@ -26,8 +26,7 @@ from .planning import plan
 from .starts import AnyStart, Known, known_of
 
 FREEST = "executor"  # runs plans of every shape
-_NO_PROGRAMS = ("any", "architecture")
-NAMES = (FREEST, *(x for x in TARGETS if x not in (FREEST, *_NO_PROGRAMS)))
+NAMES = (FREEST, *(name for name in PROGRAMS if name != FREEST))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from ..catalogue import Gpu, known, models
 from ..catalogue import model as shape_of
 from ..catalogue.architectures import published
 from ..errors import InstanceError, UnknownName, quoted
-from ..problems.training_plan import shapes
+from ..problems.training_plan import shapes, support
+from ..problems.training_plan.support import PROGRAMS
 from ..schema import Instance, ModelSpec
 from ..text import units
 from ..text.complaints import validated
@@ -79,7 +80,8 @@ def assembly(
     lacks = shapes.never_run(data)
     if own and lacks and "runs_on" not in how:
         words = [feature.value for feature in lacks]
-        made["workload"], rows = assumptions.runner(made["workload"], words, rows)
+        able = [name for name in PROGRAMS if not support.lacking(data.on(name))]
+        made["workload"], rows = assumptions.runner(made["workload"], words, able, rows)
     assumed = (*read.assumed, *found.assumed, *rows)
     if not own or times == "analytic" or "efficiency" in told:
         return Imported(made, assumed)

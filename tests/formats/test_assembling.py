@@ -24,6 +24,8 @@ from hetopt.formats.importing import assumptions
 from hetopt.formats.importing.assumptions import Assumption
 from hetopt.physics import memory
 from hetopt.problems import training_plan
+from hetopt.problems.training_plan import support
+from hetopt.problems.training_plan.support import PROGRAMS
 from hetopt.scheduling.fitting import named_gpus
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
@@ -491,6 +493,20 @@ def test_what_is_asked_for_is_run_by_who_can(
 ) -> None:
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
     assert made(tmp_path, hosts, *option.split()).workload.runs_on == target
+
+
+@pytest.mark.parametrize("option", ["finetune=lora", "optimiser=adamw_8bit"])
+def test_who_can_where_the_executor_cannot_is_named(
+    option: str, tmp_path: Path
+) -> None:
+    hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
+    config, listed = put(tmp_path, LLAMA, *hosts)
+    found = assembly(config, "hostfile", [listed], [LINK, option], dict(WORK))
+    data = validated(Instance, found.document, "made")
+    (row,) = (one for one in found.assumed if one.what == "what runs the plan")
+    named = set(row.change.removeprefix("plan --for ").split(", "))
+    assert named == {x for x in PROGRAMS if support.reason(data.on(x)) is None}
+    assert named
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ the GPUs of a cluster and for offers alike; `training` for how a model is traine
 them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...catalogue import Gpu, generation, reserve
@@ -155,16 +155,23 @@ def training(
 
 
 def runner(
-    workload: dict[str, Any], lacking: Iterable[str], rows: Iterable[Assumption]
+    workload: dict[str, Any],
+    lacking: Iterable[str],
+    able: Sequence[str],
+    rows: Iterable[Assumption],
 ) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
     """The workload's fields and rows where who was to run it is `lacking` features.
 
-    Nobody is, then: `architecture` has every one.
+    Nobody is, then: `architecture` has every one. `able` are the programs that have
+    them, for some plans.
     """
     last, words = _RUNNERS[-1], ", ".join(lacking)
     why = f"{workload['runs_on']} has no {words}"
+    change = f"plan --for {', '.join(able)}" if able else "no program has all of it"
     kept = (
-        row._replace(value=last, source=why) if row.what == _RUNS else row
+        row._replace(value=last, source=why, change=change)
+        if row.what == _RUNS
+        else row
         for row in rows
     )
     return workload | {"runs_on": last}, tuple(kept)

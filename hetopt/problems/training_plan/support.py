@@ -18,7 +18,8 @@ from ...schema import Instance
 from ...schema.targets import TARGETS
 from . import models, settings, shapes, targets
 
-_NO_PROGRAMS = ("any", "architecture")
+#: Targets that are programs, as `any` and `architecture` are not.
+PROGRAMS = tuple(name for name in TARGETS if name not in ("any", "architecture"))
 
 
 def require(instance: Instance) -> None:
@@ -34,11 +35,7 @@ def reason(instance: Instance) -> str | None:
     """
     if not (lacks := lacking(instance)):
         return None
-    others = [
-        name
-        for name in TARGETS
-        if name not in _NO_PROGRAMS and not lacking(instance.on(name))
-    ]
+    others = [name for name in PROGRAMS if not lacking(instance.on(name))]
     remedy = "plan with --for any"
     if others:
         *some, last = others
