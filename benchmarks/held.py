@@ -49,12 +49,14 @@ CHECKOUTS = {
 }
 #: What no test can show on such a machine, and what it would take.
 NOT_HERE = {
+    "accelerate": "`accelerate launch` over several hosts; training on GPUs",
     "deepspeed": "training on GPUs; its launcher over several hosts",
     "flagscale": "training: its Megatron wants CUDA and Transformer Engine",
     "galvatron": "training: `train_dist.py` sets a CUDA device first",
     "hexiscale": "training: its models are made of flash-attn",
     "jobset": "admission and scheduling: there is no API server",
     "kueue": "admission and scheduling: there is no API server",
+    "llamafactory": "training: it wants more packages than its own; GPUs",
     "megatron": "`pretrain_gpt.py` itself, and speed: they want CUDA",
     "megatron_bridge": "its recipes: their modules want CUDA to be imported",
     "ray": "GPUs: the raylets' are of the name alone",
@@ -64,6 +66,7 @@ NOT_HERE = {
     "torchrun": "GPUs of several hosts: see executor.md for one host's",
     "torchtitan": "its `Trainer`, and speed: they want CUDA",
     "volcano": "admission and scheduling: there is no API server",
+    "transformers": "training on GPUs; weights of four and eight bits",
 }
 #: What was wrong when exports were first held to the tools, and the tests that look.
 FINDINGS = (
