@@ -130,10 +130,10 @@ def tokens(words):
     found = []
     with open(words.data, encoding="utf-8") as lines:
         for row in map(json.loads, lines):
-            text = row.get("text")
-            if text is None:
+            text, is_plain = row.get("text"), "text" in row
+            if not is_plain:  # a template has the marks of beginnings itself
                 text = tokenizer.apply_chat_template(row["messages"], tokenize=False)
-            found += tokenizer(text)["input_ids"]
+            found += tokenizer(text, add_special_tokens=is_plain)["input_ids"]
             found.append(tokenizer.eos_token_id)
     return np.array(found)
 
