@@ -114,7 +114,8 @@ class JobRates:
         """Predicted peak memory of one GPU, by the formula in force."""
         key = (trained, d, t)
         if key not in self._memory:
-            shape = (trained.model, trained.sequence, trained.batch, d, t)
+            at_once = d if self.formula == "accumulated" else trained.batch
+            shape = (trained.model, trained.sequence, at_once, d, t)
             rank = trained.lora_rank
             self._memory[key] = (
                 marp.marp(*shape, rank)

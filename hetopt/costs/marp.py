@@ -10,7 +10,10 @@ and single precision, 12 the single-precision weight and the two moments of Adam
 The cost model (`hetopt.costs.memory`): one stage that is first and last, one
 micro-batch of B / d sequences; total <= capacity.
 
-With LoRA both count weights alone of what is frozen, and adapters in full.
+`accumulated` is the cost model of a micro-batch of one sequence: a replica runs its
+B / d sequences one after the other, and accumulates their gradients.
+
+With LoRA all count weights alone of what is frozen, and adapters in full.
 """
 
 from dataclasses import asdict, dataclass
@@ -21,7 +24,7 @@ from ..schema import CostSettings, GpuType, Lora, ModelSpec, Workload, exact
 from .compute import ceil
 from .memory import MIB, activations_mib, ends_mib, logits_mib, states_mib
 
-Formula = Literal["marp", "cost_model"]
+Formula = Literal["marp", "cost_model", "accumulated"]
 
 WEIGHT, MARP_GRADIENT, OPTIMISER = 2, 6, 12  # bytes a parameter
 

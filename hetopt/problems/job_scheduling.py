@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from .. import plans
+from ..costs import marp
 from ..costs.job_rates import JobRates, Trained
 from ..errors import InstanceError
 from ..schema import (
@@ -98,7 +99,11 @@ class Job(Record):
 class Assumptions(Record):
     """What the schedule's times rest on, beside the cluster's GPUs and links."""
 
-    memory: Literal["marp", "cost_model"] = "marp"
+    memory: marp.Formula = Field(
+        default="marp",
+        description="Frenzy's formula; the cost model; or that of one sequence at a "
+        "time, whose gradients are accumulated.",
+    )
     costs: CostSettings = CostSettings(recompute="none", sync_overlap="backward")
     launch_s: Seconds = 30
     restart_s: Seconds = 60

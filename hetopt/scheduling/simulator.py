@@ -10,7 +10,7 @@ decide the same.
 import heapq
 from bisect import insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
 from typing import Any, Protocol
 
@@ -106,13 +106,20 @@ class State:
         end = ready + task.steps_left * step
         if trial:
             end = self.now_us + self._trial_us
-        task.held = Held(
-            self.now_us, ready, end, step, dict(nodes), gpus, (d, t), trial
-        )
+        held = Held(self.now_us, ready, end, step, dict(nodes), gpus, (d, t), trial)
+        self._run(task, held)
+
+    def _run(self, task: Task, held: Held) -> None:
+        task.held = held
         self.running[task.number] = task
         self._leases += 1
         self._valid[task.number] = self._leases
-        heapq.heappush(self.ends, (end, self._leases, task.number))
+        heapq.heappush(self.ends, (held.end_us, self._leases, task.number))
+
+    def resume(self, task: Task, held: Held) -> None:
+        """Let a task go on that runs already, on as many idle GPUs of its nodes."""
+        gpus = (g for node, n in held.nodes.items() for g in self.idle.take(node, n))
+        self._run(task, replace(held, gpus=tuple(gpus)))
 
     def stop(self, task: Task) -> None:
         """Take the GPUs of a running task away; it waits, with the whole steps done."""
