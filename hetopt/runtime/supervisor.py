@@ -1,8 +1,9 @@
 """Runs a job: starts its ranks, and starts them again where that helps."""
 
 import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..errors import BackendMissing, InstanceError, RunFailed, Unsupported
 from .jobs import Job
+from .notice import notices
 from .processes import Line, RanksLost, Tell, crew
 from .saved import Saved
 
@@ -112,7 +114,8 @@ def run(job: Job, tell: Tell = lambda row: None, site: Site | None = None) -> Ra
     Where ranks are gone and there is a `site`, the run goes on with the site's next
     job, and `tell` hears of the change. Other failures end the ranks, and all start
     again from the latest states, `settings.restarts` times. Ctrl-C ends the run and
-    keeps the steps that are done. Raises what `check` raises, and `RunFailed` for the
+    keeps the steps that are done; a SIGTERM has states saved first (`notice`). Raises
+    what `check` raises, and `RunFailed` for the
     last failure.
     """
     return _Run(job, tell, site).ran()
@@ -127,22 +130,15 @@ class _Run:
         self._restarts = 0
         self._changes: list[Line] = []
         self._noticed: float | None = None  # when the last change was
+        self._leaves = threading.Event()  # a notice came
 
     def ran(self) -> Ran:
         """Run to the end."""
         state = check(self._job, self._site.slots if self._site else ())
         interrupted = False
         try:
-            if "TORCHELASTIC_RUN_ID" in os.environ:
-                if self._site is not None:
-                    raise Unsupported(
-                        "--elastic: found a rank that torchrun started, whose ranks "
-                        "are torchrun's to watch; leave the option out there"
-                    )
-                _as_rank(self._job, self._note)
-            else:
-                while not self._is_over():
-                    pass
+            with notices(self._job.settings) as self._leaves:
+                self._run()
         except KeyboardInterrupt:
             if not self._steps:
                 raise
@@ -150,12 +146,30 @@ class _Run:
         return Ran(
             [self._steps[number] for number in sorted(self._steps)],
             state.step if state else None,
-            interrupted,
+            interrupted or self._leaves.is_set(),
             len(self._job.gpus),
             self._job.predicted_s,
             self._restarts,
             self._changes,
         )
+
+    def _run(self) -> None:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            if self._site is not None:
+                raise Unsupported(
+                    "--elastic: found a rank that torchrun started, whose ranks "
+                    "are torchrun's to watch; leave the option out there"
+                )
+            _as_rank(self._job, self._note, self._leaves.is_set)
+            return
+        while not self._is_over():
+            pass
+
+    def _is_to_stop(self) -> bool:
+        """Whether a notice came, or the site has something better."""
+        if self._leaves.is_set():
+            return True
+        return self._site is not None and self._site.is_better_left()
 
     def _note(self, row: Line) -> None:
         if self._noticed is not None:
@@ -173,11 +187,13 @@ class _Run:
         try:
             places = (site.slots, site.names) if site else (None, None)
             with crew(self._job, *places) as ranks:
-                stopped = ranks.watch(self._note, site.is_better_left if site else None)
+                stopped = ranks.watch(self._note, self._is_to_stop)
         except RunFailed as error:
             noticed = start()
             if self._saved_step() == self._job.settings.steps:
                 return True  # what failed then has nothing left to do
+            if self._leaves.is_set():
+                raise
             if site is not None and isinstance(error, RanksLost):
                 self._changed(site.lose(error.ranks, str(error)), noticed)
             elif self._restarts == self._job.settings.restarts:
@@ -185,7 +201,8 @@ class _Run:
             else:
                 self._restarts += 1
             return False
-        if site is None or not stopped or self._job.settings.steps in self._steps:
+        over = not stopped or self._job.settings.steps in self._steps
+        if site is None or over or self._leaves.is_set():
             return True
         self._changed(site.move(), start())
         return False
@@ -207,7 +224,7 @@ class _Run:
         self._tell(change)
 
 
-def _as_rank(job: Job, note: Tell) -> None:
+def _as_rank(job: Job, note: Tell, leaves: Callable[[], bool]) -> None:
     from .training import Trainer, joined, train
 
     rank, world = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
@@ -218,4 +235,4 @@ def _as_rank(job: Job, note: Tell) -> None:
         )
     with joined(job, rank, "env://") as device:
         trainer = Trainer(job, rank, device)
-        train(trainer, lambda step: note(step._asdict()) if rank == 0 else None)
+        train(trainer, lambda step: note(step._asdict()) if rank == 0 else None, leaves)

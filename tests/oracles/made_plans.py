@@ -46,8 +46,10 @@ UNEVEN = [
 ALONE = [pipeline(8, 1, stage(0, 4, (1, "a:0")))]
 
 
-def made(pipelines: list[Any], tied: bool = False, **costs: Any) -> Job:
-    """A job of hand-made pipelines, in double precision on CPUs."""
+def posed(
+    pipelines: list[Any], tied: bool = False, **costs: Any
+) -> tuple[Instance, TrainingPlan]:
+    """An instance of two nodes, and hand-made pipelines on it."""
     fields = tiny(Random(0), 2).model_dump(mode="json")
     fields["model"] = {
         **{"name": "made", "layers": 4, "hidden": 16, "heads": 4, "vocabulary": 31},
@@ -61,14 +63,18 @@ def made(pipelines: list[Any], tied: bool = False, **costs: Any) -> Job:
     batch = sum(p["micro_batches"] * p["micro_batch_size"] for p in pipelines)
     fields["workload"] |= {"sequence_length": 7, "global_batch": batch}
     fields["workload"]["costs"] = costs
+    return (
+        validated(Instance, fields, "made"),
+        validated(TrainingPlan, {"pipelines": pipelines}, "plan"),
+    )
+
+
+def made(pipelines: list[Any], tied: bool = False, **costs: Any) -> Job:
+    """A job of hand-made pipelines, in double precision on CPUs."""
     settings = Settings(
         steps=3, cpu=True, precision="fp64", optimiser=RULES, timeout_s=30
     )
-    return job(
-        validated(Instance, fields, "made"),
-        validated(TrainingPlan, {"pipelines": pipelines}, "plan"),
-        settings,
-    )
+    return job(*posed(pipelines, tied, **costs), settings)
 
 
 def with_settings(one: Job, **settings: Any) -> Job:
