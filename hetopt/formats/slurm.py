@@ -12,8 +12,8 @@ TYPE is Slurm's: what the option `gres` says (a name, or one for each type,
 `A100-80GB-SXM4:a100,L40S:l40s`; `gpu` where GPUs have no type), else the node's `gres`,
 which `assemble --from sinfo` writes. Where neither tells, it is the instance's name of
 the type; but a name that is hetopt's for a card is hardly Slurm's, and then the nodes
-are asked for by their own names, `--nodelist`, with `--gres=gpu:N`. The job's first
-lines say which of these was assumed.
+are asked for by their own names, `--nodelist`, with `--gres=gpu:N`. All nodes are with
+`nodes=named`. The job's first lines say which of these was assumed.
 
 Nodes are asked for whole, with all of their processors and memory: a task of Slurm has
 one processor by default, whatever its GPUs. The options `cpus_per_gpu` and
@@ -24,7 +24,7 @@ Components have nodes of their own, so no job has two types of GPUs of one machi
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..catalogue import gpus
 from ..errors import InstanceError, UnknownName, quoted
@@ -38,6 +38,7 @@ from .exporting.launching import WAIT, parts
 OPTIONS: dict[str, Any] = {
     **programs.OPTION,
     "gres": str,
+    "nodes": Literal["named"],
     "partition": str,
     "time": str,
     "account": str,
@@ -123,6 +124,7 @@ def export(
     *,
     train: str | None = None,
     gres: str | None = None,
+    nodes: Literal["named"] | None = None,
     partition: str | None = None,
     **asked: Any,
 ) -> dict[str, str]:
@@ -157,6 +159,10 @@ def export(
         lines.append(
             f"#SBATCH --nodes={len(share.nodes)} --ntasks-per-node=1 {_gpus(share)}"
         )
+        if nodes is not None and share.called is not None:
+            machines = (data.planned_cluster.node[name] for name in share.nodes)
+            names = ",".join(node.machine or node.name for node in machines)
+            lines.append(f"#SBATCH --nodelist={names}")
         lines.append(f"#SBATCH {_size(share, asked)}")
         if share.gpu in partitions:
             lines.append(f"#SBATCH --partition={partitions[share.gpu]}")

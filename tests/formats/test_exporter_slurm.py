@@ -49,6 +49,14 @@ def test_a_partition_is_of_all_types_or_of_one() -> None:
     assert "--account=me" in found
 
 
+def test_nodes_are_asked_for_by_name_where_that_is_told() -> None:
+    used = {replica.node for replica in MIXED.replicas()}
+    told = [line for line in directives("nodes=named") if "nodelist" in line]
+    names = [name for line in told for name in line.partition("=")[2].split(",")]
+    assert sorted(names) == sorted(used)
+    assert not any("nodelist" in line for line in directives())
+
+
 @pytest.mark.parametrize(
     ("option", "error"),
     [

@@ -114,6 +114,7 @@ def test_slurm_refuses_other_names(slurm: dict[str, str], tmp_path: Path) -> Non
     [
         ["gres=A100-80GB-SXM4:gpu,L40S:gpu", "partition=all", "time=1:00:00"],
         ["cpus_per_gpu=1", "mem_per_gpu=10M"],
+        ["nodes=named", "cpus_per_gpu=1", "mem_per_gpu=10M"],
     ],
 )
 def test_slurm_accepts_what_options_say(
