@@ -113,6 +113,12 @@ class RunFailed(HetoptError, RuntimeError):
     kind = "run_failed"
 
 
+class EngineFailed(HetoptError, RuntimeError):
+    """What runs jobs (Slurm, Ray, this machine) cannot be reached, or refuses one."""
+
+    kind = "engine_failed"
+
+
 class PluginBroken(HetoptError):
     """An entry that others added to a registry, and that cannot be used."""
 

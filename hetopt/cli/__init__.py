@@ -18,6 +18,7 @@ from . import (
     planning,
     plugins,
     predicting,
+    queueing,
     recovering,
     replaying,
     scheduling,
@@ -41,6 +42,7 @@ for _group in (
     replaying,
     predicting,
     executing,
+    queueing,
     serving,
     plugins,
 ):

@@ -129,7 +129,7 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     found: dict[str, list[Host]] = {}
     left_out: dict[str, LeftOut] = {}
     for row in rows:
-        if not (gpus := _gpus(row.gres, row.place)):
+        if not (gpus := gpus_of(row.gres, row.place)):
             continue
         for name in expanded(row.nodes, row.place):
             if _is_out(row.state):
@@ -245,7 +245,7 @@ def _no_host(where: str, rows: Sequence[_Row], left_out: Sequence[LeftOut]) -> s
     return f"{where}: No GPU nodes found: {why}: {_COMMAND}"
 
 
-def _gpus(gres: str, place: str) -> dict[str | None, int]:
+def gpus_of(gres: str, place: str) -> dict[str | None, int]:
     """Return the numbers of a node's GPUs by their types."""
     types: dict[str | None, int] = {}
     # Commas also stand within the parentheses of sockets, as in gpu:8(S:0,3).

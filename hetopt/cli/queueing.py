@@ -1,0 +1,339 @@
+"""The commands of a live queue, registered by `hetopt.cli`."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InstanceError
+from . import output
+from .options import AsJson, flag
+from .quantities import count, duration
+
+if TYPE_CHECKING:
+    from ..queueing.passing import Placement, Queue
+    from ..queueing.store import Entry
+
+_FOLDER = Path("~/.hetopt/queue")
+Folder = Annotated[
+    Path,
+    typer.Option(
+        "--queue",
+        metavar="DIR",
+        envvar="HETOPT_QUEUE",
+        help="The queue's folder, which all hosts of its jobs see.",
+    ),
+]
+JobWord = Annotated[str, typer.Argument(help="A job's number, or its name.")]
+_COLUMNS = (
+    "job",
+    "name",
+    "state",
+    "step",
+    "of",
+    "GPUs",
+    "start",
+    "end",
+    "80% interval",
+)
+_TEXTS = ("name", "state", "GPUs", "start", "end", "80% interval")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (submit, queue, status, cancel, logs):
+        app.command()(command)
+
+
+def submit(
+    jobs: Annotated[
+        list[Path], typer.Argument(metavar="JOB...", help="Jobs, as YAML or JSON.")
+    ],
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of a new queue: slurm, ray, or local (this machine).",
+        ),
+    ] = None,
+    folder: Folder = _FOLDER,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="Kept by the queue: of the engine (hosts; partition, account, time; "
+            "address), and of hetopt assemble, as types=a100:A100-80GB-SXM4.",
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Kept by the queue: frenzy_by_type at first; sia, shortest_first, ...",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        flag("--dry-run", help="Say where the jobs would go, and change nothing."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put jobs into a live queue, which chooses their GPUs and plans, and start some.
+
+    A job names a model, data, and steps or tokens, and no GPUs; the folder
+    hetopt/queueing of the repository has a README with its fields.
+    Exit code 3 where one fits no GPUs that there are; it says what would make it fit.
+
+    Example: `hetopt submit job.yaml --engine slurm -o types=l40s:L40S --dry-run`
+    """
+    from ..queueing.jobs import read
+    from ..queueing.passing import Queue
+
+    asked = [read(path) for path in jobs]
+    place, words = folder.expanduser(), option or []
+    if dry_run:
+        queue = Queue.tried(place, engine, words, policy)
+        found = queue.placements(asked)
+        document = {"jobs": [_placed(one) for one in found]}
+        output.give(document, [_words_of(one) for one in found], as_json)
+        refused = any(one.refused for one in found)
+        raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
+    queue = Queue.made(place, engine, words, policy)
+    numbers = [entry.number for entry in queue.submit(asked)]
+    queue.advance(output.tell)
+    entries = [e for e in queue.store.entries() if e.number in numbers]
+    output.give(_document(queue, entries), [_table(entries)], as_json)
+    refused = any(entry.state == "refused" for entry in entries)
+    raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
+
+
+def queue(
+    folder: Folder = _FOLDER,
+    follow: Annotated[
+        bool,
+        flag(
+            "--follow", help="Go on until every job has ended; Ctrl-C ends this only."
+        ),
+    ] = False,
+    every: Annotated[
+        float, duration(least=0.1, metavar="S", help="With --follow: between passes.")
+    ] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Make a pass over a queue: follow what runs, place what waits, and show it.
+
+    Jobs run whether or not this does. Start it again at any time, from cron or with
+    --follow; two at once do no harm.
+
+    Example: `hetopt queue --follow`
+    """
+    from ..queueing.passing import Queue
+    from ..queueing.store import LIVE
+
+    found = Queue.opened(folder.expanduser())
+    found.advance(output.tell)
+    while follow and any(entry.state in LIVE for entry in found.store.entries()):
+        time.sleep(every)
+        found.advance(output.tell)
+    entries = found.store.entries()
+    output.give(_document(found, entries), [_table(entries)], as_json)
+
+
+def status(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="A job's number, or its name.")
+    ] = None,
+    folder: Folder = _FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Show a queue, or one job with its attempts, as the last pass left it.
+
+    Example: `hetopt status 3`
+    """
+    from ..queueing.passing import Queue
+
+    found = Queue.opened(folder.expanduser())
+    if job is None:
+        entries = found.store.entries()
+        output.give(_document(found, entries), [_table(entries)], as_json)
+        return
+    entry = found.store.entry(job)
+    shown = [_table([entry]), *([entry.why] if entry.why else [])]
+    if entry.attempts:
+        shown.append(_attempts(entry))
+    output.give(_document(found, [entry]), shown, as_json)
+
+
+def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> None:
+    """End a job of a queue; its states stay.
+
+    Example: `hetopt cancel 3`
+    """
+    from ..queueing.passing import Queue
+
+    found = Queue.opened(folder.expanduser())
+    entry = found.cancel(job)
+    text = f"job {entry.number} ({entry.job.name}) is cancelled"
+    output.give(_document(found, [entry]), [text], as_json)
+
+
+def logs(
+    job: JobWord,
+    folder: Folder = _FOLDER,
+    attempt: Annotated[
+        int | None,
+        count(metavar="N", help="Of the job's attempts; by default the last."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a job of a queue has printed.
+
+    Example: `hetopt logs 3`
+    """
+    from ..queueing.passing import Queue
+
+    found = Queue.opened(folder.expanduser())
+    entry = found.store.entry(job)
+    number = len(entry.attempts) if attempt is None else attempt
+    if not 1 <= number <= len(entry.attempts):
+        raise InstanceError(
+            f"job {entry.number} ({entry.job.name}): found attempt {number}, expected "
+            f"one of its {len(entry.attempts)}: {entry.why or 'none has begun yet'}"
+        )
+    path = found.store.log(entry.attempts[number - 1])
+    text = ""
+    if path.is_file():
+        text = path.read_text(encoding="utf-8", errors="replace")
+    if as_json:
+        output.print_json({"job": entry.number, "attempt": number, "log": text})
+    else:
+        output.print_text(text)
+
+
+# --- what is shown ---------------------------------------------------------------
+
+
+def _table(entries: "list[Entry]") -> Any:
+    from ..queueing.passing import outlook
+    from ..report import words
+
+    rows, now = [], time.time()
+    for entry in entries:
+        found, attempt = outlook(entry, now), entry.live
+        held = attempt or (entry.attempts[-1] if entry.attempts else None)
+        low, high = (
+            words.duration(max(0.0, x - now)) if x is not None else None
+            for x in (found.low_s, found.high_s)
+        )
+        rows.append(
+            (
+                str(entry.number),
+                entry.job.name,
+                entry.state,
+                str(max(entry.done_steps, 0)),
+                str(entry.job.total_steps),
+                "" if held is None else _gpus(held.nodes),
+                _clock(found.start_s) if attempt is None else _clock(attempt.started),
+                _clock(found.end_s),
+                f"in {low} to {high}" if low and high else "",
+            )
+        )
+    return output.table(_COLUMNS, rows, _TEXTS)
+
+
+def _gpus(nodes: Any) -> str:
+    return ", ".join(f"{node}:{gpus}" for node, gpus in nodes.items())
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    here = time.localtime(seconds)
+    today = time.localtime()[:3] == here[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", here)
+
+
+def _attempts(entry: "Entry") -> Any:
+    from ..queueing.following import beside
+
+    rows = [
+        (
+            str(one.number),
+            one.handle or "",
+            _gpus(one.nodes),
+            one.outcome or one.state,
+            f"{one.from_step} to {one.to_step or one.from_step}",
+            beside(one)
+            or ("" if one.step_s is None else f"{one.step_s:.3g} s predicted"),
+        )
+        for one in entry.attempts
+    ]
+    heads = ("attempt", "engine's name", "GPUs", "state", "steps", "a step")
+    return output.table(heads, rows, heads[1:])
+
+
+def _document(queue: "Queue", entries: "list[Entry]") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from ..queueing.passing import outlook
+
+    now = time.time()
+    rows = []
+    for entry in entries:
+        attempts = [asdict(one) for one in entry.attempts]
+        rows.append(
+            {
+                "id": entry.number,
+                "name": entry.job.name,
+                "state": entry.state,
+                "why": entry.why or None,
+                "job": entry.job.model_dump(mode="json"),
+                "steps": entry.job.total_steps,
+                "saved_step": entry.done_steps,
+                "submitted_s": entry.submitted,
+                "outlook": outlook(entry, now)._asdict(),
+                "on_time": _on_time(entry, now),
+                "attempts": attempts,
+            }
+        )
+    settings = queue.settings
+    return {
+        "queue": str(queue.store.folder),
+        "engine": settings.engine,
+        "policy": settings.policy,
+        "jobs": rows,
+    }
+
+
+def _on_time(entry: "Entry", now: float) -> bool | None:
+    """Whether a job is foreseen to end by its deadline; None without either."""
+    from ..queueing.passing import outlook
+
+    end, within = outlook(entry, now).end_s, entry.job.deadline_s
+    return None if end is None or within is None else end <= entry.submitted + within
+
+
+def _placed(one: "Placement") -> dict[str, Any]:
+    forecast = one.forecast
+    return {
+        "name": one.entry.job.name,
+        "nodes": dict(one.planned.nodes) if one.planned else None,
+        "plan": one.planned.plan.model_dump(mode="json") if one.planned else None,
+        "why": one.why,
+        "refused": one.refused,
+        "would_fit_with": list(one.fits),
+        "start_s": forecast.start_s if forecast else None,
+        "end_s": forecast.end_s if forecast else None,
+    }
+
+
+def _words_of(one: "Placement") -> str:
+    text = f"{one.entry.job.name}: {one.why}"
+    if one.fits:
+        text += f". It would fit with {'; or with '.join(one.fits)}"
+    if one.forecast:
+        text += f"; ends {_clock(one.forecast.end_s)}"
+    return text

@@ -1,0 +1,255 @@
+"""What became of the attempts of a queue, by the engine's records and saved states.
+
+A job is done when its last step is saved. An attempt that ended before goes on from the
+states: at once where nodes were lost or it was asked to leave, and after a failure of
+its own as often in a row, without a further saved step, as the job says.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from time import time
+from typing import Any, NamedTuple
+
+from ..errors import InstanceError
+from ..plans import TrainingPlan
+from ..problems.training_plan.shapes import place
+from ..schema import Instance
+from ..text.complaints import validated
+from ..text.parsing import read_tree
+from ..text.writing import write_json
+from .engines import Engine, Seen
+from .launching import launch_of
+from .store import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    RUNNING,
+    WAITING,
+    Attempt,
+    Entry,
+    Store,
+)
+
+RUNS = "runs.json"
+_LATEST = "latest.json"
+_STEP = re.compile(r"^step (\d+)  loss \S+ .*?  (\d+\.\d+) s(?:  skipped.*)?$", re.M)
+_MOST_LOG = 1 << 22  # bytes of a log's end that are read
+_LINES = 3  # of a log that a failure tells
+
+
+class Logged(NamedTuple):
+    """What an attempt's log says: its last step, and seconds of a step."""
+
+    step: int | None
+    step_s: float | None
+
+
+def logged(path: Path) -> Logged:
+    """Return what `hetopt run` printed of its steps; the first one warms up."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _MOST_LOG))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return Logged(None, None)
+    rows = [(int(step), float(seconds)) for step, seconds in _STEP.findall(text)]
+    times = [seconds for _, seconds in rows[1:]]
+    return Logged(rows[-1][0] if rows else None, median(times) if times else None)
+
+
+def saved_step(states: Path) -> int:
+    """Return the step that the latest states in a folder are of; 0 without."""
+    path = states / _LATEST
+    if not path.is_file():
+        return 0
+    try:
+        return int(read_tree(path)["step"])
+    except (InstanceError, KeyError, TypeError, ValueError):
+        return 0  # of a program of the user, in a form of its own
+
+
+def followed(store: Store, engine: Engine, entries: Sequence[Entry]) -> list[str]:
+    """Bring attempts and jobs up to date; what happened, a line each."""
+    told = []
+    for entry in entries:
+        attempt = entry.live
+        if attempt is not None and attempt.handle is None:
+            handle = engine.find(launch_of(store, entry, attempt))
+            store.keep(replace(attempt, handle=handle))
+    entries = store.entries()
+    live = [(entry, entry.live) for entry in entries if entry.live is not None]
+    handles = {a.handle: store.files(a) for _, a in live if a and a.handle}
+    seen = engine.look(handles) if handles else {}
+    for entry, attempt in live:
+        assert attempt is not None
+        found = seen.get(attempt.handle or "")
+        if found is None:
+            why = "its submission was cut off"
+            if attempt.handle is not None:
+                why = "the engine knows it no more"
+            found = Seen("lost", why)
+        if line := _after(store, entry, attempt, found):
+            told.append(line)
+    return told
+
+
+def _after(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str | None:
+    """Take note of what an engine says of an attempt; a line where that is news."""
+    said = logged(store.log(attempt))
+    saved = max(attempt.from_step, saved_step(store.states(entry)))
+    attempt = replace(
+        attempt,
+        state=seen.state,
+        started=seen.started or attempt.started,
+        at_step=said.step or attempt.at_step,
+        to_step=saved,
+        measured_s=said.step_s or attempt.measured_s,
+    )
+    if seen.state in ("waiting", "running"):
+        begins = seen.state == "running" and entry.state == WAITING
+        state = RUNNING if seen.state == "running" else WAITING
+        store.keep(attempt)
+        store.update(entry, state=state, why=seen.why)
+        return f"{entry.job.name} runs: {where(attempt)}" if begins else None
+    attempt = replace(attempt, ended=seen.ended or time(), outcome=seen.state)
+    whole = entry.job.total_steps
+    if saved >= whole or (seen.state == "done" and entry.job.train is not None):
+        attempt = replace(attempt, outcome="done", to_step=whole)
+        store.keep(attempt)
+        store.update(entry, state=DONE, why="", ended=attempt.ended, failures=0)
+        _offer(store)
+        return f"{entry.job.name} is done: {beside(attempt) or f'{whole} steps'}"
+    store.keep(attempt)
+    return _unfinished(store, entry, attempt, seen)
+
+
+def _unfinished(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str:
+    """Let a job wait again, or fail, after an attempt that did not end it."""
+    name, saved = entry.job.name, attempt.to_step or 0
+    goes_on = f"it goes on after step {saved}"
+    if attempt.leaving is not None or seen.state == "done":
+        store.update(entry, state=WAITING, why=goes_on)
+        return f"{name} left its GPUs: {goes_on}"
+    if seen.state == "lost":
+        store.update(entry, state=WAITING, why=f"{seen.why}; {goes_on}")
+        return f"{name} lost its GPUs ({seen.why}): {goes_on}"
+    if seen.state == "cancelled":
+        why = f"by another hand than the queue's ({seen.why})"
+        store.update(entry, state=CANCELLED, why=why, ended=attempt.ended)
+        return f"{name} was cancelled {why}"
+    failures = 1 if saved > attempt.from_step else entry.failures + 1
+    why = "; ".join([seen.why, *_last_lines(store.log(attempt))])
+    if failures <= entry.job.restarts:
+        store.update(entry, state=WAITING, why=f"{why}; {goes_on}", failures=failures)
+        return f"{name} failed ({seen.why}): {goes_on}"
+    store.update(entry, state=FAILED, why=why, failures=failures, ended=attempt.ended)
+    return (
+        f"{name} failed {failures} times in a row without a further saved step: {why}"
+    )
+
+
+def _last_lines(log: Path) -> list[str]:
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")[-_MOST_LOG:]
+    except FileNotFoundError:
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()][-_LINES:]
+
+
+def where(attempt: Attempt) -> str:
+    """Return the GPUs of an attempt in words."""
+    return ", ".join(f"{n} of {node}" for node, n in attempt.nodes.items())
+
+
+def beside(attempt: Attempt) -> str | None:
+    """Return measured beside predicted seconds of a step; None without either."""
+    if attempt.measured_s is None or attempt.step_s is None:
+        return None
+    words = f"{attempt.measured_s:.3g} s per step, {attempt.step_s:.3g} s predicted"
+    if attempt.low_s is not None and attempt.high_s is not None:
+        inside = attempt.low_s <= attempt.measured_s <= attempt.high_s
+        words += f" ({'within' if inside else 'outside'} the 80% interval)"
+    return words
+
+
+# --- runs for `hetopt calibrate` -----------------------------------------------------
+
+
+def _offer(store: Store) -> None:
+    """Write the measured runs of the queue as rows that `hetopt calibrate` reads."""
+    ended = [
+        attempt
+        for entry in store.entries()
+        for attempt in entry.attempts
+        if attempt.outcome == "done" and attempt.measured_s and _on_gpus(entry)
+    ]
+    if rows := [row for attempt in ended if (row := _row(store, attempt))]:
+        write_json(store.folder / RUNS, rows)
+
+
+def _on_gpus(entry: Entry) -> bool:
+    return "--cpu" not in entry.job.arguments and entry.job.train is None
+
+
+def _row(store: Store, attempt: Attempt) -> dict[str, Any] | None:
+    """Return the row of a run whose plan is one that rows can tell; else None.
+
+    That is one type of cards, and pipelines alike: stages, degrees and micro-batches.
+    """
+    tree = read_tree(store.files(attempt) / "plan.json")
+    data = validated(Instance, tree["instance"], "plan.json")
+    plan = validated(TrainingPlan, tree["plan"], "plan.json")
+    cluster, model, costs = data.planned_cluster, data.model, data.workload.costs
+    cards = {cluster.gpus[node.gpu].card for node in cluster.nodes}
+    degrees = {replica.degree for replica in plan.replicas()}
+    shapes = {
+        (
+            *(len(p.stages), p.micro_batches, p.micro_batch_size),
+            *({len(s.replicas) for s in p.stages} if len(p.stages) else ()),
+        )
+        for p in plan.pipelines
+    }
+    rules = {s.recompute or costs.recompute for p in plan.pipelines for s in p.stages}
+    if len(cards) > 1 or None in cards or len(degrees) > 1 or len(shapes) > 1:
+        return None
+    if len(rules) > 1:
+        return None
+    first = plan.pipelines[0]
+    replicas = {len(s.replicas) for s in first.stages}
+    if len(replicas) > 1:
+        return None
+    (each,), (tp,), (card,) = replicas, degrees, cards
+    gpus = sum(len(replica.gpus) for replica in plan.replicas())
+    used = {place(gpu)[0] for replica in plan.replicas() for gpu in replica.gpus}
+    return {
+        "set": "hetopt queue",
+        "model": model.name,
+        "kind": "moe" if model.experts else "dense",
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "intermediate": model.intermediate,
+        "gated": model.gated,
+        "vocabulary": model.vocabulary,
+        "seq": data.workload.sequence_length,
+        "gpu": card,
+        "gpus": gpus,
+        "nodes": len(used),
+        "dp": len(plan.pipelines) * each,
+        "tp": tp,
+        "pp": len(first.stages),
+        "mbs": first.micro_batch_size // each,
+        "gbs": data.workload.global_batch,
+        "ga": first.micro_batches,
+        "zero": costs.zero if plan.zero is None else plan.zero,
+        "recompute": rules.pop(),
+        "precision": costs.precision,
+        "stage_layers": [s.layers[1] - s.layers[0] for s in first.stages],
+        "framework": "hetopt",
+        "iteration_s": attempt.measured_s,
+    }

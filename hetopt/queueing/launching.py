@@ -1,0 +1,167 @@
+"""A plan on the GPUs that were chosen for a job, and its way into the engine."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from .. import api
+from ..api.planning import QUICK
+from ..formats import exporting
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..problems.training_plan.shapes import place
+from ..result import Result, Status
+from ..schema import Instance
+from .engines import Engine, Launch
+from .machines import part
+from .store import Attempt, Entry, Store
+
+#: Seconds that each planner has on the GPUs of a job, unless the queue's settings tell.
+PLANNING_S = 5.0
+#: Attempts meet at a port of their own: so many from the first on.
+_FIRST_PORT, _PORTS = 29_600, 10_000
+
+
+class Planned(NamedTuple):
+    """A plan of a job, on as many GPUs of nodes as it uses."""
+
+    data: Instance
+    plan: TrainingPlan
+    result: Result
+    nodes: Mapping[str, int]
+
+
+def planned(
+    data: Instance, nodes: Mapping[str, int], seconds: float
+) -> Planned | Result:
+    """Return the best plan of the quick planners on some GPUs, or why there is none.
+
+    GPUs of a node that the plan leaves out are numbered away: the job does not ask for
+    them.
+    """
+    some = part(data, nodes)
+    limits = Limits(time_s=seconds)
+    results = [api.plan(some, name, known=False, limits=limits) for name in QUICK]
+    result = min(results, key=_rank)
+    if result.plan is None:
+        return result
+    used = Counter(node for node, _ in places(result.plan))
+    kept = {name: used[name] for name in nodes if name in used}
+    numbers = {
+        gpu: f"{gpu[0]}:{index}"
+        for name in kept
+        for index, gpu in enumerate(
+            sorted(p for p in places(result.plan) if p[0] == name)
+        )
+    }
+    return Planned(part(data, kept), _renumbered(result.plan, numbers), result, kept)
+
+
+def _rank(result: Result) -> tuple[bool, bool, Any]:
+    """Return what orders plans by their time, before proofs that there is none."""
+    none = result.plan is None
+    return none, result.status is not Status.INFEASIBLE, result.objective or 0
+
+
+def places(plan: TrainingPlan) -> list[tuple[str, int]]:
+    """Return the GPUs of a plan, as nodes and numbers."""
+    return [place(gpu) for replica in plan.replicas() for gpu in replica.gpus]
+
+
+def _renumbered(
+    plan: TrainingPlan, numbers: Mapping[tuple[str, int], str]
+) -> TrainingPlan:
+    pipelines = tuple(
+        pipeline.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(
+                        update={
+                            "replicas": tuple(
+                                replica.model_copy(
+                                    update={
+                                        "gpus": tuple(
+                                            numbers[place(gpu)] for gpu in replica.gpus
+                                        )
+                                    }
+                                )
+                                for replica in stage.replicas
+                            )
+                        }
+                    )
+                    for stage in pipeline.stages
+                )
+            }
+        )
+        for pipeline in plan.pipelines
+    )
+    return plan.model_copy(update={"pipelines": pipelines})
+
+
+def attempted(
+    store: Store,
+    entry: Entry,
+    made: Planned,
+    degrees: tuple[int, int],
+    devices: tuple[int, ...],
+    why: str,
+    now: float,
+) -> Attempt:
+    """Return a new attempt of a job by a plan, which is not launched yet."""
+    parts = made.result.evaluation.parts if made.result.evaluation else {}
+    step_s = parts["iteration_us"] / 10**6
+    number = len(entry.attempts) + 1
+    return Attempt(
+        job=entry.number,
+        number=number,
+        key=f"hetopt-{store.setting('name')}-{entry.number}-{number}",
+        nodes=dict(made.nodes),
+        degrees=degrees,
+        why=why,
+        from_step=entry.done_steps,
+        created=now,
+        step_s=step_s,
+        low_s=parts.get("low_s"),
+        high_s=parts.get("high_s"),
+        every=entry.job.save_every(step_s),
+        devices=devices,
+    )
+
+
+def launched(
+    store: Store, engine: Engine, entry: Entry, attempt: Attempt, made: Planned
+) -> Attempt:
+    """Write an attempt's files, submit it, and return it as the engine calls it.
+
+    It is kept before it is submitted: `following` finds it by its key, should this
+    process end in between.
+    """
+    folder = store.files(attempt)
+    options = engine.options(made.nodes)
+    if entry.job.train is not None:
+        options = [*options, f"train={entry.job.train}"]
+    files = exporting.exported(engine.target, made.data, made.plan, options)
+    exporting.write(folder, files)
+    store.keep(attempt)
+    launch = launch_of(store, entry, attempt)
+    attempt = replace(attempt, handle=engine.launch(launch))
+    store.keep(attempt)
+    return attempt
+
+
+def launch_of(store: Store, entry: Entry, attempt: Attempt) -> Launch:
+    """Return what an engine is told of an attempt."""
+    job = entry.job
+    every = attempt.every or job.save_every(attempt.step_s or 1.0)
+    return Launch(
+        key=attempt.key,
+        name=job.name,
+        folder=store.files(attempt),
+        log=store.log(attempt),
+        nodes=attempt.nodes,
+        devices=attempt.devices,
+        words=job.words(store.states(entry), every),
+        port=_FIRST_PORT + (97 * attempt.job + attempt.number) % _PORTS,
+        is_own=job.train is None,
+    )

@@ -1,0 +1,492 @@
+"""One pass over a queue: follow what runs, place what waits; the door to all of it.
+
+A pass holds the queue's lock from its first look at the engine to its last submission:
+two passes at once never give GPUs away twice. It needs no memory of the pass before.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import time
+from typing import Any, NamedTuple
+
+from .. import registry
+from ..errors import EngineFailed, InstanceError, Unsupported
+from ..formats.importing import typed
+from ..problems.job_scheduling import Data
+from ..result import Result
+from ..schema import Cluster, Instance
+from ..text.options import pairs
+from . import advising, deciding, following, launching
+from .deciding import Decision, Start
+from .engines import Engine
+from .jobs import TrainingJob
+from .launching import PLANNING_S, Planned
+from .machines import Site, name_of, queue
+from .store import CANCELLED, FAILED, LIVE, REFUSED, WAITING, Entry, Store
+
+ENGINES = "queueing.engines"
+#: Of an attempt whose plan the policy knows nothing of.
+NO_DEGREES = (0, 0)
+Tell = Callable[[str], None]
+
+
+class Settings(NamedTuple):
+    """What a queue is told once, and keeps until it is told anew."""
+
+    engine: str
+    options: tuple[str, ...] = ()
+    policy: str = deciding.DEFAULT
+    planning_s: float = PLANNING_S
+
+
+class Placement(NamedTuple):
+    """Where a job would go now, or why it would not."""
+
+    entry: Entry
+    planned: Planned | None
+    why: str
+    fits: tuple[str, ...] = ()  # what would make it fit
+    forecast: deciding.Forecast | None = None
+    refused: bool = False
+
+
+class Outlook(NamedTuple):
+    """When a job starts and ends, seconds since 1970, and the end's 80 % interval."""
+
+    start_s: float | None
+    end_s: float | None
+    low_s: float | None
+    high_s: float | None
+
+
+class Queue:
+    """A queue in a folder, with its engine."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store, self.settings = store, settings
+        module: Any = registry.entry(ENGINES, settings.engine)
+        own = module.OPTIONS
+        told = pairs(settings.options)
+        mine = [f"{name}={told[name]}" for name in told if name in own]
+        self._rest = [f"{name}={told[name]}" for name in told if name not in own]
+        self.engine: Engine = module.engine(typed(own, mine), store.folder)
+
+    @classmethod
+    def opened(cls, folder: Path) -> "Queue":
+        """Return the queue of a folder that jobs were submitted to."""
+        store = Store.opened(folder)
+        return cls(store, _settings_of(store))
+
+    @classmethod
+    def made(
+        cls,
+        folder: Path,
+        engine: str | None = None,
+        options: Sequence[str] = (),
+        policy: str | None = None,
+    ) -> "Queue":
+        """Return the queue of a folder, made where there is none; what is told is kept.
+
+        Raises `Unsupported` where no engine is told, or another than the queue has.
+        """
+        there = (folder / "queue.sqlite").is_file()
+        before = _settings_of(Store.opened(folder)) if there else None
+        settings = _merged(folder, before, engine, options, policy)
+        queue = cls(Store(folder), settings)  # refuses before anything is written
+        if not there:
+            queue.store = Store.made(folder)
+        if settings != before:
+            queue.store.set("settings", settings._asdict())
+        return queue
+
+    @classmethod
+    def tried(
+        cls,
+        folder: Path,
+        engine: str | None = None,
+        options: Sequence[str] = (),
+        policy: str | None = None,
+    ) -> "Queue":
+        """Return the queue as `made` would, and write nothing."""
+        there = (folder / "queue.sqlite").is_file()
+        before = _settings_of(Store.opened(folder)) if there else None
+        return cls(Store(folder), _merged(folder, before, engine, options, policy))
+
+    # --- what users ask for ----------------------------------------------------------
+
+    def submit(self, jobs: Iterable[TrainingJob]) -> list[Entry]:
+        """Put jobs into the queue; `advance` places them.
+
+        Raises `InstanceError` and `Unsupported` for jobs that cannot be planned for,
+        and then none of them is put into it.
+        """
+        asked = list(jobs)
+        site = self._site(())
+        for job in asked:
+            site.instance(job)
+        return [self.store.add(job) for job in asked]
+
+    def placements(self, jobs: Sequence[TrainingJob]) -> list[Placement]:
+        """Return where jobs would go now, beside those that wait; changes nothing."""
+        there = (self.store.folder / "queue.sqlite").is_file()
+        entries = self._live(self.store.entries() if there else [])
+        now = time()
+        first = max((one.number for one in entries), default=0) + 1
+        new = [Entry(first + i, job, now, WAITING, "") for i, job in enumerate(jobs)]
+        site = self._site(entries)
+        found = self._sorted(site, [*entries, *new])
+        decision = self._decided(found, now)
+        return [self._placement(site, entry, found, decision) for entry in new]
+
+    def advance(self, tell: Tell = lambda line: None) -> None:
+        """Make one pass: follow, stop, start; `tell` hears of each change."""
+        with self.store.placing():
+            for line in following.followed(
+                self.store, self.engine, self.store.entries()
+            ):
+                tell(line)
+            self._place(tell)
+
+    def cancel(self, word: str) -> Entry:
+        """End a job, and its attempt; returns it as it is then.
+
+        Raises `InstanceError` for a job that has ended.
+        """
+        with self.store.placing():
+            entry = self.store.entry(word)
+            if entry.state not in LIVE:
+                raise InstanceError(
+                    f"job {entry.number} ({entry.job.name}): found it {entry.state}, "
+                    "expected one that waits or runs; name another"
+                )
+            if entry.live is not None:
+                if entry.live.handle is not None:
+                    self.engine.end(entry.live.handle)
+                now = time()
+                over = replace(entry.live, ended=now, leaving=now, outcome=CANCELLED)
+                self.store.keep(over)
+            return self.store.update(
+                entry, state=CANCELLED, why="as was asked", ended=time()
+            )
+
+    # --- a pass --------------------------------------------------------------------
+
+    def _live(self, entries: Iterable[Entry]) -> list[Entry]:
+        return [entry for entry in entries if entry.state in LIVE]
+
+    def _site(self, entries: Iterable[Entry]) -> Site:
+        ours: dict[str, int] = {}
+        for entry in entries:
+            if entry.live is not None and entry.live.state == "running":
+                _add(ours, entry.live.nodes)
+        return Site(self.engine.machines(ours), self._rest)
+
+    def _sorted(self, site: Site, entries: Sequence[Entry]) -> "_Sorted | None":
+        """Return jobs by who places them; None where all GPUs are others'."""
+        if not entries:
+            return None
+        whole = site.instance(entries[0].job).planned_cluster
+        since = min(entry.submitted for entry in entries)
+        asked = queue(site, whole, entries, since)
+        refusals = {job.name: asked.refusal(job) for job in asked.jobs}
+        wide = [entry for entry in entries if refusals[name_of(entry)] is not None]
+        by_wide: dict[str, int] = {}
+        for entry in wide:
+            _add(by_wide, entry.live.nodes if entry.live else {})
+        cluster = site.own(whole, by_wide)
+        if cluster is None:
+            return None
+        known = [e for e in entries if e not in wide and _is_on(e, cluster.node)]
+        data = queue(site, cluster, known, since) if known else None
+        return _Sorted(known, wide, refusals, cluster, data, since)
+
+    def _decided(self, found: "_Sorted | None", now: float) -> Decision:
+        if found is None or found.data is None:
+            return Decision((), (), {})
+        policy = self.settings.policy
+        return deciding.decided(found.data, found.known, policy, now, found.since)
+
+    def _place(self, tell: Tell) -> None:
+        """Stop and start what the policy says, then what it knows no degrees for."""
+        left_out: set[int] = set()
+        while True:
+            live = self._live(self.store.entries())
+            entries = [entry for entry in live if entry.number not in left_out]
+            site, now = self._site(entries), time()
+            found = self._sorted(site, entries)
+            if found is None:
+                return
+            decision = self._decided(found, now)
+            for entry in decision.stops:
+                self._stop(entry, tell)
+            stopped = {entry.number for entry in decision.stops}
+            idle = _idle(found.cluster, found.known)
+            failed = set[int]()
+            for start in decision.starts:
+                if start.entry.number in stopped or start.entry.live is not None:
+                    continue  # it starts in a pass after its end
+                if any(idle.get(node, 0) < n for node, n in start.nodes.items()):
+                    continue  # when those that were stopped have left
+                if (used := self._start(site, start, tell)) is None:
+                    failed.add(start.entry.number)
+                else:
+                    _add(idle, {node: -gpus for node, gpus in used.items()})
+            if failed:  # what the policy gave them is free for others
+                left_out |= failed
+                continue
+            for entry in found.wide:
+                if entry.live is None and not stopped:
+                    self._start_wide(site, entry, found, idle, tell)
+            self._foresee(site, decision)
+            return
+
+    def _start(self, site: Site, start: Start, tell: Tell) -> Mapping[str, int] | None:
+        """Plan and launch a job; the GPUs that it uses, or None where that failed."""
+        data = site.instance(start.entry.job)
+        made = launching.planned(data, start.nodes, self.settings.planning_s)
+        if isinstance(made, Result):
+            why = f"no plan for {_gpus(data, start.nodes)}: {_reasons(made)}"
+            self.store.update(start.entry, why=why)
+            tell(f"{start.entry.job.name} waits: {why}")
+            return None
+        return self._launch(start.entry, made, start.degrees, tell)
+
+    def _launch(
+        self, entry: Entry, made: Planned, degrees: tuple[int, int], tell: Tell
+    ) -> Mapping[str, int] | None:
+        """Submit a planned job; the GPUs that it uses, or None where it was refused."""
+        why = self._why(made)
+        live = [e.live for e in self._live(self.store.entries()) if e.live is not None]
+        held = [device for attempt in live for device in attempt.devices]
+        try:
+            devices = tuple(self.engine.devices(made.nodes, held))
+            attempt = launching.attempted(
+                self.store, entry, made, degrees, devices, why, time()
+            )
+            launching.launched(self.store, self.engine, entry, attempt, made)
+        except EngineFailed as error:
+            self._not_taken(entry, str(error), tell)
+            return None
+        self.store.update(entry, why=why)
+        tell(f"{entry.job.name} goes to {why}")
+        return made.nodes
+
+    def _start_wide(
+        self,
+        site: Site,
+        entry: Entry,
+        found: "_Sorted",
+        idle: dict[str, int],
+        tell: Tell,
+    ) -> None:
+        """Plan a job that no (d, t) of one type holds on all idle GPUs, by any plan.
+
+        Where there is none on all GPUs that there are either, it is refused.
+        """
+        data = site.instance(entry.job)
+        free = {node: gpus for node, gpus in idle.items() if gpus > 0}
+        asked = sorted(free.items())
+        if self.store.setting(f"tried {entry.number}") == [list(x) for x in asked]:
+            return
+        seconds = self.settings.planning_s
+        made = launching.planned(data, free, seconds) if free else None
+        if isinstance(made, Planned):
+            if used := self._launch(entry, made, NO_DEGREES, tell):
+                _add(idle, {node: -gpus for node, gpus in used.items()})
+            return
+        self.store.set(f"tried {entry.number}", asked)
+        every = {node.name: node.count for node in data.planned_cluster.nodes}
+        whole = launching.planned(data, every, seconds) if every != free else made
+        if isinstance(whole, Planned):
+            why = f"it needs more GPUs than are idle: {_gpus(whole.data, whole.nodes)}"
+            self.store.update(entry, why=why)
+            return
+        why = _told(*self._refusal(site, entry, whole))
+        self.store.update(entry, state=REFUSED, why=why, ended=time())
+        tell(f"{entry.job.name} is refused: {why}")
+
+    def _refusal(
+        self, site: Site, entry: Entry, whole: Result | None
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return why a job fits no GPUs that there are, and what would make it fit."""
+        cluster = site.instance(entry.job).planned_cluster
+        data = queue(site, cluster, [entry], entry.submitted)
+        (job,) = data.jobs
+        why = (data.refusal(job) or "").replace(name_of(entry), entry.job.name)
+        planned = f"no plan on all GPUs either: {_reasons(whole)}" if whole else ""
+        return "; ".join(filter(None, [why, planned])), tuple(
+            advising.advice(data, job)
+        )
+
+    def _not_taken(self, entry: Entry, why: str, tell: Tell) -> None:
+        """Take note that an engine refused an attempt, which then never was."""
+        entry = self.store.entry(str(entry.number))
+        if entry.live is not None:
+            over = replace(entry.live, ended=time(), outcome="refused")
+            self.store.keep(over)
+        failures = entry.failures + 1
+        state = WAITING if failures <= entry.job.restarts else FAILED
+        self.store.update(entry, state=state, why=why, failures=failures)
+        tell(f"{entry.job.name} was not taken: {why}")
+
+    def _why(self, made: Planned) -> str:
+        parts = made.result.evaluation.parts if made.result.evaluation else {}
+        step = parts["iteration_us"] / 10**6
+        policy = self.settings.policy
+        return f"{_gpus(made.data, made.nodes)} by {policy}: {step:.3g} s per step"
+
+    def _stop(self, entry: Entry, tell: Tell) -> None:
+        attempt = entry.live
+        if attempt is None or attempt.handle is None or attempt.leaving is not None:
+            return
+        self.store.keep(replace(attempt, leaving=time()))
+        self.engine.end(attempt.handle)
+        tell(f"{entry.job.name} leaves {following.where(attempt)}, as the policy says")
+
+    def _placement(
+        self,
+        site: Site,
+        entry: Entry,
+        found: "_Sorted | None",
+        decision: Decision,
+    ) -> Placement:
+        if found is None:
+            return Placement(entry, None, "waits: all GPUs are others'")
+        data, seconds = site.instance(entry.job), self.settings.planning_s
+        forecast = decision.forecasts.get(entry.number)
+        if entry in found.wide:
+            idle = _idle(found.cluster, found.known)
+            free = {node: gpus for node, gpus in idle.items() if gpus > 0}
+            every = {node.name: node.count for node in data.planned_cluster.nodes}
+            made = launching.planned(data, free, seconds) if free else None
+            if isinstance(made, Planned):
+                return Placement(entry, made, self._why(made))
+            whole = launching.planned(data, every, seconds)
+            if isinstance(whole, Planned):
+                where = _gpus(whole.data, whole.nodes)
+                return Placement(entry, None, f"waits: until {where} are idle")
+            why, fits = self._refusal(site, entry, whole)
+            return Placement(entry, None, why, fits, refused=True)
+        start = next((s for s in decision.starts if s.entry is entry), None)
+        if start is None:
+            return Placement(entry, None, "waits: its GPUs are not idle", (), forecast)
+        made = launching.planned(data, start.nodes, seconds)
+        if isinstance(made, Result):
+            return Placement(entry, None, f"waits: {_reasons(made)}", (), forecast)
+        return Placement(entry, made, self._why(made), (), forecast)
+
+    def _foresee(self, site: Site, decision: Decision) -> None:
+        for entry in self._live(self.store.entries()):
+            forecast = decision.forecasts.get(entry.number)
+            start, end = forecast if forecast else (None, None)
+            factor = _factor(site.instance(entry.job))
+            self.store.update(entry, start_s=start, end_s=end, factor=factor)
+
+
+class _Sorted(NamedTuple):
+    """Jobs that the policy knows, and those that no (d, t) of one type can hold."""
+
+    known: list[Entry]
+    wide: list[Entry]
+    refusals: Mapping[str, str | None]
+    cluster: Cluster
+    data: Data | None
+    since: float
+
+
+def outlook(entry: Entry, now: float) -> Outlook:
+    """Return when a job is foreseen to start and end.
+
+    The interval is that of predicted times, on all of the time until then. It is None
+    where there is none: without calibrated times, for what has ended, and once the
+    job's own steps are measured.
+    """
+    start, end = entry.start_s, entry.end_s
+    if entry.state not in LIVE or end is None:
+        return Outlook(None, entry.ended, None, None)
+    measured = entry.live is not None and entry.live.measured_s is not None
+    if entry.factor is None or measured:
+        return Outlook(start, end, None, None)
+    left = max(0.0, end - now)
+    return Outlook(start, end, now + left / entry.factor, now + left * entry.factor)
+
+
+def _is_on(entry: Entry, nodes: Mapping[str, Any]) -> bool:
+    attempt = entry.live
+    return attempt is None or all(
+        name in nodes and nodes[name].count >= gpus
+        for name, gpus in attempt.nodes.items()
+    )
+
+
+def _idle(cluster: Cluster, entries: Iterable[Entry]) -> dict[str, int]:
+    idle = {node.name: node.count for node in cluster.nodes}
+    for entry in entries:
+        if entry.live is not None:
+            _add(idle, {node: -gpus for node, gpus in entry.live.nodes.items()})
+    return idle
+
+
+def _add(gpus: dict[str, int], more: Mapping[str, int]) -> None:
+    for node, count in more.items():
+        gpus[node] = gpus.get(node, 0) + count
+
+
+def _factor(data: Instance) -> float | None:
+    """Return what the 80 % interval of times multiplies them by, upwards."""
+    calibration = data.workload.costs.calibration
+    return None if calibration is None else calibration.interval_s(1.0)[1]
+
+
+def _reasons(found: Result) -> str:
+    return "; ".join(found.reasons) or "none was found in time"
+
+
+def _gpus(data: Instance, nodes: Mapping[str, int]) -> str:
+    node = data.planned_cluster.node
+    return ", ".join(f"{n} x {node[name].gpu} of {name}" for name, n in nodes.items())
+
+
+def _told(why: str, fits: Sequence[str]) -> str:
+    if not fits:
+        return why
+    return f"{why}. It would fit with {'; or with '.join(fits)}"
+
+
+def _settings_of(store: Store) -> Settings:
+    found = store.setting("settings")
+    return Settings(**{**found, "options": tuple(found["options"])})
+
+
+def _merged(
+    folder: Path,
+    before: Settings | None,
+    engine: str | None,
+    options: Sequence[str],
+    policy: str | None,
+) -> Settings:
+    if before is None and engine is None:
+        raise Unsupported(
+            f"{folder}: found no queue and no --engine, expected one of them: say "
+            f"--engine {', '.join(registry.names(ENGINES))}"
+        )
+    if before is not None and engine not in (None, before.engine):
+        raise Unsupported(
+            f"{folder}: found --engine {engine}, and the queue there is of "
+            f"{before.engine}: leave it out, or name another --queue"
+        )
+    name = engine or (before.engine if before else "")
+    registry.entry(ENGINES, name)
+    chosen = policy or (before.policy if before else deciding.DEFAULT)
+    registry.entry(deciding.FOLDER, chosen)
+    kept = pairs(before.options) if before else {}
+    told = {**kept, **pairs(options)}
+    words = tuple(f"{key}={_absolute(value)}" for key, value in told.items())
+    return Settings(name, words, chosen, before.planning_s if before else PLANNING_S)
+
+
+def _absolute(value: str) -> str:
+    """Return a file's whole path: later commands run in other folders."""
+    path = Path(value)
+    return str(path.resolve()) if path.is_file() else value

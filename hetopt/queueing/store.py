@@ -1,0 +1,298 @@
+"""What a queue keeps beside its engine: jobs, attempts to run them, and who places.
+
+`queue.sqlite` has what no engine can tell: the job files, where each attempt went and
+why, what was predicted and measured. An attempt is written before it is submitted, with
+a key that the engine keeps too: whoever is cut off between the two finds it again.
+
+`placing` is held by one process at a time, over processes of one host: SQLite's lock on
+a second file, which goes with the process that holds it, however it ends.
+"""
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from time import time
+from typing import Any, Self
+
+from ..errors import InstanceError, UnknownName
+from ..text.writing import writable
+from .jobs import TrainingJob
+
+#: Seconds to wait for another process of the queue that places jobs.
+PATIENCE_S = 600.0
+DATABASE, LOCK = "queue.sqlite", "placing.sqlite"
+_EDITION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL,
+    submitted REAL NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,
+    failures INTEGER NOT NULL, ended REAL, start_s REAL, end_s REAL, factor REAL);
+CREATE TABLE IF NOT EXISTS attempts (
+    job INTEGER NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,
+    PRIMARY KEY (job, number));
+"""
+
+#: States of a job: the first two are on their way, the others are its ends.
+WAITING, RUNNING = "waiting", "running"
+DONE, FAILED, CANCELLED, REFUSED = "done", "failed", "cancelled", "refused"
+LIVE = (WAITING, RUNNING)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One launch of a job: where and why, what was predicted, what was measured."""
+
+    job: int
+    number: int
+    key: str
+    nodes: Mapping[str, int]  # GPUs by node
+    degrees: tuple[int, int]  # of data and of tensor parallelism, as the policy chose
+    why: str
+    from_step: int
+    created: float
+    step_s: float | None = None  # predicted, with its 80 % interval
+    low_s: float | None = None
+    high_s: float | None = None
+    every: int | None = None
+    handle: str | None = None  # what the engine calls it
+    devices: tuple[int, ...] = ()  # where the queue itself chose them
+    state: str = WAITING  # of the engine, until it ended
+    started: float | None = None
+    ended: float | None = None
+    leaving: float | None = None  # when it was asked to
+    outcome: str | None = None
+    at_step: int | None = None  # that its log tells of
+    to_step: int | None = None  # whose states are saved
+    measured_s: float | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it may still hold GPUs."""
+        return self.ended is None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it has."""
+        return sum(self.nodes.values())
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Return the attempt of a record, without fields that are not known here."""
+        known = {one.name for one in fields(cls)}
+        found = {name: value for name, value in record.items() if name in known}
+        for name in ("degrees", "devices"):
+            found[name] = tuple(found[name])
+        return cls(**found)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job of the queue; `start_s` and `end_s` are the last forecast, since 1970.
+
+    `factor` is what the 80 % interval of its times multiplies them by.
+    """
+
+    number: int
+    job: TrainingJob
+    submitted: float
+    state: str
+    why: str
+    failures: int = 0
+    ended: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    factor: float | None = None
+    attempts: tuple[Attempt, ...] = field(default=(), repr=False)
+
+    @property
+    def live(self) -> Attempt | None:
+        """The attempt that may still hold GPUs; None without."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and last.is_live else None
+
+    @property
+    def done_steps(self) -> int:
+        """Steps that attempts which ended have saved."""
+        return max((a.to_step or 0 for a in self.attempts), default=0)
+
+
+class Store:
+    """A queue's folder; made where it is not there, unless `expected` to be."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def opened(cls, folder: Path) -> Self:
+        """Return the queue of a folder that has one; `InstanceError` without."""
+        if not (folder / DATABASE).is_file():
+            raise InstanceError(
+                f"{folder}: found no queue, expected one that jobs were submitted to; "
+                "name it with --queue, or begin with hetopt submit JOB --engine NAME"
+            )
+        return cls(folder)._begun()
+
+    @classmethod
+    def made(cls, folder: Path) -> Self:
+        """Return the queue of a folder, which is made where it is not there."""
+        with writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder)._begun()
+
+    def _begun(self) -> Self:
+        with self._connected() as base:
+            base.executescript(_TABLES)
+        edition = self.setting("edition")
+        if edition is None:
+            self.set("edition", _EDITION)
+            self.set("name", secrets.token_hex(4))
+        elif edition > _EDITION:
+            raise InstanceError(
+                f"{self.folder}: found a queue of edition {edition}, expected at most "
+                f"{_EDITION}: it was made by a newer hetopt; use that one"
+            )
+        return self
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        path = self.folder / DATABASE
+        try:
+            base = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None)
+            try:
+                base.execute("PRAGMA journal_mode=WAL")
+                yield base
+            finally:
+                base.close()
+        except sqlite3.Error as error:
+            raise InstanceError(
+                f"{path}: cannot be used: {error}; expected a queue's file on a disk "
+                "of this host that can be written to"
+            ) from None
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Hold the right to place jobs; waits for who has it."""
+        path = self.folder / LOCK
+        try:
+            lock = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None)
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.Error:
+                lock.close()
+                raise
+        except sqlite3.Error as error:
+            raise InstanceError(
+                f"{path}: {error}: another process of this queue has been placing jobs "
+                f"for {PATIENCE_S:g} s, or the file cannot be written; end it, or free "
+                "the file"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.close()
+
+    # --- settings ------------------------------------------------------------------
+
+    def setting(self, name: str) -> Any:
+        """Return what was set by a name; None where nothing was."""
+        with self._connected() as base:
+            row = base.execute("SELECT value FROM settings WHERE name = ?", (name,))
+            found = row.fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def set(self, name: str, value: Any) -> None:
+        """Keep a setting."""
+        with self._connected() as base:
+            base.execute(
+                "INSERT OR REPLACE INTO settings VALUES (?, ?)",
+                (name, json.dumps(value)),
+            )
+
+    # --- jobs ----------------------------------------------------------------------
+
+    def add(self, job: TrainingJob, state: str = WAITING, why: str = "") -> Entry:
+        """Put a job into the queue."""
+        now = time()
+        with self._connected() as base:
+            made = base.execute(
+                "INSERT INTO jobs (job, submitted, state, why, failures) "
+                "VALUES (?, ?, ?, ?, 0)",
+                (job.model_dump_json(), now, state, why),
+            )
+            number = int(made.lastrowid or 0)
+        return Entry(number, job, now, state, why)
+
+    def update(self, entry: Entry, **changes: Any) -> Entry:
+        """Return a job with other fields, and keep them."""
+        made = replace(entry, **changes)
+        with self._connected() as base:
+            base.execute(
+                "UPDATE jobs SET state = ?, why = ?, failures = ?, ended = ?, "
+                "start_s = ?, end_s = ?, factor = ? WHERE number = ?",
+                (
+                    *(made.state, made.why, made.failures, made.ended),
+                    *(made.start_s, made.end_s, made.factor, made.number),
+                ),
+            )
+        return made
+
+    def keep(self, attempt: Attempt) -> None:
+        """Write an attempt, or its new state."""
+        record = json.dumps(asdict(attempt))
+        with self._connected() as base:
+            base.execute(
+                "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?)",
+                (attempt.job, attempt.number, record),
+            )
+
+    def entries(self) -> list[Entry]:
+        """All jobs, in order of submission."""
+        with self._connected() as base:
+            base.execute("BEGIN")  # one state of both tables
+            jobs = base.execute("SELECT * FROM jobs ORDER BY number").fetchall()
+            rows = base.execute(
+                "SELECT job, record FROM attempts ORDER BY job, number"
+            ).fetchall()
+        attempts: dict[int, list[Attempt]] = {}
+        for number, record in rows:
+            attempts.setdefault(number, []).append(Attempt.of(json.loads(record)))
+        return [
+            replace(
+                Entry(number, TrainingJob.model_validate_json(job), *rest),
+                attempts=tuple(attempts.get(number, ())),
+            )
+            for number, job, *rest in jobs
+        ]
+
+    def entry(self, word: str) -> Entry:
+        """Return the job of a number, or the last of a name."""
+        entries = self.entries()
+        found = [one for one in entries if word in (str(one.number), one.job.name)]
+        if not found:
+            known = [f"{one.number} ({one.job.name})" for one in entries]
+            raise UnknownName("job", word, known or ["none yet"])
+        return found[-1]
+
+    # --- files ---------------------------------------------------------------------
+
+    def home(self, entry: Entry) -> Path:
+        """Return the folder of a job's files, which every host has to see."""
+        return self.folder.resolve() / "jobs" / str(entry.number)
+
+    def states(self, entry: Entry) -> Path:
+        """Return the folder of its training states."""
+        return self.home(entry) / "states"
+
+    def files(self, attempt: Attempt) -> Path:
+        """Return the folder of what an attempt was launched with."""
+        home = self.folder.resolve() / "jobs" / str(attempt.job)
+        return home / f"attempt-{attempt.number}"
+
+    def log(self, attempt: Attempt) -> Path:
+        """Return where an attempt's output goes."""
+        return self.files(attempt) / "log.txt"

@@ -1,0 +1,395 @@
+"""Passes over a queue: by the engine's records alone, and never a GPU given twice."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from conftest import NODES
+from stub_slurm import StubSlurm
+
+from hetopt.queueing import passing
+from hetopt.queueing.jobs import TrainingJob
+from hetopt.queueing.passing import Queue, outlook
+from hetopt.queueing.store import LIVE
+
+Made = Callable[..., TrainingJob]
+Opened = Callable[[], Queue]
+
+
+def states(queue: Queue) -> dict[str, str]:
+    return {entry.job.name: entry.state for entry in queue.store.entries()}
+
+
+def test_a_job_is_placed_followed_and_done(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    queue().submit([job()])
+    queue().advance()
+    (entry,) = queue().store.entries()
+    assert entry.live is not None
+    assert entry.live.nodes in ({"nold1": 1}, {"nold2": 1})  # one GPU does, the weakest
+    assert "1 x L40S of nold" in entry.why
+    slurm.finish(1)
+    told: list[str] = []
+    queue().advance(told.append)
+    (entry,) = queue().store.entries()
+    assert (entry.state, entry.done_steps) == ("done", 20)
+    assert "a is done: 0.5 s per step" in told[0]
+    assert entry.attempts[0].measured_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_all_jobs_end_and_no_gpu_is_given_twice(
+    seed: int, slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    """Random ends, failures, lost nodes and other people's jobs; no memory in between.
+
+    The stub of Slurm would let a job wait that has no GPUs: none of ours ever does
+    while nodes are up, and no node ever had more in use than there are.
+    """
+    rng, left = Random(f"queue {seed}"), [job(f"j{n}") for n in range(7)]
+    queue().submit(left[:3])
+    for turn in range(60):
+        if turn == 2:
+            queue().submit(left[3:])
+        queue().advance()
+        with slurm.state() as state:
+            waiting = [one for one in state["jobs"] if one["state"] == "PENDING"]
+            assert not waiting, "a job was given GPUs that are not idle"
+            ours = [one for one in state["jobs"] if one["state"] == "RUNNING"]
+        for one in ours:
+            if one["key"] == "others":
+                continue
+            happens = rng.random()
+            if happens < 0.5:
+                slurm.finish(one["number"])
+            elif happens < 0.6:
+                slurm.finish(one["number"], "FAILED", step=rng.randint(1, 19))
+            elif happens < 0.7:
+                slurm.lose(rng.choice([*NODES]))
+        for node in NODES:
+            if rng.random() < 0.5:
+                slurm.bring(node)
+        with slurm.state() as state:
+            _others(state, slurm, rng)
+        if all(x.state not in LIVE for x in queue().store.entries()) and turn > 2:
+            break
+    assert set(states(queue()).values()) == {"done"}
+    with slurm.state() as state:
+        for node, (_, gpus) in NODES.items():
+            assert state["most"].get(node, 0) <= gpus
+
+
+def _others(state: Any, slurm: StubSlurm, rng: Random) -> None:
+    """Somebody else's job on one idle GPU comes and goes."""
+    for one in state["jobs"]:
+        if one["key"] == "others" and rng.random() < 0.5:
+            one["state"] = "COMPLETED"
+    node = rng.choice([*NODES])
+    idle = NODES[node][1] - slurm.used(state)[node]
+    if state["nodes"][node]["up"] and idle and rng.random() < 0.5:
+        number = len(state["jobs"]) + 1
+        row = {
+            "number": number,
+            "state": "RUNNING",
+            "key": "others",
+            "parts": [{node: 1}],
+        }
+        state["jobs"].append({**row, "name": "x", "log": "", "args": []})
+
+
+def test_two_queues_at_once_do_not_place_twice(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    queue().submit([job(f"j{n}") for n in range(4)])
+    words = [
+        sys.executable,
+        "-m",
+        "hetopt",
+        "queue",
+        "--queue",
+        str(queue().store.folder),
+    ]
+    several = [
+        subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    for one in several:
+        errors = one.communicate()[1]
+        assert one.returncode == 0, errors
+    with slurm.state() as state:
+        keys = [one["key"] for one in state["jobs"]]
+    assert len(keys) == len(set(keys)) == 4
+    assert all(len(entry.attempts) == 1 for entry in queue().store.entries())
+
+
+def test_a_submission_that_was_cut_off_is_found_again(
+    slurm: StubSlurm, queue: Opened, job: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends after sbatch took the job, and before it could write so."""
+    made = queue()
+    made.submit([job()])
+    launch = made.engine.launch
+
+    def cut_off(one: Any) -> str:
+        launch(one)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made.engine, "launch", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        made.advance()
+    queue().advance()
+    (entry,) = queue().store.entries()
+    assert entry.live is not None
+    assert (entry.state, entry.live.handle, len(entry.attempts)) == ("running", "1", 1)
+    with slurm.state() as state:
+        assert len(state["jobs"]) == 1
+
+
+def test_one_that_never_reached_the_engine_is_submitted_again(
+    slurm: StubSlurm, queue: Opened, job: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = queue()
+    made.submit([job()])
+
+    def cut_off(one: Any) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made.engine, "launch", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        made.advance()
+    queue().advance()
+    (entry,) = queue().store.entries()
+    assert [one.outcome for one in entry.attempts] == ["lost", None]
+    with slurm.state() as state:
+        assert len(state["jobs"]) == 1
+
+
+def test_what_the_engine_has_forgotten_is_told_by_the_states(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    queue().submit([job("whole"), job("half")])
+    queue().advance()
+    slurm.finish(1)
+    slurm.finish(2, "NODE_FAIL", step=11)
+    with slurm.state() as state:
+        state["jobs"] = []
+    told: list[str] = []
+    queue().advance(told.append)
+    whole, half = queue().store.entries()
+    assert (whole.state, half.state) == ("done", "waiting")
+    assert half.live is not None
+    assert half.live.from_step == 11
+
+
+def test_a_failure_without_progress_ends_a_job_and_tells_its_last_words(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    queue().submit([job(restarts=1)])
+    queue().advance()
+    slurm.finish(1, "FAILED", step=5)
+    queue().advance()
+    assert states(queue()) == {"a": "waiting"}
+    slurm.finish(2, "FAILED", step=5)
+    queue().advance()
+    (entry,) = queue().store.entries()
+    assert entry.state == "failed"
+    assert "FAILED" in entry.why
+    assert "step 4  loss 5.0" in entry.why
+
+
+def test_what_fits_nothing_is_told_with_what_would_make_it_fit(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    """Each advice is followed, and the job then fits."""
+    big = job("big", model="llama-30b", sequence_length=512)
+    made = queue()
+    (placed,) = made.placements([big])
+    assert placed.refused
+    assert placed.planned is None
+    assert "no degrees of parallelism fit big" in placed.why
+    assert any(words.startswith("adapters alone") for words in placed.fits)
+    changed = big.model_copy(update={"lora_rank": 16, "train": "./mine"})
+    (other,) = made.placements([changed])
+    assert not other.refused
+    assert any(
+        " in a node" in words or " in place of " in words for words in placed.fits
+    )
+    made.submit([big])
+    made.advance()
+    (entry,) = made.store.entries()
+    assert entry.state == "refused"
+    assert "It would fit with" in entry.why
+
+
+def test_what_one_type_cannot_hold_gets_any_plan(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    """No (d, t) of one type holds its states here; a pipeline of both types does."""
+    wide = job("wide", model="gpt3-20b", sequence_length=128)
+    made = queue()
+    made.submit([wide, job("small")])
+    made.advance()
+    entries = {entry.job.name: entry for entry in made.store.entries()}
+    assert entries["small"].live is not None
+    found = entries["wide"]
+    if found.live is None:
+        assert "it needs more GPUs than are idle" in found.why
+        slurm.finish(1)
+        made.advance()
+        found = made.store.entry("wide")
+    assert found.live is not None
+    assert found.live.gpus > 1
+
+
+def test_cancelling_ends_the_attempt_and_no_other_job(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    queue().submit([job("a"), job("b")])
+    queue().advance()
+    queue().cancel("a")
+    queue().advance()
+    assert states(queue()) == {"a": "cancelled", "b": "running"}
+    with slurm.state() as state:
+        assert [one["state"] for one in state["jobs"]] == ["CANCELLED", "RUNNING"]
+
+
+def test_who_is_stopped_by_the_policy_goes_on_where_it_was(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    """Shortest first: a long job leaves for a short one, and comes back."""
+    with slurm.state() as state:
+        for node in ("nfast", "nold2"):
+            state["nodes"][node]["up"] = False
+    made = queue()
+    made = Queue(made.store, made.settings._replace(policy="shortest_first"))
+    made.submit([job("long", steps=10**6)])
+    made.advance()
+    made.submit([job("short", steps=20), job("brief", steps=10)])
+    told: list[str] = []
+    made.advance(told.append)
+    assert any("long leaves" in line for line in told)
+    slurm.finish(1, "CANCELLED", step=100)
+    told.clear()
+    made.advance(told.append)
+    entries = {entry.job.name: entry for entry in made.store.entries()}
+    assert any("long left its GPUs: it goes on after step 100" in line for line in told)
+    assert entries["brief"].live is not None
+    for _ in range(4):
+        with slurm.state() as state:
+            running = [x for x in state["jobs"] if x["state"] == "RUNNING"]
+        for one in running:
+            if one["name"] != "long":
+                slurm.finish(one["number"])
+        made.advance()
+    long = made.store.entry("long")
+    assert long.live is not None
+    assert long.live.from_step == 100
+
+
+def test_forecasts_have_an_interval_until_steps_are_measured(
+    queue: Opened, job: Made
+) -> None:
+    made = queue()
+    made.submit([job()])
+    made.advance()
+    (entry,) = made.store.entries()
+    now = entry.live.created if entry.live else 0.0
+    found = outlook(entry, now)
+    assert found.low_s is not None
+    assert found.end_s is not None
+    assert found.high_s is not None
+    assert now < found.low_s < found.end_s < found.high_s
+
+
+def test_jobs_that_cannot_be_planned_are_refused_before_any_is_taken(
+    queue: Opened, job: Made
+) -> None:
+    made = queue()
+    with pytest.raises(passing.Unsupported, match="adapters"):
+        made.submit([job("a"), job("b", lora_rank=4)])
+    assert made.store.entries() == []
+
+
+def test_the_rows_of_measured_runs_are_what_calibrate_reads(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    from hetopt.formats import runs
+
+    queue().submit([job()])
+    queue().advance()
+    slurm.finish(1)
+    queue().advance()
+    (row,) = runs.read(queue().store.folder / "runs.json")
+    assert (row.gpu, row.gpus, row.layers) == ("L40S", 1, 6)
+    assert row.iteration_s == pytest.approx(0.5)
+
+
+def test_documents_and_a_dry_run_of_the_command_line(
+    slurm: StubSlurm, config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "model: tiny.json\nglobal_batch: 8\nsequence_length: 32\ntokens: 5k\n"
+    )
+
+    def said(*words: str, code: int = 0) -> Any:
+        told = subprocess.run(
+            [sys.executable, "-m", "hetopt", *words, "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HETOPT_QUEUE": str(tmp_path / "live")},
+        )
+        assert told.returncode == code, told.stderr
+        return json.loads(told.stdout)
+
+    place = ["--engine", "slurm", "-o", "types=a100:A100-80GB-SXM4,l40s:L40S"]
+    place += ["-o", "inter_gbytes_per_s=3"]
+    job = str(tmp_path / "job.yaml")
+    assert "found no queue" in said("queue", code=2)["error"]["message"]
+    assert "no --engine" in said("submit", job, code=2)["error"]["message"]
+    dry = said("submit", job, *place, "--dry-run")["jobs"][0]
+    assert sum(dry["nodes"].values()) == 1
+    assert not (tmp_path / "live").exists()
+    with slurm.state() as state:
+        assert state["jobs"] == []
+    document = said("submit", job, *place)
+    assert document["engine"] == "slurm"
+    assert document["jobs"][0]["steps"] == -(-5000 // (8 * 32))
+    assert document["jobs"][0]["attempts"][0]["nodes"] == dry["nodes"]
+    slurm.finish(1)
+    assert said("queue")["jobs"][0]["state"] == "done"
+    assert said("status", "job")["jobs"][0]["saved_step"] == 20
+    assert "step 19" in said("logs", "1")["log"]
+    assert "found it done" in said("cancel", "1", code=2)["error"]["message"]
+    assert "unknown job" in said("status", "2", code=2)["error"]["message"]
+    other = said("submit", job, "--engine", "local", code=2)
+    assert "the queue there is of slurm" in other["error"]["message"]
+
+
+def test_an_engine_that_is_not_there_is_told(
+    queue: Opened, job: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = queue()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(passing.EngineFailed, match="scontrol: not found here; run"):
+        made.submit([job()])
+
+
+def test_attempts_of_a_later_edition_are_read_as_far_as_they_are_known(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    made = queue()
+    made.submit([job()])
+    made.advance()
+    (entry,) = made.store.entries()
+    assert entry.live is not None
+    record = {**entry.live.__dict__, "colour": "red"}
+    assert type(entry.live).of(json.loads(json.dumps(record))) == replace(entry.live)
