@@ -157,7 +157,10 @@ def _last_lines(log: Path) -> list[str]:
         text = log.read_text(encoding="utf-8", errors="replace")[-_MOST_LOG:]
     except FileNotFoundError:
         return []
-    return [line.strip() for line in text.splitlines() if line.strip()][-_LINES:]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Launchers have the last words, and say nothing of the reason.
+    ours = [line for line in lines if line.startswith("hetopt: ")]
+    return (ours or lines)[-_LINES:]
 
 
 def where(attempt: Attempt) -> str:

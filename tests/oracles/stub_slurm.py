@@ -152,6 +152,7 @@ def _submitted(state: dict[str, Any], words: list[str]) -> int:
             "key": options.get("comment", ""),
             "name": options.get("job-name", ""),
             "log": options["output"],
+            "folder": str(Path.cwd()),  # SLURM_SUBMIT_DIR, whatever --chdir says
             "parts": parts[:-1],
             "args": os.environ.get("ARGS", "").split(),
         }

@@ -36,6 +36,9 @@ def test_a_job_is_placed_followed_and_done(
     assert entry.live is not None
     assert entry.live.nodes in ({"nold1": 1}, {"nold2": 1})  # one GPU does, the weakest
     assert "1 x L40S of nold" in entry.why
+    with slurm.state() as state:
+        folder = Path(state["jobs"][0]["folder"])
+    assert {"plan.json", "train.sh"} <= {path.name for path in folder.iterdir()}
     slurm.finish(1)
     told: list[str] = []
     queue().advance(told.append)
@@ -247,6 +250,23 @@ def test_what_one_type_cannot_hold_gets_any_plan(
         found = made.store.entry("wide")
     assert found.live is not None
     assert found.live.gpus > 1
+
+
+def test_a_failure_tells_the_executors_reason_and_not_its_launchers_words(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    queue().submit([job(restarts=0)])
+    queue().advance()
+    slurm.finish(1, "FAILED", step=0)
+    with slurm.state() as state:
+        log = Path(state["jobs"][0]["log"])
+    log.write_text(
+        "hetopt: tokens.bin: found no such file\nsrun: error: n1: exited\n" * 3
+    )
+    queue().advance()
+    (entry,) = queue().store.entries()
+    assert "tokens.bin: found no such file" in entry.why
+    assert "srun" not in entry.why
 
 
 def test_cancelling_ends_the_attempt_and_no_other_job(

@@ -76,6 +76,20 @@ def halfway(folder: Path, entries: list[Entry]) -> Attempt | None:
     return None
 
 
+def rank_of(attempt: Attempt, folder: Path) -> int | None:
+    """A process that trains for an attempt; None where it has ended."""
+    states = str(Queue.opened(folder).store.files(attempt).parent / "states")
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes().decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        trains = "torch.distributed.run" not in words and "hetopt" in " ".join(words)
+        if states in words and trains and "run" in words:
+            return int(place.parent.name)
+    return None
+
+
 def losses(folder: Path, entry: Entry) -> dict[int, float]:
     """The losses that all attempts of a job printed, the last of each step."""
     store, found = Queue.opened(folder).store, dict[int, float]()
@@ -100,7 +114,7 @@ def check(folder: Path, entries: list[Entry], shown: int = 4) -> None:
 
     Losses are printed with four decimals: two that are equal may differ by rounding.
     """
-    assert [entry.state for entry in entries] == [DONE] * 12, entries
+    assert {entry.state for entry in entries} == {DONE}, entries
     for entry in entries:
         assert sorted(losses(folder, entry)) == list(range(1, STEPS + 1))
     several = [entry for entry in entries if len(entry.attempts) > 1]

@@ -3,12 +3,13 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import live_queue
 import pytest
-from conftest import need
+from conftest import PROGRAMS, need
 from slurm_cluster import cluster, lacking
 
 from hetopt.queueing.jobs import read
@@ -35,6 +36,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     here = tmp_path / "here.sh"
     here.write_text(HERE)
     here.chmod(0o755)
+    (tmp_path / "slurm").mkdir()
     with cluster(tmp_path / "slurm") as env:
         monkeypatch.setenv("SLURM_CONF", env["SLURM_CONF"])
         monkeypatch.setenv("PATH", live_queue.programs(tmp_path / "bin"))
@@ -90,4 +92,37 @@ def test_twelve_jobs_on_this_machine_and_processes_that_are_killed(
     entries, told = live_queue.followed(folder, happens)
     assert killed
     assert any("lost its GPUs (its process was killed)" in line for line in told), told
+    live_queue.check(folder, entries)
+
+
+@pytest.mark.tool("ray")
+def test_jobs_on_ray_and_a_rank_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("torch", "ray")
+    program = str(PROGRAMS / "ray_stays.py")
+    words = [sys.executable, program, "A100-80GB-SXM4", "2", "L40S", "1"]
+    monkeypatch.setenv("PATH", live_queue.programs(tmp_path / "bin"))
+    monkeypatch.setenv("WAIT_S", "60")
+    folder = tmp_path / "queue"
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as cluster:
+        assert cluster.stdout is not None
+        said = next(line for line in cluster.stdout if line.startswith("address "))
+        made = Queue.made(folder, "ray", [f"address={said.split()[1]}", LINK])
+        jobs = live_queue.written(tmp_path)
+        made.submit([read(path) for path in jobs[::3]])
+        killed: list[int] = []
+
+        def happens(turn: int, entries: list[Entry]) -> None:
+            attempt = None if killed else live_queue.halfway(folder, entries)
+            rank = live_queue.rank_of(attempt, folder) if attempt else None
+            if rank is not None:
+                os.kill(rank, signal.SIGKILL)
+                killed.append(rank)
+
+        entries, told = live_queue.followed(folder, happens)
+    assert killed
+    assert any(" failed (" in line and "goes on after" in line for line in told), told
     live_queue.check(folder, entries)

@@ -83,13 +83,19 @@ class Engine(Protocol):
         """Ask an attempt to save its states and end, and end it where it does not."""
 
 
-def said(words: Sequence[str], remedy: str, **env: str) -> str:
-    """Return what a command prints; `EngineFailed` where it fails, with its words."""
+def said(
+    words: Sequence[str], remedy: str, folder: Path | None = None, **env: str
+) -> str:
+    """Return what a command prints; `EngineFailed` where it fails, with its words.
+
+    It runs in `folder`, or else in this one.
+    """
     told = " ".join(words[:3])
     try:
         ended = subprocess.run(
             words,
             env={**os.environ, **env},
+            cwd=folder,
             capture_output=True,
             text=True,
             errors="replace",

@@ -106,11 +106,13 @@ class Slurm:
 
     def launch(self, launch: Launch) -> str:
         """Submit the files; the number of the job, of its first part."""
-        words = ["sbatch", "--parsable", "--no-requeue", f"--chdir={launch.folder}"]
+        words = ["sbatch", "--parsable", "--no-requeue"]
         words += [f"--job-name={launch.name}", f"--comment={launch.key}"]
         words += [f"--output={launch.log}", str(launch.folder / "job.sbatch")]
         env = {"ARGS": " ".join(launch.words), "MASTER_PORT": str(launch.port)}
-        told = said(words, "correct the job, or the options of the queue", **env)
+        # Where sbatch is run is where the job looks for its files.
+        remedy = "correct the job, or the options of the queue"
+        told = said(words, remedy, launch.folder, **env)
         number = told.strip().partition(";")[0]
         if not number.isdigit():
             raise EngineFailed(
