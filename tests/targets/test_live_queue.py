@@ -10,7 +10,7 @@ from pathlib import Path
 import live_queue
 import pytest
 from conftest import PROGRAMS, need
-from slurm_cluster import cluster, lacking
+from slurm_cluster import NODES, cluster, lacking
 
 from hetopt.queueing.jobs import read
 from hetopt.queueing.passing import Queue
@@ -59,7 +59,9 @@ def test_twelve_jobs_on_slurm_and_a_node_that_is_killed(
         attempt = None if killed else live_queue.halfway(folder, entries)
         if attempt is None:
             return
-        node = next(iter(attempt.nodes))
+        # A part of a machine goes with the machine.
+        (part,) = attempt.nodes
+        node = next(name for name in NODES if part.split("-")[0] == name)
         words = ["scontrol", "update", f"nodename={node}", "state=down", "reason=test"]
         subprocess.run(words, check=True)
         killed.append(node)
