@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
 from ..problems.recovery.storage import Storage
+from ..recovery import saving
 from ..recovery.pooling import Pool
 from ..recovery.replanning import DEFAULT_TIME_S, PLANNERS, Horizon
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
@@ -109,6 +110,68 @@ class Replayed:
             "legs": [_leg(leg) for leg in replay.legs],
         }
 
+    def saving(
+        self,
+        policies: Sequence[str] = saving.NAMES,
+        *,
+        stall_s: float,
+        write_s: float | None = None,
+        notice_s: float = 0.0,
+        intervals_s: Sequence[float] = (),
+    ) -> dict[str, saving.Compared]:
+        """Compare when to save along the plans and moves of each method, by its name.
+
+        A save stops training for `stall_s`, and is on disk after `write_s`, by default
+        no later; `notice_s` is how long before a loss one hears of it. `policies` are
+        those of `hetopt.recovery.saving`, `intervals_s` equal ones besides. Each comes
+        with a bound that no policy exceeds. Raises `UnknownName` for a policy, and
+        `InstanceError` for a time that is none.
+        """
+        refuse_unknown("policy", policies, list(saving.NAMES))
+        write = stall_s if write_s is None else write_s
+        for name, value, least in (
+            ("stall_s", stall_s, 1e-6),
+            ("write_s", write, stall_s),
+            ("notice_s", notice_s, 0.0),
+            *(("intervals_s", value, 1e-6) for value in intervals_s),
+        ):
+            _check_time(name, value, least)
+        times = (round(x * _US) for x in (stall_s, write, notice_s))
+        saves = saving.Saves(*times)
+        intervals = [round(x * _US) for x in intervals_s]
+        return {
+            one.method: saving.compared(saving.spans(one), saves, policies, intervals)
+            for one in self.replays
+        }
+
+
+def saving_document(found: saving.Compared) -> dict[str, Any]:
+    """Return a comparison as an object; times in seconds."""
+    return {
+        "losses": found.losses,
+        "mean_between_losses_s": None if found.mean_us is None else found.mean_us / _US,
+        "training_s": sum(span.train_us for span in found.spans) / _US,
+        "bound_iterations": found.bound,
+        "bound_training_s": found.bound_us / _US,
+        "policies": [
+            {
+                "policy": one.policy,
+                "interval_s": None
+                if one.interval_us is None
+                else one.interval_us / _US,
+                "iterations": one.kept,
+                "redone": one.redone,
+                "saves": one.saves,
+                "kept_training_s": one.kept_us / _US,
+                "lost_per_loss_s": None
+                if (x := found.lost_us(one)) is None
+                else x / _US,
+                "gap_to_bound": found.gap(one),
+            }
+            for one in found.outcomes
+        ],
+    }
+
 
 def _leg(leg: Leg) -> dict[str, Any]:
     return {
@@ -192,6 +255,14 @@ def replay(
     return Replayed(data, told, moments, end_us, replays, pool.planned)
 
 
+def _check_time(name: str, value: float, least: float) -> None:
+    if not least <= value <= traces.LATEST_S:
+        raise InstanceError(
+            f"{name}: found {value}, expected seconds from {least:g} to "
+            f"{traces.LATEST_S}; correct it"
+        )
+
+
 def _check(
     checkpoint_s: float, restart_s: float, planning_s: float, storage: Storage
 ) -> None:
@@ -200,11 +271,7 @@ def _check(
         ("restart_s", restart_s, 0.0),
         ("planning_s", planning_s, 0.0),
     ):
-        if not least <= value <= traces.LATEST_S:
-            raise InstanceError(
-                f"{name}: found {value}, expected seconds from {least:g} to "
-                f"{traces.LATEST_S}; correct it"
-            )
+        _check_time(name, value, least)
     if storage.unsaved:
         raise Unsupported(
             f"unsaved: found {', '.join(storage.unsaved)}, expected none along a "

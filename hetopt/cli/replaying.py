@@ -2,10 +2,12 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from ..errors import InstanceError, Unsupported
+from ..text import units
 from . import options, output
 from .options import AsJson, Threads
 from .output import written
@@ -69,6 +71,28 @@ def replay(
             help="Of every move, beside --planning and the recovery.",
         ),
     ] = 0.0,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Compare when to save: young, daly, adaptive, searched, 10min.",
+        ),
+    ] = None,
+    stall: Annotated[
+        float | None,
+        duration(least=1e-6, metavar="S", help="With --policy: a save stops training."),
+    ] = None,
+    write: Annotated[
+        float | None,
+        duration(
+            least=1e-6,
+            metavar="S",
+            help="With --policy: until a save is on disk; --stall by default.",
+        ),
+    ] = None,
+    notice: Annotated[
+        float, duration(metavar="S", help="With --policy: before nodes are lost.")
+    ] = 0.0,
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
@@ -85,7 +109,9 @@ def replay(
     """Follow a job along a trace of spot GPUs, by every way to recover.
 
     At each change of the nodes the job re-plans and recovers, as `hetopt recover` does
-    for one change. Exit code 4 where it never ran; Ctrl-C shows what was replayed.
+    for one change. --policy says what a loss costs and how far each way to save is from
+    what none exceeds, along the plans and moves of each method. Exit code 4 where it
+    never ran; Ctrl-C shows what was replayed.
 
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.svg`
     """
@@ -98,6 +124,9 @@ def replay(
     output.check_writable(out)
     if out is not None:
         report.FILES.check(out)
+    when = None if policy is None else _when(policy, stall, write, notice)
+    if policy is None and (stall, write, notice) != (None, None, 0.0):
+        raise Unsupported("--stall, --write and --notice are of --policy: add it")
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             old_plan,
@@ -119,6 +148,42 @@ def replay(
     if found.interrupted:
         output.complain("interrupted: this is what was replayed until then")
     failed = written(out, lambda path: report.FILES.write(found, path))
-    output.give(found.to_json(), report.terminal(found), as_json, failed)
+    document, shown = found.to_json(), list(report.terminal(found))
+    if when is not None:
+        compared = found.saving(**when)
+        document["saving"] = {
+            method: replaying.saving_document(one) for method, one in compared.items()
+        }
+        shown += report.saving(compared)
+    output.give(document, shown, as_json, failed)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)
+
+
+def _when(
+    policy: str, stall: float | None, write: float | None, notice: float
+) -> dict[str, Any]:
+    """Return what --policy and its times ask for, as `Replayed.saving` takes it."""
+    if stall is None:
+        raise Unsupported("--policy: found no --stall, what a save costs: give it")
+    if write is not None and write < stall:
+        raise Unsupported(
+            f"--write {write:g}: found less than --stall {stall:g}, expected a save to "
+            "stop training no longer than it takes; raise it"
+        )
+    names, intervals = list[str](), list[float]()
+    for word in options.listed(policy, "--policy"):
+        if not word[0].isdigit():
+            names.append(word)
+            continue
+        try:
+            intervals.append(float(units.parse(word, units.SECONDS)))
+        except ValueError as error:
+            raise InstanceError(f"--policy: {error}") from None
+    return {
+        "policies": names,
+        "stall_s": stall,
+        "write_s": write,
+        "notice_s": notice,
+        "intervals_s": intervals,
+    }

@@ -1,6 +1,6 @@
 """A job along a spot trace: a table, and GPUs, throughput and progress as a picture."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -12,6 +12,7 @@ from .sheet import Figure, Section, Sheet, Table
 if TYPE_CHECKING:
     from ..api.replaying import Replayed
     from ..recovery.replay import Replay
+    from ..recovery.saving import Compared
 
 COLUMNS = (
     *("method", "iterations", "samples/s", "useful", "redone", "cut", "recovering"),
@@ -63,6 +64,38 @@ def terminal(found: "Replayed") -> Iterator[RenderableType]:
             yield Text(f"{replay.method}: {proved} fastest", style="dim")
         for failure in replay.failed:
             yield Text(words.plain(f"a bug: {failure}"))
+
+
+SAVING = (
+    *("policy", "interval", "saves", "iterations", "redone", "lost per loss"),
+    "to the bound",
+)
+
+
+def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
+    """When to save, a table for each method, under what no policy exceeds."""
+    for method, one in found.items():
+        mean = None if one.mean_us is None else words.duration(one.mean_us / 1e6)
+        often = f", {mean} of training between them" if mean else ""
+        yield Text(
+            f"{method}: losses: {one.losses}{often}; no policy keeps more than "
+            f"{one.bound:,} iterations"
+        )
+        cells = []
+        for row in one.outcomes:
+            lost, every = one.lost_us(row), row.interval_us
+            cells.append(
+                (
+                    row.policy,
+                    words.NONE if every is None else words.duration(every / 1e6),
+                    f"{row.saves:,}",
+                    f"{row.kept:,}",
+                    f"{row.redone:,}",
+                    words.NONE if lost is None else words.duration(lost / 1e6),
+                    words.share(one.gap(row)),
+                )
+            )
+        yield writers.terminal(Table.of(SAVING, cells))
 
 
 def picture(found: "Replayed") -> Any:

@@ -113,16 +113,17 @@ def check(folder: Path, entries: list[Entry], shown: int = 4) -> None:
     """All are done, and the losses of one job of each model are those alone.
 
     Losses are printed with four decimals: two that are equal may differ by rounding.
+    The last lines of an attempt are lost with its node, those of the last one are not.
     """
     assert {entry.state for entry in entries} == {DONE}, entries
     for entry in entries:
-        assert sorted(losses(folder, entry)) == list(range(1, STEPS + 1))
+        first = entry.attempts[-1].from_step + 1
+        assert {*range(first, STEPS + 1)} <= {*losses(folder, entry)}
     several = [entry for entry in entries if len(entry.attempts) > 1]
     for entry in (several + entries)[:shown]:
         want = alone(folder, entry)
-        found = losses(folder, entry)
-        for step, loss in want.items():
-            assert abs(found[step] - loss) < 2e-4, (entry.job.name, step)
+        for step, loss in losses(folder, entry).items():
+            assert abs(want[step] - loss) < 2e-4, (entry.job.name, step)
 
 
 def programs(place: Path) -> str:

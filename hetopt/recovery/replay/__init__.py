@@ -98,12 +98,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Leg:
-    """A run that is over: when it ended, and what counts of it."""
+    """A run that is over: when it ended, what counts of it, whether nodes were lost."""
 
     run: Run
     end_us: int
     iterations: int
     redone: int
+    lost: bool = False
 
 
 @dataclass
@@ -212,9 +213,9 @@ class Replay:
         saved = done - done % max(1, each)
         if saved:
             self._base, self._gone = (run.instance, run.plan), set()
-        self._end(run, saved, done - saved)
+        self._end(run, saved, done - saved, lost=True)
 
-    def _end(self, run: Run, counted: int, redone: int) -> None:
+    def _end(self, run: Run, counted: int, redone: int, *, lost: bool = False) -> None:
         tally, done = self.tally, counted + redone
         moving = min(run.ready_us, self._now) - run.start_us
         trained = max(0, self._now - run.ready_us)
@@ -226,7 +227,7 @@ class Replay:
         tally.iterations += counted
         tally.redone += redone
         tally.redone_us += redone * run.iteration_us
-        self.legs.append(Leg(run, self._now, counted, redone))
+        self.legs.append(Leg(run, self._now, counted, redone, lost))
         self._run = None
 
     # --- beginnings ---------------------------------------------------------------
