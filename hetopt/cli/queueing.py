@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InstanceError
+from ..errors import HetoptError, InstanceError
 from . import output
 from .options import AsJson, flag
 from .quantities import count, duration
@@ -137,7 +137,10 @@ def queue(
     found.advance(output.tell)
     while follow and any(entry.state in LIVE for entry in found.store.entries()):
         time.sleep(every)
-        found.advance(output.tell)
+        try:
+            found.advance(output.tell)
+        except HetoptError as error:  # an engine that is away comes back
+            output.complain(f"{error}; trying again in {every:g} s")
     entries = found.store.entries()
     output.give(_document(found, entries), [_table(entries)], as_json)
 

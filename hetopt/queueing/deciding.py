@@ -109,7 +109,9 @@ def _held(data: Data, task: Task, attempt: Attempt, now_us: int, since: float) -
     if done:
         end_us = now_us + left * step_us
     else:  # what is late ends a step from now, and never before
-        launched_us = start_us + micro(data.assumptions.launch_s)
+        given = data.assumptions
+        wait_s = given.launch_s if attempt.number == 1 else given.restart_s
+        launched_us = start_us + micro(wait_s)
         end_us = max(launched_us + left * step_us, now_us + step_us)
     return Held(
         start_us=start_us,

@@ -35,7 +35,8 @@ from .store import (
 
 RUNS = "runs.json"
 _LATEST = "latest.json"
-_STEP = re.compile(r"^step (\d+)  loss \S+ .*?  (\d+\.\d+) s(?:  skipped.*)?$", re.M)
+# Ray begins lines of its workers with their names.
+_STEP = re.compile(r"\bstep (\d+)  loss \S+ .*?  (\d+\.\d+) s(?:  skipped.*)?$", re.M)
 _MOST_LOG = 1 << 22  # bytes of a log's end that are read
 _LINES = 3  # of a log that a failure tells
 
@@ -159,7 +160,7 @@ def _last_lines(log: Path) -> list[str]:
         return []
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # Launchers have the last words, and say nothing of the reason.
-    ours = [line for line in lines if line.startswith("hetopt: ")]
+    ours = [line for line in lines if re.search(r"(^|\s)hetopt: ", line)]
     return (ours or lines)[-_LINES:]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..errors import InstanceError
+from ..errors import HetoptError, InstanceError
 from ..formats.assembling import assembly
 from ..problems.job_scheduling import Assumptions, JobModel
 from ..problems.job_scheduling import Data as QueueData
@@ -38,6 +38,14 @@ class Site:
         if key not in self._instances:
             self._instances[key] = self._assembled(job)
         return self._instances[key]
+
+    def fault(self, job: TrainingJob) -> str | None:
+        """Return why there is no such instance; None where there is one."""
+        try:
+            self.instance(job)
+        except HetoptError as error:
+            return str(error)
+        return None
 
     def _assembled(self, job: TrainingJob) -> Instance:
         with TemporaryDirectory(prefix="hetopt-queue-") as folder:

@@ -183,21 +183,27 @@ class Queue:
         return Site(self.engine.machines(ours), self._rest)
 
     def _sorted(self, site: Site, entries: Sequence[Entry]) -> "_Sorted | None":
-        """Return jobs by who places them; None where all GPUs are others'."""
-        if not entries:
+        """Return jobs by who places them; None where all GPUs are others'.
+
+        Jobs that cannot be planned for on what there is now, such as one whose model's
+        file is gone, are in neither part; they keep their GPUs, or wait.
+        """
+        good = [entry for entry in entries if site.fault(entry.job) is None]
+        if not good:
             return None
-        whole = site.instance(entries[0].job).planned_cluster
-        since = min(entry.submitted for entry in entries)
-        asked = queue(site, whole, entries, since)
+        whole = site.instance(good[0].job).planned_cluster
+        since = min(entry.submitted for entry in good)
+        asked = queue(site, whole, good, since)
         refusals = {job.name: asked.refusal(job) for job in asked.jobs}
-        wide = [entry for entry in entries if refusals[name_of(entry)] is not None]
-        by_wide: dict[str, int] = {}
-        for entry in wide:
-            _add(by_wide, entry.live.nodes if entry.live else {})
-        cluster = site.own(whole, by_wide)
+        wide = [entry for entry in good if refusals[name_of(entry)] is not None]
+        by_others: dict[str, int] = {}
+        for entry in entries:
+            if entry.live is not None and (entry not in good or entry in wide):
+                _add(by_others, entry.live.nodes)
+        cluster = site.own(whole, by_others)
         if cluster is None:
             return None
-        known = [e for e in entries if e not in wide and _is_on(e, cluster.node)]
+        known = [e for e in good if e not in wide and _is_on(e, cluster.node)]
         data = queue(site, cluster, known, since) if known else None
         return _Sorted(known, wide, refusals, cluster, data, since)
 
@@ -214,6 +220,11 @@ class Queue:
             live = self._live(self.store.entries())
             entries = [entry for entry in live if entry.number not in left_out]
             site, now = self._site(entries), time()
+            for entry in entries:
+                fault = site.fault(entry.job)
+                if fault is not None and entry.live is None and entry.why != fault:
+                    self.store.update(entry, why=fault)
+                    tell(f"{entry.job.name} waits: {fault}")
             found = self._sorted(site, entries)
             if found is None:
                 return
@@ -380,7 +391,9 @@ class Queue:
         for entry in self._live(self.store.entries()):
             forecast = decision.forecasts.get(entry.number)
             start, end = forecast if forecast else (None, None)
-            factor = _factor(site.instance(entry.job))
+            factor = None
+            if site.fault(entry.job) is None:
+                factor = _factor(site.instance(entry.job))
             self.store.update(entry, start_s=start, end_s=end, factor=factor)
 
 

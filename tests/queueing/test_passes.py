@@ -329,6 +329,33 @@ def test_forecasts_have_an_interval_until_steps_are_measured(
     assert now < found.low_s < found.end_s < found.high_s
 
 
+def test_a_job_whose_model_is_gone_waits_and_holds_up_no_other(
+    slurm: StubSlurm, queue: Opened, job: Made, config: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(config.read_text())
+    made = queue()
+    made.submit([job("runs", model=str(other)), job("waits", model=str(other))])
+    with slurm.state() as state:
+        for node in ("nfast", "nold2"):
+            state["nodes"][node]["up"] = False
+        state["nodes"]["nold1"]["gpus"] = 1
+    made.advance()
+    assert states(made) == {"runs": "waiting", "waits": "waiting"}
+    other.unlink()
+    made.submit([job("good")])
+    with slurm.state() as state:
+        state["nodes"]["nold2"]["up"] = True
+    told: list[str] = []
+    made.advance(told.append)
+    entries = {entry.job.name: entry for entry in made.store.entries()}
+    assert entries["runs"].state == "running"
+    assert entries["waits"].live is None
+    assert "other.json" in entries["waits"].why
+    assert entries["good"].live is not None
+    assert entries["good"].live.nodes == {"nold2": 1}
+
+
 def test_jobs_that_cannot_be_planned_are_refused_before_any_is_taken(
     queue: Opened, job: Made
 ) -> None:

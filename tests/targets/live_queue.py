@@ -29,7 +29,7 @@ MODELS = {
     "broad": {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 256},
     "thin": {"num_hidden_layers": 6, "hidden_size": 32, "intermediate_size": 96},
 }
-_STEP = re.compile(r"^step (\d+)  loss (\S+)", re.M)
+_STEP = re.compile(r"\bstep (\d+)  loss (\S+)")
 
 
 def written(place: Path) -> list[Path]:

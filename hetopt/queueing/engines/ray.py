@@ -129,6 +129,7 @@ class Ray:
         log = launch.log
         entry = f"bash -c 'cd {launch.folder} && exec python launch.py > {log} 2>&1'"
         env = {"ARGS": " ".join(launch.words), "MASTER_PORT": str(launch.port)}
+        env |= {"RAY_DEDUP_LOGS": "0"}  # steps look alike
         kept = ("PATH", "TRAIN", "WAIT_S", "OMP_NUM_THREADS")
         env |= {name: os.environ[name] for name in kept if name in os.environ}
         self._asked("launch", key=launch.key, entry=entry, env=env)
