@@ -30,8 +30,8 @@ def run(
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
     and `Optimiser`: seed, cpu, precision, checkpoint, every, async_save, restarts,
-    elastic, nodes, init, trace, timeout_s; learning_rate, warmup, decay, weight_decay,
-    clip.
+    elastic, nodes, notice, init, trace, timeout_s; learning_rate, warmup, decay,
+    weight_decay, clip.
 
     With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for
     the others, and uses nodes that the file `nodes` lists whenever it is written;

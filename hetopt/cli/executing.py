@@ -91,6 +91,14 @@ def run(
             "are there.",
         ),
     ] = None,
+    notice: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|URL",
+            help="Save and end once this file is there, or this address of the cloud "
+            "says so, as at SIGTERM.",
+        ),
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write a Chrome trace of each rank."),
@@ -156,6 +164,7 @@ def run(
             restarts=restarts,
             elastic=elastic,
             nodes=_text(nodes),
+            notice=notice,
             trace=_text(trace),
             cpu=cpu,
             precision=None if precision is None else precision.value,

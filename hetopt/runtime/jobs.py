@@ -64,6 +64,7 @@ class Settings(Record):
     restarts: Annotated[int, Field(ge=0)] = 0
     elastic: bool = False
     nodes: str | None = None
+    notice: str | None = None
     trace: str | None = None
     timeout_s: Annotated[float, Field(gt=0)] = 600
 

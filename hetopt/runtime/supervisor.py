@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import BackendMissing, InstanceError, RunFailed, Unsupported
+from . import notice
 from .jobs import Job
-from .notice import notices
 from .processes import Line, RanksLost, Tell, crew
 from .saved import Saved
 
@@ -81,6 +81,7 @@ def check(job: Job, slots: Sequence[int] = ()) -> Saved | None:
     from .tokens import Tokens
 
     settings = job.settings
+    notice.check(settings)
     if settings.init is not None:
         stored(Path(settings.init), parameters(job.decoder))
     sizes = (p.micro_batches * p.micro_batch_size for p in job.plan.pipelines)
@@ -137,7 +138,7 @@ class _Run:
         state = check(self._job, self._site.slots if self._site else ())
         interrupted = False
         try:
-            with notices(self._job.settings) as self._leaves:
+            with notice.notices(self._job.settings) as self._leaves:
                 self._run()
         except KeyboardInterrupt:
             if not self._steps:
