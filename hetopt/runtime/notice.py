@@ -2,8 +2,8 @@
 
 The signal is SIGTERM. Slurm sends it to what it ends (`scancel`, preemption with a
 GraceTime, and `--signal=TERM@60` before the time limit), and torchrun passes it on to
-its ranks. A file is a notice once it is there. An address is asked each second: it tells
-of one where it answers with a text, as AWS's `spot/instance-action` (until then it is
+its ranks. A file is a notice once it is there. An address is asked each second: it says
+so where it answers with a text, as AWS's `spot/instance-action` (until then it is
 not found), with TRUE, as Google's `instance/preempted`, or with an event of type
 Preempt, as Azure's `scheduledevents`.
 
