@@ -267,7 +267,7 @@ class Queue:
         self, entry: Entry, made: Planned, degrees: tuple[int, int], tell: Tell
     ) -> Mapping[str, int] | None:
         """Submit a planned job; the GPUs that it uses, or None where it was refused."""
-        why = self._why(made)
+        why = self._why(made, degrees)
         live = [e.live for e in self._live(self.store.entries()) if e.live is not None]
         held = [device for attempt in live for device in attempt.devices]
         try:
@@ -276,7 +276,7 @@ class Queue:
                 self.store, entry, made, degrees, devices, why, time()
             )
             launching.launched(self.store, self.engine, entry, attempt, made)
-        except EngineFailed as error:
+        except (EngineFailed, Unsupported) as error:
             self._not_taken(entry, str(error), tell)
             return None
         self.store.update(entry, why=why)
@@ -296,7 +296,7 @@ class Queue:
         Where there is none on all GPUs that there are either, it is refused.
         """
         data = site.instance(entry.job)
-        free = {node: gpus for node, gpus in idle.items() if gpus > 0}
+        free = _together(found.cluster, idle)
         asked = sorted(free.items())
         if self.store.setting(f"tried {entry.number}") == [list(x) for x in asked]:
             return
@@ -307,7 +307,7 @@ class Queue:
                 _add(idle, {node: -gpus for node, gpus in used.items()})
             return
         self.store.set(f"tried {entry.number}", asked)
-        every = {node.name: node.count for node in data.planned_cluster.nodes}
+        every = _together(data.planned_cluster, _idle(data.planned_cluster, ()))
         whole = launching.planned(data, every, seconds) if every != free else made
         if isinstance(whole, Planned):
             why = f"it needs more GPUs than are idle: {_gpus(whole.data, whole.nodes)}"
@@ -341,10 +341,10 @@ class Queue:
         self.store.update(entry, state=state, why=why, failures=failures)
         tell(f"{entry.job.name} was not taken: {why}")
 
-    def _why(self, made: Planned) -> str:
+    def _why(self, made: Planned, degrees: tuple[int, int]) -> str:
         parts = made.result.evaluation.parts if made.result.evaluation else {}
         step = parts["iteration_us"] / 10**6
-        policy = self.settings.policy
+        policy = "any plan" if degrees == NO_DEGREES else self.settings.policy
         return f"{_gpus(made.data, made.nodes)} by {policy}: {step:.3g} s per step"
 
     def _stop(self, entry: Entry, tell: Tell) -> None:
@@ -368,11 +368,11 @@ class Queue:
         forecast = decision.forecasts.get(entry.number)
         if entry in found.wide:
             idle = _idle(found.cluster, found.known)
-            free = {node: gpus for node, gpus in idle.items() if gpus > 0}
-            every = {node.name: node.count for node in data.planned_cluster.nodes}
+            free = _together(found.cluster, idle)
+            every = _together(data.planned_cluster, _idle(data.planned_cluster, ()))
             made = launching.planned(data, free, seconds) if free else None
             if isinstance(made, Planned):
-                return Placement(entry, made, self._why(made))
+                return Placement(entry, made, self._why(made, NO_DEGREES))
             whole = launching.planned(data, every, seconds)
             if isinstance(whole, Planned):
                 where = _gpus(whole.data, whole.nodes)
@@ -385,7 +385,8 @@ class Queue:
         made = launching.planned(data, start.nodes, seconds)
         if isinstance(made, Result):
             return Placement(entry, None, f"waits: {_reasons(made)}", (), forecast)
-        return Placement(entry, made, self._why(made), (), forecast)
+        why = self._why(made, start.degrees)
+        return Placement(entry, made, why, (), forecast)
 
     def _foresee(self, site: Site, decision: Decision) -> None:
         for entry in self._live(self.store.entries()):
@@ -439,6 +440,16 @@ def _idle(cluster: Cluster, entries: Iterable[Entry]) -> dict[str, int]:
         if entry.live is not None:
             _add(idle, {node: -gpus for node, gpus in entry.live.nodes.items()})
     return idle
+
+
+def _together(cluster: Cluster, idle: Mapping[str, int]) -> dict[str, int]:
+    """Return idle GPUs that one job may have: of a machine those of one type alone."""
+    best: dict[str, str] = {}
+    for name, gpus in idle.items():
+        machine = cluster.node[name].machine or name
+        if gpus > idle.get(best.get(machine, ""), 0):
+            best[machine] = name
+    return {name: idle[name] for name in best.values()}
 
 
 def _add(gpus: dict[str, int], more: Mapping[str, int]) -> None:

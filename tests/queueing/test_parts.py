@@ -13,7 +13,7 @@ import pytest
 
 from hetopt.errors import InstanceError
 from hetopt.problems.job_scheduling import Data, micro
-from hetopt.queueing import deciding, following
+from hetopt.queueing import deciding, following, passing
 from hetopt.queueing.deciding import decided
 from hetopt.queueing.engines import Launch, local, ray, slurm
 from hetopt.queueing.jobs import TrainingJob, read
@@ -357,3 +357,16 @@ def test_what_others_compute_on_is_not_idle(
     assert found.taken == {node: 1}
     assert engine.machines({node: 1}).taken == {node: 0}
     assert engine.devices({node: 1}, []) == [0]
+
+
+def test_of_a_machine_one_type_goes_to_one_job() -> None:
+    """Slurm gives a job no two types of GPUs of a machine."""
+    kinds = [("RTX2080Ti", 2), ("A100-40G", 3), ("A100-40G", 4)]
+    made = catalogue.cluster(kinds, 6.25)
+    a, b, c = made.nodes
+    parts = [one.model_copy(update={"machine": "m"}) for one in (a, b)]
+    cluster = made.model_copy(update={"nodes": (*parts, c)})
+    idle = {node.name: node.count for node in cluster.nodes}
+    assert passing._together(cluster, idle) == {b.name: 3, c.name: 4}
+    assert passing._together(cluster, {**idle, b.name: 1}) == {a.name: 2, c.name: 4}
+    assert passing._together(cluster, dict.fromkeys(idle, 0)) == {}

@@ -73,6 +73,26 @@ def test_twelve_jobs_on_slurm_and_a_node_that_is_killed(
     live_queue.check(folder, entries)
 
 
+@pytest.mark.tool("slurm")
+def test_a_job_that_no_node_of_slurm_holds_is_trained_over_several(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    """Cards of 6 MiB, without the node of four: a pipeline over the others."""
+    down = ["scontrol", "update", "nodename=nfast1", "state=down", "reason=test"]
+    subprocess.run(down, check=True)
+    small = "types=a100:312/0.006,l40s:362/0.006"
+    more = ["reserve_mib=0", "intra_gbytes_per_s=20", LINK]
+    folder = tmp_path / "queue"
+    made = Queue.made(folder, "slurm", [small, *more])
+    path = live_queue.written(tmp_path)[3]
+    made.submit([read(path)])
+    entries, told = live_queue.followed(folder, lambda turn, found: None)
+    (attempt,) = entries[0].attempts
+    assert len(attempt.nodes) > 1, told
+    assert "by any plan" in attempt.why
+    live_queue.check(folder, entries)
+
+
 def test_twelve_jobs_on_this_machine_and_processes_that_are_killed(
     tmp_path: Path,
 ) -> None:
