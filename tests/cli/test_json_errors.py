@@ -64,6 +64,11 @@ BAD: list[tuple[str, list[str]]] = [
     ("instance_error", ["calibrate", "nowhere.csv"]),
     ("instance_error", ["recover", "nowhere.json", SMALL]),
     ("usage_error", ["replay", "nowhere.json", SMALL, "--series", "a"]),
+    ("instance_error", ["submit", "nowhere.yaml", "--engine", "local"]),
+    ("instance_error", ["queue", "--queue", "nowhere"]),
+    ("instance_error", ["status", "--queue", "nowhere"]),
+    ("instance_error", ["cancel", "1", "--queue", "nowhere"]),
+    ("instance_error", ["logs", "1", "--queue", "nowhere"]),
     ("usage_error", ["dance"]),
 ]
 
