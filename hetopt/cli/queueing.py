@@ -94,14 +94,13 @@ def submit(
 
     asked = [read(path) for path in jobs]
     place, words = folder.expanduser(), option or []
+    queue = Queue.made(place, engine, words, policy)
     if dry_run:
-        queue = Queue.tried(place, engine, words, policy)
         found = queue.placements(asked)
         document = {"jobs": [_placed(one) for one in found]}
         output.give(document, [_words_of(one) for one in found], as_json)
         refused = any(one.refused for one in found)
         raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
-    queue = Queue.made(place, engine, words, policy)
     numbers = [entry.number for entry in queue.submit(asked)]
     queue.advance(output.tell)
     entries = [e for e in queue.store.entries() if e.number in numbers]

@@ -23,7 +23,7 @@ from .engines import Engine
 from .jobs import TrainingJob
 from .launching import PLANNING_S, Planned
 from .machines import Site, name_of, queue
-from .store import CANCELLED, FAILED, LIVE, REFUSED, WAITING, Entry, Store
+from .store import CANCELLED, DATABASE, FAILED, LIVE, REFUSED, WAITING, Entry, Store
 
 ENGINES = "queueing.engines"
 #: Of an attempt whose plan the policy knows nothing of.
@@ -86,30 +86,12 @@ class Queue:
         options: Sequence[str] = (),
         policy: str | None = None,
     ) -> "Queue":
-        """Return the queue of a folder, made where there is none; what is told is kept.
+        """Return the queue of a folder, which is made with its first jobs.
 
-        Raises `Unsupported` where no engine is told, or another than the queue has.
+        What is told is kept with the next jobs that are submitted. Raises `Unsupported`
+        where no engine is told, or another than the queue has.
         """
-        there = (folder / "queue.sqlite").is_file()
-        before = _settings_of(Store.opened(folder)) if there else None
-        settings = _merged(folder, before, engine, options, policy)
-        queue = cls(Store(folder), settings)  # refuses before anything is written
-        if not there:
-            queue.store = Store.made(folder)
-        if settings != before:
-            queue.store.set("settings", settings._asdict())
-        return queue
-
-    @classmethod
-    def tried(
-        cls,
-        folder: Path,
-        engine: str | None = None,
-        options: Sequence[str] = (),
-        policy: str | None = None,
-    ) -> "Queue":
-        """Return the queue as `made` would, and write nothing."""
-        there = (folder / "queue.sqlite").is_file()
+        there = (folder / DATABASE).is_file()
         before = _settings_of(Store.opened(folder)) if there else None
         return cls(Store(folder), _merged(folder, before, engine, options, policy))
 
@@ -125,11 +107,13 @@ class Queue:
         site = self._site(())
         for job in asked:
             site.instance(job)
+        self.store = Store.made(self.store.folder)
+        self.store.set("settings", self.settings._asdict())
         return [self.store.add(job) for job in asked]
 
     def placements(self, jobs: Sequence[TrainingJob]) -> list[Placement]:
         """Return where jobs would go now, beside those that wait; changes nothing."""
-        there = (self.store.folder / "queue.sqlite").is_file()
+        there = (self.store.folder / DATABASE).is_file()
         entries = self._live(self.store.entries() if there else [])
         now = time()
         first = max((one.number for one in entries), default=0) + 1

@@ -402,6 +402,12 @@ def test_documents_and_a_dry_run_of_the_command_line(
     job = str(tmp_path / "job.yaml")
     assert "found no queue" in said("queue", code=2)["error"]["message"]
     assert "no --engine" in said("submit", job, code=2)["error"]["message"]
+    (tmp_path / "bad.yaml").write_text(
+        (tmp_path / "job.yaml").read_text() + "lora_rank: 4\n"
+    )
+    bad = said("submit", job, str(tmp_path / "bad.yaml"), *place, code=2)
+    assert "adapters" in bad["error"]["message"]
+    assert not (tmp_path / "live").exists()
     dry = said("submit", job, *place, "--dry-run")["jobs"][0]
     assert sum(dry["nodes"].values()) == 1
     assert not (tmp_path / "live").exists()
