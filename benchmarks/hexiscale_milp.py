@@ -22,7 +22,7 @@ import resource
 from typing import Any
 
 from _measuring import RESULTS, keep
-from hetopt.formulations import hexiscale
+from hetopt.formulations import hexiscale_milp
 
 from hetopt import api, load, registry
 from hetopt.errors import NoPlan
@@ -36,7 +36,7 @@ from hetopt.solving import statements
 
 Row = dict[str, Any]
 LINES = "hexiscale_milp.jsonl"
-BACKENDS = {"hexiscale_literal": "scip", "hexiscale": "cpsat"}
+BACKENDS = {"hexiscale_literal": "scip", "hexiscale_milp": "cpsat"}
 SMALL = (4, 6, 8)  # GPUs
 LARGEST = 100_000  # variables of a statement that is handed to a solver
 SETTINGS = (
@@ -147,8 +147,8 @@ def own(
     instance: Instance, statement: str, start: TrainingPlan | None, result: Result
 ) -> Row:
     """What is the solver's own of a result: better than fed, above what is declared."""
-    tables = hexiscale.Tables(instance)
-    ours = statement == "hexiscale"
+    tables = hexiscale_milp.Tables(instance)
+    ours = statement == "hexiscale_milp"
     declared = tables.least["span_scaled"] if ours else 0
     fed = [tables.horizon] if ours and start is not None else []
     if start is not None:

@@ -80,7 +80,7 @@ LADDERS: dict[str, dict[str, Callable[[], Iterator[tuple[str, Any]]]]] = {
     },
     "provisioning": {"espresso/llama-7b": provisioning},
     "provisioning_allocations": {"espresso/llama-7b": provisioning},
-    "hexiscale": {"setting 1 in small": training},
+    "hexiscale_milp": {"setting 1 in small": training},
 }
 
 

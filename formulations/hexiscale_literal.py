@@ -1,6 +1,6 @@
 """The joint training plan as HexiScale prints it: its Eq. 1-11, and nothing beside.
 
-Source: HexiScale, Eq. 1 and Appendix A, for micro-batches of one sequence. `hexiscale`
+Source: HexiScale, Eq. 1 and Appendix A, for micro-batches of one sequence. `hexiscale_milp`
 is the same problem with symmetries broken, cuts, a horizon and no products. No order of
 pipelines, nodes or GPUs is asked here, and GPUs have names, as in the paper.
 
@@ -39,7 +39,7 @@ divides by the size of D_dp: by the pieces that replicas of unequal degree excha
 section 3.2), a replica being one whole set of devices. Eq. 11 is of one layer: summed over
 the layers of the stage. 12 H^2 is what the instance says a layer has, B_type 2 bytes.
 
-Refused by name, beside what `hexiscale` refuses: costs that are not the appendix's (a
+Refused by name, beside what `hexiscale_milp` refuses: costs that are not the appendix's (a
 head, other memory of activations, no recomputation, factors). Prices of pairs are rounded
 down as there, so the optimum may be less than the judge's by 1 us for each layer.
 """
@@ -52,7 +52,7 @@ from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
-from .hexiscale.tables import Tables
+from .hexiscale_milp.tables import Tables
 
 problem = "training_plan"
 backends = ("scip",)

@@ -17,6 +17,8 @@ from .errors import PluginBroken, UnknownName
 OPEN = ("formats", "formulations", "planners", "scheduling.policies")
 #: Packages beside the entries of a folder: what several of them are built on.
 _HELPERS = frozenset({"checking", "enumeration", "pipelines"})
+#: Names that entries had before, by folder: they are still read as names of these.
+_FORMER = {"formulations": {"hexiscale": "hexiscale_milp"}}
 _added: dict[str, dict[str, Any]] = {folder: {} for folder in OPEN}
 
 
@@ -118,7 +120,7 @@ def entry(folder: str, name: str) -> Any:
 
     Dashes stand for underscores: `metis-plan` is `metis_plan`.
     """
-    name = name.replace("-", "_")
+    name = current(folder, name.replace("-", "_"))
     if name in _added.get(folder, ()):
         return _added[folder][name]
     known = names(folder)
@@ -129,6 +131,11 @@ def entry(folder: str, name: str) -> Any:
     if folder in OPEN and name not in _own(folder):
         return _loaded(folder, name)
     return import_module(f"hetopt.{folder}.{name}")
+
+
+def current(folder: str, name: str) -> str:
+    """Return the name that an entry has now, of that or of a former one."""
+    return _FORMER.get(folder, {}).get(name, name)
 
 
 def problems_of(module: Any) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from .judging import (
 from .planning import compare, plan
 from .solving import (
     carriers,
+    current_statement,
     has_two_kinds,
     methods_for,
     options_of,
@@ -55,6 +56,7 @@ __all__ = [
     "choose_nodes",
     "compare",
     "compare_targets",
+    "current_statement",
     "explain",
     "fit",
     "frontier",

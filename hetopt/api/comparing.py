@@ -23,9 +23,18 @@ from ..solving import statements
 from .calling import AnyProblem, Options, Progress, refuse_unknown
 from .judging import posed
 from .plugins import Plugin, named
-from .solving import bounded, carriers, exact_result, heuristic, planners_for
+from .solving import (
+    bounded,
+    carriers,
+    current_statement,
+    exact_result,
+    heuristic,
+    planners_for,
+)
 from .starts import LIBRARY, known_of
 
+#: Of one comparison: each is a run of every method.
+MOST_SEEDS = 1000
 _QUEUES = "job_scheduling"
 _POLICIES = "scheduling.policies"
 
@@ -54,7 +63,8 @@ class Chosen:
         """Return the pairs of a statement and a back end that carries it."""
         known = registry.known_for("formulations", problem)
         libraries = registry.names("backends")
-        names = known if self.statements is None else list(self.statements)
+        given = known if self.statements is None else self.statements
+        names = [current_statement(name) for name in given]
         refuse_unknown("formulation", names, known)
         asked = libraries if self.backends is None else list(self.backends)
         refuse_unknown("backend", [x.partition(":")[0] for x in asked], libraries)

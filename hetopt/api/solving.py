@@ -173,6 +173,11 @@ def has_two_kinds(problem: str, method: str) -> bool:
     return method in known["formulations"] and method in known["planners"]
 
 
+def current_statement(name: str) -> str:
+    """Return the name that a statement has now, of that or of a former one."""
+    return registry.current("formulations", name)
+
+
 def planners_for(problem: str) -> list[str]:
     """Names of the planners of a problem."""
     return registry.entries_for("planners", problem)
@@ -208,6 +213,7 @@ def _formulation(problem: str, method: str | None, backend: str) -> str:
     refuse_unknown("backend", [library], registry.names("backends"))
     known = registry.known_for("formulations", problem)
     if method is not None:
+        method = current_statement(method)
         refuse_unknown("formulation", [method], known)
         return method
     for name in known:

@@ -98,14 +98,15 @@ def _methods(instance: str, group: Solve) -> Iterator[tuple[str, str | None]]:
             for name in api.methods_for(_problem(instance))["formulations"]:
                 yield from ((name, backend) for backend in _backends(name, group))
         elif _states(method, group):
-            yield from ((method, backend) for backend in _backends(method, group))
+            name = api.current_statement(method)
+            yield from ((name, backend) for backend in _backends(name, group))
         else:
             yield method, None
 
 
 def _states(method: str, group: Solve) -> bool:
     """Whether a statement is meant, where a planner may have the same name."""
-    if method not in registry.names("formulations"):
+    if api.current_statement(method) not in registry.names("formulations"):
         return False
     return bool(group.backends) or method not in registry.names("planners")
 

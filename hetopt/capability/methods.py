@@ -244,7 +244,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "calibrated": "it weighs layers by their parameters and FLOPs",
             },
         ),
-        "statement hexiscale": _method(
+        "statement hexiscale_milp": _method(
             "HexiScale's appendix, made linear",
             refused=_STATEMENT,
             instead=_EXACT,

@@ -10,7 +10,7 @@ from random_data import tiny
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import problems
+from hetopt import problems, registry
 from hetopt.cli import app
 from hetopt.errors import MixedData, UnknownName, Unsupported
 from hetopt.gaps import GapReport
@@ -104,6 +104,21 @@ def test_methods_are_chosen_by_name_and_left_out() -> None:
         hetopt.compare(data, statements=["nonsense"])
 
 
+def test_no_statement_has_the_name_of_a_planner_and_former_names_are_read() -> None:
+    statements, planners = (registry.names(x) for x in ("formulations", "planners"))
+    assert not {*statements} & {*planners}
+    report = hetopt.compare(
+        NAME,
+        [],
+        problem="training_plan",
+        statements=["hexiscale", "hexiscale_milp"],
+        backends=["cpsat"],
+        exact=False,
+        limits=5,
+    )
+    assert [row.method for row in report.rows] == ["hexiscale_milp, cpsat"]
+
+
 def test_a_statement_that_a_problem_is_too_large_for_is_a_row_that_says_so() -> None:
     report = hetopt.compare(
         "generated:grouping/200/1",
@@ -135,7 +150,7 @@ def test_what_a_problem_does_not_know_is_refused() -> None:
     with pytest.raises(Unsupported, match="found options x, which device_grouping"):
         hetopt.compare(NAME, problem="device_grouping", options={"x": 1})
     with pytest.raises(Unsupported, match="no problem that they are of"):
-        hetopt.compare(NAME, statements=["hexiscale"])
+        hetopt.compare(NAME, statements=["hexiscale_milp"])
     with pytest.raises(Unsupported, match="found runs_on or start beside a problem"):
         hetopt.compare(NAME, problem="device_grouping", runs_on="megatron")
     with pytest.raises(MixedData, match="expected one: compare them one by one"):

@@ -41,7 +41,7 @@ def test_a_bad_file_is_named_with_its_field(tmp_path: Path) -> None:
     ("words", "reason"),
     [
         ({"method": "one_pipeline"}, "method one_pipeline has no options"),
-        ({"method": "hexiscale"}, "statement hexiscale has no options"),
+        ({"method": "hexiscale_milp"}, "statement hexiscale_milp has no options"),
         ({"backend": "cpsat"}, "a statement has no options"),
     ],
 )

@@ -30,7 +30,7 @@ def test_what_is_fed_or_declared_is_neither_found_nor_proved(script: Any) -> Non
 
 def test_what_the_solver_finds_and_proves_by_itself_is_told(script: Any) -> None:
     milp = script("hexiscale_milp")
-    row = milp.measure(milp.small(4), "hexiscale", False, Limits(time_s=60))
+    row = milp.measure(milp.small(4), "hexiscale_milp", False, Limits(time_s=60))
     assert row["status"] == "optimal"
     assert row["own_us"] == row["own_bound_us"] == row["objective_us"]
     assert row["fed_us"] is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan
-from hetopt.formulations import hexiscale
+from hetopt.formulations import hexiscale_milp
 from hypothesis import given
 from inputs import examples, seeds
 from settings import setting
@@ -177,14 +177,14 @@ class Checker(Model):
 
 def checked(instance: Instance, plan: TrainingPlan) -> tuple[Checker, TrainingPlan]:
     """The statement at the values that it has for `plan`, and the plan read back."""
-    tables = hexiscale.Tables(instance)
+    tables = hexiscale_milp.Tables(instance)
     known = {
         label(family, index): value
-        for family, table in hexiscale.values(tables, plan).items()
+        for family, table in hexiscale_milp.values(tables, plan).items()
         for index, value in table.items()
     }
     checker = Checker(known)
-    reader = hexiscale.build(instance, checker)
+    reader = hexiscale_milp.build(instance, checker)
     return checker, reader(lambda variable: variable)
 
 
@@ -193,7 +193,7 @@ def checked(instance: Instance, plan: TrainingPlan) -> tuple[Checker, TrainingPl
 def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) -> None:
     random = Random(seed)
     instance = tiny(random, batch=random.randint(2, 6), roomy=seed % 2 == 0)
-    tables = hexiscale.Tables(instance)
+    tables = hexiscale_milp.Tables(instance)
     kinds = {(tables.nodes[kind.node].name, kind.degree) for kind in tables.kinds}
     for _ in range(6):
         plan = random_plan(random, instance)
@@ -216,7 +216,7 @@ def test_the_random_plans_cover_what_the_statement_says() -> None:
     for seed in range(80):
         random = Random(seed)
         instance = tiny(random, batch=random.randint(2, 6), roomy=seed % 2 == 0)
-        tables = hexiscale.Tables(instance)
+        tables = hexiscale_milp.Tables(instance)
         seen |= {("alike", True)} if tables.alike else set()
         for _ in range(6):
             plan = random_plan(random, instance)
@@ -270,7 +270,7 @@ def across(instance: Instance) -> TrainingPlan:
 def test_plans_across_and_inside_nodes_meet_the_statement_of_a_whole_cluster(
     instance: Instance,
 ) -> None:
-    obvious = hexiscale.Tables(instance).obvious
+    obvious = hexiscale_milp.Tables(instance).obvious
     assert obvious is not None
     checker, _ = checked(instance, obvious[1])
     assert not checker.broken
@@ -289,7 +289,7 @@ def test_the_crossing_ties_span_and_synchronisation_of_no_plan_too_tightly(
     name: str,
 ) -> None:
     instance = load_instance(f"hexiscale/{name}")
-    tables = hexiscale.Tables(instance)
+    tables = hexiscale_milp.Tables(instance)
     assert tables.crossing[1] > tables.least["span"]
     assert tables.obvious is not None
     for plan in (tables.obvious[1], across(instance)):
@@ -300,7 +300,7 @@ def test_the_crossing_ties_span_and_synchronisation_of_no_plan_too_tightly(
 
 def test_the_horizon_is_that_of_layers_by_speed_where_equal_ones_are_slower() -> None:
     """HexiScale's case study: GPUs of which the fastest do four times as much."""
-    tables = hexiscale.Tables(load_instance("hexiscale/case-study"))
+    tables = hexiscale_milp.Tables(load_instance("hexiscale/case-study"))
     assert tables.obvious is not None
     for pipeline in tables.obvious[1].pipelines:
         lengths = [len(stage.span) for stage in pipeline.stages]
@@ -322,7 +322,7 @@ def test_the_optimum_is_the_best_of_all_plans(backend: str, seed: int) -> None:
     instance = tiny(random, batch=random.randint(2, 4))
     best = best_training_plan(instance)
     model = entry("backends", backend).backend()
-    reader = hexiscale.build(instance, model)
+    reader = hexiscale_milp.build(instance, model)
     answer = model.solve(Limits(), lambda *_: None)
     if best is None:
         assert answer.status is Status.INFEASIBLE
@@ -336,16 +336,16 @@ def test_the_optimum_is_the_best_of_all_plans(backend: str, seed: int) -> None:
 
 def test_a_warm_start_has_a_value_for_every_variable_and_is_kept() -> None:
     instance = load_instance("tiny/two-nodes")
-    tables = hexiscale.Tables(instance)
+    tables = hexiscale_milp.Tables(instance)
     assert tables.obvious is not None
     start = tables.obvious[1]
     model = entry("backends", "cpsat").backend()
-    hexiscale.build(instance, model)
-    assert set(hexiscale.hint(instance, start)) == set(model.variables)
+    hexiscale_milp.build(instance, model)
+    assert set(hexiscale_milp.hint(instance, start)) == set(model.variables)
     result = statements.solve(
         "training_plan",
         instance,
-        "hexiscale",
+        "hexiscale_milp",
         "cpsat",
         limits=Limits(time_s=0),
         warm_start=start,
@@ -356,15 +356,15 @@ def test_a_warm_start_has_a_value_for_every_variable_and_is_kept() -> None:
 
 def test_a_plan_past_the_horizon_is_hinted_as_the_obvious_one() -> None:
     instance = load_instance("tiny/two-nodes")
-    tables = hexiscale.Tables(instance)
+    tables = hexiscale_milp.Tables(instance)
     assert tables.obvious is not None
     first, *_ = instance.planned_cluster.gpu_ids()
     stage = Stage(layers=(0, instance.model.layers), replicas=(Replica(gpus=(first,)),))
     batch = instance.workload.global_batch
     slow = TrainingPlan(pipelines=(Pipeline(micro_batches=batch, stages=(stage,)),))
     assert training_plan.evaluate(instance, slow).objective > tables.horizon
-    best = hexiscale.hint(instance, tables.obvious[1])
-    assert hexiscale.hint(instance, slow) == best
+    best = hexiscale_milp.hint(instance, tables.obvious[1])
+    assert hexiscale_milp.hint(instance, slow) == best
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_a_plan_past_the_horizon_is_hinted_as_the_obvious_one() -> None:
 def test_the_library_is_solved_to_a_proof(name: str) -> None:
     instance = load_instance(name)
     best = best_training_plan(instance)
-    result = statements.solve("training_plan", instance, "hexiscale", "cpsat")
+    result = statements.solve("training_plan", instance, "hexiscale_milp", "cpsat")
     assert best is not None
     assert result.status is Status.OPTIMAL
     assert result.objective == best[0]
@@ -386,7 +386,7 @@ def test_the_library_is_solved_to_a_proof(name: str) -> None:
 
 def test_what_holds_no_layer_is_proved_infeasible() -> None:
     instance = load_instance("tiny/infeasible")
-    result = statements.solve("training_plan", instance, "hexiscale", "cpsat")
+    result = statements.solve("training_plan", instance, "hexiscale_milp", "cpsat")
     assert result.status is Status.INFEASIBLE
 
 
@@ -403,4 +403,4 @@ def test_what_holds_no_layer_is_proved_infeasible() -> None:
 )
 def test_what_is_not_carried_is_refused_by_the_field(name: str, field: str) -> None:
     with pytest.raises(Unsupported, match=field.replace(".", r"\.")):
-        hexiscale.Tables(load_instance(name))
+        hexiscale_milp.Tables(load_instance(name))

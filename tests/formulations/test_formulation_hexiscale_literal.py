@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan
-from hetopt.formulations import hexiscale, hexiscale_literal
+from hetopt.formulations import hexiscale_literal, hexiscale_milp
 
 from hetopt import registry
 from hetopt.errors import Unsupported
@@ -80,7 +80,10 @@ def test_the_printed_equations_have_the_optimum_of_all_plans(seed: int) -> None:
     best = best_training_plan(instance)
     literal, strengthened = (
         statements.solve("training_plan", instance, name, backend)
-        for name, backend in (("hexiscale_literal", "scip"), ("hexiscale", "cpsat"))
+        for name, backend in (
+            ("hexiscale_literal", "scip"),
+            ("hexiscale_milp", "cpsat"),
+        )
     )
     assert literal.status is strengthened.status
     if best is None:
@@ -140,4 +143,4 @@ def test_costs_that_the_appendix_has_not_are_refused_here_alone(
     instance = load_instance(name)
     with pytest.raises(Unsupported, match=field.replace(".", r"\.")):
         statements.solve("training_plan", instance, "hexiscale_literal", "scip")
-    assert hexiscale.Tables(instance).kinds
+    assert hexiscale_milp.Tables(instance).kinds

@@ -163,7 +163,7 @@ def _statement(name: str, case: Case) -> str:
     refused = not capability.carries(f"statement {name}", case.instance)
     if not refused and case.instance.model.layers > _FEW_LAYERS:
         return "not asked"
-    backend = "cpsat" if name == "hexiscale" else "scip"
+    backend = "cpsat" if name == "hexiscale_milp" else "scip"
     asked = "training_plan", case.instance, name, backend
     try:
         return _held(statements.solve(*asked, limits=Limits(time_s=_TIME_S)), case)

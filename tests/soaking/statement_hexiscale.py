@@ -60,7 +60,7 @@ def check(data: dict[str, Any]) -> str:
     limits = Limits(time_s=1)
     try:
         stated = statements.solve(
-            "training_plan", instance, "hexiscale", data["backend"], limits=limits
+            "training_plan", instance, "hexiscale_milp", data["backend"], limits=limits
         )
     except (Unsupported, InstanceError):  # so are coefficients beyond a solver's
         return "refused"

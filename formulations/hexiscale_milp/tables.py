@@ -41,7 +41,7 @@ class Tables:
 
     def __init__(self, instance: Instance) -> None:
         """Tables of `instance`; `Unsupported` names the field that is not carried."""
-        capability.require("statement hexiscale", instance)
+        capability.require("statement hexiscale_milp", instance)
         self.instance = instance
         self.costs = instance.workload.costs
         self.table = CostTable(instance)
@@ -55,7 +55,7 @@ class Tables:
         every = list(self._kinds())
         if not every:
             raise Unsupported(
-                "the statement hexiscale: workload.costs.profile measures no micro-batch "
+                "the statement hexiscale_milp: workload.costs.profile measures no micro-batch "
                 "of 1 on a GPU that the cluster has, expected one: measure it"
             )
         # A group that cannot hold one layer is never used; keep some for the proof.
