@@ -5,14 +5,20 @@ one column. The summary counts unsolved and unproven apart.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from . import registry
 from .errors import MixedData
-from .performance_profiles import quantile
+from .performance_profiles import (
+    Spread,
+    primal_integral,
+    quantile,
+    shifted_geometric_mean,
+    spread,
+)
 from .problems import Objective
 from .result import Bound, Result, Status, gap, known_gap
 
@@ -43,6 +49,22 @@ class GapRow:
     gap_to_bound: float | None
     gap_to_best: float | None
     reference: Reference = Reference()  # what the gaps are to
+    primal_integral_s: float | None = None  # up to the longest run on the instance
+
+    @property
+    def seconds(self) -> float:
+        """The time that the method took."""
+        return sum(self.result.seconds.values())
+
+    @property
+    def seed(self) -> int:
+        """The seed that the method was given."""
+        return self.result.method.seed
+
+    @property
+    def case(self) -> str:
+        """The instance, and the seed where it is not the first: what is compared."""
+        return f"{self.instance}, seed {self.seed}" if self.seed else self.instance
 
 
 @dataclass(frozen=True)
@@ -98,7 +120,8 @@ class GapReport:
             gaps = sorted(r.gap_to_bound for r in mine if r.gap_to_bound is not None)
             statuses = [row.result.status for row in mine]
             out[method] = {
-                "instances": len(mine),
+                "instances": len({row.result.digest for row in mine}),
+                "runs": len(mine),
                 "with_plan": sum(row.result.plan is not None for row in mine),
                 "proved_optimal": statuses.count(Status.OPTIMAL),
                 "proved_infeasible": statuses.count(Status.INFEASIBLE),
@@ -106,8 +129,33 @@ class GapReport:
                 "median_gap_to_bound": median(gaps) if gaps else None,
                 "p90_gap_to_bound": quantile(gaps, 0.9),
                 "worst_gap_to_bound": gaps[-1] if gaps else None,
+                "shifted_mean_s": shifted_geometric_mean(row.seconds for row in mine),
+                "mean_primal_integral_s": _mean(
+                    [row.primal_integral_s for row in mine]
+                ),
             }
         return out
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the rows."""
+        return sorted({row.seed for row in self.rows})
+
+    def spreads(self) -> list[tuple[list[GapRow], Spread]]:
+        """Return the rows of each method on each instance, and how they spread."""
+        groups: dict[tuple[str, str], list[GapRow]] = {}
+        for row in self.rows:
+            groups.setdefault((row.result.digest, row.method), []).append(row)
+        return [
+            (
+                rows,
+                spread(
+                    [row.result.objective for row in rows],
+                    minimise=rows[0].result.sense == "minimise",
+                ),
+            )
+            for rows in groups.values()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The report document: rows with their results, and the summary."""
@@ -116,6 +164,8 @@ class GapReport:
                 {
                     "instance": row.instance,
                     "method": row.method,
+                    "seed": row.seed,
+                    "primal_integral_s": row.primal_integral_s,
                     "gap_to_bound": row.gap_to_bound,
                     "gap_to_best": row.gap_to_best,
                     "objective": plain(row.result.objective),
@@ -125,6 +175,10 @@ class GapReport:
                 for row in self.rows
             ],
             "summary": self.summary(),
+            "spreads": [
+                {"instance": rows[0].instance, "method": rows[0].method, **asdict(one)}
+                for rows, one in self.spreads()
+            ],
         }
 
 
@@ -144,8 +198,29 @@ def plain(value: Objective | None) -> int | float | None:
     return float(value) if isinstance(value, Fraction) else value
 
 
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _plans(result: Result) -> Iterable[tuple[float, Objective]]:
+    """Seconds and objectives of the plans that a method had, its last one included.
+
+    A trace begins where the planners before it ended.
+    """
+    before = result.seconds.get("planners", 0.0)
+    last: Objective | None = None
+    for point in result.trace:
+        if point.incumbent is not None:
+            last = point.incumbent
+            yield before + point.seconds, last
+    if result.objective is not None and result.objective != last:
+        yield sum(result.seconds.values()), result.objective
+
+
 def _rows(group: list[Result], known: Reference, name: str | None) -> list[GapRow]:
     reference = _reference(group, known)
+    horizon = max(sum(result.seconds.values()) for result in group)
     bound = None if reference.bound is None else reference.bound.value
     return [
         GapRow(
@@ -155,6 +230,7 @@ def _rows(group: list[Result], known: Reference, name: str | None) -> list[GapRo
             gap_to_bound=known_gap(result.objective, bound),
             gap_to_best=known_gap(result.objective, reference.best),
             reference=reference,
+            primal_integral_s=primal_integral(_plans(result), reference.best, horizon),
         )
         for result in group
     ]

@@ -1,4 +1,4 @@
-"""What many solves add up to: quantiles, performance profiles, growth.
+"""What many solves add up to: means, quantiles, profiles, primal integrals, growth.
 
 Every function counts what is missing as missing: a method that failed on an instance
 stays in the denominator of its profile, and is left out of no count.
@@ -8,7 +8,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
+#: Seconds by which times are shifted in their geometric means: what takes much less
+#: than that counts as alike, as in comparisons of solvers.
+SHIFT_S = 1.0
 Costs = Mapping[str, Mapping[str, float | None]]
 
 
@@ -18,6 +22,72 @@ def quantile(values: Iterable[float], share: float) -> float | None:
     if not ordered:
         return None
     return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
+
+
+def shifted_geometric_mean(
+    values: Iterable[float], shift: float = SHIFT_S
+) -> float | None:
+    """Return the geometric mean of the values plus a shift, less the shift.
+
+    None without a value. Values are not negative.
+    """
+    logarithms = [math.log(value + shift) for value in values]
+    if not logarithms:
+        return None
+    return max(0.0, math.exp(math.fsum(logarithms) / len(logarithms)) - shift)
+
+
+def primal_integral(
+    plans: Iterable[tuple[float, Fraction | int]],
+    best: Fraction | int | None,
+    horizon_s: float,
+) -> float:
+    """Return the seconds up to a horizon, each weighted by the primal gap in it.
+
+    `plans` are seconds and the objective that was best by then, in order. The primal
+    gap is |objective - best| over the larger of the two, and 1 before the first plan
+    (Berthold, 2013): the less, the sooner good plans were there.
+    """
+    total, since, weight = 0.0, 0.0, 1.0
+    for seconds, objective in plans:
+        until = min(max(seconds, since), horizon_s)
+        total, since = total + weight * (until - since), until
+        weight = _primal_gap(objective, best)
+    return total + weight * max(0.0, horizon_s - since)
+
+
+def _primal_gap(objective: Fraction | int, best: Fraction | int | None) -> float:
+    if best is None or objective == best:
+        return 0.0
+    found, least = Fraction(objective), Fraction(best)
+    return min(1.0, float(abs(found - least) / max(abs(found), abs(least))))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What several runs of one method on one instance gave."""
+
+    runs: int
+    planned: int  # runs with a plan; the rest is of these
+    best: float | None
+    mean: float | None
+    worst: float | None
+    deviation: float | None  # of a sample, over the mean; None below two plans
+
+
+def spread(objectives: Sequence[Fraction | int | None], *, minimise: bool) -> Spread:
+    """Return best, mean, worst and the relative deviation of the objectives."""
+    found = [one for one in objectives if one is not None]
+    if not found:
+        return Spread(len(objectives), 0, None, None, None, None)
+    mean = float(sum(map(Fraction, found)) / len(found))
+    deviation = None
+    if len(found) > 1 and mean:
+        squares = math.fsum((float(one) - mean) ** 2 for one in found)
+        deviation = math.sqrt(squares / (len(found) - 1)) / abs(mean)
+    least, most = float(min(found)), float(max(found))
+    best, worst = (least, most) if minimise else (most, least)
+    return Spread(len(objectives), len(found), best, mean, worst, deviation)
 
 
 @dataclass(frozen=True)
@@ -63,6 +133,18 @@ def profiles(costs: Costs) -> dict[str, Profile]:
         )
         for method, mine in costs.items()
     }
+
+
+def distance(
+    objective: Fraction | int | None, best: Fraction | int | None, *, minimise: bool
+) -> float | None:
+    """Return the factor between an objective and the best, from 1 on.
+
+    None where either is absent or 0: there is no factor then.
+    """
+    if not objective or not best:
+        return None
+    return float(Fraction(objective) / best if minimise else Fraction(best) / objective)
 
 
 @dataclass(frozen=True)

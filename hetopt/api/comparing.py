@@ -91,19 +91,27 @@ def problem_of(given: AnyProblem) -> tuple[str | None, Instance | None]:
     return (None, data) if name == "training_plan" else (name, None)
 
 
+def with_seeds(limits: Limits, seeds: int) -> list[Limits]:
+    """Return the limits with each of so many seeds, from their own on."""
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise Unsupported(f"found {seeds} seeds, expected 1 to {MOST_SEEDS}")
+    return [replace(limits, seed=limits.seed + number) for number in range(seeds)]
+
+
 def report_of(
     problems: Sequence[AnyProblem],
     problem: str | None,
     options: Options | None,
     chosen: Chosen,
-    limits: Limits,
+    limits: Sequence[Limits],
     progress: Progress,
     *,
     library: bool = True,
 ) -> GapReport:
     """Compare the methods of one problem on each of what poses it.
 
-    Without `library` nothing counts that was known before.
+    All of them run with each of the limits, which have a seed each. Without `library`
+    nothing counts that was known before.
     """
     read = [_read(given, problem, options) for given in problems]
     kinds = list(dict.fromkeys(name for name, _, _ in read))
@@ -116,10 +124,11 @@ def report_of(
     results: list[Result] = []
     try:
         for name, data, called in read:
-            for result in _compared(name, data, called, chosen, limits, progress):
-                results.append(result)
-                if result.stop is Stop.INTERRUPTED:
-                    raise KeyboardInterrupt
+            for one in limits:
+                for result in _compared(name, data, called, chosen, one, progress):
+                    results.append(result)
+                    if result.stop is Stop.INTERRUPTED:
+                        raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not results:
             raise

@@ -29,7 +29,7 @@ from .calling import (
     refuse_unknown,
     several,
 )
-from .comparing import Chosen, problem_of, report_of
+from .comparing import Chosen, problem_of, report_of, with_seeds
 from .improving import and_improved, improved, improved_from_several, is_small
 from .judging import load
 from .plugins import Plugin, named
@@ -158,6 +158,7 @@ def compare(
     runs_on: str | None = None,
     start: AnyStart = None,
     known: bool = True,
+    seeds: int = 1,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> GapReport:
@@ -169,12 +170,16 @@ def compare(
     of this report or in the library; `runs_on`, `start` and `known` as in `plan`.
     Raises as `plan` does, before any work is done.
 
+    Every method runs with each of `seeds` seeds, from that of the limits on: how much a
+    plan owes to its seed is in `GapReport.spreads`.
+
     With a `problem` that the instances pose, with these `options` (`api.pose`), and for
     files that state one, the rows are all methods of that problem: its planners, its
     `statements` on each of the `backends` that carry them, and unless `exact` is false
     the exact method, each with the time limit for itself.
     """
     asked, heard = limits_of(limits), progress_of(progress)
+    each = with_seeds(asked, seeds)
     given_as = several(instances)
     stated: str | None = None
     first: Instance | None = None
@@ -187,9 +192,7 @@ def compare(
                 "plans are made: leave them out"
             )
         wanted = Chosen(planners, statements, backends, exact is not False)
-        return report_of(
-            given_as, problem, options, wanted, asked, heard, library=known
-        )
+        return report_of(given_as, problem, options, wanted, each, heard, library=known)
     if statements or backends or options:
         raise Unsupported(
             "found statements, backends or options and no problem that they are of: "
@@ -214,11 +217,12 @@ def compare(
     results: list[Result] = []
     try:
         for instance, mine in zip(loaded, beforehand, strict=True):
-            rows = _compared(instance, mine, chosen, bool(exact), asked, heard)
-            for result in rows:
-                results.append(result)
-                if result.stop is Stop.INTERRUPTED:
-                    raise KeyboardInterrupt
+            for one in each:
+                rows = _compared(instance, mine, chosen, bool(exact), one, heard)
+                for result in rows:
+                    results.append(result)
+                    if result.stop is Stop.INTERRUPTED:
+                        raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not results:
             raise

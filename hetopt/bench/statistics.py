@@ -7,11 +7,20 @@ library's best known. Rows without a plan are counted by how they ended, never l
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from ..files.best import number
-from ..performance_profiles import Growth, Profile, growth, profiles, quantile
+from ..performance_profiles import (
+    Growth,
+    Profile,
+    distance,
+    growth,
+    primal_integral,
+    profiles,
+    quantile,
+    shifted_geometric_mean,
+)
 from ..result import known_gap
 
 Row = dict[str, Any]
@@ -27,6 +36,7 @@ class Entry:
     reference: Fraction | None  # the strongest bound of the data, proved
     best: Fraction | None  # the best plan of the data, of any row
     reference_by: str | None = None  # the method whose bound it is, or the library
+    horizon_s: float = 0.0  # the longest run on the data
 
     @property
     def method(self) -> str:
@@ -88,6 +98,24 @@ class Entry:
         own = [parts[name] for name in ("build", "solve") if name in parts]
         return sum(own) if own else None
 
+    @property
+    def trace(self) -> tuple[tuple[float, Fraction | None, Fraction | None], ...]:
+        """Seconds, the best plan and the bound by then."""
+        return tuple(
+            (float(seconds), _fraction(incumbent), _fraction(bound))
+            for seconds, incumbent, bound in self.row.get("seconds", {}).get(
+                "trace", []
+            )
+        )
+
+    @property
+    def primal_integral_s(self) -> float:
+        """Up to the longest run on the data; all of it where there is no plan."""
+        plans = [(at, plan) for at, plan, _ in self.trace if plan is not None]
+        if self.objective is not None and not plans:
+            plans.append((self.seconds or 0.0, self.objective))
+        return primal_integral(plans, self.best, self.horizon_s)
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -105,6 +133,8 @@ class Summary:
     p90_gap: float | None
     worst_gap: float | None
     median_seconds: float | None
+    shifted_mean_seconds: float | None = None  # geometric
+    mean_primal_integral: float | None = None  # seconds
 
 
 def method_of(row: Row) -> str:
@@ -127,7 +157,15 @@ def entries(rows: Iterable[Row], known: Known | None = None) -> list[Entry]:
         key: _references(group, (known or {}).get(key[0], (None, None)))
         for key, group in groups.items()
     }
-    return [Entry(row, *references[_data(row)]) for row in solves]
+    horizons = {key: max(map(_longest, group)) for key, group in groups.items()}
+    return [Entry(row, *references[_data(row)], horizons[_data(row)]) for row in solves]
+
+
+def _longest(row: Row) -> float:
+    """The seconds of a row's method; of its process where it did not say."""
+    parts = row.get("seconds", {})
+    own = sum(parts.get(name, 0.0) for name in ("build", "solve"))
+    return float(own or parts.get("wall", 0.0))
 
 
 def _data(row: Row) -> Any:
@@ -183,6 +221,7 @@ def _summary(problem: str, method: str, rows: list[Entry]) -> Summary:
     gaps = [gap for entry in rows if (gap := entry.gap_to_bound) is not None]
     seconds = [s for entry in rows if (s := entry.seconds) is not None]
     statuses = [entry.status for entry in rows]
+    by_row = [entry.row for entry in rows]
     return Summary(
         problem=problem,
         method=method,
@@ -196,6 +235,8 @@ def _summary(problem: str, method: str, rows: list[Entry]) -> Summary:
         p90_gap=quantile(gaps, 0.9),
         worst_gap=max(gaps, default=None),
         median_seconds=median(seconds) if seconds else None,
+        shifted_mean_seconds=shifted_geometric_mean(map(_longest, by_row)),
+        mean_primal_integral=fmean(entry.primal_integral_s for entry in rows),
     )
 
 
@@ -226,13 +267,8 @@ def proof_profiles(found: Iterable[Entry]) -> dict[str, Profile]:
 
 
 def _distance(entry: Entry) -> float | None:
-    """Objective over the best, or the best over it where more is better."""
-    value, best = entry.objective, entry.best
-    if not value or not best:
-        return None
-    if entry.row.get("sense") == "maximise":
-        return float(best / value)
-    return float(value / best)
+    minimise = entry.row.get("sense") != "maximise"
+    return distance(entry.objective, entry.best, minimise=minimise)
 
 
 def _profiles(found: Iterable[Entry], cost: Any) -> dict[str, Profile]:
@@ -261,20 +297,6 @@ def growths(found: Iterable[Entry]) -> dict[str, Growth]:
     """By method: seconds as a power of the size, where enough sizes were measured."""
     fitted = {method: growth(points) for method, points in sizes(found).items()}
     return {method: law for method, law in fitted.items() if law is not None}
-
-
-def traces(found: Iterable[Entry]) -> dict[str, list[tuple[float, float]]]:
-    """By row: seconds and the gap that was proved by then, of exact methods."""
-    curves = {}
-    for entry in found:
-        curve = []
-        for seconds, incumbent, bound in entry.row.get("seconds", {}).get("trace", []):
-            distance = known_gap(_fraction(incumbent), _fraction(bound))
-            if distance is not None:
-                curve.append((max(float(seconds), 0.001), distance))
-        if curve:
-            curves[f"{entry.row['instance']}, {entry.method}"] = curve
-    return curves
 
 
 def _fraction(value: float | None) -> Fraction | None:

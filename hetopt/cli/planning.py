@@ -302,9 +302,24 @@ def compare(
     memory: Memory = None,
     dask: Dask = None,
     seed: Seed = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Every method with N seeds, from --seed on."
+        ),
+    ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a .html, .md, .csv or .json report."),
+        typer.Option(
+            metavar="FILE", help="Write a .html, .md, .tex, .csv or .json report."
+        ),
+    ] = None,
+    curves: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write performance profiles and gaps over time: .csv, .svg.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -318,6 +333,7 @@ def compare(
     """
     from .. import api
     from ..modelling import Limits
+    from ..report import curves as drawn
     from ..report import gaps
     from ..text.options import values
 
@@ -326,7 +342,8 @@ def compare(
         raise Unsupported("--dask proves: give --exact or --targets, too")
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
     if targets:
-        if planners is not None or exact or runs_on is not None:
+        others = planners is not None or exact or runs_on is not None
+        if others or seeds > 1 or curves is not None:
             raise Unsupported("--targets asks for the best plan of each: give it alone")
         how = {"start": start or None, "known": not fresh}
         _deliver_targets(instances, how, limits, out, as_json)
@@ -352,11 +369,15 @@ def compare(
             runs_on=runs_on,
             start=start or None,
             known=not fresh,
+            seeds=seeds,
             limits=limits,
             progress=watch,
         )
     failed = output.written(out, lambda path: gaps.FILES.write(report, path))
-    output.give(report.to_json(), gaps.terminal(report), as_json, failed)
+    lost = output.written(
+        curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
+    )
+    output.give(report.to_json(), gaps.terminal(report), as_json, failed, lost)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
 
 

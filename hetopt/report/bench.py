@@ -17,7 +17,7 @@ from ..errors import HetoptError
 from ..files import load_plan
 from ..result import Method, Result, Status, Stop
 from ..text.writing import write_text
-from . import bench_tables, figures, pipelines, words, writers
+from . import bench_tables, curves, figures, pipelines, words, writers
 from .bench_summary import Report
 from .sheet import Figure, Section, Sheet
 
@@ -33,20 +33,23 @@ FIELDS = (
     *("problem", "instance", "method", "backend", "seed", "status", "stop", "size"),
     *("size_unit", "objective", "unit", "bound", "bound_source", "gap_to_bound"),
     *("gap_to_best", "method_s", "wall_s", "reasons"),
-    *("reference_bound", "reference_by", "best_known"),
+    *("reference_bound", "reference_by", "best_known", "primal_integral_s"),
 )
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write `report.html`, `.md`, `.csv` and `.json` to a folder, each whole."""
+    """Write `report.html`, `.md`, `.tex`, `.csv`, `.json` and curves to a folder."""
     texts = {
         "json": writers.document(document(report)),
         "csv": comma_separated(report),
         "md": markdown(report),
+        "tex": latex(report),
         "html": page(report),
     }
     for suffix, text in texts.items():
         write_text(folder / f"{NAME}.{suffix}", text)
+    found = statistics.by_problem(report.entries).items()
+    curves.write(folder / "curves", [_curves(name, mine) for name, mine in found])
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -63,6 +66,7 @@ def document(report: Report) -> dict[str, Any]:
         "rows": [
             {**entry.row, "gap_to_bound": entry.gap_to_bound}
             | {"gap_to_best": entry.gap_to_best, **entry.references}
+            | {"primal_integral_s": entry.primal_integral_s}
             for entry in report.entries
         ],
         "figures": list(statistics.figures(report.rows)),
@@ -80,6 +84,7 @@ def comma_separated(report: Report) -> str:
             "wall_s": entry.row.get("seconds", {}).get("wall"),
             "reasons": "; ".join(entry.row.get("reasons", [])),
             **entry.references,
+            "primal_integral_s": entry.primal_integral_s,
         }
         for entry in report.entries
     )
@@ -89,6 +94,11 @@ def comma_separated(report: Report) -> str:
 def markdown(report: Report) -> str:
     """Headings and tables; pictures are on the page."""
     return writers.markdown(_sheet(report))
+
+
+def latex(report: Report) -> str:
+    """Tables of a paper, one below the other."""
+    return writers.latex(_sheet(report))
 
 
 def page(report: Report) -> str:
@@ -172,23 +182,24 @@ def machine(header: Row) -> str:
 
 
 def _charts(found: list[Entry]) -> Iterator[Figure | None]:
-    yield figures.profiles(
-        "Performance profile: quality",
-        "The share of instances on which a method's plan is within a factor of the "
-        "best plan of this page (Dolan and Moré). Where a method found none, its curve "
-        "stays below the top; methods without any plan are not drawn.",
-        statistics.quality_profiles(found),
-    )
-    yield figures.profiles(
-        "Performance profile: time to a proof",
-        "The share of instances that a method proved within a factor of the fastest "
-        "proof of this page. An instance that nobody proved is left out for all, and "
-        "methods that proved none are not drawn.",
-        statistics.proof_profiles(found),
-    )
-    yield figures.traces(statistics.traces(found))
+    yield from (figure for _, figure in _curves("", found).drawn())
     size = next((e.row["size_unit"] for e in found if e.row.get("size_unit")), "size")
     yield figures.growths(size, statistics.sizes(found), statistics.growths(found))
+
+
+def _curves(problem: str, found: list[Entry]) -> curves.Curves:
+    """Profiles and gaps over time of the entries of a problem."""
+    profiles = {
+        curves.QUALITY: statistics.quality_profiles(found),
+        curves.PROOF: statistics.proof_profiles(found),
+    }
+    courses = [
+        curves.Course(
+            entry.row["instance"], entry.method, entry.row["seed"], entry.trace
+        )
+        for entry in found
+    ]
+    return curves.Curves(problem, profiles, courses)
 
 
 # --- plans -----------------------------------------------------------------------

@@ -17,7 +17,8 @@ def summary(found: Sequence[Summary]) -> Table:
     """Counts first; gaps of the rows that have a proved reference."""
     headings = (
         *("method", "rows", "solved", "proved", "not solved", "with a bound"),
-        *("median gap", "90 % within", "worst gap", "median time"),
+        *("median gap", "90% within", "worst gap", "median time"),
+        *("mean time (shifted geometric)", "mean primal integral"),
     )
     rows = [
         (
@@ -28,6 +29,8 @@ def summary(found: Sequence[Summary]) -> Table:
             _share(s.p90_gap),
             _share(s.worst_gap),
             _seconds(s.median_seconds),
+            _seconds(s.shifted_mean_seconds),
+            _seconds(s.mean_primal_integral),
         )
         for s in found
     ]

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
 from itertools import groupby
+from statistics import fmean
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from ..gaps import GapReport, GapRow, plain, referred
-from ..performance_profiles import profiles
+from ..performance_profiles import Spread, distance, profiles
 from ..plans import TrainingPlan
 from ..problems import Objective
-from ..result import Bound, known_gap
-from . import figures, gap_picture, pipelines, results, words, writers
+from ..result import Bound, Status, known_gap
+from . import curves as drawn_curves
+from . import gap_picture, pipelines, results, words, writers
 from .gap_picture import unit_of
 from .sheet import Cell, Figure, Section, Sheet, Table
 
@@ -48,6 +51,8 @@ class Row:
     problem: str = "training_plan"
     unit: str = "us"
     formulation: str | None = None
+    seed: int = 0
+    primal_integral_s: float | None = None
 
     @classmethod
     def of(cls, row: GapRow) -> "Row":
@@ -82,6 +87,8 @@ class Row:
             problem=result.problem,
             unit=unit,
             formulation=result.method.formulation,
+            seed=row.seed,
+            primal_integral_s=row.primal_integral_s,
             **referred(row.reference),
         )
 
@@ -90,6 +97,11 @@ class Row:
         """The method as tables show it: an exact method is not a planner's name."""
         exact = self.kind == "exact" and self.formulation is None
         return "exact" if exact else self.method
+
+    @property
+    def run(self) -> str:
+        """The method, and its seed where that is not the first."""
+        return f"{self.label}, seed {self.seed}" if self.seed else self.label
 
     @property
     def amount(self) -> str:
@@ -124,7 +136,14 @@ SUMMARY_HEADINGS = {
     "median_gap_to_bound": "median gap to bound",
     "p90_gap_to_bound": "90% within",
     "worst_gap_to_bound": "worst gap to bound",
+    "shifted_mean_s": "mean time (shifted geometric)",
+    "mean_primal_integral_s": "mean primal integral",
 }
+#: Headings of methods that ran with several seeds.
+SPREAD_HEADINGS = (
+    *("method", "runs", "with a plan", "best", "mean", "worst", "deviation"),
+    *("best's gap to bound", "mean's gap to bound", "mean time"),
+)
 #: Problems whose plans are training plans.
 TRAINING = ("training_plan", "one_pipeline")
 _OPEN = 8  # drawings that are open at first: with more a page gets too long
@@ -143,14 +162,30 @@ def comma_separated(report: GapReport) -> str:
 
 
 def sections(report: GapReport) -> list[Section]:
-    """What is proved of each instance, and a row a method."""
-    return [section(name, rows) for name, rows in _instances(report)]
+    """Return a section for each instance: what is proved of it, and a row a method.
+
+    Of several seeds a row a method has its best, mean and worst plan.
+    """
+    several = len(report.seeds) > 1
+    return [
+        _spread(name, rows) if several else section(name, rows)
+        for name, rows in _instances(report)
+    ]
 
 
 def markdown(report: GapReport) -> str:
     """A heading and a table for each instance, then the summary."""
+    return writers.markdown(_sheet(report))
+
+
+def latex(report: GapReport) -> str:
+    """The tables of the Markdown report, for a paper."""
+    return writers.latex(_sheet(report))
+
+
+def _sheet(report: GapReport) -> Sheet:
     parts = (*sections(report), summary(report))
-    return writers.markdown(Sheet("Optimality gaps", parts))
+    return Sheet("Optimality gaps", parts)
 
 
 def terminal(report: GapReport) -> Iterator[RenderableType]:
@@ -184,6 +219,8 @@ def page(report: GapReport) -> str:
         sections.append(summary(report))
     drawn = 0
     for name, rows in parts:
+        if len(report.seeds) > 1:
+            sections.append(_spread(name, rows))
         sections.append(_pictured(name, rows))
         alike = list(_plans(rows))
         sections += [_drawn(one, palette, drawn >= _OPEN) for one in alike]
@@ -276,6 +313,38 @@ def section(name: str, rows: list[GapRow]) -> Section:
     return Section(name, (headline(rows),), table=table)
 
 
+def _spread(name: str, rows: list[GapRow]) -> Section:
+    """An instance, what is proved of it, and what seeds change, a row a method."""
+    cells = [_spread_cells(mine, one) for mine, one in GapReport(tuple(rows)).spreads()]
+    note = "Deviation: the standard deviation of the plans' objectives over their mean."
+    table = Table.of(SPREAD_HEADINGS, cells)
+    return Section(name, (headline(rows), note), table=table)
+
+
+def _spread_cells(rows: list[GapRow], found: Spread) -> list[Cell]:
+    unit, bound = unit_of(rows[0].result), rows[0].reference.bound
+
+    def amount(value: float | None) -> Cell:
+        return Cell.of(value, words.amount(value, unit))
+
+    def distant(value: float | None) -> Cell:
+        far = None
+        if value is not None and bound is not None:
+            far = known_gap(Fraction(value), bound.value)
+        return Cell.of(far, words.share(far))
+
+    mean_s = fmean(row.seconds for row in rows)
+    return [
+        Cell.of(Row.of(rows[0]).label),
+        Cell.of(found.runs),
+        Cell.of(found.planned),
+        *map(amount, (found.best, found.mean, found.worst)),
+        Cell.of(found.deviation, words.share(found.deviation)),
+        *map(distant, (found.best, found.mean)),
+        Cell.of(mean_s, words.duration(mean_s)),
+    ]
+
+
 def headline(rows: list[GapRow]) -> str:
     """What is proved about an instance, and the best plan known where no row has it."""
     bound, unit = rows[0].reference.bound, unit_of(rows[0].result)
@@ -293,10 +362,7 @@ def summary(report: GapReport) -> Section:
         [
             Cell.of(labels[method]),
             *(
-                Cell.of(
-                    found[key],
-                    words.share(found[key]) if key.endswith("_to_bound") else None,
-                )
+                Cell.of(found[key], _summarised(key, found[key]))
                 for key in SUMMARY_HEADINGS
             ),
         ]
@@ -307,6 +373,13 @@ def summary(report: GapReport) -> Section:
     return Section("Summary", table=Table.of(headings, cells))
 
 
+def _summarised(key: str, value: float | None) -> str | None:
+    """Return the words of a number of the summary; None for those of a count."""
+    if key.endswith("_to_bound"):
+        return words.share(value)
+    return words.duration(value) if key.endswith("_s") else None
+
+
 def _instances(report: GapReport) -> list[tuple[str, list[GapRow]]]:
     grouped = groupby(report.rows, lambda row: row.instance)
     return [(name, list(rows)) for name, rows in grouped]
@@ -314,7 +387,7 @@ def _instances(report: GapReport) -> list[tuple[str, list[GapRow]]]:
 
 def _other_cells(row: Row) -> list[Cell]:
     cells = [
-        Cell.of(row.label),
+        Cell.of(row.run),
         Cell.of(row.objective, row.amount),
         Cell.of(row.gap_to_bound, words.share(row.gap_to_bound)),
         Cell.of(row.gap_to_best, words.share(row.gap_to_best)),
@@ -326,7 +399,7 @@ def _other_cells(row: Row) -> list[Cell]:
 
 def _cells(row: Row) -> list[Cell]:
     cells = [
-        Cell.of(row.label),
+        Cell.of(row.run),
         Cell.of(row.objective, row.amount),
         Cell.of(row.mfu, None if row.mfu is None else f"{row.mfu:.1%}"),
         Cell.of(row.gap_to_bound, words.share(row.gap_to_bound)),
@@ -345,30 +418,45 @@ def _marked(row: Row, cells: list[Cell]) -> list[Cell]:
     return [replace(cell, mark="best") for cell in cells] if best else cells
 
 
-def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
-    """How the planners compare over all instances, and how the gaps closed."""
-    costs: dict[str, dict[str, float | None]] = {}
-    curves = {}
+def curves(report: GapReport) -> list[drawn_curves.Curves]:
+    """Return how the methods compare over all instances, and how their gaps closed."""
+    found: dict[str, list[GapRow]] = {}
     for row in report.rows:
-        label, value = Row.of(row).label, row.result.objective
-        costs.setdefault(label, {})[row.instance] = float(value) if value else None
-        curve = [
-            (max(point.seconds, 0.001), distance)
-            for point in row.result.trace
-            if (distance := known_gap(point.incumbent, point.bound)) is not None
-        ]
-        if curve:
-            curves[f"{row.instance}, {label}"] = curve
-    profile = figures.profiles(
-        "Performance profile",
-        "The share of all instances on which a planner's plan is within a factor of "
-        "the best plan of this page (Dolan and Moré).",
-        profiles(costs),
-    )
-    if profile is not None and several:
-        yield profile
-    if (traced := figures.traces(curves)) is not None:
-        yield traced
+        found.setdefault(row.result.problem, []).append(row)
+    return [_curves(problem, rows) for problem, rows in found.items()]
+
+
+def _curves(problem: str, rows: list[GapRow]) -> drawn_curves.Curves:
+    quality: dict[str, dict[str, float | None]] = {}
+    proof: dict[str, dict[str, float | None]] = {}
+    courses = []
+    for row in rows:
+        label, result = Row.of(row).label, row.result
+        quality.setdefault(label, {})[row.case] = distance(
+            result.objective,
+            row.reference.best,
+            minimise=result.sense == "minimise",
+        )
+        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        proof.setdefault(label, {})[row.case] = (
+            max(row.seconds, drawn_curves.LEAST_S) if proved else None
+        )
+        points = [(p.seconds, p.incumbent, p.bound) for p in result.trace]
+        course = drawn_curves.Course(row.instance, label, row.seed, tuple(points))
+        courses.append(course)
+    measured = {
+        drawn_curves.QUALITY: profiles(quality),
+        drawn_curves.PROOF: profiles(proof),
+    }
+    return drawn_curves.Curves(problem, measured, courses)
+
+
+def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
+    """How the methods compare where there are several cases, and how gaps closed."""
+    for one in curves(report):
+        for name, figure in one.drawn():
+            if several or not name.startswith("profile"):
+                yield figure
 
 
 def _note(row: Row, of: GapRow) -> str:
@@ -389,6 +477,7 @@ FILES = writers.Files[GapReport](
     {
         ".html": page,
         ".md": markdown,
+        ".tex": latex,
         ".csv": comma_separated,
         ".json": lambda report: writers.document(report.to_json()),
         **dict.fromkeys(writers.PICTURES, gap_picture.picture),

@@ -118,6 +118,67 @@ def _markdown_table(table: Table) -> str:
     return "\n".join(map(markup.line, lines))
 
 
+#: What LaTeX takes for its own, and how it is written instead.
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "\N{EN DASH}": "--",
+    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
+    "\N{DOUBLE PRIME}": r"\ensuremath{''}",
+}
+
+
+def latex(sheet: Sheet) -> str:
+    """Tables for a paper, a `table` each, in the lines that booktabs draws.
+
+    Sentences are comments above the tables: a paper has its own.
+    """
+    blocks = [_comment(f"{sheet.title}; needs \\usepackage{{booktabs}}")]
+    for section in sheet.sections:
+        if section.on_page_only:
+            continue
+        blocks += map(_comment, section.notes)
+        if section.table is not None:
+            blocks.append(_latex_table(section.title or sheet.title, section.table))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _latex_table(title: str, table: Table) -> str:
+    columns = "".join("r" if numeric else "l" for numeric in table.numeric)
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_as_latex(title)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        _latex_row(table.headings),
+        r"\midrule",
+        *(_latex_row(cell.text for cell in row) for row in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_row(texts: Iterable[str]) -> str:
+    return " & ".join(map(_as_latex, texts)) + r" \\"
+
+
+def _as_latex(text: str) -> str:
+    """Text that LaTeX sets as it is: no command is begun by a name."""
+    return "".join(_LATEX.get(sign, sign) for sign in words.plain(text))
+
+
+def _comment(text: str) -> str:
+    return f"% {words.plain(text)}"
+
+
 def escaped(text: str) -> str:
     """Text that Markdown shows as it is: no cell, tag or link is begun by a name."""
     return markup.escaped(words.plain(text))

@@ -214,8 +214,11 @@ def test_a_solve_that_failed_is_with_the_problem_of_its_instance() -> None:
 
 def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
     reports.write(made(), tmp_path)
-    names = {"report.html", "report.md", "report.csv", "report.json"}
-    assert {path.name for path in tmp_path.iterdir()} == names
+    suffixes = ("html", "md", "tex", "csv", "json")
+    names = {f"report.{suffix}" for suffix in suffixes}
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "curves"}
+    drawn = {path.name for path in (tmp_path / "curves").iterdir()}
+    assert {"profiles.csv", "gap_over_time.csv", "gap_over_time.svg"} <= drawn
     document = json.loads((tmp_path / "report.json").read_text())
     lines = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
     assert len(lines) == len(document["rows"]) == 9

@@ -93,6 +93,7 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
     assert GapReport.of(found).summary() == {
         "one": {
             "instances": 3,
+            "runs": 3,
             "with_plan": 2,
             "proved_optimal": 1,
             "proved_infeasible": 0,
@@ -100,9 +101,12 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
             "median_gap_to_bound": pytest.approx(0.25),
             "p90_gap_to_bound": pytest.approx(0.5),
             "worst_gap_to_bound": pytest.approx(0.5),
+            "shifted_mean_s": pytest.approx(0),
+            "mean_primal_integral_s": pytest.approx(0),
         },
         "two": {
             "instances": 1,
+            "runs": 1,
             "with_plan": 0,
             "proved_optimal": 0,
             "proved_infeasible": 1,
@@ -110,6 +114,8 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
             "median_gap_to_bound": None,
             "p90_gap_to_bound": None,
             "worst_gap_to_bound": None,
+            "shifted_mean_s": pytest.approx(0),
+            "mean_primal_integral_s": pytest.approx(0),
         },
     }
 

@@ -117,7 +117,7 @@ def test_the_page_draws_every_plan_and_says_where_its_layers_are(html: str) -> N
     found = Page(html)
     beside = "Planners beside what is proved"
     assert found.pictures == [
-        *(beside, "someone", "other", beside, "someone", "Performance profile")
+        *(beside, "someone", "other", beside, "someone", "Performance profile: quality")
     ]
     drawn = [one for one in found.of("details") if one.get("class") != "inner"]
     assert len(drawn) == 3
@@ -190,7 +190,7 @@ def test_the_headline_is_the_strongest_bound() -> None:
     assert gaps.headline(rows) == "no plan is faster than 2 ms (proof: a proof)"
 
 
-@pytest.mark.parametrize("suffix", [".html", ".md", ".csv", ".json"])
+@pytest.mark.parametrize("suffix", [".html", ".md", ".tex", ".csv", ".json"])
 def test_the_suffix_says_the_format(
     report: GapReport, html: str, suffix: str, tmp_path: Path
 ) -> None:

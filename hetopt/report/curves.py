@@ -1,0 +1,138 @@
+"""Performance profiles and gaps over time of many runs: as numbers, and drawn.
+
+`compare --curves` and `bench` write them: `profiles.csv` and `gap_over_time.csv` have
+every step of every curve, an SVG beside them each picture.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..performance_profiles import Profile
+from ..problems import Objective
+from ..result import known_gap
+from ..text.writing import writable, write_bytes, write_text
+from . import figures, writers
+from .sheet import Figure
+
+LEAST_S = 0.001  # seconds of a logarithmic axis: what is sooner is drawn there
+QUALITY, PROOF = "quality", "proof"
+_PROFILE_FIELDS = ("problem", "measure", "method", "factor", "share")
+_COURSE_FIELDS = (
+    *("problem", "instance", "method", "seed", "seconds", "objective", "bound", "gap"),
+)
+_TOLD = {
+    QUALITY: (
+        "Performance profile: quality",
+        "The share of instances on which a method's plan is within a factor of the "
+        "best plan of this page (Dolan and Moré). Where a method found none, its curve "
+        "stays below the top; methods without any plan are not drawn.",
+    ),
+    PROOF: (
+        "Performance profile: time to a proof",
+        "The share of instances that a method proved within a factor of the fastest "
+        "proof of this page. An instance that nobody proved is left out for all, and "
+        "methods that proved none are not drawn.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Course:
+    """What one run knew as time passed: seconds, its best plan and its bound."""
+
+    instance: str
+    method: str
+    seed: int
+    points: tuple[tuple[float, Objective | None, Objective | None], ...]
+
+    @property
+    def name(self) -> str:
+        """The run, in a legend."""
+        seed = f", seed {self.seed}" if self.seed else ""
+        return f"{self.instance}, {self.method}{seed}"
+
+    def gaps(self) -> list[tuple[float, float]]:
+        """Return seconds and the gap by then, from when there is one."""
+        return [
+            (max(float(seconds), LEAST_S), gap)
+            for seconds, incumbent, bound in self.points
+            if (gap := known_gap(incumbent, bound)) is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Profiles by measure and method, and the course of each run, of one problem."""
+
+    problem: str
+    profiles: Mapping[str, Mapping[str, Profile]]
+    courses: Sequence[Course]
+
+    def profile(self, measure: str) -> Figure | None:
+        """Return the picture of a measure; None where it shows no difference."""
+        return figures.profiles(*_TOLD[measure], self.profiles[measure])
+
+    def traces(self) -> Figure | None:
+        """Return the picture of gaps over time; None where no run has a gap."""
+        found = {course.name: course.gaps() for course in self.courses}
+        return figures.traces({name: gaps for name, gaps in found.items() if gaps})
+
+    def drawn(self) -> Iterator[tuple[str, Figure]]:
+        """Yield each picture under the name of its file."""
+        for measure in _TOLD:
+            if (figure := self.profile(measure)) is not None:
+                yield f"profile_{measure}", figure
+        if (figure := self.traces()) is not None:
+            yield "gap_over_time", figure
+
+
+def write(folder: Path, found: Sequence[Curves]) -> None:
+    """Write the numbers and pictures into a folder, each file whole.
+
+    Pictures of several problems have the problem in their names.
+    """
+    with writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "profiles.csv": (_PROFILE_FIELDS, _shares(found)),
+        "gap_over_time.csv": (_COURSE_FIELDS, _points(found)),
+    }
+    for name, (fields, rows) in texts.items():
+        write_text(folder / name, writers.comma_separated(fields, rows))
+    for curves in found:
+        of = f"-{curves.problem}" if len(found) > 1 else ""
+        for name, figure in curves.drawn():
+            picture = figures.picture(figure.draw, "svg")
+            write_bytes(folder / f"{name}{of}.svg", picture)
+
+
+def _shares(found: Sequence[Curves]) -> Iterator[dict[str, Any]]:
+    for curves in found:
+        for measure, profiles in curves.profiles.items():
+            for method, profile in profiles.items():
+                for factor in sorted({1.0, *profile.ratios}):
+                    yield {
+                        "problem": curves.problem,
+                        "measure": measure,
+                        "method": method,
+                        "factor": factor,
+                        "share": profile.share(factor),
+                    }
+
+
+def _points(found: Sequence[Curves]) -> Iterator[dict[str, Any]]:
+    for curves in found:
+        for course in curves.courses:
+            for seconds, objective, bound in course.points:
+                yield {
+                    "problem": curves.problem,
+                    "instance": course.instance,
+                    "method": course.method,
+                    "seed": course.seed,
+                    "seconds": seconds,
+                    "objective": None if objective is None else float(objective),
+                    "bound": None if bound is None else float(bound),
+                    "gap": known_gap(objective, bound),
+                }
