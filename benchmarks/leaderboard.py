@@ -1,14 +1,22 @@
-"""What is best known of each instance of the library: a table and a CSV file.
+"""What is best known of each instance of the library: a table and two CSV files.
 
 Made of the files that `hetopt bench best --update-best` keeps beside the instances;
-`python benchmarks/run.py --leaderboard` writes both.
+`python benchmarks/run.py --leaderboard` writes them. As in MIPLIB an instance is easy
+where the exact method proves it by itself, from nothing, within a minute on one core
+(the kept rows of the suites `ALONE` say so), hard where it is proved but not so, and
+open where it is not proved.
 """
 
 import csv
+import json
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from io import StringIO
 from statistics import median
 from typing import Any
+
+from _measuring import RESULTS
 
 from hetopt import files
 from hetopt.bench import best
@@ -19,6 +27,8 @@ from hetopt.text import markdown
 
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 COMMAND = "python benchmarks/run.py --leaderboard"
+#: Suites that run the exact method alone, from nothing, and the seconds that are easy.
+ALONE, EASY_S = ("proofs", "exact", "offers"), 60.0
 Row = dict[str, Any]
 
 
@@ -48,31 +58,77 @@ def rows() -> Iterator[Row]:
             "bound_source": found.bound_source,
             "gap": known_gap(objective, bound),
             "proved": proved,
+            "status": "open" if not proved else "easy" if _is_easy(found) else "hard",
+            "improvements": len(found.history),
         }
+
+
+def steps() -> Iterator[Row]:
+    """Yield what was best known of each instance as time passed, the oldest first.
+
+    The last plan and the last bound of an instance are what is known now.
+    """
+    for name in best.names():
+        found = best.known(name)
+        if found is None:
+            continue
+        now = [best.Step(**_told(found.found_by), objective=found.objective)]
+        if found.bound_by is not None:
+            now.append(best.Step(**_told(found.bound_by), bound=found.bound))
+        # A method's plan and bound of one day are told as they were found.
+        for step in sorted((*found.history, *now), key=lambda step: step.date):
+            yield {"instance": name, **step.model_dump(), "unit": found.unit}
+
+
+def _told(finder: best.Finder) -> Row:
+    return {"date": finder.date, "method": finder.method}
+
+
+def _is_easy(found: best.Best) -> bool:
+    """Whether the exact method proves it by itself; as `ALONE` ran it."""
+    return found.digest in _proved_alone()
+
+
+@cache
+def _proved_alone() -> frozenset[str]:
+    """Digests of what the exact method proved from nothing."""
+    digests = set()
+    for suite in ALONE:
+        lines = (RESULTS / suite / "rows.jsonl").read_text("utf-8").splitlines()
+        for row in map(json.loads, lines[1:]):
+            seconds = row["seconds"].get("solve", EASY_S)
+            alone = row.get("method") == "exact" and seconds <= EASY_S
+            if alone and row["status"] == "optimal":
+                digests.add(row["digest"])
+    return frozenset(digests)
 
 
 def table(found: list[Row]) -> str:
     """The table in Markdown, with a line that counts."""
     proved = sum(row["proved"] for row in found)
+    counts = Counter(row["status"] for row in found)
     gaps = [row["gap"] for row in found if row["gap"]] or [0.0]
     head = [
-        f"{len(found)} instances, {proved} proved optimal. Of those with a gap, half",
-        f"are within {median(gaps):.1%}, all within {max(gaps):.0%}. By `{COMMAND}`.",
+        f"{len(found)} instances, {proved} proved optimal: {counts['easy']} easy,",
+        f"{counts['hard']} hard; {counts['open']} open, half of them within",
+        f"{median(gaps):.1%}, all within {max(gaps):.0%}. By `{COMMAND}`.",
         "",
-        "| instance | size | best known | by | no plan is better than | gap |",
-        "| --- | ---: | ---: | --- | ---: | ---: |",
+        "| instance | size | best known | by | no plan is better than | gap | status |",
+        "| --- | ---: | ---: | --- | ---: | ---: | --- |",
     ]
     return "\n".join([*head, *map(_line, found)])
 
 
 def _line(row: Row) -> str:
+    place = f"../instances/{row['instance']}.best.json"
     cells = [
         f"`{row['instance']}`",
         words.NONE if row["size"] is None else f"{row['size']} {row['size_of']}",
-        words.amount(row["best_known"], row["unit"]),
+        f"[{words.amount(row['best_known'], row['unit'])}]({place})",
         row["found_by"],
         words.amount(row["proved_bound"], row["unit"]),
         "proved" if row["proved"] else words.share(row["gap"]),
+        row["status"],
     ]
     return markdown.line(map(markdown.cell, cells))
 

@@ -2,13 +2,13 @@
 
     python benchmarks/run.py SUITE [options of `hetopt bench`]    into results/SUITE
     python benchmarks/run.py --gaps                               README's table, anew
-    python benchmarks/run.py --leaderboard            what is best known, page and CSV
+    python benchmarks/run.py --leaderboard           what is best known, page and CSVs
 
 The same as `hetopt bench SUITE --out benchmarks/results/SUITE`. `--gaps` writes the
 table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md from the rows
 of results/gaps, which the suite of that name makes; `--leaderboard` writes the table of
-README.md in this folder, and results/leaderboard.csv, from what is kept beside the
-instances (`hetopt bench best --update-best`).
+README.md in this folder, results/leaderboard.csv and results/history.csv, from what is
+kept beside the instances (`hetopt bench best --update-best`).
 """
 
 import sys
@@ -61,7 +61,9 @@ def _write_leaderboard() -> None:
     table = leaderboard.table(found)
     writing.write_text(page, gap_table.replaced(text, table, marks))
     writing.write_text(sheet, leaderboard.sheet(found))
-    print(f"written to {page} and {sheet}")
+    history = FOLDER / "results" / "history.csv"
+    writing.write_text(history, leaderboard.sheet(list(leaderboard.steps())))
+    print(f"written to {page}, {sheet} and {history}")
 
 
 if __name__ == "__main__":

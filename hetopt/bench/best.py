@@ -14,13 +14,22 @@ from typing import Any
 
 from .. import files, problems, registry
 from ..errors import BoundContradicted, InstanceError
-from ..files.best import Best, Finder, known, names, number, place
+from ..files.best import Best, Finder, Step, known, names, number, place
 from ..text import writing
 from ..text.parsing import read_tree
 from . import journal
 from .journal import Row
 
-__all__ = ["MOST_CERTIFICATE", "Best", "Finder", "known", "names", "place", "update"]
+__all__ = [
+    "MOST_CERTIFICATE",
+    "Best",
+    "Finder",
+    "Step",
+    "known",
+    "names",
+    "place",
+    "update",
+]
 
 MOST_CERTIFICATE = 100_000  # characters: a larger one is left out
 
@@ -91,10 +100,11 @@ def _with_plan(best: Best | None, row: Row, file: Path, finder: Finder) -> Best:
             f"{len(judged.violations)} rules, expected {row['objective']} and none; "
             "run the solve again"
         )
-    bound = {}
+    before: dict[str, Any] = {}
     if best is not None:
         kept = ("bound", "bound_exact", "bound_source", "bound_by", "certificate")
-        bound = {key: getattr(best, key) for key in kept}
+        before = {key: getattr(best, key) for key in kept}
+        before["history"] = _history(best, "objective", best.found_by)
     made = Best(
         problem=name,
         instance=row["instance"],
@@ -104,9 +114,15 @@ def _with_plan(best: Best | None, row: Row, file: Path, finder: Finder) -> Best:
         **_number("objective", judged.objective),
         found_by=finder,
         plan=plan.model_dump(mode="json"),
-        **bound,
+        **before,
     )
     return _consistent(made)
+
+
+def _history(best: Best, what: str, by: Finder) -> tuple[Step, ...]:
+    """Return what was best known, and that which now gives way."""
+    former = Step(date=by.date, method=by.method, **{what: getattr(best, what)})
+    return (*best.history, former)
 
 
 def _with_bound(best: Best, row: Row, folder: Path, finder: Finder) -> Best:
@@ -122,13 +138,15 @@ def _with_bound(best: Best, row: Row, folder: Path, finder: Finder) -> Best:
             certificate = None
     if value == old and (certificate is None or best.certificate is not None):
         return best
-    changes = {
+    changes: dict[str, Any] = {
         "bound_exact": None,
         **_number("bound", value),
         "bound_source": row.get("bound_source"),
         "bound_by": finder,
         "certificate": certificate,
     }
+    if old is not None and value != old and best.bound_by is not None:
+        changes["history"] = _history(best, "bound", best.bound_by)
     return _consistent(best.model_copy(update=changes))
 
 
@@ -156,6 +174,8 @@ def _number(name: str, value: Any) -> dict[str, Any]:
 def _write(file: Path, best: Best) -> None:
     """A field a line: a plan of hundreds of GPUs is one line, not thousands."""
     fields = best.model_dump(mode="json", exclude_none=True)
+    if not best.history:
+        del fields["history"]
     lines = [f" {json.dumps(key)}: {json.dumps(fields[key])}" for key in fields]
     writing.write_text(file, "{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -20,6 +20,7 @@ from . import in_library, instance_names, load_problem, path_of_known, problem_n
 
 Exact = Annotated[tuple[int, int], Field(description="Numerator and denominator.")]
 Number = int | float
+Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="a date")]
 
 
 class Finder(Record):
@@ -27,16 +28,29 @@ class Finder(Record):
 
     method: Name
     versions: dict[str, str]
-    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="a date")]
+    date: Date
+
+
+class Step(Record):
+    """A plan's objective or a bound that was best known, and gave way to a better."""
+
+    date: Date
+    method: Name
+    objective: Number | None = None
+    bound: Number | None = None
 
 
 class Best(BaseModel):
-    """What is best known of one instance; `bound` absent where none is proved."""
+    """What is best known of one instance; `bound` absent where none is proved.
+
+    `history` has what was best known of the same data before, the oldest first.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     problem: Name
     instance: Name
+    history: tuple[Step, ...] = ()
     digest: Name
     sense: Name
     unit: Name

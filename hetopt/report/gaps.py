@@ -129,6 +129,7 @@ OTHER_HEADINGS = (
 )
 SUMMARY_HEADINGS = {
     "instances": "instances",
+    "runs": "runs",
     "with_plan": "with a plan",
     "proved_optimal": "proved optimal",
     "proved_infeasible": "proved infeasible",

@@ -14,11 +14,13 @@ from places import INSTANCES, ROOT
 FOLDER = ROOT / "benchmarks"
 PAGE = (FOLDER / "README.md").read_text("utf-8")
 SHEET = FOLDER / "results" / "leaderboard.csv"
+HISTORY = SHEET.with_name("history.csv")
 MADE = """
 import leaderboard
 found = list(leaderboard.rows())
 print(leaderboard.table(found), end="\\0")
-print(leaderboard.sheet(found), end="")
+print(leaderboard.sheet(found), end="\\0")
+print(leaderboard.sheet(list(leaderboard.steps())), end="")
 """
 
 
@@ -37,12 +39,13 @@ def test_page_and_sheet_are_what_the_command_writes() -> None:
         text=True,
         check=True,
     )
-    table, _, sheet = told.stdout.partition("\0")
+    table, sheet, steps = told.stdout.split("\0")
     again = "run `python benchmarks/run.py --leaderboard`"
     kept = re.search(r"leaderboard: begin -->\n(.*?)\n<!-- leaderb", PAGE, re.S)
     assert kept is not None
     assert kept[1] == table, again
     assert SHEET.read_text("utf-8") == sheet, again
+    assert HISTORY.read_text("utf-8") == steps, again
 
 
 def test_every_row_is_what_its_file_says(rows: dict[str, dict[str, str]]) -> None:
@@ -56,13 +59,47 @@ def test_every_row_is_what_its_file_says(rows: dict[str, dict[str, str]]) -> Non
         kept, row = json.loads(path.read_text("utf-8")), rows[name]
         assert float(row["best_known"]) == pytest.approx(kept["objective"])
         assert row["found_by"] == kept["found_by"]["method"]
-        assert f"| `{name}` |" in PAGE
+        line = rf"^\| `{re.escape(name)}` \|.*\]\(\.\./instances/{name}\.best\.json\)"
+        assert re.search(line, PAGE, re.M)
+        assert (row["status"] == "open") == (row["proved"] != "True")
         if "bound" not in kept:
             assert row["proved_bound"] == row["gap"] == ""
             continue
         best, bound = Fraction(kept["objective"]), Fraction(kept["bound"])
         assert float(row["gap"]) == pytest.approx(float(abs(best - bound) / abs(bound)))
         assert (row["proved"] == "True") == (best == bound)
+
+
+def test_what_was_known_got_better_and_ends_with_what_is_known() -> None:
+    with HISTORY.open(encoding="utf-8") as file:
+        steps = list(csv.DictReader(file))
+    for path in INSTANCES.glob("*/*.best.json"):
+        kept = json.loads(path.read_text("utf-8"))
+        name = f"{path.parent.name}/{path.name.removesuffix('.best.json')}"
+        mine = [step for step in steps if step["instance"] == name]
+        upwards = {"bound": kept["sense"] == "minimise"}
+        upwards["objective"] = not upwards["bound"]
+        for what, rising in upwards.items():
+            values = [float(step[what]) for step in mine if step[what]]
+            assert values[-1:] == ([kept[what]] if what in kept else [])
+            assert values == sorted(values, reverse=not rising)
+            assert len(set(values)) == len(values)
+        assert [step["date"] for step in mine] == sorted(step["date"] for step in mine)
+
+
+def test_what_is_easy_was_proved_by_the_exact_method_alone(
+    rows: dict[str, dict[str, str]],
+) -> None:
+    proofs = (FOLDER / "results" / "proofs" / "rows.jsonl").read_text("utf-8")
+    alone = {
+        row["instance"]: row["status"] == "optimal"
+        for row in map(json.loads, proofs.splitlines()[1:])
+    }
+    easy = {name for name, row in rows.items() if row["status"] == "easy"}
+    for name, row in rows.items():
+        if row["problem"] == "training_plan":
+            assert (name in easy) == (alone[name] and row["proved"] == "True")
+    assert easy
 
 
 def test_every_page_of_results_is_named(rows: dict[str, dict[str, str]]) -> None:
