@@ -89,7 +89,8 @@ def schedule(
     policy: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,...", help="These policies; all of `hetopt list policies`."
+            metavar="NAME,...",
+            help="These policies, or all; by default all, with --trace frenzy_typed.",
         ),
     ] = None,
     rounds: Annotated[
@@ -184,9 +185,11 @@ def schedule(
             raise Unsupported(f"{', '.join(given)}: expected with --trace only")
         data = scheduling.load_queue(instance)
     _announce(data)
+    if policy is None and trace is not None:
+        policy = scheduling.OWN_POLICY
     outcomes = scheduling.schedule(
         data,
-        None if policy is None else listed(policy, "--policy"),
+        None if policy in (None, "all") else listed(policy, "--policy"),
         rounds=rounds,
         limits=time_limit,
         progress=Listener(started=output.tell),

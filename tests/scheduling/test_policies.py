@@ -22,7 +22,7 @@ from hetopt.problems.job_scheduling import Assumptions, Data, Job
 from hetopt.report import gantt
 from hetopt.scheduling import catalogue, has_gaps, simulator, workloads
 from hetopt.scheduling.idle import Idle
-from hetopt.scheduling.policies import _rounds, frenzy, opportunistic
+from hetopt.scheduling.policies import _rounds, frenzy, frenzy_typed, opportunistic
 from hetopt.schema import Cluster
 from hetopt.solving import statements
 
@@ -76,14 +76,14 @@ def test_the_same_queue_gives_the_same_schedule(policy: str) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("policy", ["frenzy", "opportunistic"])
+@pytest.mark.parametrize("policy", ["frenzy", "frenzy_typed", "opportunistic"])
 def test_what_works_on_events_never_interrupts_a_job(policy: str) -> None:
     for seed in range(4):
         for entry in simulator.simulate(random_queue(seed), policy).schedule.jobs:
             assert [lease.trial for lease in entry.leases[:-1]] == [True] * (
                 len(entry.leases) - 1
             )
-            if policy == "frenzy":
+            if policy != "opportunistic":
                 assert len(entry.leases) == 1
 
 
@@ -236,6 +236,43 @@ def test_has_takes_the_first_plan_that_idle_gpus_serve() -> None:
                     break
             else:
                 assert found is None
+
+
+def test_with_a_type_has_takes_the_first_plan_whose_own_type_is_idle() -> None:
+    for seed in range(8):
+        data = random_queue(seed)
+        policy, random = frenzy_typed.policy(data), Random(seed)
+        idle = Idle(data.cluster, frenzy_typed.kinds(data))
+        for node in data.cluster.nodes:
+            idle.take(node.name, random.randint(0, node.count))
+        free: Counter[str] = Counter()
+        for node in data.cluster.nodes:
+            free[node.gpu] += idle.on(node.name)
+        for job in data.jobs:
+            trained = data.trained(job)
+            found = policy.place(trained, idle)
+            ranking = frenzy.ranked(data, trained)
+            first = next((o for o in ranking if free[o.gpu] >= o.gpus), None)
+            assert (found is None) == (first is None)
+            if found is not None and first is not None:
+                wanted, held = found
+                degrees = wanted.data_parallel, wanted.tensor_parallel
+                assert degrees == (first.data_parallel, first.tensor_parallel)
+                assert {data.cluster.node[n].gpu for n in held} == {first.gpu}
+                assert sum(held.values()) == first.gpus
+
+
+def test_with_a_type_no_job_has_gpus_of_two_types_and_jobs_end_sooner() -> None:
+    """On the paper's queue, ranked by throughput: 0.84 h for 1.24 on average."""
+    data = load_problem("frenzy/simulator-30")[1]
+    ranked = data.assumptions.model_copy(update={"efficiency": "throughput"})
+    data = data.model_copy(update={"assumptions": ranked})
+    typed, printed = scheduling.schedule(data, ["frenzy_typed", "frenzy"])
+    assert typed.result.objective < printed.result.objective
+    for entry in typed.result.plan.jobs:
+        for lease in entry.leases:
+            nodes = {gpu.partition(":")[0] for gpu in lease.gpus}
+            assert len({data.cluster.node[node].gpu for node in nodes}) == 1
 
 
 def test_marps_ranking_follows_the_efficiency_that_the_assumptions_name() -> None:
@@ -559,6 +596,24 @@ def test_schedule_takes_the_jobs_of_a_trace(tmp_path: Path) -> None:
     assert len(document["instance"]["jobs"]) == 5
     assert document["offered_load"] == pytest.approx(0.5, rel=0.01)
     assert [row["policy"] for row in document["results"]] == ["frenzy", "opportunistic"]
+    code, said, _ = told(*words[:3], "--jobs", "3", "--json")
+    assert code == 0
+    assert json.loads(said)["policy"] == "frenzy_typed"
+    code, said, _ = told(*words[:3], "--jobs", "3", "--policy", "all", "--json")
+    rows = json.loads(said)["results"]
+    assert [row["policy"] for row in rows] == POLICIES
+
+
+def test_on_a_cluster_of_ones_own_plans_are_ranked_by_throughput(
+    tmp_path: Path,
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("submit_s,duration_s,gpus\n0,900,1\n50,800,2\n")
+    queue = load_problem("frenzy/testbed-30")[1]
+    kept = scheduling.queue_of_trace(trace, "frenzy/testbed-30")
+    assert kept.assumptions == queue.assumptions
+    own = scheduling.queue_of_trace(trace, "hexiscale/case-study")
+    assert own.assumptions.efficiency == "throughput"
 
 
 def test_a_queue_of_which_nothing_fits_is_proved_to_have_no_schedule(

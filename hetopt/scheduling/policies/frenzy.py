@@ -5,7 +5,8 @@ each a number of GPUs and the memory that one of them needs. HAS takes the first
 that the idle GPUs can serve, and places it by best fit among all nodes whose GPUs have
 the memory (`Idle.best_fit`). That is Algorithm 1 as printed, which names no type; the
 paper's abstract and sections I and IV say that MARP predicts number *and type*, which
-this does not follow: GPUs of any type with the memory serve a plan.
+this does not follow: GPUs of any type with the memory serve a plan. `frenzy_typed`
+follows the text, and on mixed clusters finishes jobs sooner.
 
 Where the paper is silent: efficiency is samples per second of a GPU of the plan's type
 (`efficiency: throughput` in the assumptions: of all its GPUs together); jobs are taken
@@ -34,11 +35,11 @@ follows_requests = False
 
 @dataclass(frozen=True)
 class Wanted:
-    """A plan of MARP: this many GPUs, each with memory of one of these kinds."""
+    """A plan of MARP: this many GPUs, each of one of these kinds."""
 
     data_parallel: int
     tensor_parallel: int
-    kinds: tuple[int, ...]  # sizes that suffice, ascending
+    kinds: tuple[int, ...]  # sizes of memory that suffice, ascending; or a type
 
 
 def kinds(data: Data) -> Callable[[str], int]:
@@ -75,16 +76,23 @@ class Frenzy:
         self._plans: dict[Trained, list[Wanted]] = {}
 
     def plans(self, trained: Trained) -> list[Wanted]:
-        """The ranking as HAS reads it; a plan that repeats an earlier one is left."""
+        """The ranking as HAS reads it."""
         if trained not in self._plans:
-            fits, gpus = self.data.rates.fits, self.data.cluster.gpus
-            found: dict[tuple[int, int], Wanted] = {}
-            for option in ranked(self.data, trained):
-                d, t = option.data_parallel, option.tensor_parallel
-                sizes = {capacity(gpus[g]) for g in gpus if fits(trained, g, d, t)}
-                found.setdefault((d, t), Wanted(d, t, tuple(sorted(sizes))))
-            self._plans[trained] = list(found.values())
+            self._plans[trained] = self.ranking(trained)
         return self._plans[trained]
+
+    def ranking(self, trained: Trained) -> list[Wanted]:
+        """Return MARP's plans for all types with the memory.
+
+        A plan that repeats an earlier one of another type is left out.
+        """
+        fits, gpus = self.data.rates.fits, self.data.cluster.gpus
+        found: dict[tuple[int, int], Wanted] = {}
+        for option in ranked(self.data, trained):
+            d, t = option.data_parallel, option.tensor_parallel
+            sizes = {capacity(gpus[g]) for g in gpus if fits(trained, g, d, t)}
+            found.setdefault((d, t), Wanted(d, t, tuple(sorted(sizes))))
+        return list(found.values())
 
     def place(
         self, trained: Trained, idle: Idle

@@ -1,0 +1,41 @@
+"""Frenzy with the type: HAS takes GPUs of the type that MARP's plan is for.
+
+The paper's abstract and sections I and IV say that MARP predicts number *and type* of
+the GPUs, and considers the training time on each type; Algorithm 1 as printed names no
+type. Here the plans of a job keep theirs: the first plan of the ranking that idle GPUs
+of its type can serve is taken, and placed on them by best fit. So a job runs on one
+type, and an idle A100 is not left for a smaller card because its host has more GPUs.
+Everything else is as in `frenzy`.
+
+Source: Frenzy, abstract, sections I and IV; algorithm 1 within a type.
+"""
+
+from collections.abc import Callable
+
+from ...costs.job_rates import Trained
+from ...problems.job_scheduling import Data
+from .frenzy import Frenzy, Wanted, follows_requests, problem, ranked
+
+__all__ = ["follows_requests", "kinds", "policy", "problem"]
+
+
+def kinds(data: Data) -> Callable[[str], int]:
+    """Each type is a kind of its own."""
+    return list(data.cluster.gpus).index
+
+
+def policy(data: Data) -> Frenzy:
+    """Event-driven: it decides at every arrival and end."""
+    return _Typed(data)
+
+
+class _Typed(Frenzy):
+    """HAS with plans of one type each."""
+
+    def ranking(self, trained: Trained) -> list[Wanted]:
+        """Return MARP's plans in its order, each for its own type."""
+        kind = kinds(self.data)
+        return [
+            Wanted(one.data_parallel, one.tensor_parallel, (kind(one.gpu),))
+            for one in ranked(self.data, trained)
+        ]
