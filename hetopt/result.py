@@ -12,7 +12,7 @@ from typing import Any, Literal
 from . import problems, registry
 from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRejected
 from .problems import Evaluation, Objective
-from .schema import Record
+from .schema import Instance, Record
 from .text.editions import marked
 
 
@@ -100,7 +100,8 @@ class Result:
     the method leaves one. `failed` says which planners failed on the way, and how: a
     bug of ours, but none that keeps the others from working. `started_from` says where
     the plan is from that the search began with, where nothing that it found before was
-    as fast. `name` is the instance's name, None for a problem file.
+    as fast. `name` is the instance's name, None for a problem file; `posed_by` the
+    instance of a plan of offers, which its problem file has not.
     """
 
     problem: str
@@ -117,6 +118,7 @@ class Result:
     evaluation: Evaluation | None = None
     failed: tuple[str, ...] = ()
     started_from: str | None = None
+    posed_by: Instance | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.plan is not None and self.evaluation is None:
@@ -226,7 +228,10 @@ class Result:
 
         Whoever has the file needs no other to judge, explain or launch the plan.
         """
-        return self.to_json() | {"instance": self.data.model_dump(mode="json")}
+        document = self.to_json() | {"instance": self.data.model_dump(mode="json")}
+        if self.posed_by is not None:
+            document["posed_by"] = self.posed_by.model_dump(mode="json")
+        return document
 
     def to_json(self) -> dict[str, Any]:
         """The result document of the command line; absent is None."""

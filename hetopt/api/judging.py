@@ -15,13 +15,14 @@ from typing import Any
 from .. import files, problems, registry
 from ..bounds.training_plan import training_plan_bound
 from ..errors import InstanceError, MixedData, NoPlan, Unsupported
-from ..plans import Plan, TrainingPlan
+from ..plans import Plan, Provisioning, TrainingPlan
 from ..problems import Evaluation, Objective
 from ..problems.training_plan import support
 from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..solving.certificates import kind_of
 from ..text.complaints import shown, validated
+from . import renting
 from .calling import (
     AnyInstance,
     AnyPlan,
@@ -113,10 +114,15 @@ def posed_plan(
 def posed_training(
     plan: AnyPlan, instance: AnyProblem | None = None
 ) -> tuple[Instance, TrainingPlan]:
-    """Instance and training plan, as `posed_plan`; `Unsupported` for another plan."""
+    """Instance and training plan, as `posed_plan`; `Unsupported` for another plan.
+
+    A plan of offers is a training plan on the machines that it rents (`renting`).
+    """
     name, data, made = posed_plan(plan, instance)
     if isinstance(made, TrainingPlan) and isinstance(data, Instance):
         return data, made
+    if isinstance(made, Provisioning):
+        return renting.training(renting.offering(plan, instance), made)
     place = f"{plan}: " if isinstance(plan, str | Path) else ""
     raise Unsupported(f"{place}found a plan of {name}, expected a training plan")
 

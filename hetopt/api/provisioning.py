@@ -136,11 +136,13 @@ def provision(
     offers, or when both are given, and `UnknownName` for an unknown planner.
     """
     asked, report = limits_of(limits), progress_of(progress).report
-    _, data = _posed(instance, deadline_s, budget_usd)
+    loaded, data = _posed(instance, deadline_s, budget_usd)
     if planner is not None:
         refuse_unknown("planner", [planner], planners_for("provisioning"))
-        return heuristic(planner, data, asked)
-    return exact_result("provisioning", data, asked, None, report)
+        found = heuristic(planner, data, asked)
+    else:
+        found = exact_result("provisioning", data, asked, None, report)
+    return replace(found, posed_by=loaded)
 
 
 @public
@@ -163,12 +165,13 @@ def alternatives(
     if count < 1:
         raise Unsupported(f"found {count} alternatives, expected at least 1")
     asked, report = limits_of(limits), progress_of(progress).report
-    _, data = _posed(instance, deadline_s, budget_usd)
+    loaded, data = _posed(instance, deadline_s, budget_usd)
     found: list[Result] = []
     start = monotonic()
     while len(found) < count:
         left = less(asked, monotonic() - start)
-        found.append(exact_result("provisioning", data, left, None, report))
+        result = exact_result("provisioning", data, left, None, report)
+        found.append(replace(result, posed_by=loaded))
         if found[-1].evaluation is None or found[-1].stop is Stop.INTERRUPTED:
             break
         rented = found[-1].evaluation.parts["machines"]

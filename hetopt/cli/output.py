@@ -176,13 +176,18 @@ def give(
             raise failure
 
 
-def deliver(result: "Result", out: Path | None, as_json: bool) -> NoReturn:
-    """Write and show a result, and leave with its exit code."""
+def deliver(
+    result: "Result", out: Path | None, as_json: bool, *failures: HetoptError | None
+) -> NoReturn:
+    """Write and show a result, and leave with its exit code.
+
+    `failures` are of what else was to be written.
+    """
     from ..report import results
     from ..text.writing import write_json
 
     failed = written(out, lambda path: write_json(path, result.to_file()))
-    give(result.to_json(), results.solved(result), as_json, failed)
+    give(result.to_json(), results.solved(result), as_json, failed, *failures)
     raise typer.Exit(exit_of(result.status))
 
 

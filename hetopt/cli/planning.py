@@ -455,6 +455,13 @@ def provision(
             help="By this planner; with --frontier, `a,b,c` are set beside the front.",
         ),
     ] = None,
+    plan_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the plan as a training plan on the rented machines.",
+        ),
+    ] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -477,6 +484,9 @@ def provision(
     from ..modelling import Limits
 
     output.check_writable(out)
+    output.check_writable(plan_out, "--plan-out")
+    if plan_out is not None and (frontier or alternatives is not None):
+        raise Unsupported("--plan-out is of one plan: leave --frontier, --alternatives")
     if frontier:
         if (deadline, budget, alternatives) != (None, None, None):
             raise Unsupported("--frontier has every deadline and budget: give it alone")
@@ -514,7 +524,12 @@ def provision(
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
-    output.deliver(result, out, as_json)
+    lost = output.written(
+        plan_out if result.plan is not None else None,
+        lambda path: _write_rented(result, path),
+        "training plan ",
+    )
+    output.deliver(result, out, as_json, lost)
 
 
 def check(
@@ -845,6 +860,25 @@ def _deliver_plan(
     if not as_json and (why := compiling.absence()):
         output.tell(f"kernels are not compiled, so proofs take longer: {why}")
     raise typer.Exit(output.exit_of(result.status))
+
+
+def _write_rented(result: "Result", path: Path) -> None:
+    """Write the training plan of a plan of offers, and say how long it takes."""
+    from .. import api
+    from ..api.renting import plan_file
+    from ..report import words
+    from ..text.writing import write_json
+
+    data, plan = api.posed_training(result)
+    write_json(path, plan_file(data, plan))
+    judged, priced = api.check(plan, data), result.evaluation
+    assert priced is not None  # it has a plan
+    iteration = words.amount(judged.objective, "us")
+    offered = words.amount(priced.parts["iteration_us"], "us")
+    output.tell(
+        f"with what stages send each other, which offers are priced without, an "
+        f"iteration takes {iteration} in place of {offered}"
+    )
 
 
 def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoReturn:

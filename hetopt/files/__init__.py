@@ -34,6 +34,7 @@ __all__ = [
     "parse_tree",
     "path_of_known",
     "plan_of",
+    "poser_of",
     "problem_names",
     "problem_of",
 ]
@@ -170,6 +171,21 @@ def _plan(
             )
     plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
     return name, data, plan
+
+
+def poser_of(plan: str | Path | Mapping[str, Any]) -> Instance | None:
+    """Return the instance that posed the problem of a result document, if it has one.
+
+    Raises `InstanceError` where it cannot be used.
+    """
+    if isinstance(plan, Mapping):
+        file, tree = Path("plan"), _plain(plan, "plan")
+    else:
+        file, tree = Path(plan), read_tree(Path(plan))
+    own = tree.get("posed_by")
+    if not isinstance(own, dict):
+        return None
+    return _instance(unmarked(own, file), file, ("posed_by",))
 
 
 # --- the same as plain data ------------------------------------------------------

@@ -132,6 +132,7 @@ def result() -> Schema:
         "bound_exact": exactly,
         "certificate": {"type": "object"},
         "failed": {"type": "array", "items": {"type": "string"}},
+        "posed_by": {"type": "object"},  # of a plan of offers: their instance
         "started_from": {"type": "string"},  # where a plan known before was the start
         "run": {"type": "object"},  # with --tokens or --dataset
         "nodes": {"type": "object"},  # with --objective or --without

@@ -1,5 +1,8 @@
 """SkyPilot: one YAML for each GPU type, and a script that launches them in order.
 
+Machines that a plan of offers rents (`hetopt provision`) are asked for as offered: of
+`8xA100@aws/us-east-1-spot` all GPUs, the cloud, the region, and spot prices.
+
 A cluster of SkyPilot is of one accelerator, by SkyPilot's name of the card (`sky
 show-gpus`); of a type that is no card of the catalogue, by the instance's.
 `launch.sh` launches the first cluster, asks for its address and gives it to the others
@@ -8,17 +11,21 @@ cluster's nodes by `SKYPILOT_NODE_RANK`. The program is hetopt's executor, which
 be installed there (`setup` of a task), or that of the option `train`.
 """
 
+import re
 from typing import Any
 
 from ...catalogue import known
 from ...plans import TrainingPlan
-from ...schema import Instance
+from ...schema import Cluster, GpuType, Instance
 from ...text.parsing import yaml_text
 from ..exporting import allocation, programs
 from ..exporting.allocation import PLAN, Share, plan_text, shares
 
 OPTIONS: dict[str, Any] = programs.OPTION
 LAUNCH = "launch.sh"
+#: The end of the name of an offer at spot prices (`prices`).
+SPOT = "spot"
+_OFFER = re.compile(r"\d+x.|.+@")
 _RUN = """\
 names=($NODES)
 export MASTER_ADDR="${HEAD:-$(echo "$SKYPILOT_NODE_IPS" | head -n 1)}"
@@ -40,7 +47,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """GPU types with names that no scheduler takes, or that SkyPilot cannot ask for."""
     found = allocation.refusals(data, plan)
     for gpu in sorted({share.gpu for share in shares(data, plan)}):
-        card = known(gpu)
+        card = known(_card(gpu, data.planned_cluster.gpus[gpu]))
         if card is not None and card.beyond_skypilot is not None:
             found.append(f"GPU type {gpu!r} is beyond SkyPilot: {card.beyond_skypilot}")
     return found
@@ -52,7 +59,8 @@ def export(
     """`TYPE-GPUS.yaml` for each type, `launch.sh`, `plan.json` and `train.sh`."""
     program = programs.program(data, plan, train)
     found = shares(data, plan)
-    files = {f"{share.label}.yaml": _task(share) for share in found}
+    cluster = data.planned_cluster
+    files = {f"{share.label}.yaml": _task(share, cluster) for share in found}
     lines = []
     for number, share in enumerate(found):
         head = '--env HEAD="$head" ' if number else ""
@@ -67,12 +75,18 @@ def export(
     return {**files, LAUNCH: launch, PLAN: plan_text(data, plan), **program.files}
 
 
-def _task(share: Share) -> str:
+def _task(share: Share, cluster: Cluster) -> str:
+    kind = cluster.gpus[share.gpu]
+    rented = _offer(kind) is not None  # whole
+    gpus = cluster.node[share.nodes[0]].count if rented else share.gpus
     task = {
         "name": f"hetopt-{share.label}",
         "num_nodes": len(share.nodes),
         "workdir": ".",
-        "resources": {"accelerators": {_accelerator(share.gpu): share.gpus}},
+        "resources": {
+            "accelerators": {_accelerator(_card(share.gpu, kind)): gpus},
+            **_place(kind),
+        },
         "envs": {
             "HEAD": "",
             "NODES": " ".join(share.nodes),
@@ -82,6 +96,27 @@ def _task(share: Share) -> str:
         "run": _RUN,
     }
     return yaml_text(task, width=88)
+
+
+def _card(gpu: str, kind: GpuType) -> str:
+    """Return the card of a type: of one that is rented its own name has its place."""
+    return kind.card or gpu if _offer(kind) else gpu
+
+
+def _offer(kind: GpuType) -> str | None:
+    """Return the offer that a type is rented by, `8xA100@aws/us-east-1-spot`."""
+    return next((name for name in kind.aliases if _OFFER.match(name)), None)
+
+
+def _place(kind: GpuType) -> dict[str, Any]:
+    """Return where the type is offered, and whether at spot prices."""
+    place = (_offer(kind) or "").partition("@")[2]
+    spot = place == SPOT or place.endswith(f"-{SPOT}")
+    if spot:
+        place = place[: -len(SPOT)].rstrip("-")
+    cloud, _, region = place.partition("/")
+    asked = {"cloud": cloud, "region": region, "use_spot": spot}
+    return {name: value for name, value in asked.items() if value}
 
 
 def _accelerator(gpu: str) -> str:
