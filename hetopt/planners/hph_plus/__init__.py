@@ -40,12 +40,12 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
     if first is None:
         return None
     limit = int(min(stock.iteration_us(first), limit_us))
-    layers = _solved(stock, order, limit)
+    layers = partition(stock, order, limit)
     return None if layers is None else tuple(zip(order, layers, strict=True))
 
 
-def _solved(stock: Stock, order: list[int], limit: int) -> tuple[int, ...] | None:
-    """The program's optimum, None where none is as short as `limit`."""
+def partition(stock: Stock, order: list[int], limit: int) -> tuple[int, ...] | None:
+    """Return the best layers of stages in an order, None where none takes `limit`."""
     solver: Any = registry.entry("backends", _BACKEND)
     model = solver.backend("hph_plus")
     read = build(stock, order, limit, model)
