@@ -311,7 +311,7 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a .html, .md, .tex, .csv or .json report."
+            metavar="FILE", help="Write a .html, .md, .csv, .json or .tex report."
         ),
     ] = None,
     curves: Annotated[

@@ -478,9 +478,9 @@ FILES = writers.Files[GapReport](
     {
         ".html": page,
         ".md": markdown,
-        ".tex": latex,
         ".csv": comma_separated,
         ".json": lambda report: writers.document(report.to_json()),
+        ".tex": latex,
         **dict.fromkeys(writers.PICTURES, gap_picture.picture),
     }
 )
