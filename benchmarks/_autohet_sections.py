@@ -1,5 +1,6 @@
 """The sections of `autohet.py`: each yields the rows of one table."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from statistics import mean
@@ -182,6 +183,47 @@ def speed_ups(limit: float) -> Iterator[Row]:
                 "whale's with equal layers": shape(found["whale, equal layers"][1]),
                 **links(shipped(name), own),
             }
+
+
+def eq_1(limit: float) -> Iterator[Row]:
+    """Eq. 1 as printed: T_sync of the volume over the lowest bandwidth."""
+    for family, (names, over_megatron, _) in FAMILIES.items():
+        ring: list[float] = []
+        printed: list[float] = []
+        shares: list[float] = []
+        for name in names:
+            instance, found = shipped(name), plans(name)
+            ours, theirs = found["autohet"], found["megatron"]
+            ring.append(theirs[0] / ours[0])
+            both = [as_printed(instance, plan) for _, plan in (ours, theirs)]
+            printed.append(both[1] / both[0])
+            parts = judge.evaluate(instance, ours[1]).parts
+            shares.append(parts["sync_us"] / 1e6 / ours[0])
+        yield {
+            "settings": family,
+            "over Megatron-LM, ring": mean(ring),
+            "as printed": mean(printed),
+            "paper": over_megatron,
+            "T_sync of AutoHet's iteration, ring, at most": f"{max(shares):.2%}",
+        }
+
+
+def as_printed(instance: Instance, plan: TrainingPlan) -> float:
+    """Seconds of Eq. 1 with its own T_sync: the ring's without 2 (n - 1) / n."""
+    parts = judge.evaluate(instance, plan).parts
+    held = Counter(
+        layer
+        for pipeline in plan.pipelines
+        for stage in pipeline.stages
+        for layer in stage.span
+        for _ in stage.replicas
+    )
+    counts = set(held.values())
+    if len(counts) != 1:
+        raise SystemExit(f"{instance.name}: layers with {counts} replicas")
+    (n,) = counts
+    sync = parts["sync_us"] * n / (2 * (n - 1)) if n > 1 else 0
+    return (parts["iteration_us"] - parts["sync_us"] + sync) / 1e6
 
 
 def averages(limit: float) -> Iterator[Row]:

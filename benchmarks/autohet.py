@@ -61,6 +61,12 @@ SECTIONS: dict[str, tuple[Section, str]] = {
         "mostly stay in one node, with unequal shares of the batch that make up for "
         "the layers: no plan can be ahead of it by what the paper measured.",
     ),
+    "eq_1": (
+        sections.eq_1,
+        "The text of AutoHet has T_sync as the volume over the lowest bandwidth; here "
+        "it is a ring's, 2 (n - 1) / n as much for n replicas: the same with two "
+        "groups, twice as much with many. The same plans in both columns.",
+    ),
     "fixed_k": (
         sections.fixed_k,
         "The paper's Eq. 2 has one K for all numbers of groups and does not tell it; "
