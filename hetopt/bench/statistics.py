@@ -14,12 +14,14 @@ from ..files.best import number
 from ..performance_profiles import (
     Growth,
     Profile,
+    Spread,
     distance,
     growth,
     primal_integral,
     profiles,
     quantile,
     shifted_geometric_mean,
+    spread,
 )
 from ..result import known_gap
 
@@ -247,6 +249,19 @@ def figures(rows: Iterable[Row]) -> Iterator[Row]:
             ours, theirs = found.get("ours"), found.get("theirs")
             there = isinstance(ours, int | float) and isinstance(theirs, int | float)
             yield {**found, "ratio": ours / theirs if there and theirs else None}
+
+
+def spreads(found: Iterable[Entry]) -> list[tuple[list[Entry], Spread]]:
+    """Return the rows of each method on each instance that has several, and theirs."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in found:
+        groups.setdefault((entry.row["instance"], entry.method), []).append(entry)
+    return [(mine, _spread(mine)) for mine in groups.values() if len(mine) > 1]
+
+
+def _spread(mine: list[Entry]) -> Spread:
+    maximise = any(entry.row.get("sense") == "maximise" for entry in mine)
+    return spread([entry.objective for entry in mine], minimise=not maximise)
 
 
 # --- profiles and growth ---------------------------------------------------------

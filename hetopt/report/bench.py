@@ -69,6 +69,11 @@ def document(report: Report) -> dict[str, Any]:
             | {"primal_integral_s": entry.primal_integral_s}
             for entry in report.entries
         ],
+        "spreads": [
+            {"instance": mine[0].row["instance"], "method": mine[0].method}
+            | asdict(spread)
+            for mine, spread in statistics.spreads(report.entries)
+        ],
         "figures": list(statistics.figures(report.rows)),
     }
 
@@ -143,6 +148,9 @@ def _of_problem(
     if laws:
         table = bench_tables.growth(laws, statistics.sizes(entries))
         yield Section(f"Time against size: {problem}", table=table)
+    if spread := statistics.spreads(entries):
+        title = f"Seeds: best, mean and worst plan, {problem}"
+        yield Section(title, (words.DEVIATION,), table=bench_tables.seeds(spread))
     table = bench_tables.gaps(entries)
     yield Section(f"Gaps to the proved bound: {problem}", table=table)
     yield Section(

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary, method_of
-from ..performance_profiles import Growth
+from ..performance_profiles import Growth, Spread
+from ..result import known_gap
 from . import words
 from .sheet import Cell, Table
 
@@ -58,6 +60,40 @@ def gaps(found: Sequence[Entry]) -> Table:
         for case, mine in cases.items()
     ]
     return Table.of(("instance", *methods), rows)
+
+
+def seeds(found: Sequence[tuple[list[Entry], Spread]]) -> Table:
+    """A method on an instance with several seeds: what its plans spread over."""
+    rows = []
+    for mine, one in found:
+        row = next((e.row for e in mine if e.solved), mine[0].row)
+        unit, reference = str(row.get("unit", "")), mine[0].reference
+        amounts = (
+            Cell.of(value, words.amount(value, unit))
+            for value in (one.best, one.mean, one.worst)
+        )
+        distances = (
+            None
+            if value is None or reference is None
+            else known_gap(Fraction(value), reference)
+            for value in (one.best, one.mean)
+        )
+        rows.append(
+            (
+                Cell.of(row["instance"]),
+                Cell.of(mine[0].method),
+                Cell.of(one.runs),
+                Cell.of(one.planned),
+                *amounts,
+                _share(one.deviation),
+                *map(_share, distances),
+            )
+        )
+    headings = (
+        *("instance", "method", "seeds", "with a plan", "best", "mean", "worst"),
+        *("deviation", "best's gap to bound", "mean's gap to bound"),
+    )
+    return Table.of(headings, rows, texts=headings[:2])
 
 
 def growth(

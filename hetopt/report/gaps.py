@@ -317,9 +317,8 @@ def section(name: str, rows: list[GapRow]) -> Section:
 def _spread(name: str, rows: list[GapRow]) -> Section:
     """An instance, what is proved of it, and what seeds change, a row a method."""
     cells = [_spread_cells(mine, one) for mine, one in GapReport(tuple(rows)).spreads()]
-    note = "Deviation: the standard deviation of the plans' objectives over their mean."
     table = Table.of(SPREAD_HEADINGS, cells)
-    return Section(name, (headline(rows), note), table=table)
+    return Section(name, (headline(rows), words.DEVIATION), table=table)
 
 
 def _spread_cells(rows: list[GapRow], found: Spread) -> list[Cell]:

@@ -11,6 +11,10 @@ from ..problems import Objective
 from ..schema import Cluster
 
 NONE = "–"
+#: What the spread over seeds is told by.
+DEVIATION = (
+    "Deviation: the standard deviation of the plans' objectives over their mean."
+)
 # Units of long times: seconds of one, and of how many on they are used.
 _LONG = (("days", 86_400, 2), ("h", 3_600, 1))
 

@@ -209,6 +209,25 @@ def test_a_solve_that_failed_is_with_the_problem_of_its_instance() -> None:
     assert summary["quick"].worst_gap == pytest.approx(0.5)
 
 
+def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:
+    found = [
+        row("a", "drawn", "feasible", objective=value, bound=100)
+        | {"seed": seed, "key": f"a by drawn, {seed}"}
+        for seed, value in enumerate((120, 110, 130))
+    ]
+    found.append(row("a", "once", "feasible", objective=140))
+    found.append(
+        row("a", "drawn", "timeout", reasons=["late"]) | {"seed": 3, "key": "late"}
+    )
+    ((mine, spread),) = statistics.spreads(statistics.entries(found))
+    assert (len(mine), spread.runs, spread.planned) == (4, 4, 3)
+    assert (spread.best, spread.mean, spread.worst) == pytest.approx((110, 120, 130))
+    assert spread.deviation == pytest.approx(10 / 120)
+    text = reports.markdown(made(found))
+    assert "| a | drawn | 4 | 3 | 0.11 ms | 0.12 ms | 0.13 ms | 8.33% |" in text
+    assert "Seeds:" not in reports.markdown(made())
+
+
 # --- formats -----------------------------------------------------------------------
 
 

@@ -181,7 +181,6 @@ def test_gaps_over_time_are_those_of_the_trace(tmp_path: Path) -> None:
     rows = read(tmp_path / "gap_over_time.csv")
     exact = next(row for row in found.rows if row.method != "megatron")
     assert len(rows) == len(exact.result.trace) > 0
-    assert float(rows[-1]["gap"]) == pytest.approx(0)
     for row in rows:
         if row["objective"] and row["bound"]:
             over = float(row["objective"]) / float(row["bound"]) - 1
