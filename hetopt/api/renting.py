@@ -15,13 +15,14 @@ from typing import Any
 
 from .. import files
 from ..catalogue import known
+from ..costs.offers import card_of
 from ..costs.settings import under
 from ..errors import InstanceError, Unsupported
 from ..plans import Pipeline, Provisioning, Replica, Stage, TrainingPlan
 from ..problems import provisioning as judge
 from ..problems import training_plan
 from ..result import Result
-from ..schema import Cluster, GpuType, Instance, Inter, Node, Offer, tabled
+from ..schema import Cluster, GpuType, Instance, Inter, Node, Offer, Profile, tabled
 from ..text.editions import marked
 from .calling import AnyPlan, AnyProblem
 
@@ -84,7 +85,13 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
         ),
     )
     settled = under(instance, meant.recompute, meant.zero)
-    workload = settled.workload.model_copy(update={"micro_batch_sizes": (size,)})
+    costs = settled.workload.costs
+    if costs.profile:
+        rows = _profile(costs.profile, machines)
+        costs = costs.model_copy(update={"profile": rows})
+    workload = settled.workload.model_copy(
+        update={"micro_batch_sizes": (size,), "costs": costs}
+    )
     made = settled.model_copy(
         update={
             "name": f"{instance.name}, rented",
@@ -164,12 +171,24 @@ def _machines(offers: Sequence[Offer], plan: Provisioning) -> Machines:
     return found
 
 
+def _profile(rows: Sequence[Profile], machines: Machines) -> tuple[Profile, ...]:
+    """Return what was measured of the rented offers, under the names of their types."""
+    own = {row.gpu for row in rows}
+    found = []
+    for offer, label, _ in machines:
+        name = offer.gpu if offer.gpu in own else card_of(offer)
+        found += [
+            row.model_copy(update={"gpu": label}) for row in rows if row.gpu == name
+        ]
+    return tuple(found)
+
+
 def _labels(offers: Sequence[Offer]) -> Iterator[str]:
     """Yield a name of each offer's type that schedulers take: its card, and place."""
-    cards = Counter(_card(offer.gpu, offer.gpus_per_instance) for offer in offers)
+    cards = Counter(card_of(offer) for offer in offers)
     taken = set[str]()
     for offer in offers:
-        card = _card(offer.gpu, offer.gpus_per_instance)
+        card = card_of(offer)
         whole = card if cards[card] == 1 else f"{card}-{offer.gpu.partition('@')[2]}"
         label = _LABEL.sub("-", whole)[:_MOST_LETTERS].strip(".-") or "gpu"
         number, free = 1, label
@@ -178,11 +197,6 @@ def _labels(offers: Sequence[Offer]) -> Iterator[str]:
             free = f"{label}-{number}"
         taken.add(free.lower())
         yield free
-
-
-def _card(name: str, each: int) -> str:
-    card = name.partition("@")[0].removeprefix(f"{each}x")
-    return card or name
 
 
 def _gpus(machines: Machines, plan: Provisioning) -> Iterator[list[str]]:
@@ -201,7 +215,7 @@ def _cluster(machines: Machines) -> Cluster:
     """Return the machines as a cluster; the slower network of two is their link."""
     types = {}
     for offer, label, _ in machines:
-        card = known(_card(offer.gpu, offer.gpus_per_instance))
+        card = known(card_of(offer))
         types[label] = GpuType(
             peak_tflops=offer.peak_tflops,
             memory_gib=offer.memory_gib,

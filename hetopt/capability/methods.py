@@ -280,7 +280,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 **dict.fromkeys(_SPLITS, _BY_COSTS),
                 **_only(_APART, "context_parallel", "expert_parallel"),
                 "unequal_layers": "stages are numbers of layers, whichever they are",
-                **dict.fromkeys(("profile", "calibrated"), _OFFERED),
+                "calibrated": _OFFERED,
                 "calibrated_memory": _BY_FORMULA,
                 **dict.fromkeys(
                     (

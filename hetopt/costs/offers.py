@@ -17,6 +17,11 @@ degree. The layer being recomputed is held once a stage, and like `reserve_mib` 
 taken off the GPU's memory. Embedding and head are not priced: give them as layers of
 the model where they count.
 
+With a profile (`layer_times: profile`) a layer takes what was measured on the offer, by
+its name or its card's, at the sequences that a GPU takes; degrees and sizes at which
+some offer was not measured are left out. Stages are numbers of layers, whichever they
+are: layers that were measured to differ are refused, and so is measured memory.
+
 Each choice of recomputation, ZeRO and b is a problem of its own, with the settings of
 the whole plan: a variant.
 
@@ -36,17 +41,16 @@ from ..schema import (
     GpuType,
     Instance,
     Inter,
-    ModelSpec,
     Node,
     Offer,
     Search,
     Storage,
-    Workload,
     exact,
     tabled,
 )
 from . import compute, memory, parameters
 from .compute import ceil
+from .profiles import Measurements
 from .settings import under
 
 HOURS_OF_A_MONTH = 730
@@ -160,7 +164,8 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
     """The fields of a provisioning problem file, from offers and model."""
     workload = instance.workload
     search = _search(instance)
-    variants = list(_variants(instance, search))
+    timer = Timer(instance, search)
+    variants = list(_variants(instance, search, timer))
     if not variants:
         raise InstanceError(
             f"instance {instance.name!r}: found global_batch {workload.global_batch}, "
@@ -198,7 +203,73 @@ def provisioning_data(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _variants(instance: Instance, search: Search) -> Iterator[dict[str, Any]]:
+class Timer:
+    """It tells times of a layer on offers, by formula or by the profile.
+
+    Raises `InstanceError` for a profile that offers are not timed by, and where no
+    degree was measured.
+    """
+
+    def __init__(self, instance: Instance, search: Search) -> None:
+        self.instance, self.measured = instance, Measurements(instance)
+        if not self.measured:
+            return
+        if self.measured.weighs:
+            raise InstanceError(
+                f"instance {instance.name!r}: found a profile with layer_mib, and "
+                "offers are weighed by formula; leave layer_mib out"
+            )
+        sizes = list(instance.workload.micro_batch_sizes)
+        if search.micro_batches is not None:
+            each = Fraction(instance.workload.global_batch, search.micro_batches)
+            sizes = [ceil(each / d) for d in search.data_parallel]
+        if not any(map(self.known, sizes)):
+            for offer in instance.offers:
+                self.measured.rows(self._name(offer), 1, sizes[0])
+
+    def known(self, share: int) -> bool:
+        """Whether every offer is timed at so many sequences a GPU."""
+        names = map(self._name, self.instance.offers)
+        return not self.measured or all(
+            self.measured.known(name, 1, share) for name in names
+        )
+
+    def passes_us(
+        self, under: Instance, offer: Offer, share: int
+    ) -> tuple[Fraction, Fraction]:
+        """Return the time of a layer, both passes, and that of the backward pass.
+
+        `under` is the instance with the settings that it is timed under.
+        """
+        model, workload = under.model, under.workload
+        part = compute.backward_share(workload.costs)
+        if self.measured:
+            times, backward = self.measured.times_us(self._name(offer), 1, share)
+            both = Fraction(times[0])  # as of all layers: others are refused
+            return both, part * both if backward is None else Fraction(backward[0])
+        gpu = GpuType(
+            peak_tflops=offer.peak_tflops,
+            memory_gib=offer.memory_gib,
+            efficiency=offer.efficiency,
+        )
+        both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
+        return both, part * both
+
+    def _name(self, offer: Offer) -> str:
+        """The name under which the profile has an offer: its own, or its card's."""
+        known = {row.gpu for row in self.instance.workload.costs.profile}
+        return offer.gpu if offer.gpu in known else card_of(offer)
+
+
+def card_of(offer: Offer) -> str:
+    """Return what one of its GPUs is: `B200` of the offer `8xB200@lambda/us-east-1`."""
+    name = offer.gpu.partition("@")[0]
+    return name.removeprefix(f"{offer.gpus_per_instance}x") or name
+
+
+def _variants(
+    instance: Instance, search: Search, timer: Timer
+) -> Iterator[dict[str, Any]]:
     """The problem under every choice of settings, that of `costs` first."""
     workload = instance.workload
     batch, sizes = workload.global_batch, workload.micro_batch_sizes
@@ -207,17 +278,23 @@ def _variants(instance: Instance, search: Search) -> Iterator[dict[str, Any]]:
         settings = {"recompute": recompute, "zero": zero}
         if search.micro_batches is None:
             for b, d in product(sizes, search.data_parallel):
-                if batch % (d * b) == 0:
-                    yield settings | _variant(one, batch // (d * b), {d: b}, b)
+                if batch % (d * b) == 0 and timer.known(b):
+                    count = batch // (d * b)
+                    yield settings | _variant(one, count, {d: b}, b, timer)
             continue
         each = Fraction(batch, search.micro_batches)
-        shares = {d: ceil(each / d) for d in search.data_parallel}
-        largest = max(shares.values())
-        yield settings | _variant(one, search.micro_batches, shares, largest)
+        every = {d: ceil(each / d) for d in search.data_parallel}
+        shares = {d: share for d, share in every.items() if timer.known(share)}
+        count, largest = search.micro_batches, max(shares.values())
+        yield settings | _variant(one, count, shares, largest, timer)
 
 
 def _variant(
-    instance: Instance, micro_batches: int, shares: Mapping[int, int], b: int
+    instance: Instance,
+    micro_batches: int,
+    shares: Mapping[int, int],
+    b: int,
+    timer: Timer,
 ) -> dict[str, Any]:
     """The numbers at the degrees of `shares`, with activations of `b` sequences."""
     weights = {d: _memory_mib(instance, micro_batches, b, d) for d in shares}
@@ -229,7 +306,7 @@ def _variant(
             "layer_mib": layer_mib,
             "in_flight_mib": in_flight_mib,
             "by_data_parallel": {
-                str(d): _times_us(instance.model, instance.workload, offer, d, share)
+                str(d): _times_us(timer, instance, offer, d, share)
                 | {"layer_mib": other.get(d)}
                 for d, share in shares.items()
             },
@@ -262,17 +339,11 @@ def _search(instance: Instance) -> Search:
 
 
 def _times_us(
-    model: ModelSpec, workload: Workload, offer: Offer, d: int, share: int
+    timer: Timer, instance: Instance, offer: Offer, d: int, share: int
 ) -> dict[str, int | None]:
     """Forward, backward and synchronisation of a layer, `share` sequences a GPU."""
-    costs = workload.costs
-    gpu = GpuType(
-        peak_tflops=offer.peak_tflops,
-        memory_gib=offer.memory_gib,
-        efficiency=offer.efficiency,
-    )
-    both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
-    backward = compute.backward_share(costs) * both
+    model, costs = instance.model, instance.workload.costs
+    both, backward = timer.passes_us(instance, offer, share)
     sent = parameters.exchanged(model, costs).layers[0]
     chunk = Fraction(costs.gradient_bytes * sent, d)
     hop = exact(offer.latency_us) + chunk / (exact(offer.gbytes_per_s) * 1000)

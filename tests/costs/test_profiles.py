@@ -16,6 +16,7 @@ from random_pipelines import random_instance, random_pipes
 from random_plans import random_plan
 from random_profiles import profiled
 
+import hetopt
 from hetopt import files
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, memory
@@ -204,13 +205,84 @@ def test_a_bad_profile_is_refused_by_file_and_field(
         files.load_instance(instance_file(tmp_path, profile, zero=zero))
 
 
-def test_offers_are_not_timed_by_a_profile() -> None:
-    offered = files.load_instance("tiny/offers").model_dump(mode="json")
-    layers = offered["model"]["layers"]
-    row = {"gpu": "A", "tensor_parallel": 1, "micro_batch": 1, "layer_us": [1] * layers}
-    offered["workload"]["costs"] |= {"layer_times": "profile", "profile": [row]}
-    with pytest.raises(Unsupported, match="layer_times: profile"):
-        provisioning_data(Instance.model_validate_json(json.dumps(offered)))
+def offered(
+    rows: dict[tuple[str, int], tuple[list[int], list[int]]], **more: Any
+) -> Instance:
+    """Offers with forward and backward passes by name and sequences."""
+    document = files.load_instance("tiny/offers").model_dump(mode="json")
+    document["workload"]["costs"] |= {
+        "layer_times": "profile",
+        "profile": [
+            {"gpu": gpu, "tensor_parallel": 1, "micro_batch": size}
+            | {"forward_us": passes[0], "backward_us": passes[1], **more}
+            for (gpu, size), passes in rows.items()
+        ],
+    }
+    return Instance.model_validate_json(json.dumps(document, default=str))
+
+
+def alike(forward: int, backward: int) -> tuple[list[int], list[int]]:
+    return [forward] * 6, [backward] * 6
+
+
+def test_offers_are_timed_by_a_profile_at_the_sequences_of_a_gpu() -> None:
+    rows = {("big", 1): alike(20, 40), ("big", 2): alike(30, 70)}
+    rows |= {("small", 1): alike(40, 90), ("small", 2): alike(50, 150)}
+    instance = offered(rows)
+    usual = provisioning_data(files.load_instance("tiny/offers"))
+    made = provisioning_data(instance)
+    # Micro-batches of two sequences: both on the one GPU, or one on each of two.
+    for offer, formula in zip(made["offers"], usual["offers"], strict=True):
+        for d, size in ((1, 2), (2, 1)):
+            times = offer["by_data_parallel"][str(d)]
+            forward, backward = rows[offer["gpu"], size]
+            assert times["forward_us"] == forward[0]
+            assert times["backward_us"] == backward[0]
+            assert times["sync_us"] == formula["by_data_parallel"][str(d)]["sync_us"]
+        assert offer["layer_mib"] == formula["layer_mib"]
+
+
+def test_degrees_at_which_an_offer_was_not_measured_are_left_out() -> None:
+    rows = {("big", 1): alike(20, 40), ("small", 1): alike(40, 90)}
+    rows[("big", 2)] = alike(30, 70)  # and small at 2 is its row at 1 and no other
+    made = provisioning_data(offered(rows))
+    assert made["data_parallel"] == (2,)
+    with pytest.raises(InstanceError, match=r"no profile of 'big' at tensor_par"):
+        provisioning_data(offered({("big", 1): alike(2, 4)}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "message"),
+    [
+        ({"big": [9, 9, 9, 9, 9, 8]}, {}, "the profile's layer_us differ"),
+        ({}, {"layer_mib": [1] * 6}, "found a profile with layer_mib"),
+    ],
+)
+def test_profiles_that_offers_cannot_have_are_refused(
+    rows: dict[str, list[int]], more: dict[str, Any], message: str
+) -> None:
+    every = {
+        (gpu, size): (rows.get(gpu, [5] * 6), [9] * 6)
+        for gpu in ("big", "small")
+        for size in (1, 2)
+    }
+    with pytest.raises((InstanceError, Unsupported), match=message):
+        provisioning_data(offered(every, **more))
+
+
+def test_a_plan_of_measured_offers_is_trained_by_what_was_measured() -> None:
+    rows = {
+        (gpu, size): alike(100 * size, 200 * size)
+        for gpu in ("big", "small")
+        for size in (1, 2)
+    }
+    instance = offered(rows)
+    found = hetopt.provision(instance, limits=20)
+    on, trained = hetopt.api.posed_training(found)
+    assert {row.gpu for row in on.workload.costs.profile} <= {"big", "small"}
+    judged = hetopt.check(trained, on)
+    assert judged.violations == ()
+    assert judged.objective >= found.evaluation.parts["iteration_us"] - 100
 
 
 def test_what_was_not_measured_is_asked_for_by_name(tmp_path: Path) -> None:
