@@ -51,7 +51,6 @@ RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
         None,
         "throughput",
     ),
-    ("frenzy, with its type", "frenzy_typed", None, "per_gpu"),
     ("frenzy, with its type, throughput first", "frenzy_typed", None, "throughput"),
     ("frenzy, equal rounds", "frenzy", True, "per_gpu"),
     ("opportunistic", "opportunistic", None, "per_gpu"),

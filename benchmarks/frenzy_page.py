@@ -16,7 +16,6 @@ OURS = {
     "frenzy, throughput first": "as printed, by throughput",
     "frenzy, memory by memory": "memory by memory, by GPU",
     "frenzy, memory by memory, throughput first": "memory by memory, by throughput",
-    "frenzy, with its type": "with a type, by GPU",
     "frenzy, with its type, throughput first": "with a type, by throughput",
     "frenzy, equal rounds": "as printed, by GPU, in rounds",
 }

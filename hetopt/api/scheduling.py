@@ -133,10 +133,8 @@ def queue_of_trace(
     """The queue that a trace poses to the cluster of `on` (`traces.queue`).
 
     Assumptions are those of `on` where it is a queue; where it is an instance, jobs
-    that name models have the costs of its workload, and MARP ranks its plans by
-    throughput: with GPUs of one type for each job (`OWN_POLICY`) jobs end sooner so.
-    `model` is what jobs train that name none, as in `fit`; `assumed` of the queue lists
-    what was filled in.
+    that name models have the costs of its workload. `model` is what jobs train that
+    name none, as in `fit`; `assumed` of the queue lists what was filled in.
     """
     _, data = files.load_problem(on)
     if isinstance(data, Data):
@@ -146,11 +144,7 @@ def queue_of_trace(
     if model is not None:
         choices["model"] = traces.label_of(str(model)), load_model(model)
     name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
-    made = traces.queue(trace, load_cluster(on), name, **choices)
-    if isinstance(data, Data):
-        return made
-    ranked = made.assumptions.model_copy(update={"efficiency": "throughput"})
-    return made.model_copy(update={"assumptions": ranked})
+    return traces.queue(trace, load_cluster(on), name, **choices)
 
 
 def fit(

@@ -52,9 +52,12 @@ def policy(data: Data) -> "Frenzy":
     return Frenzy(data)
 
 
-def ranked(data: Data, trained: Trained) -> list[Option]:
-    """MARP's plans, the most efficient first; ties go to fewer GPUs."""
-    by_gpu = data.assumptions.efficiency == "per_gpu"
+def ranked(data: Data, trained: Trained, efficiency: str | None = None) -> list[Option]:
+    """MARP's plans, the most efficient first; ties go to fewer GPUs.
+
+    `efficiency` is that of the assumptions unless it is told.
+    """
+    by_gpu = (efficiency or data.assumptions.efficiency) == "per_gpu"
 
     def key(option: Option) -> tuple[int, int, int, str]:
         paid = option.step_us * option.gpus if by_gpu else option.step_us
