@@ -44,15 +44,15 @@ def primal_integral(
 ) -> float:
     """Return the seconds up to a horizon, each weighted by the primal gap in it.
 
-    `plans` are seconds and the objective that was best by then, in order. The primal
-    gap is |objective - best| over the larger of the two, and 1 before the first plan
-    (Berthold, 2013): the less, the sooner good plans were there.
+    `plans` are seconds and objectives that were found, in order. The primal gap is
+    |objective - best| over the larger of the two, of the best plan so far, and 1 before
+    the first (Berthold, 2013): the less, the sooner good plans were there.
     """
     total, since, weight = 0.0, 0.0, 1.0
     for seconds, objective in plans:
         until = min(max(seconds, since), horizon_s)
         total, since = total + weight * (until - since), until
-        weight = _primal_gap(objective, best)
+        weight = min(weight, _primal_gap(objective, best))
     return total + weight * max(0.0, horizon_s - since)
 
 

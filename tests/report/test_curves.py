@@ -47,9 +47,10 @@ def test_a_primal_integral_is_the_sum_of_its_seconds(
     total = Fraction(0)
     for second in range(horizon):
         known = [plan for at, plan in plans if at <= second]
-        last = known[-1] if known else None
-        gap = Fraction(1) if last is None else abs(Fraction(last - best))
-        total += gap if last is None else gap / max(last, best)
+        total += min(
+            (Fraction(abs(plan - best), max(plan, best)) for plan in known),
+            default=Fraction(1),
+        )
     found = performance_profiles.primal_integral(plans, best, horizon)
     assert found == pytest.approx(float(total))
 
