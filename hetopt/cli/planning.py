@@ -879,6 +879,14 @@ def _write_rented(result: "Result", path: Path) -> None:
         f"with what stages send each other, which offers are priced without, an "
         f"iteration takes {iteration} in place of {offered}"
     )
+    due = result.data.deadline_s
+    whole = priced.parts["total_s"] * float(judged.objective or 0)
+    whole /= priced.parts["iteration_us"]
+    if due is not None and whole > due:
+        output.tell(
+            f"so all iterations take {words.duration(whole)}, beyond the deadline of "
+            f"{words.duration(due)}: give an earlier --deadline, or a faster network"
+        )
 
 
 def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoReturn:

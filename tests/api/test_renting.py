@@ -192,7 +192,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "which offers are priced without, an iteration takes" in done.stderr
+    assert "beyond the deadline" not in done.stderr
     return folder
+
+
+def test_a_deadline_that_sends_make_late_is_told(tmp_path: Path) -> None:
+    words = ["provision", "espresso/llama-7b", "--plan-out", str(tmp_path / "p.json")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.stderr.split())
+    assert "so all iterations take 1.77 h, beyond the deadline of 1.53 h" in told
 
 
 @pytest.mark.parametrize("target", EXPORTS)
