@@ -1,5 +1,6 @@
 """`hetopt plan`, `solve`, `compare`, `provision`, `check` and `list`."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
@@ -338,6 +339,8 @@ def compare(
     from ..text.options import values
 
     output.check_writable(out)
+    if curves is not None and os.path.lexists(curves) and not curves.is_dir():
+        raise Unsupported(f"--curves {curves}: found a file, expected a folder")
     if dask is not None and not (exact or targets):
         raise Unsupported("--dask proves: give --exact or --targets, too")
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)

@@ -202,6 +202,15 @@ def test_the_command_writes_seeds_curves_and_latex(tmp_path: Path) -> None:
     assert out.read_text().count(r"\begin{tabular}") == 3
 
 
+def test_a_file_is_no_folder_of_curves(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.touch()
+    words = ["compare", "tiny/two-nodes", "--curves", str(place)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "found a file, expected a folder" in " ".join(done.stderr.split())
+
+
 # --- LaTeX -----------------------------------------------------------------------
 
 
