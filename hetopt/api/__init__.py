@@ -30,6 +30,7 @@ from .solving import (
 if TYPE_CHECKING:
     from .executing import run
     from .explaining import explain
+    from .fitting import fit
     from .matrix import capabilities
     from .nodes import choose_nodes, without_each_group
     from .posing import options_of_problem, pose
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from .recovering import recover
     from .replaying import replay
     from .runs import run_of
-    from .scheduling import fit, schedule
+    from .scheduling import schedule
     from .targets import compare_targets
     from .verifying import verify
 
@@ -104,7 +105,7 @@ _HOME = {
     "run_of": "runs",
     "recover": "recovering",
     "replay": "replaying",
-    "fit": "scheduling",
+    "fit": "fitting",
     "schedule": "scheduling",
     "compare_targets": "targets",
     "verify": "verifying",

@@ -1,85 +1,24 @@
-"""The commands of many jobs: `fit` and `schedule`, registered by `hetopt.cli`."""
+"""The command of many jobs, `schedule`, registered by `hetopt.cli`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import Interrupted, Unsupported
+from ..errors import Unsupported
 from . import output
 from .options import AsJson, listed
 from .output import check_writable, written
-from .quantities import duration, length, share
+from .quantities import duration, share
 
 if TYPE_CHECKING:
     from ..api.scheduling import Outcome
     from ..problems.job_scheduling import Data
-    from ..scheduling.fitting import Fit
-
-FIT_COLUMNS = (
-    *("GPU", "GPUs", "d", "t", "MARP", "fits", "cost model", "fits", "weights"),
-    *("gradients", "optimiser", "activations", "logits", "step", "samples/s", "a GPU"),
-    "of peak",
-)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(fit)
+    """Add the command to the command line."""
     app.command()(schedule)
-
-
-def fit(
-    model: Annotated[
-        str, typer.Argument(help="A preset such as gpt2-7b, a config.json, an instance")
-    ],
-    batch: Annotated[int, length(metavar="B", help="Sequences a step.")],
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="C", help="The cluster of this instance or queue."),
-    ] = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="GPUs by name, such as A100-40G,RTX2080Ti."),
-    ] = None,
-    sequence: Annotated[
-        int, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
-    ] = 1024,
-    as_json: AsJson = False,
-) -> None:
-    """Say on which GPUs a model fits by data and tensor parallelism: Frenzy's MARP.
-
-    Memory of a GPU by part, by the paper's formula and by the cost model, without ZeRO
-    and without pipelines: with them `hetopt plan` needs fewer GPUs.
-
-    Example: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`
-    """
-    from ..api import scheduling
-    from ..scheduling import fitting
-
-    if (cluster is None) == (gpus is None):
-        found = "neither" if cluster is None else "both"
-        raise Unsupported(f"found {found} of --cluster and --gpus: give one of them")
-    on = cluster if cluster is not None else listed(gpus or "", "--gpus")
-    complete = True
-    try:
-        rows = scheduling.fit(model, on, batch, sequence)
-    except Interrupted as signal:
-        rows, complete = signal.best, False
-        output.complain("interrupted: this is what was looked at until then")
-    least = scheduling.least_gpus(model, on, sequence)
-    document = {
-        "model": model,
-        "batch": batch,
-        "sequence": sequence,
-        "complete": complete,
-        "looked_at": fitting.LOOKED_AT,
-        "least_gpus": least,
-        "fits": [row.to_json() for row in rows],
-    }
-    shown = [_fit_table(rows) if rows else "nothing fits", *_fit_scope(least)]
-    output.give(document, shown, as_json)
-    raise typer.Exit(output.PLAN if rows else output.NO_PLAN)
 
 
 def schedule(
@@ -218,51 +157,6 @@ def _deliver(
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     raise typer.Exit(worst)
-
-
-def _fit_scope(least: dict[str, int]) -> list[str]:
-    """Return in words what was looked at, and where to ask for more."""
-    from ..scheduling.fitting import LOOKED_AT
-
-    counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
-    return [
-        f"Looked at: {LOOKED_AT}.",
-        "With ZeRO and pipelines fewer GPUs may do: weights, gradients and optimiser "
-        f"states alone, divided among all, fill {counts}. `hetopt assemble` makes an "
-        "instance of this model and your hosts, `hetopt plan` looks for such plans.",
-    ]
-
-
-def _fit_table(rows: list["Fit"]) -> Any:
-    from ..report import words, writers
-    from ..report.sheet import Table
-
-    cells = []
-    for row in rows:
-        own = row.cost_model
-        parts = (own.weights, own.gradients, own.optimiser, own.activations, own.logits)
-        cells.append(
-            (
-                row.gpu,
-                str(row.gpus),
-                str(row.data_parallel),
-                str(row.tensor_parallel),
-                _gib(row.marp.total),
-                "yes" if row.marp_fits else "no",
-                _gib(own.total),
-                "yes" if row.cost_model_fits else "no",
-                *map(_gib, parts),
-                words.duration(row.step_us / 1e6),
-                words.number(row.samples_per_second),
-                words.number(row.samples_per_second / row.gpus),
-                words.share(row.utilisation),
-            )
-        )
-    return writers.terminal(Table.of(FIT_COLUMNS, cells), narrow=False)
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"
 
 
 def _cells(text: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """An instance from the files that people have: a configuration and a list of hosts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,54 @@ def assembly(
     if times not in calibrating.TIMES:
         raise UnknownName("times", times, [*calibrating.TIMES])
     format = listing.format_named(format)
+    return _assembled(
+        config,
+        lambda told: put_in(listing.document(format, paths, told), format, None),
+        options,
+        workload,
+        (name, paths[0].stem),
+        islands=islands,
+        times=times,
+    )
+
+
+def on_hosts(
+    config: Path | str | ModelSpec,
+    hosts: Sequence[clusters.Host],
+    options: Iterable[str],
+    workload: dict[str, Any],
+    name: str,
+) -> Imported:
+    """An instance with the model of `config` on hosts that no file lists.
+
+    `config` may also be the model itself. All else is as in `assembly`.
+    """
+    return _assembled(
+        config,
+        lambda told: put_in(
+            clusters.document("machines", (), hosts, told), "machines", None
+        ),
+        options,
+        workload,
+        (name, name),
+    )
+
+
+def _assembled(
+    config: Path | str | ModelSpec,
+    read_cluster: Callable[[dict[str, Any]], Imported],
+    options: Iterable[str],
+    workload: dict[str, Any],
+    names: tuple[str | None, str],
+    islands: Iterable[str] = (),
+    times: str = "calibrated",
+) -> Imported:
+    """The instance of `assembly`, whose cluster a function reads by its options.
+
+    Of the `names` the first is the instance's, the second the hosts', for where it has
+    none.
+    """
+    name, hosts = names
     own: dict[str, Any] = {}
     if "costs" not in workload:
         own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
@@ -61,7 +109,7 @@ def assembly(
     how = {name: told.pop(name) for name in own if name in told}
     read = _model(config, {name: told.pop(name) for name in _OF_MODEL if name in told})
     model = read.document
-    found = put_in(listing.document(format, paths, told), format, None)
+    found = read_cluster(told)
     cluster = found.document["cluster"]
     if links := [_island(word) for word in islands]:
         inter = cluster.setdefault("inter", {})
@@ -70,7 +118,7 @@ def assembly(
     cluster["gpus"] = finetuning.linked(cluster["gpus"], cards, how)
     trained, rows = _training(cards, how) if own else ({}, ())
     made = {
-        "name": name or f"{model['model']['name']}-on-{paths[0].stem}",
+        "name": name or f"{model['model']['name']}-on-{hosts}",
         "source": f"{model['source']}; {found.document['source']}",
         "model": model["model"],
         "cluster": cluster,
@@ -97,8 +145,11 @@ def assembly(
     return Imported(made, (*more, *assumed))
 
 
-def _model(config: Path | str, told: Mapping[str, Any]) -> Imported:
+def _model(config: Path | str | ModelSpec, told: Mapping[str, Any]) -> Imported:
     """Return the model of a configuration, or of the catalogue: its shape alone."""
+    if isinstance(config, ModelSpec):
+        document = config.model_dump(mode="json", exclude_unset=True)
+        return Imported({"model": document, "source": f"model {config.name}"})
     name = str(config)
     if isinstance(config, Path) and (config.exists() or name not in models()):
         words = [f"{option}={value}" for option, value in told.items()]

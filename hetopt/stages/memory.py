@@ -19,22 +19,29 @@ Flags = npt.NDArray[np.bool_]
 
 
 def fitting(
-    table: CostTable, runs: Runs, node: str, group: tuple[int, int], flight: int
+    table: CostTable,
+    runs: Runs,
+    node: str,
+    group: tuple[int, int],
+    flight: int,
+    replicas: int | None = None,
 ) -> Flags:
     """Tell for every run whether it fits on GPUs of a node at the least.
 
     `group` is a tensor-parallel degree and the samples of a replica; a stage before the
-    last one keeps `flight` micro-batches, the last stage one. ZeRO divides among as
-    many replicas as there can be.
+    last one keeps `flight` micro-batches, the last stage one. ZeRO divides among the
+    `replicas` that every layer has, or as many as there can be.
     """
     t, s = group
     room = table.memory_mib(node)
+    holders = None if replicas is None else [replicas] * runs.layers
 
     def fits(first: int, last: int) -> bool:
         j = int(first > 0)
         behind = 1 if last == runs.layers else max(2, flight)
         kept = 1 if last == runs.layers else flight
-        need = table.stage_mib(node, range(first, last), t, s, kept, behind + j, j)
+        place = kept, behind + j, j
+        need = table.stage_mib(node, range(first, last), t, s, *place, holders)
         return sum(need.values()) <= room
 
     return (_equal if runs.equal else _each)(runs, fits)

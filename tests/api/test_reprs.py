@@ -27,7 +27,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "recover": lambda: hetopt.recover(
         plan(), SMALL, ["node1"], old_instance=SMALL, planners=["megatron"]
     ),
-    "fit": lambda: hetopt.fit("gpt2", ["A100-40G"], 4)[0],
+    "fit": lambda: hetopt.fit("gpt2", ["A100-40G"], 4),
     "schedule": lambda: hetopt.schedule("frenzy/simulator-30", ["opportunistic"])[0],
 }
 

@@ -138,7 +138,7 @@ def document(
         rate = made["inter"]["gbytes_per_s"]
         rows.append(ports.assumption(taken, rate))
     return {
-        "source": f"{tool} {names}{_less(settings)}",
+        "source": f"{f'{tool} {names}'.strip()}{_less(settings)}",
         "cluster": made,
         "assumed": [*rows, *known, *_unplanned(left_out)],
     }

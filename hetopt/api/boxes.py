@@ -1,0 +1,103 @@
+"""Instances of machines that are named, not listed: `8xA100-80GB-SXM4`, `H100`.
+
+A machine is the one that the card usually stands in, and so is its network, where the
+catalogue has one; else it has eight cards, and 6.25 GB/s to others. What of it was
+taken for granted is told with the instance.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .. import catalogue
+from ..errors import UnknownName, Unsupported
+from ..formats.assembling import on_hosts
+from ..formats.importing.assumptions import Assumption
+from ..formats.importing.clusters import Host
+from ..scheduling.catalogue import sheet
+from ..schema import Instance, ModelSpec
+from ..text.complaints import validated
+
+#: Of a card that stands in no machine of the catalogue.
+_A_NODE, _GBYTES_PER_S = 8, 6.25
+_MOST_GPUS = 1 << 14
+_COUNTED = re.compile(r"([0-9]+) *[x×*] *(.+)")
+#: Any of these may be told instead.
+_NETWORK = ("inter_gbytes_per_s", "ports", "port_gbytes_per_s")
+
+
+class Cards(NamedTuple):
+    """Cards of one kind, and how many; None where that is asked."""
+
+    card: str
+    gpus: int | None = None
+
+    def __str__(self) -> str:
+        return self.card if self.gpus is None else f"{self.gpus} × {self.card}"
+
+
+def cards_of(word: str) -> Cards:
+    """Read `8xA100-80GB-SXM4`, or a card alone; `UnknownName` for one that is none."""
+    counted = _COUNTED.fullmatch(word.strip())
+    count, name = (int(counted[1]), counted[2]) if counted else (None, word.strip())
+    if count is not None and not 1 <= count <= _MOST_GPUS:
+        raise Unsupported(f"{word}: found {count} GPUs, expected 1 to {_MOST_GPUS:,}")
+    return Cards(sheet(name).card, count)
+
+
+def name_of(word: str) -> str:
+    """Return the name in `8xA100-80GB-SXM4`, as it is written."""
+    counted = _COUNTED.fullmatch(word.strip())
+    return counted[2] if counted else word.strip()
+
+
+def gpus_of_node(card: str) -> int:
+    """Return how many of the card a machine usually has."""
+    try:
+        return catalogue.machine(card).gpus
+    except UnknownName:
+        return _A_NODE
+
+
+def instance_of(
+    model: ModelSpec,
+    cards: Sequence[Cards],
+    workload: dict[str, Any],
+    options: Iterable[str] = (),
+    usd_per_hour: float | None = None,
+) -> tuple[Instance, tuple[Assumption, ...]]:
+    """Return the instance of a model on so many cards, and what was assumed.
+
+    `options` are those of `hetopt assemble`; `usd_per_hour` is the price of a GPU.
+    """
+    words = [*options]
+    hosts: list[Host] = []
+    for kind, gpus in cards:
+        assert gpus is not None
+        node = gpus_of_node(kind)
+        sizes = [node] * (gpus // node) + ([gpus % node] if gpus % node else [])
+        hosts += [
+            Host(f"node{len(hosts) + i}", kind, size, kind)
+            for i, size in enumerate(sizes)
+        ]
+    told = {word.partition("=")[0] for word in words}
+    if len(hosts) > 1 and not told & set(_NETWORK):
+        words.append(f"inter_gbytes_per_s={min(_network(each.card) for each in cards)}")
+    name = f"{model.name} on {' + '.join(map(str, cards))}"
+    made = on_hosts(model, hosts, words, workload, name)
+    if usd_per_hour is not None:
+        for gpu in made.document["cluster"]["gpus"].values():
+            gpu["usd_per_hour"] = usd_per_hour
+    data = validated(Instance, made.document, name, file="")
+    return data, made.assumed
+
+
+def _network(card: str) -> float:
+    """Return GB/s of a machine that the card usually stands in, to other machines."""
+    try:
+        machine = catalogue.machine(card)
+    except UnknownName:
+        return _GBYTES_PER_S
+    if machine.adapters is None or machine.adapter_gbytes_per_s is None:
+        return _GBYTES_PER_S
+    return float(machine.adapters * machine.adapter_gbytes_per_s)

@@ -1,0 +1,264 @@
+"""Whether a model fits at all, with what margin, and up to which context length.
+
+A first plan is looked for, the quickest planners first; where there is none, a proof
+that none exists. Both are monotone in memory and in the length of sequences, so the
+last value with a plan and the first one that is refuted close in on each other. A plan
+that is found is stretched as far as the judge lets it, which saves most of the search.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from ..bounds import covering
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..problems import training_plan
+from ..problems.training_plan import support
+from ..result import Method, Result, Status, Stop
+from ..schema import Instance, exact
+from . import planning
+from .calling import less
+from .solving import bounded, exact_result
+
+#: Of the time that is left, what one question of a search may take.
+_SHARE = 0.25
+#: Of the time of a question, what planners have before the exact method.
+_PLANNERS = 0.5
+#: A search ends where what is not known is this part of what is.
+_NEAR = 100
+#: Any plan will do: the search for a better one ends at once.
+_ANY_GAP = 1e9
+#: Times that a first value is halved at most, before nothing is said to fit.
+_HALVES = 40
+#: Tokens of a sequence go up in such steps: sizes that tools take, and parts of
+#: sequences among up to 64 GPUs.
+TOKENS_STEP = 128
+#: Longer sequences are not asked about.
+MOST_TOKENS = 1 << 24
+#: Of memory, nearer is near enough.
+_NEAR_MIB = 64
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The largest value with a plan, and the least that is proved to have none.
+
+    `value` is None where no plan is known, `refuted` where nothing is proved; `result`
+    is of the plan at the largest value, on the instance that has it.
+    """
+
+    value: int | None
+    refuted: int | None
+    result: Result | None
+
+
+def first_plan(data: Instance, limits: Limits) -> Result:
+    """Return the first plan that is found, a proof that there is none, or neither."""
+    began = monotonic()
+    if (why := covering.reason(data)) is not None:
+        return replace(_nothing(data), reasons=(why,), status=Status.INFEASIBLE)
+    share = None if limits.time_s is None else limits.time_s * _PLANNERS
+    for result in planning.in_turn(data, replace(limits, time_s=share)):
+        if result.plan is not None or result.stop is Stop.INTERRUPTED:
+            return bounded(result)
+    left = replace(less(limits, monotonic() - began), gap=_ANY_GAP)
+    return bounded(
+        exact_result("training_plan", data, left, None, lambda plan, bound: None)
+    )
+
+
+def _nothing(data: Instance) -> Result:
+    return Result(
+        "training_plan",
+        data,
+        Method("covering", "exact"),
+        Status.UNDECIDED,
+        Stop.PROVED,
+    )
+
+
+def judged(data: Instance, plan: TrainingPlan) -> Result | None:
+    """Return the plan as a result on an instance; None where it breaks a rule there."""
+    found = training_plan.evaluate(data, plan)
+    if not found.valid or not isinstance(found.objective, int):
+        return None
+    method = Method("stretched", "given")
+    made = Result(
+        "training_plan", data, method, Status.FEASIBLE, Stop.FINISHED, plan=plan
+    )
+    return bounded(made)
+
+
+def spare_mib(data: Instance, plan: TrainingPlan) -> int:
+    """Return what the plan leaves on its fullest GPU."""
+    parts = training_plan.evaluate(data, plan).parts
+    return int(parts["least_headroom_mib"])
+
+
+# --- the margin ------------------------------------------------------------------
+
+
+def with_less_memory(data: Instance, mib: int) -> Instance:
+    """Return the instance with so much less memory on every GPU; more where below 0."""
+    cluster = data.planned_cluster
+    gpus = {
+        name: gpu.model_copy(
+            # A power of two divides exactly.
+            update={"memory_gib": (int(exact(gpu.memory_gib) * 1024) - mib) / 1024}
+        )
+        for name, gpu in cluster.gpus.items()
+    }
+    return data.model_copy(
+        update={"cluster": cluster.model_copy(update={"gpus": gpus})}
+    )
+
+
+def margin(data: Instance, limits: Limits, plan: TrainingPlan | None = None) -> Reach:
+    """Return the most memory that every GPU can do without, in MiB.
+
+    Negative where the model does not fit: so much more memory each GPU would need. A
+    `plan` of the instance that is known is where the search begins.
+    """
+    support.require(data)
+    rooms = [
+        int(exact(g.memory_gib) * 1024) for g in data.planned_cluster.gpus.values()
+    ]
+    search = _Search(
+        lambda mib: with_less_memory(data, mib),
+        lambda mib, plan: mib + spare_mib(with_less_memory(data, mib), plan),
+        limits,
+        _NEAR_MIB,
+    )
+    fits = search.know(0, plan) if plan is not None else search.ask(0)
+    step, low = max(rooms), 0
+    while not fits and search.time_left and low > -(step << _HALVES // 4):
+        low = min(2 * low, -step)
+        fits = search.ask(low)
+    search.close_in(min(rooms) - 1)
+    return search.reach
+
+
+# --- the longest context ---------------------------------------------------------
+
+
+def with_context(data: Instance, tokens: int) -> Instance:
+    """Return the instance with sequences of so many tokens."""
+    workload = data.workload.model_copy(update={"sequence_length": tokens})
+    return data.model_copy(update={"workload": workload})
+
+
+def longest_context(data: Instance, limits: Limits) -> Reach:
+    """Return the longest sequences that fit, a multiple of `TOKENS_STEP` tokens."""
+    support.require(data)
+    most = MOST_TOKENS // TOKENS_STEP
+
+    def of(steps: int) -> Instance:
+        return with_context(data, steps * TOKENS_STEP)
+
+    def stretched(steps: int, plan: TrainingPlan) -> int:
+        low, high = steps, most + 1
+        while high - low > max(1, low // (10 * _NEAR)):
+            middle = min(2 * low, (low + high) // 2)
+            if training_plan.evaluate(of(middle), plan).valid:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    search = _Search(of, stretched, limits)
+    steps = max(1, min(most, data.workload.sequence_length // TOKENS_STEP))
+    while not search.ask(steps) and search.time_left and steps > 1:
+        steps //= 2
+    search.close_in(most)
+    found = search.reach
+    return Reach(
+        None if found.value is None else found.value * TOKENS_STEP,
+        None if found.refuted is None else found.refuted * TOKENS_STEP,
+        found.result,
+    )
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+class _Search:
+    """Values with a plan and values without one, closing in on each other."""
+
+    def __init__(
+        self,
+        make: Callable[[int], Instance],
+        stretch: Callable[[int, TrainingPlan], int],
+        limits: Limits,
+        near: int = 1,
+    ) -> None:
+        """`make` gives the instance of a value, `stretch` how far a plan reaches.
+
+        Values that differ by `near` are not told apart.
+        """
+        self._make, self._stretch, self._limits = make, stretch, limits
+        self._near = near
+        self._began = monotonic()
+        self._found: int | None = None
+        self._plan: TrainingPlan | None = None
+        self._refuted: int | None = None  # the least that is proved
+        self._missed: int | None = None  # the least of which no plan was found
+
+    @property
+    def time_left(self) -> bool:
+        """Whether there is time for another question."""
+        return self._left().time_s != 0
+
+    def _left(self) -> Limits:
+        return less(self._limits, monotonic() - self._began)
+
+    def ask(self, value: int) -> bool:
+        """Whether a plan is found at a value, which is kept as far as it reaches."""
+        left = self._left()
+        share = None if left.time_s is None else left.time_s * _SHARE
+        result = first_plan(self._make(value), replace(left, time_s=share))
+        if result.stop is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+        if result.plan is not None:
+            return self.know(value, result.plan)
+        if result.status is Status.INFEASIBLE:
+            known = value if self._refuted is None else self._refuted
+            self._refuted = min(value, known)
+        self._missed = value if self._missed is None else min(value, self._missed)
+        return False
+
+    def know(self, value: int, plan: TrainingPlan) -> bool:
+        """Keep a plan of a value, as far as it reaches; there is one."""
+        self._found, self._plan = max(self._stretch(value, plan), value), plan
+        return True
+
+    def close_in(self, most: int) -> None:
+        """Ask between what is found and what is not; then prove what lies beyond."""
+        if self._found is None:
+            return
+        while self._found < most and self.time_left:
+            high = most + 1 if self._missed is None else self._missed
+            if high - self._found <= max(self._near, abs(self._found) // _NEAR):
+                break
+            self.ask((self._found + high) // 2)
+        if self._refuted is None or self._refuted > self._found + 1:
+            self._prove(most)
+
+    def _prove(self, most: int) -> None:
+        """Close in on the least value that arithmetic refutes."""
+        assert self._found is not None
+        low, high = self._found, most + 1 if self._refuted is None else self._refuted
+        while high - low > max(self._near, abs(low) // _NEAR) and self.time_left:
+            middle = (low + high) // 2
+            if covering.reason(self._make(middle)) is None:
+                low = middle
+            else:
+                high = self._refuted = middle
+
+    @property
+    def reach(self) -> Reach:
+        """What is known by now."""
+        if self._found is None or self._plan is None:
+            return Reach(None, self._refuted, None)
+        result = judged(self._make(self._found), self._plan)
+        return Reach(self._found, self._refuted, result)

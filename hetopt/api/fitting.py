@@ -1,0 +1,358 @@
+"""Will it fit, and with what margin: `fit` of a model, on what one has or might get.
+
+Pipelines, tensor parallelism, ZeRO, recomputation and LoRA all count, as they do in
+`plan`: what fits has a plan that the judge accepts, what does not is proved or said not
+to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fit`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from .. import files
+from ..errors import InstanceError, Interrupted, UnknownName, Unsupported
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..result import Result, Status, Stop
+from ..scheduling import fitting as by_marp
+from ..scheduling.fitting import Fit
+from ..schema import Cluster, CostSettings, Instance, ModelSpec, Workload, exact
+from ..schema.workload import Alternatives
+from . import boxes, feasibility, scheduling
+from .boxes import Cards
+from .calling import AnyLimits, Place, less, limits_of, public
+from .feasibility import Reach
+
+#: Where neither an instance nor the caller says so.
+SEQUENCES, TOKENS = 64, 1024
+#: The most GPUs of a card that are tried.
+MOST_GPUS = 1024
+#: How a model is trained where no option says so: whatever is leanest of what its
+#: architecture allows.
+_FREEST = {"zero": "3,1,0", "runs_on": "architecture"}
+#: Of the time for a card, what the least number has; the rest is for the margin.
+_COUNT_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a model fits on some GPUs, and what is left there.
+
+    `margin` is the memory in MiB that every GPU could do without: negative where it
+    does not fit, and so much more would do. `status` says whether it is proved that
+    nothing fits. `too_few` are the most GPUs of the same card that are proved to be too
+    few, where the least number was asked for. `room_mib` is what tensors have on the
+    smallest GPU.
+    """
+
+    on: str
+    gpus: int
+    status: Status
+    margin: Reach
+    room_mib: int
+    context: Reach | None = None
+    reasons: tuple[str, ...] = ()
+    too_few: int | None = None
+    plan: Result | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Verdict on {self.on}: {self.status.value}, {self.margin.value} MiB>"
+
+    @property
+    def fits(self) -> bool:
+        """Whether a plan is known."""
+        return self.plan is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the document; absent is None."""
+        context = self.context or Reach(None, None, None)
+        found = None if self.plan is None else self.plan.plan
+        return {
+            "on": self.on,
+            "gpus": self.gpus,
+            "fits": self.fits,
+            "proved": self.status is Status.INFEASIBLE,
+            "memory_mib": self.room_mib,
+            "margin_mib": self.margin.value,
+            "margin_below_mib": self.margin.refuted,
+            "too_few": self.too_few,
+            "longest_context": context.value,
+            "refuted_context": context.refuted,
+            "reasons": list(self.reasons),
+            "plan": None if found is None else found.model_dump(mode="json"),
+        }
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The verdict on each set of GPUs that was asked about, and MARP's rows beside."""
+
+    model: str
+    batch: int
+    sequence: int
+    verdicts: tuple[Verdict, ...]
+    marp: tuple[Fit, ...] = field(default=(), repr=False)
+    least_gpus: dict[str, int] = field(default_factory=dict, repr=False)
+    complete: bool = True
+
+    def __repr__(self) -> str:
+        return f"<Fitting of {self.model}: {', '.join(map(repr, self.verdicts))}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """The document; `fits` are MARP's rows."""
+        return {
+            "model": self.model,
+            "batch": self.batch,
+            "sequence": self.sequence,
+            "complete": self.complete,
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "looked_at": by_marp.LOOKED_AT,
+            "least_gpus": self.least_gpus,
+            "fits": [row.to_json() for row in self.marp],
+        }
+
+
+@public
+def fit(
+    model: Place | ModelSpec | Instance,
+    on: Cluster | Place | Iterable[str] | None = None,
+    batch: int | None = None,
+    sequence: int | None = None,
+    *,
+    longest: bool = False,
+    options: Sequence[str] = (),
+    limits: AnyLimits = 20,
+) -> Fitting:
+    """Say whether a model fits, with what margin, and how many GPUs it needs.
+
+    `model` is an instance with a cluster, whose own GPUs are meant where `on` is None;
+    else a preset, a `config.json`, an instance or a `ModelSpec`. `on` is a list of
+    GPUs' names, of which the fewest that hold the model are found (`A100-80GB-SXM4`),
+    or that many are meant (`8xA100-80GB-SXM4`); or the name of an instance or queue for
+    its cluster. With `longest` the longest context that fits is found, too. `options`
+    are those of `hetopt assemble` for named GPUs, such as `finetune=lora`. Limits are
+    shared among what is asked; after Ctrl-C what is known by then is returned.
+    """
+    began, asked = monotonic(), limits_of(limits)
+    for word, value in (("batch", batch), ("sequence", sequence)):
+        if value is not None and value < 1:
+            raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
+    question: _Here | _Named
+    if on is None or isinstance(on, str | Path | Cluster):
+        if options:
+            raise Unsupported(
+                "found options beside a cluster, whose instance says how models are "
+                "trained: give them with names of GPUs"
+            )
+        question = _Here(instance_with(model, on, batch, sequence))
+    else:
+        sizes = batch or SEQUENCES, sequence or TOKENS
+        question = _Named(spec_of(model), [*on], *sizes, options)
+    spec, cluster = question.spec, question.cluster
+    rows: list[Fit] = []
+    verdicts: list[Verdict] = []
+    complete = False
+    try:
+        if on is not None:
+            rows = by_marp.fits(spec, cluster, question.batch, question.sequence)
+        for number, one in enumerate(question.sets):
+            left = less(asked, monotonic() - began)
+            mine = _part(left, 1 / (len(question.sets) - number))
+            verdicts.append(_verdict(question, one, mine, longest=longest))
+        complete = True
+    except Interrupted as signal:
+        rows = signal.best
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    least: dict[str, int] = {}
+    if on is not None:
+        least = by_marp.least_gpus(spec, cluster, question.sequence)
+    told = spec.name, question.batch, question.sequence
+    return Fitting(*told, tuple(verdicts), tuple(rows), least, complete)
+
+
+def spec_of(model: Place | ModelSpec | Instance) -> ModelSpec:
+    """Return the model of a preset, a `config.json` or an instance."""
+    if isinstance(model, Instance):
+        return model.model
+    return model if isinstance(model, ModelSpec) else scheduling.load_model(model)
+
+
+def instance_with(
+    model: Place | ModelSpec | Instance,
+    on: Cluster | Place | None,
+    batch: int | None = None,
+    sequence: int | None = None,
+) -> Instance:
+    """Return the instance of a model on the cluster of `on`, or on its own.
+
+    On the cluster of another instance it is trained as that says; on that of a queue in
+    the usual way, with whatever a plan may choose.
+    """
+    told = {"global_batch": batch, "sequence_length": sequence}
+    if on is None:
+        data = model if isinstance(model, Instance) else _instance(model)
+    else:
+        _, found = (None, on) if isinstance(on, Cluster) else files.load_problem(on)
+        cluster = on if isinstance(on, Cluster) else scheduling.load_cluster(on)
+        if isinstance(found, Instance):
+            data = found.model_copy(update={"model": spec_of(model)})
+        else:
+            name = "the cluster" if isinstance(on, Cluster) else str(on)
+            data = Instance(
+                name=name,
+                source="a cluster, and how models are usually trained",
+                model=spec_of(model),
+                cluster=cluster,
+                workload=_usual(batch or SEQUENCES, sequence or TOKENS),
+            )
+    _ = data.planned_cluster
+    given = {name: value for name, value in told.items() if value is not None}
+    workload = data.workload.model_copy(update=given)
+    return data.model_copy(update={"workload": workload})
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+class _Here:
+    """A question about the GPUs of one instance."""
+
+    def __init__(self, data: Instance) -> None:
+        self._data = data
+        self.spec, self.cluster = data.model, data.planned_cluster
+        self.batch = data.workload.global_batch
+        self.sequence = data.workload.sequence_length
+        self.sets = [Cards(data.name, self.cluster.gpu_count)]
+
+    def instance(self, cards: Cards) -> Instance:
+        """Return the instance itself."""
+        return self._data
+
+
+class _Named:
+    """A question about GPUs by name, each alone."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        names: Sequence[str],
+        batch: int,
+        sequence: int,
+        options: Sequence[str],
+    ) -> None:
+        self.spec, self.batch, self.sequence = spec, batch, sequence
+        self.sets = [boxes.cards_of(name) for name in names]
+        self.cluster = by_marp.named_gpus([boxes.name_of(name) for name in names])
+        told = {word.partition("=")[0] for word in options}
+        usual = [f"{k}={v}" for k, v in _FREEST.items() if k not in told]
+        self._options = [*options, *usual]
+
+    def instance(self, cards: Cards) -> Instance:
+        """Return the instance of the model on so many cards."""
+        workload = {
+            "sequence_length": self.sequence,
+            "global_batch": self.batch,
+            "micro_batch_sizes": [1],
+        }
+        return boxes.instance_of(self.spec, [cards], workload, self._options)[0]
+
+
+def _verdict(
+    question: _Here | _Named, cards: Cards, limits: Limits, *, longest: bool
+) -> Verdict:
+    """Return what is known of one set of GPUs, the least number of a card included."""
+    began, too_few, known = monotonic(), None, None
+    if cards.gpus is None:
+        assert isinstance(question, _Named)
+        share = _part(limits, _COUNT_SHARE)
+        fewest, known, too_few = _fewest(question, cards.card, share)
+        cards = Cards(cards.card, fewest)
+    data = question.instance(cards)
+    gpus = data.planned_cluster.gpus.values()
+    room = min(int(exact(gpu.memory_gib) * 1024) for gpu in gpus)
+    left = less(limits, monotonic() - began)
+    half = _part(left, 0.5) if longest else left
+    margin = feasibility.margin(data, half, known)
+    status, plan = Status.UNDECIDED, None
+    if margin.value is not None and margin.value >= 0 and margin.result is not None:
+        assert isinstance(margin.result.plan, object)
+        plan = feasibility.judged(data, margin.result.plan)
+        status = Status.FEASIBLE
+    elif margin.refuted is not None and margin.refuted <= 0:
+        status = Status.INFEASIBLE
+    context = None
+    if longest:
+        context = feasibility.longest_context(data, less(limits, monotonic() - began))
+    on = cards.card if isinstance(question, _Here) else str(cards)
+    counted = data.planned_cluster.gpu_count
+    return Verdict(
+        on, counted, status, margin, room, context, too_few=too_few, plan=plan
+    )
+
+
+def _fewest(
+    question: _Named, card: str, limits: Limits
+) -> tuple[int, TrainingPlan | None, int | None]:
+    """Return the fewest GPUs of a card with a plan, that, and the most proved too few.
+
+    Any number within a machine, and whole machines beyond. Where no number has a plan,
+    it is the largest.
+    """
+    began, node = monotonic(), boxes.gpus_of_node(card)
+    counts = [*range(1, node), *range(node, MOST_GPUS + 1, node)]
+    plans: dict[int, TrainingPlan] = {}
+    refuted: list[int] = []
+
+    def fits(place: int) -> bool:
+        left = less(limits, monotonic() - began)
+        data = question.instance(Cards(card, counts[place]))
+        result = feasibility.first_plan(data, _part(left, _COUNT_SHARE))
+        if result.stop is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+        if result.plan is not None:
+            plans[counts[place]] = result.plan
+        elif result.status is Status.INFEASIBLE:
+            refuted.append(counts[place])
+        return result.plan is not None
+
+    low, step = -1, 1
+    while not fits(high := min(low + step, len(counts) - 1)):
+        if high == len(counts) - 1:
+            break
+        low, step = high, 2 * step
+    while high - low > 1 and plans:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    count = min(plans, default=counts[-1])
+    return count, plans.get(count), max(refuted, default=None)
+
+
+def _part(limits: Limits, share: float) -> Limits:
+    seconds = None if limits.time_s is None else limits.time_s * share
+    return replace(limits, time_s=seconds)
+
+
+def _usual(batch: int, sequence: int) -> Workload:
+    return Workload(
+        sequence_length=sequence,
+        global_batch=batch,
+        costs=CostSettings(recompute="full", sync_overlap="backward"),
+        alternatives=Alternatives(recompute=("selective", "none"), zero=(1, 3)),
+    )
+
+
+def _instance(model: Place | ModelSpec) -> Instance:
+    """Return the instance that is asked about; `Unsupported` where it is a model."""
+    if not isinstance(model, ModelSpec):
+        try:
+            return files.load_instance(model)
+        except UnknownName:
+            scheduling.load_model(model)  # says which models there are
+    raise Unsupported(
+        "found a model and neither GPUs nor a cluster, expected one of them: name an "
+        "instance, or where the model is to fit"
+    )

@@ -1,0 +1,139 @@
+"""Whether a model fits, in words: the answer first, then a row for each set of GPUs."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from ..api.fitting import Fitting, Verdict
+from ..result import Status
+from ..scheduling.fitting import LOOKED_AT
+from . import words, writers
+from .sheet import Table
+
+_COLUMNS = ("on", "fits", "to spare per GPU", "at most", "too few")
+_CONTEXT = ("longest context", "does not fit")
+_MARP = (
+    *("GPU", "GPUs", "d", "t", "MARP", "fits", "cost model", "fits", "weights"),
+    *("gradients", "optimiser", "activations", "logits", "step", "samples/s", "a GPU"),
+    "of peak",
+)
+
+
+def terminal(found: Fitting) -> Iterator[RenderableType]:
+    """The answer in a sentence, the table of what was asked, and MARP's rows."""
+    yield words.plain(answer(found))
+    if found.verdicts:
+        yield ""
+        yield writers.terminal(_table(found))
+    if not found.least_gpus:
+        return
+    yield ""
+    if found.marp:
+        yield writers.terminal(_marp(found), narrow=False)
+    else:
+        yield "By data and tensor parallelism alone nothing fits."
+    yield from _scope(found.least_gpus)
+
+
+def answer(found: Fitting) -> str:
+    """The answer in one sentence, or in one for each set of GPUs."""
+    if not found.verdicts:
+        return f"{found.model}: interrupted before anything was known."
+    told = [_sentence(found.model, one) for one in found.verdicts]
+    return " ".join(told)
+
+
+def _sentence(model: str, one: Verdict) -> str:
+    left, below = one.margin.value, one.margin.refuted
+    if one.fits:
+        assert left is not None
+        share = words.share(left / one.room_mib if one.room_mib else None)
+        said = (
+            f"{model} fits on {one.on}, with up to {words.memory(left)} of "
+            f"{words.memory(one.room_mib)} to spare on every GPU ({share})"
+        )
+        if one.too_few is not None:
+            said += f"; {one.too_few} are too few (proved)"
+        said += "."
+    elif one.status is Status.INFEASIBLE:
+        said = f"{model} does not fit on {one.on} (proved)"
+        if below is not None and below < 0:
+            said += f": every GPU needs {words.memory(-below)} more at the least"
+        said += "."
+    else:
+        said = f"No plan of {model} on {one.on} was found, nor a proof that none is"
+        if left is not None:
+            said += f"; with {words.memory(-left)} more on every GPU it fits"
+        said += "."
+    return said + _context(one)
+
+
+def _context(one: Verdict) -> str:
+    if one.context is None:
+        return ""
+    value, refuted = one.context.value, one.context.refuted
+    if value is None:
+        return " No context length was found to fit."
+    said = f" The longest context that fits is {value:,} tokens"
+    if refuted is not None:
+        said += f"; {refuted:,} do not fit (proved)"
+    return said + "."
+
+
+def _table(found: Fitting) -> Table:
+    asked = any(one.context is not None for one in found.verdicts)
+    rows = []
+    for one in found.verdicts:
+        fits = "yes" if one.fits else "no, proved"
+        if not one.fits and one.status is not Status.INFEASIBLE:
+            fits = "not known"
+        row = [one.on, fits, words.memory(one.margin.value)]
+        row.append(words.memory(one.margin.refuted))
+        row.append(words.NONE if one.too_few is None else f"{one.too_few} GPUs")
+        if asked and one.context is not None:
+            told = one.context.value, one.context.refuted
+            row += [words.NONE if x is None else f"{x:,}" for x in told]
+        rows.append(row)
+    headings = (*_COLUMNS, *_CONTEXT) if asked else _COLUMNS
+    return Table.of(headings, rows, texts=headings[:2])
+
+
+def _scope(least: dict[str, int]) -> Iterator[str]:
+    """Return in words what the rows look at, and where to ask for more."""
+    counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
+    yield f"Rows above: {LOOKED_AT}."
+    yield (
+        "The answer counts pipelines, ZeRO and recomputation, too: weights, gradients "
+        f"and optimiser states alone, divided among all, fill {counts}. `hetopt "
+        "assemble` makes an instance of this model and your hosts, `hetopt plan` looks "
+        "for its fastest plan."
+    )
+
+
+def _marp(found: Fitting) -> Table:
+    cells = []
+    for row in found.marp:
+        own = row.cost_model
+        parts = (own.weights, own.gradients, own.optimiser, own.activations, own.logits)
+        cells.append(
+            (
+                row.gpu,
+                str(row.gpus),
+                str(row.data_parallel),
+                str(row.tensor_parallel),
+                _gib(row.marp.total),
+                "yes" if row.marp_fits else "no",
+                _gib(own.total),
+                "yes" if row.cost_model_fits else "no",
+                *map(_gib, parts),
+                words.duration(row.step_us / 1e6),
+                words.number(row.samples_per_second),
+                words.number(row.samples_per_second / row.gpus),
+                words.share(row.utilisation),
+            )
+        )
+    return Table.of(_MARP, cells)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"

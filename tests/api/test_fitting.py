@@ -1,0 +1,135 @@
+"""Whether a model fits, how much is left, and the longest context: by trying all."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+from places import INSTANCES
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli
+from hetopt.api import feasibility
+from hetopt.api.fitting import instance_with
+from hetopt.errors import InstanceError, Unsupported
+from hetopt.modelling import Limits
+from hetopt.problems import training_plan
+from hetopt.schema import Instance, exact
+
+TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
+SEVENTY = {
+    "model_type": "llama",
+    "hidden_size": 8192,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "intermediate_size": 28672,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 500000.0,
+    "max_position_embeddings": 8192,
+}
+
+
+def told(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, [*words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def has_plan(instance: Instance) -> bool:
+    return best_training_plan(instance, several_replicas=True) is not None
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_margin_lies_where_trying_all_plans_finds_it(seed: int) -> None:
+    instance = random_tiny_instance(Random(seed))
+    found = feasibility.margin(instance, Limits(time_s=20))
+    gpus = instance.planned_cluster.gpus.values()
+    if found.value is not None:
+        at = feasibility.with_less_memory(instance, found.value)
+        assert found.result is not None
+        assert found.result.plan is not None
+        assert training_plan.evaluate(at, found.result.plan).valid
+        assert (found.value >= 0) == has_plan(instance)
+    least = min(int(exact(gpu.memory_gib) * 1024) for gpu in gpus)
+    if found.refuted is not None and found.refuted < least:
+        assert not has_plan(feasibility.with_less_memory(instance, found.refuted))
+
+
+def test_a_plan_leaves_what_is_said_to_be_spare() -> None:
+    instance = hetopt.load(TWO_NODES)
+    found = feasibility.margin(instance, Limits(time_s=20))
+    assert found.value is not None
+    assert found.result is not None
+    assert found.result.plan is not None
+    judged = training_plan.evaluate(instance, found.result.plan)
+    assert judged.parts["least_headroom_mib"] == found.value
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_longest_context_has_a_plan_and_a_refuted_one_has_none(seed: int) -> None:
+    instance = random_tiny_instance(Random(100 + seed))
+    found = feasibility.longest_context(instance, Limits(time_s=20))
+    if found.value is not None:
+        assert found.value % feasibility.TOKENS_STEP == 0
+        assert has_plan(feasibility.with_context(instance, found.value))
+    if found.refuted is not None:
+        assert not has_plan(feasibility.with_context(instance, found.refuted))
+        assert found.value is None or found.value < found.refuted
+
+
+def test_seventy_billion_parameters_fit_by_pipelines_where_marp_has_none(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "seventy.json"
+    file.write_text(json.dumps(SEVENTY))
+    words = ("fit", str(file), "--gpus", "H100-80GB-SXM5", "--batch", "64", "--json")
+    code, out, _ = told(*words)
+    document = json.loads(out)
+    (verdict,) = document["verdicts"]
+    assert (code, document["fits"]) == (0, [])
+    assert verdict["fits"]
+    assert verdict["too_few"] < verdict["gpus"] <= 32
+    assert document["answer"].startswith("seventy fits on")
+
+
+def test_adapters_fit_where_all_weights_do_not() -> None:
+    words = ("fit", "llama-2-7b", "--gpus", "1xRTX4090", "--sequence", "2048")
+    assert told(*words)[0] == 3
+    code, out, _ = told(*words, "-o", "finetune=lora")
+    assert code == 0
+    assert "fits on 1 × RTX4090" in out.partition("\n")[0]
+
+
+def test_an_instance_is_asked_about_its_own_gpus() -> None:
+    code, out, _ = told("fit", TWO_NODES, "--longest")
+    first = out.partition("\n")[0]
+    assert code == 0
+    assert "to spare on every GPU" in first
+    assert "The longest context that fits is" in first
+    assert "MARP" not in out
+
+
+def test_a_model_is_trained_as_the_instance_says_whose_cluster_is_meant() -> None:
+    whole = hetopt.load(TWO_NODES)
+    data = instance_with("gpt2", TWO_NODES, 8, 512)
+    assert data.model.name == "gpt2"
+    assert data.workload.costs == whole.workload.costs
+    assert (data.workload.global_batch, data.workload.sequence_length) == (8, 512)
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    with pytest.raises(Unsupported, match="neither GPUs nor a cluster"):
+        hetopt.fit("gpt2")
+    with pytest.raises(Unsupported, match="found options beside a cluster"):
+        hetopt.fit(TWO_NODES, options=["finetune=lora"])
+    with pytest.raises(InstanceError, match="batch: found 0"):
+        hetopt.fit("gpt2", ["RTX4090"], 0)
+    with pytest.raises(Unsupported, match="found 0 GPUs"):
+        hetopt.fit("gpt2", ["0xRTX4090"], 1)
+    assert told("fit", "gpt2", "--gpus", "T4", "--cluster", TWO_NODES)[0] == 2
+    assert told("fit", TWO_NODES, "-o", "finetune=lora")[0] == 2
