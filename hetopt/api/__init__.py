@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .recovering import recover
     from .replaying import replay
     from .runs import run_of
+    from .scaling import scale
     from .scheduling import schedule
     from .targets import compare_targets
     from .verifying import verify
@@ -78,6 +79,7 @@ __all__ = [
     "replay",
     "run",
     "run_of",
+    "scale",
     "schedule",
     "solve",
     "tradeoffs",
@@ -106,6 +108,7 @@ _HOME = {
     "recover": "recovering",
     "replay": "replaying",
     "fit": "fitting",
+    "scale": "scaling",
     "schedule": "scheduling",
     "compare_targets": "targets",
     "verify": "verifying",

@@ -1,12 +1,14 @@
 """The commands that answer a question, its answer being the first line of output."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import Unsupported
+from ..text import units
 from . import output
-from .options import AsJson, flag, limit_s, listed
+from .options import AsJson, InstanceWord, flag, limit_s, listed
 from .quantities import duration, length
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ Limit = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(fit)
+    app.command()(scale)
 
 
 def fit(
@@ -104,6 +107,73 @@ def fit(
     document = found.to_json() | {"answer": fitting.answer(found)}
     output.give(document, fitting.terminal(found), as_json)
     raise typer.Exit(_exit(found))
+
+
+def scale(
+    instance: InstanceWord,
+    machines: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="The most machines looked at; the instance's, or 2 where it has one.",
+        ),
+    ] = None,
+    gbits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Rates of a machine's network in Gbit/s; 1,10,25,100,400 and the "
+            "instance's own.",
+        ),
+    ] = None,
+    time_limit: Limit = 60.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page, .html, a picture or .json."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether another machine is worth it, and from which network on.
+
+    Time per iteration against Gbit/s and machines: the best plan that uses them all,
+    what one machine does alone, and what data parallelism alone does, as DDP, FSDP and
+    ZeRO are launched. What more machines can save at most is proved.
+
+    Example: `hetopt scale my-cluster.yaml --out scale.svg`
+    """
+    from .. import api
+    from ..report import scaling
+
+    output.check_writable(out)
+    if out is not None:
+        scaling.FILES.check(out)
+    output.tell_limit(limit_s(time_limit), "for all points together", as_json)
+    with output.watch("us", time_limit) as watch:
+        found = api.scale(
+            instance,
+            machines,
+            None if gbits is None else _rates(gbits),
+            limits=limit_s(time_limit),
+            progress=watch,
+        )
+    failed = output.written(out, lambda path: scaling.FILES.write(found, path))
+    document = found.to_json() | {"answer": scaling.answer(found)}
+    output.give(document, scaling.terminal(found), as_json, failed)
+    known = any(point.iteration_us is not None for point in found.points)
+    raise typer.Exit(output.PLAN if known else output.NOT_FOUND)
+
+
+def _rates(text: str) -> list[float]:
+    """Rates of a list in Gbit/s, each a number or with a unit."""
+    kind = units.GBYTES_PER_S.of("Gb/s", "10", "25Gb/s")
+    try:
+        found = [float(units.parse(word, kind)) for word in listed(text, "--gbits")]
+    except ValueError as error:
+        raise Unsupported(f"--gbits {text!r}: {error}") from None
+    if min(found) <= 0:
+        raise Unsupported(f"--gbits {text!r}: expected rates above 0")
+    return found
 
 
 def _exit(found: "Fitting") -> int:

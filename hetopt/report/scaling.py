@@ -1,0 +1,179 @@
+"""Whether another machine is worth it: a sentence, a table, and times over rates."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..api.scaling import Point, Scaling, Turn
+from . import figures, words, writers
+from .sheet import Figure, Section, Sheet, Table
+
+_COLUMNS = (
+    *("machines", "network", "iteration", "saves", "saves at most"),
+    "data parallel alone",
+)
+_ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+_NOTE = (
+    "Best plan known that uses all machines (lines), data parallelism alone over all "
+    "GPUs, as DDP, FSDP and ZeRO are launched (dashes), and one machine (level)."
+)
+
+
+def terminal(found: Scaling) -> Iterator[RenderableType]:
+    """The answer in a sentence, then a row for each point."""
+    yield words.plain(answer(found))
+    yield ""
+    yield writers.terminal(_table(found))
+    yield Text(
+        "Saves: of the best that fewer machines do. At most: proved, whatever the "
+        "plan. The machines: " + words.plain(", ".join(found.names)),
+        style="dim",
+    )
+
+
+def answer(found: Scaling) -> str:
+    """Whether the next machine pays, from which rate on, and what it brings."""
+    if not found.turns:
+        return f"{found.instance}: interrupted before two machines were looked at."
+    said = " ".join(_turn(found, turn) for turn in found.turns)
+    return said if found.complete else f"{said} (Interrupted.)"
+
+
+def _turn(found: Scaling, turn: Turn) -> str:
+    count, rate = turn.machines, turn.gbits_per_s
+    name = f"The {_ORDINALS.get(count, f'{count}th')} machine"
+    points = [one for one in found.of(count) if one.iteration_us is not None]
+    if not points:
+        return f"{name}: no plan was found that uses it."
+    if rate is None:
+        said = f"{name} does not pay at any rate of the network looked at"
+    elif rate == 0:
+        said = f"{name} pays at every rate of the network looked at"
+    else:
+        said = f"{name} pays from about {_gbits(rate)} on"
+    equal = turn.data_parallel_gbits_per_s
+    if equal and rate != equal:
+        said += f" (data parallelism alone from {_gbits(equal)})"
+    own = [one for one in points if one.gbits_per_s == found.own_gbits_per_s]
+    shown = [*own, *(one for one in points[-1:] if one not in own)]
+    told = [_at(found, one, count) for one in shown]
+    return f"{said}: {'; '.join(told)}."
+
+
+def _at(found: Scaling, point: Point, count: int) -> str:
+    own = "your " if point.gbits_per_s == found.own_gbits_per_s else ""
+    mine, fewer = _time(point.iteration_us), _time(found.fewer_us(point))
+    alone = "one alone" if count == 2 else "fewer"
+    many = {2: "two machines", 3: "all three"}.get(count, f"all {count}")
+    return (
+        f"at {own}{_gbits(point.gbits_per_s)} {many} take {mine} per iteration, "
+        f"{alone} {fewer}"
+    )
+
+
+def _gbits(rate: float) -> str:
+    return f"{rate:.2g} Gbit/s" if rate < 100 else f"{rate:.0f} Gbit/s"
+
+
+def _time(us: int | None) -> str:
+    return words.NONE if us is None else words.duration(us / 1e6)
+
+
+def _table(found: Scaling) -> Table:
+    rows = []
+    for point in found.points:
+        several = point.machines > 1
+        rows.append(
+            (
+                str(point.machines),
+                _gbits(point.gbits_per_s) if several else words.NONE,
+                _time(point.iteration_us),
+                words.share(found.saves(point), signed=True),
+                words.share(found.saves_at_most(point)),
+                _time(point.equal_us),
+            )
+        )
+    return Table.of(_COLUMNS, rows, texts=())
+
+
+def page(found: Scaling) -> str:
+    """The answer, the picture, and a row for each point."""
+    drawn = Figure("Time over the network's rate", _NOTE, lambda: picture(found))
+    sections = (
+        Section(notes=(answer(found),), figures=(drawn,)),
+        Section("Points", table=_table(found)),
+    )
+    facts = tuple(
+        (
+            f"machine {turn.machines} pays",
+            "never"
+            if turn.gbits_per_s is None
+            else f"from {_gbits(turn.gbits_per_s)}"
+            if turn.gbits_per_s
+            else "always",
+        )
+        for turn in found.turns
+    )
+    kind = "is another machine worth it"
+    return writers.page(Sheet(found.instance, sections, kind, facts))
+
+
+def picture(found: Scaling) -> Any:
+    """Time of an iteration over the rate between machines, with where it turns."""
+    figure = figures.canvas(8, 4.5)
+    axes = figure.subplots()
+    alone = found.alone.iteration_us
+    if alone is not None:
+        axes.axhline(alone / 1e6, color=figures.INK, linewidth=1, label="1 machine")
+    for number, count in enumerate(sorted({p.machines for p in found.points} - {1})):
+        colour = figures.COLOURS[number % len(figures.COLOURS)]
+        for line, label, which in (
+            ("-", f"{count} machines", 1),
+            ("--", f"{count}, data parallel alone", 2),
+        ):
+            samples = [(x[0], x[which]) for x in found.curves.get(count, ())]
+            known = [(rate, us / 1e6) for rate, us in samples if us is not None]
+            if known:
+                look = {"color": colour, "linestyle": line, "label": label}
+                axes.plot(*zip(*known, strict=True), **look)
+    rates = [point.gbits_per_s for point in found.points if point.machines > 1]
+    for turn in found.turns:
+        if turn.gbits_per_s and min(rates) <= turn.gbits_per_s <= max(rates):
+            axes.axvline(turn.gbits_per_s, color="0.6", linestyle=":")
+            axes.annotate(
+                f" pays from {_gbits(turn.gbits_per_s)}",
+                (turn.gbits_per_s, 0.02),
+                xycoords=("data", "axes fraction"),
+                fontsize="small",
+            )
+    _axes(axes, rates)
+    axes.set_title(words.plain(found.instance))
+    return figure
+
+
+def _axes(axes: Any, rates: list[float]) -> None:
+    from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
+    from matplotlib.ticker import StrMethodFormatter as Formatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(sorted(set(rates))))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(Formatter("{x:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("network of a machine, Gbit/s")
+    axes.set_ylabel("time per iteration, s")
+    axes.grid(visible=True, which="major", alpha=0.3)
+    axes.legend(frameon=False)
+
+
+FILES = writers.Files[Scaling](
+    {
+        ".html": page,
+        ".json": lambda found: writers.document(found.to_json()),
+        **dict.fromkeys(writers.PICTURES, picture),
+    }
+)
