@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .proving import bound_checked, check_bound
     from .provisioning import alternatives, frontier, provision, tradeoffs
     from .recovering import recover
+    from .renting import rent
     from .replaying import replay
     from .runs import run_of
     from .scaling import scale
@@ -76,6 +77,7 @@ __all__ = [
     "predict",
     "provision",
     "recover",
+    "rent",
     "replay",
     "run",
     "run_of",
@@ -108,6 +110,7 @@ _HOME = {
     "recover": "recovering",
     "replay": "replaying",
     "fit": "fitting",
+    "rent": "renting",
     "scale": "scaling",
     "schedule": "scheduling",
     "compare_targets": "targets",

@@ -64,18 +64,19 @@ def instance_of(
     cards: Sequence[Cards],
     workload: dict[str, Any],
     options: Iterable[str] = (),
-    usd_per_hour: float | None = None,
+    node: int | None = None,
 ) -> tuple[Instance, tuple[Assumption, ...]]:
     """Return the instance of a model on so many cards, and what was assumed.
 
-    `options` are those of `hetopt assemble`; `usd_per_hour` is the price of a GPU.
+    `options` are those of `hetopt assemble`; a machine has `node` GPUs, by default as
+    many as it usually has.
     """
     words = [*options]
     hosts: list[Host] = []
     for kind, gpus in cards:
         assert gpus is not None
-        node = gpus_of_node(kind)
-        sizes = [node] * (gpus // node) + ([gpus % node] if gpus % node else [])
+        each = node or gpus_of_node(kind)
+        sizes = [each] * (gpus // each) + ([gpus % each] if gpus % each else [])
         hosts += [
             Host(f"node{len(hosts) + i}", kind, size, kind)
             for i, size in enumerate(sizes)
@@ -85,9 +86,6 @@ def instance_of(
         words.append(f"inter_gbytes_per_s={min(_network(each.card) for each in cards)}")
     name = f"{model.name} on {' + '.join(map(str, cards))}"
     made = on_hosts(model, hosts, words, workload, name)
-    if usd_per_hour is not None:
-        for gpu in made.document["cluster"]["gpus"].values():
-            gpu["usd_per_hour"] = usd_per_hour
     data = validated(Instance, made.document, name, file="")
     return data, made.assumed
 

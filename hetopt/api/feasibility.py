@@ -57,7 +57,7 @@ def first_plan(data: Instance, limits: Limits) -> Result:
     """Return the first plan that is found, a proof that there is none, or neither."""
     began = monotonic()
     if (why := covering.reason(data)) is not None:
-        return replace(_nothing(data), reasons=(why,), status=Status.INFEASIBLE)
+        return nothing(data, why)
     share = None if limits.time_s is None else limits.time_s * _PLANNERS
     for result in planning.in_turn(data, replace(limits, time_s=share)):
         if result.plan is not None or result.stop is Stop.INTERRUPTED:
@@ -68,14 +68,11 @@ def first_plan(data: Instance, limits: Limits) -> Result:
     )
 
 
-def _nothing(data: Instance) -> Result:
-    return Result(
-        "training_plan",
-        data,
-        Method("covering", "exact"),
-        Status.UNDECIDED,
-        Stop.PROVED,
-    )
+def nothing(data: Instance, why: str) -> Result:
+    """Return the result that there is no plan, which is proved for that reason."""
+    method = Method("covering", "exact")
+    told = "training_plan", data, method, Status.INFEASIBLE, Stop.PROVED
+    return Result(*told, reasons=(why,))
 
 
 def judged(data: Instance, plan: TrainingPlan) -> Result | None:

@@ -22,7 +22,7 @@ from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..solving.certificates import kind_of
 from ..text.complaints import shown, validated
-from . import renting
+from . import rented
 from .calling import (
     AnyInstance,
     AnyPlan,
@@ -116,13 +116,13 @@ def posed_training(
 ) -> tuple[Instance, TrainingPlan]:
     """Instance and training plan, as `posed_plan`; `Unsupported` for another plan.
 
-    A plan of offers is a training plan on the machines that it rents (`renting`).
+    A plan of offers is a training plan on the machines that it rents (`rented`).
     """
     name, data, made = posed_plan(plan, instance)
     if isinstance(made, TrainingPlan) and isinstance(data, Instance):
         return data, made
     if isinstance(made, Provisioning):
-        return renting.training(renting.offering(plan, instance), made)
+        return rented.training(rented.offering(plan, instance), made)
     place = f"{plan}: " if isinstance(plan, str | Path) else ""
     raise Unsupported(f"{place}found a plan of {name}, expected a training plan")
 

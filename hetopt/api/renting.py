@@ -1,241 +1,519 @@
-"""A provisioning plan as a training plan: the machines to rent, and what runs on them.
+"""What to rent for a run: how many machines of which card, until when, for how much.
 
-A provisioning plan is one pipeline whose stages have a replica on each of d GPUs of one
-offer. As a training plan on the machines that it rents it is judged, explained,
-exported and run as any other: with the times that offers are not priced with, such as
-what stages send each other.
+Each card that a price list has is planned on one machine, two, four and so on, as far
+as a deadline asks for; a plan is timed and weighed by the judge, with all that `plan`
+chooses. Prices are those of the catalogue, which say when they were read, or of lists
+of one's own. Machines of spot offers are lost now and then; each loss stops all, for
+the restart and half of what lies between two checkpoints (the first order of Young's
+and Daly's models, as in `provision`). What a set of machines costs at the least follows
+from the bound of its iteration time.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
-from .. import files
-from ..catalogue import known
-from ..costs.offers import card_of
-from ..costs.settings import under
+from .. import catalogue
+from ..bounds import covering
+from ..bounds.training_plan import training_plan_bound
+from ..catalogue import Price
 from ..errors import InstanceError, Unsupported
-from ..plans import Pipeline, Provisioning, Replica, Stage, TrainingPlan
-from ..problems import provisioning as judge
-from ..problems import training_plan
-from ..result import Result
-from ..schema import Cluster, GpuType, Instance, Inter, Node, Offer, Profile, tabled
-from ..text.editions import marked
-from .calling import AnyPlan, AnyProblem
+from ..formats.skypilot import prices as skypilot
+from ..modelling import Limits
+from ..problems.training_plan import support
+from ..result import Result, Stop
+from ..scheduling.catalogue import sheet
+from ..schema import Instance, ModelSpec
+from . import boxes, feasibility, planning
+from .boxes import Cards
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Place,
+    Progress,
+    less,
+    limits_of,
+    progress_of,
+    public,
+)
+from .fitting import spec_of
+from .runs import length_of
+from .solving import bounded
+from .starts import Known
 
-_LABEL = re.compile(r"[^A-Za-z0-9.-]+")
-#: Of a type or a node: what schedulers, and hosts, take for a name.
-_MOST_LETTERS = 50
+#: Sequences of an iteration and tokens of each, where the caller does not say.
+BATCH, TOKENS = 256, 4096
+#: Sizes of micro-batches to choose from.
+SIZES = (1, 2, 4)
+#: GPUs of each card that are looked at, at the most.
+QUOTA = 512
+#: What a loss of a spot machine costs, where the caller does not say, in seconds.
+RESTART_S, CHECKPOINT_S = 600.0, 1800.0
+_HOUR = 3600
+#: A quick look takes so long, and such a part of what is left; the best cards are then
+#: planned again, so many of them where no cards were named.
+_QUICK_S, _LOOK, _IMPROVED = 2.0, 0.1, 3
 
 
-def offering(plan: AnyPlan, instance: AnyProblem | None = None) -> Instance:
-    """Return the instance whose offers a provisioning plan rents.
+@dataclass(frozen=True)
+class Losses:
+    """How often a spot machine is lost, and what that costs."""
 
-    That is `instance`, or else the one that the result or its file has. Raises
-    `Unsupported` where there is none, or one without offers.
+    per_hour: float
+    restart_s: float = RESTART_S
+    checkpoint_every_s: float = CHECKPOINT_S
+
+    def factor(self, machines: int) -> float:
+        """By how much losses lengthen a run on so many machines."""
+        lost_hours = (self.restart_s + self.checkpoint_every_s / 2) / _HOUR
+        return 1 + machines * self.per_hour * lost_hours
+
+
+@dataclass(frozen=True)
+class Rental:
+    """So many machines of one offer, and what the run takes on them.
+
+    `seconds` and `usd` are those of the best plan known, losses included;
+    `least_usd` and `least_s` are proved for these machines, whatever the plan.
     """
-    found: Instance | None = None
-    if isinstance(instance, Instance):
-        found = instance
-    elif isinstance(instance, str | Path):
-        found = files.load_instance(instance)
-    elif isinstance(instance, Mapping):
-        found = files.instance_of(instance)
-    elif isinstance(plan, Result):
-        found = plan.posed_by
-    elif isinstance(plan, str | Path | Mapping):
-        found = files.poser_of(plan)
-    if found is None or found.cluster is not None:
-        raise Unsupported(
-            "found a plan of provisioning without its instance with offers, expected a "
-            "result of `hetopt provision --out`, or the instance beside the plan; give "
-            "--instance"
-        )
-    return found
 
+    price: Price
+    machines: int
+    is_spot: bool
+    seconds: float
+    usd: float
+    kwh: float | None
+    least_s: float
+    least_usd: float
+    result: Result = field(repr=False)
 
-def training(instance: Instance, plan: Provisioning) -> tuple[Instance, TrainingPlan]:
-    """Return the rented machines as an instance, and the plan on them.
+    @property
+    def gpus(self) -> int:
+        """GPUs of all machines."""
+        return self.machines * self.price.gpus
 
-    Raises `InstanceError` for a plan that is none of the instance's offers, and where
-    the samples of a micro-batch are no whole number.
-    """
-    data = judge.data(instance)
-    free = data.model_copy(update={"deadline_s": None, "budget_usd": None})
-    if broken := judge.evaluate(free, plan).violations:
-        listed = "; ".join(map(str, broken[:5]))
-        raise InstanceError(f"the plan rents what is not offered: {listed}")
-    meant = data.meant(plan)
-    assert meant is not None  # or it broke a rule
-    size = _size(instance, meant.micro_batches, plan.data_parallel)
-    machines = _machines(instance.offers, plan)
-    stages, cuts = [], [0]
-    for rented, gpus in zip(plan.stages, _gpus(machines, plan), strict=True):
-        cuts.append(cuts[-1] + rented.layers)
-        stages.append(_replicas(gpus, size))
-    pipeline = Pipeline(
-        micro_batches=meant.micro_batches,
-        micro_batch_size=size,
-        stages=tuple(
-            Stage(layers=span, replicas=replicas)
-            for span, replicas in zip(pairwise(cuts), stages, strict=True)
-        ),
-    )
-    settled = under(instance, meant.recompute, meant.zero)
-    costs = settled.workload.costs
-    if costs.profile:
-        rows = _profile(costs.profile, machines)
-        costs = costs.model_copy(update={"profile": rows})
-    workload = settled.workload.model_copy(
-        update={"micro_batch_sizes": (size,), "costs": costs}
-    )
-    made = settled.model_copy(
-        update={
-            "name": f"{instance.name}, rented",
-            "cluster": _cluster(machines),
-            "workload": workload,
-            "offers": (),
-            "storage": None,
-            "search": None,
+    @property
+    def days(self) -> float:
+        """Days of 24 hours."""
+        return self.seconds / 86_400
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the document."""
+        judged = self.result.evaluation
+        parts = {} if judged is None else judged.parts
+        plan = self.result.plan
+        return {
+            "cloud": self.price.cloud,
+            "card": self.price.card,
+            "machines": self.machines,
+            "gpus_per_machine": self.price.gpus,
+            "gpus": self.gpus,
+            "spot": self.is_spot,
+            "usd_per_hour": self.machines * _rate(self.price, spot=self.is_spot),
+            "price_date": self.price.date,
+            "price_source": self.price.source,
+            "iteration_us": self.result.objective,
+            "tokens_per_second": parts.get("tokens_per_second"),
+            "mfu": parts.get("mfu"),
+            "seconds": self.seconds,
+            "days": self.days,
+            "usd": self.usd,
+            "kwh": self.kwh,
+            "least_seconds": self.least_s,
+            "least_usd": self.least_usd,
+            "plan": None if plan is None else plan.model_dump(mode="json"),
         }
-    )
-    return made, TrainingPlan(pipelines=(pipeline,))
 
 
-def plan_file(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
-    """Return a plan file with its instance, `training`'s; what breaks rules is refused.
+@dataclass(frozen=True)
+class Rentals:
+    """All machines that were looked at, the cheapest that keeps the deadline first.
 
-    Raises `InstanceError` where the judge of training plans refuses the plan.
+    `without` are cards on which nothing was found, and why.
     """
-    if broken := training_plan.evaluate(instance, plan).violations:
-        listed = "; ".join(map(str, broken[:5]))
-        raise InstanceError(
-            f"the plan cannot be trained on the machines that it rents: {listed}"
-        )
-    told = {"instance": instance, "plan": plan}
-    return marked({name: one.model_dump(mode="json") for name, one in told.items()})
+
+    model: str
+    tokens: int
+    batch: int
+    sequence: int
+    deadline_s: float | None
+    rows: tuple[Rental, ...]
+    without: dict[str, str]
+    complete: bool = True
+
+    def __repr__(self) -> str:
+        return f"<Rentals for {self.model}: {len(self.rows)}, best {self.best!r}>"
+
+    def is_in_time(self, row: Rental) -> bool:
+        """Whether a row keeps the deadline, where there is one."""
+        return self.deadline_s is None or row.seconds <= self.deadline_s
+
+    @property
+    def best(self) -> Rental | None:
+        """The cheapest row that keeps the deadline."""
+        return next((row for row in self.rows if self.is_in_time(row)), None)
+
+    @property
+    def least_usd(self) -> float | None:
+        """No plan on any of the machines that were looked at costs less, in time."""
+        costs = [
+            row.least_usd
+            for row in self.rows
+            if self.deadline_s is None or row.least_s <= self.deadline_s
+        ]
+        return min(costs, default=None)
+
+    @property
+    def by_card(self) -> list[Rental]:
+        """The best row of each card: in time if there is one, else the fastest."""
+        found: dict[str, Rental] = {}
+        for row in self.rows:
+            if self.is_in_time(row):
+                found.setdefault(row.price.card, row)
+        for row in sorted(self.rows, key=lambda row: row.seconds):
+            found.setdefault(row.price.card, row)
+        return sorted(found.values(), key=self._rank)
+
+    def _rank(self, row: Rental) -> tuple[bool, float]:
+        late = not self.is_in_time(row)
+        return late, row.seconds if late else row.usd
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of the command line; absent is None."""
+        best = self.best
+        return {
+            "model": self.model,
+            "tokens": self.tokens,
+            "batch": self.batch,
+            "sequence": self.sequence,
+            "deadline_s": self.deadline_s,
+            "complete": self.complete,
+            "best": None if best is None else best.to_json(),
+            "least_usd": self.least_usd,
+            "rows": [
+                row.to_json() | {"in_time": self.is_in_time(row)} for row in self.rows
+            ],
+            "without": self.without,
+        }
 
 
-def _size(instance: Instance, micro_batches: int, degree: int) -> int:
-    """Return the samples of a micro-batch, of which each GPU of a stage has some."""
-    batch = instance.workload.global_batch
-    size, rest = divmod(batch, micro_batches)
-    if rest or size < degree:
-        raise InstanceError(
-            f"instance {instance.name!r}: found global_batch {batch} in "
-            f"{micro_batches} micro-batches on {degree} GPUs a stage, expected a whole "
-            "number of samples in each micro-batch, and one for each GPU; change "
-            "search.micro_batches, or leave it out"
-        )
-    return size
+@public
+def rent(
+    model: Place | ModelSpec | Instance,
+    tokens: int | str,
+    gpus: Iterable[str] | None = None,
+    *,
+    deadline_s: float | None = None,
+    prices: Sequence[Place] = (),
+    losses: Losses | None = None,
+    batch: int = BATCH,
+    sequence: int = TOKENS,
+    quota: int = QUOTA,
+    options: Sequence[str] = (),
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
+) -> Rentals:
+    """Say what to rent for a run of so many tokens, and what it costs on each card.
 
-
-def _replicas(gpus: Sequence[str], size: int) -> tuple[Replica, ...]:
-    """Return a replica a GPU, with samples as equal as may be."""
-    least, more = divmod(size, len(gpus))
-    return tuple(
-        Replica(gpus=(gpu,), samples=least + (number < more))
-        for number, gpu in enumerate(gpus)
-    )
-
-
-# --- machines --------------------------------------------------------------------
-
-Machines = list[tuple[Offer, str, list[Node]]]  # an offer, its type, what is rented
-
-
-def _machines(offers: Sequence[Offer], plan: Provisioning) -> Machines:
-    """Return the whole instances that a plan rents of each offer."""
-    used = Counter[str]()
-    for stage in plan.stages:
-        used[stage.gpu] += plan.data_parallel
-    rented = [offer for offer in offers if used[offer.gpu]]
-    found = []
-    for offer, label in zip(rented, _labels(rented), strict=True):
-        each = offer.gpus_per_instance
-        nodes = [
-            Node(
-                name=f"{label.lower()}-{number}",
-                gpu=label,
-                count=each,
-                intra_gbytes_per_s=(offer.intra_gbytes_per_s or offer.gbytes_per_s)
-                if each > 1
-                else None,
+    `gpus` are cards by name, by default all that the prices have. With `deadline_s`
+    machines are added until the run ends within it; without one each card is looked at
+    on the fewest machines that hold the model. `prices` are SkyPilot's lists
+    (`vms.csv`), in place of the catalogue's. With `losses` spot offers count, too.
+    `options` are those of `hetopt assemble`, such as `finetune=lora`. Limits are shared
+    among all that is planned; Ctrl-C ends the work, and what is known is returned.
+    """
+    began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
+    count, spec = length_of(tokens, None), spec_of(model)
+    if deadline_s is not None and deadline_s <= 0:
+        raise Unsupported(f"deadline_s is {deadline_s:g}: expected more than 0")
+    known = skypilot.rented([Path(one) for one in prices]) if prices else None
+    offers = [*(catalogue.prices() if known is None else known)]
+    wanted = [sheet(name).card for name in gpus] if gpus is not None else None
+    if wanted is not None:
+        priced = {offer.card for offer in offers}
+        if missing := [card for card in wanted if card not in priced]:
+            raise InstanceError(
+                f"found no price of {', '.join(missing)}, expected one of "
+                f"{', '.join(sorted(priced))}; give a list with --prices vms.csv"
             )
-            for number in range(-(-used[offer.gpu] // each))
+        offers = [offer for offer in offers if offer.card in wanted]
+    job = _Job(spec, count, batch, sequence, [*options], deadline_s, losses, quota)
+    search = _Search(job, offers, asked, heard, began, every=wanted is not None)
+    complete = True
+    try:
+        search.look()
+        search.improve()
+    except KeyboardInterrupt:
+        if not search.found:
+            raise
+        complete = False
+    rows = sorted(search.rows, key=lambda r: (not job.is_in_time(r.seconds), r.usd))
+    without = search.without
+    told = spec.name, count, batch, sequence, deadline_s, tuple(rows), without, complete
+    return Rentals(*told)
+
+
+# --- how it is done --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be run, and until when."""
+
+    spec: ModelSpec
+    tokens: int
+    batch: int
+    sequence: int
+    options: list[str]
+    deadline_s: float | None
+    losses: Losses | None
+    quota: int
+
+    @property
+    def iterations(self) -> int:
+        """An iteration that is begun is finished."""
+        return -(-self.tokens // (self.batch * self.sequence))
+
+    def is_in_time(self, seconds: float) -> bool:
+        """Whether a run of so long keeps the deadline, where there is one."""
+        return self.deadline_s is None or seconds <= self.deadline_s
+
+    def on(self, card: str, size: int, machines: int) -> Instance:
+        """The instance on so many machines of a card."""
+        workload = {
+            "sequence_length": self.sequence,
+            "global_batch": self.batch,
+            "micro_batch_sizes": [b for b in SIZES if self.batch % b == 0],
+        }
+        cards = [Cards(card, size * machines)]
+        return boxes.instance_of(self.spec, cards, workload, self.options, node=size)[0]
+
+
+class _Search:
+    """Every card on more and more machines, quickly; then the best of them, longer."""
+
+    def __init__(
+        self,
+        job: _Job,
+        offers: Sequence[Price],
+        limits: Limits,
+        progress: Progress,
+        began: float,
+        *,
+        every: bool,
+    ) -> None:
+        """With `every` no card is left out because it is proved to cost more."""
+        self._job, self._limits, self._progress = job, limits, progress
+        self._began, self._every = began, every
+        self._offers: dict[str, list[Price]] = {}
+        for card, size in _sizes(offers, job.quota).items():
+            same = (o for o in offers if (o.card, o.gpus) == (card, size))
+            self._offers[card] = list(same)
+        #: The best result of a card on so many machines.
+        self.found: dict[tuple[str, int], Result] = {}
+        self.without: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Look at every card, those that may be the cheapest first."""
+        least = {card: self._least_usd(card, 1) for card in self._offers}
+        for card in sorted(least, key=lambda card: least[card]):
+            if not self._looked_at(card):
+                self.without.setdefault(card, "no plan was found in time")
+
+    def improve(self) -> None:
+        """Plan the cheapest of each card again, in the time that is left.
+
+        And on fewer machines, where nothing proves that these are too slow.
+        """
+        best: dict[str, int] = {}
+        for row in sorted(self.rows, key=self._rank):
+            best.setdefault(row.price.card, row.machines)
+        chosen = [*best.items()][: None if self._every else _IMPROVED]
+        waiting = [
+            (card, machines)
+            for card, most in chosen
+            for machines in dict.fromkeys((most, self._fewest(card, most)))
         ]
-        found.append((offer, label, nodes))
-    return found
+        for number, (card, machines) in enumerate(waiting):
+            left = _part(self._left(), 1 / (len(waiting) - number))
+            if left.time_s == 0:
+                return
+            self._told(card, machines)
+            known = self.found.get((card, machines))
+            start = None if known is None else known.plan
+            plans = () if start is None else (("a quick look", start),)
+            data = self._on(card, machines)
+            result = planning.planned(data, Known(plans), left)
+            self._keep(card, machines, result)
+            if result.stop is Stop.INTERRUPTED:
+                raise KeyboardInterrupt
 
-
-def _profile(rows: Sequence[Profile], machines: Machines) -> tuple[Profile, ...]:
-    """Return what was measured of the rented offers, under the names of their types."""
-    own = {row.gpu for row in rows}
-    found = []
-    for offer, label, _ in machines:
-        name = offer.gpu if offer.gpu in own else card_of(offer)
-        found += [
-            row.model_copy(update={"gpu": label}) for row in rows if row.gpu == name
+    @property
+    def rows(self) -> list[Rental]:
+        """What each result costs at every offer."""
+        return [
+            row
+            for (card, machines), result in self.found.items()
+            for row in _rentals(self._job, result, self._offers[card], machines)
         ]
-    return tuple(found)
+
+    def _rank(self, row: Rental) -> tuple[bool, float]:
+        late = not self._job.is_in_time(row.seconds)
+        return late, row.seconds if late else row.usd
+
+    def _on(self, card: str, machines: int) -> Instance:
+        return self._job.on(card, self._offers[card][0].gpus, machines)
+
+    def _left(self) -> Limits:
+        return less(self._limits, monotonic() - self._began)
+
+    def _told(self, card: str, machines: int) -> None:
+        size = self._offers[card][0].gpus
+        self._progress.started(f"{_counted(machines)} of {size} × {card}")
+
+    def _least_s(self, card: str, machines: int) -> float:
+        """No plan takes less for the whole run."""
+        bound = training_plan_bound(self._on(card, machines))
+        return bound.value / 1e6 * self._job.iterations
+
+    def _least_usd(self, card: str, machines: int) -> float:
+        """No plan costs less on so many machines, at any offer."""
+        hours = self._least_s(card, machines) / _HOUR
+        return machines * hours * min(_rates(self._job, self._offers[card]))
+
+    def _fewest(self, card: str, most: int) -> int:
+        """The fewest machines that may keep the deadline."""
+        some = (m for m in range(1, most) if self._may_do(card, m))
+        return next(some, most)
+
+    def _may_do(self, card: str, machines: int) -> bool:
+        return self._job.is_in_time(self._least_s(card, machines))
+
+    def _looked_at(self, card: str) -> bool:
+        """Double the machines until the deadline is kept; whether there is a plan."""
+        machines, most = 1, max(1, self._job.quota // self._offers[card][0].gpus)
+        while True:
+            data = self._on(card, machines)
+            if reason := support.reason(data):
+                self.without[card] = reason
+                return False
+            if not self._may_do(card, machines):
+                too_slow = f"{_counted(machines)} too slow for the deadline (proved)"
+                self.without.setdefault(card, too_slow)
+            elif self._is_dear(card, machines):
+                return any(one == card for one, _ in self.found)
+            else:
+                self._told(card, machines)
+                result = self._quickly(data)
+                self._keep(card, machines, result)
+                if result.plan is None and result.reasons:
+                    self.without[card] = result.reasons[0]
+                kept = self.found.get((card, machines))
+                if kept is not None and self._job.is_in_time(self._run_s(kept)):
+                    return True
+            if machines == most:
+                return any(one == card for one, _ in self.found)
+            machines = min(2 * machines, most)
+
+    def _is_dear(self, card: str, machines: int) -> bool:
+        """Whether machines are proved to cost more than others do, which is told."""
+        done = [row.usd for row in self.rows if self._job.is_in_time(row.seconds)]
+        least = self._least_usd(card, machines)
+        if self._every or not done or least < min(done):
+            return False
+        many = _counted(machines)
+        self.without[card] = f"costs at least {least:,.0f} USD on {many} (proved)"
+        return True
+
+    def _quickly(self, data: Instance) -> Result:
+        """The best plan of all planners in a short time."""
+        if why := covering.reason(data):
+            return feasibility.nothing(data, why)
+        left = self._left()
+        share = _QUICK_S if left.time_s is None else min(_QUICK_S, left.time_s * _LOOK)
+        results = [*planning.in_turn(data, replace(left, time_s=share))]
+        if results[-1].stop is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+        return min(results, key=lambda one: one.objective or 1 << 62)
+
+    def _keep(self, card: str, machines: int, result: Result) -> None:
+        before = self.found.get((card, machines))
+        if result.objective is None:
+            return
+        if before is not None and (before.objective or 0) < result.objective:
+            result = before
+        self.found[card, machines] = bounded(result)
+        self.without.pop(card, None)
+
+    def _run_s(self, result: Result) -> float:
+        return float(result.objective or 0) / 1e6 * self._job.iterations
 
 
-def _labels(offers: Sequence[Offer]) -> Iterator[str]:
-    """Yield a name of each offer's type that schedulers take: its card, and place."""
-    cards = Counter(card_of(offer) for offer in offers)
-    taken = set[str]()
+def _counted(machines: int) -> str:
+    return f"{machines} machine{'s' * (machines > 1)}"
+
+
+def _sizes(offers: Sequence[Price], quota: int) -> dict[str, int]:
+    """The GPUs of the largest machine of each card."""
+    largest: dict[str, int] = {}
     for offer in offers:
-        card = card_of(offer)
-        whole = card if cards[card] == 1 else f"{card}-{offer.gpu.partition('@')[2]}"
-        label = _LABEL.sub("-", whole)[:_MOST_LETTERS].strip(".-") or "gpu"
-        number, free = 1, label
-        while free.lower() in taken:
-            number += 1
-            free = f"{label}-{number}"
-        taken.add(free.lower())
-        yield free
+        if offer.gpus <= quota:
+            largest[offer.card] = max(offer.gpus, largest.get(offer.card, 0))
+    return largest
 
 
-def _gpus(machines: Machines, plan: Provisioning) -> Iterator[list[str]]:
-    """Yield the GPUs of each stage: those of an offer in the order of its stages."""
-    free = {
-        offer.gpu: iter(
-            [f"{node.name}:{k}" for node in nodes for k in range(node.count)]
-        )
-        for offer, _, nodes in machines
-    }
-    for stage in plan.stages:
-        yield [next(free[stage.gpu]) for _ in range(plan.data_parallel)]
-
-
-def _cluster(machines: Machines) -> Cluster:
-    """Return the machines as a cluster; the slower network of two is their link."""
-    types = {}
-    for offer, label, _ in machines:
-        card = known(card_of(offer))
-        types[label] = GpuType(
-            peak_tflops=offer.peak_tflops,
-            memory_gib=offer.memory_gib,
-            efficiency=offer.efficiency,
-            usd_per_hour=offer.usd_per_hour,
-            aliases=() if offer.gpu == label else (offer.gpu,),
-            card=None if card is None else card.name,
-        )
-    of = {node.name: offer for offer, _, nodes in machines for node in nodes}
-    slowest = min(offer.gbytes_per_s for offer, _, _ in machines)
-    longest = max(offer.latency_us for offer, _, _ in machines)
-    pairs = []
-    for a, b in combinations(of, 2):
-        rate = min(of[a].gbytes_per_s, of[b].gbytes_per_s)
-        latency = max(of[a].latency_us, of[b].latency_us)
-        if (rate, latency) != (slowest, longest):
-            pairs.append([a, b, rate, latency])
-    inter = {"gbytes_per_s": slowest, "latency_us": longest, "pairs": pairs}
-    return Cluster(
-        gpus=types,
-        nodes=tuple(node for _, _, nodes in machines for node in nodes),
-        inter=tabled(Inter, "rented machines", inter),
+def _rentals(
+    job: _Job, result: Result, offers: Sequence[Price], machines: int
+) -> Iterator[Rental]:
+    """A plan at the price of every offer."""
+    assert result.objective is not None
+    bound_us = 0 if result.bound is None else int(result.bound.value)
+    whole_s, least_s = (
+        us * job.iterations / 1e6 for us in (int(result.objective), bound_us)
     )
+    watts = next(iter(result.data.planned_cluster.gpus.values())).watts
+    for price in offers:
+        for is_spot in (False, True):
+            if is_spot and (price.spot_usd_per_hour is None or job.losses is None):
+                continue
+            factor = 1.0
+            if is_spot and job.losses is not None:
+                factor = job.losses.factor(machines)
+            rate = machines * _rate(price, spot=is_spot)
+            seconds = whole_s * factor
+            kwh = None
+            if watts is not None:
+                kwh = float(watts) * machines * price.gpus * seconds / _HOUR / 1000
+            yield Rental(
+                price,
+                machines,
+                is_spot,
+                seconds,
+                rate * seconds / _HOUR,
+                kwh,
+                least_s * factor,
+                rate * least_s * factor / _HOUR,
+                result,
+            )
+
+
+def _rates(job: _Job, offers: Sequence[Price]) -> Iterator[float]:
+    """USD an hour of a machine at every offer, spot where it counts."""
+    for price in offers:
+        yield price.usd_per_hour
+        if job.losses is not None and price.spot_usd_per_hour is not None:
+            yield price.spot_usd_per_hour
+
+
+def _rate(price: Price, *, spot: bool) -> float:
+    """USD an hour of a machine."""
+    if spot and price.spot_usd_per_hour is not None:
+        return price.spot_usd_per_hour
+    return price.usd_per_hour
+
+
+def _part(limits: Limits, share: float) -> Limits:
+    seconds = None if limits.time_s is None else limits.time_s * share
+    return replace(limits, time_s=seconds)

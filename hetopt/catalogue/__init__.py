@@ -4,7 +4,7 @@ The data are `gpus.yaml`, `links.yaml`, `machines.yaml` and `models.yaml` beside
 file, which say what an entry is; they are read when they are first asked for. A card, a
 machine or a model is added by one entry there, nothing else. `keys.yaml` has the keys
 of models' configurations that `architectures` does not read, `rented.yaml` the machines
-that clouds rent by name.
+that clouds rent by name, `prices.yaml` what an hour of some costs.
 """
 
 import json
@@ -380,6 +380,29 @@ def rented() -> Mapping[str, Rented]:
             for cloud, rows in _read("rented").items()
             for name, row in rows.items()
         }
+    )
+
+
+class Price(NamedTuple):
+    """What an hour of a machine costs, on demand and as a spot offer, in USD."""
+
+    cloud: str
+    card: str
+    gpus: int
+    usd_per_hour: float
+    spot_usd_per_hour: float | None
+    date: str
+    source: str
+
+
+@cache
+def prices() -> tuple[Price, ...]:
+    """The machines of `prices.yaml`, cloud by cloud."""
+    told = _read("prices")
+    return tuple(
+        Price(cloud, *row, *[None] * (4 - len(row)), told["date"], fields["source"])
+        for cloud, fields in told["clouds"].items()
+        for row in fields["rows"]
     )
 
 

@@ -868,7 +868,7 @@ def _deliver_plan(
 def _write_rented(result: "Result", path: Path) -> None:
     """Write the training plan of a plan of offers, and say how long it takes."""
     from .. import api
-    from ..api.renting import plan_file
+    from ..api.rented import plan_file
     from ..report import words
     from ..text.writing import write_json
 

@@ -1,15 +1,16 @@
 """The commands that answer a question, its answer being the first line of output."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import Unsupported
-from ..text import units
+from ..text import moments, units
 from . import output
 from .options import AsJson, InstanceWord, flag, limit_s, listed
-from .quantities import duration, length
+from .quantities import count, duration, length
 
 if TYPE_CHECKING:
     from ..api.fitting import Fitting
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(fit)
     app.command()(scale)
+    app.command()(rent)
 
 
 def fit(
@@ -162,6 +164,109 @@ def scale(
     output.give(document, scaling.terminal(found), as_json, failed)
     known = any(point.iteration_us is not None for point in found.points)
     raise typer.Exit(output.PLAN if known else output.NOT_FOUND)
+
+
+def rent(
+    model: Annotated[
+        str, typer.Argument(help="A preset such as gpt2-7b, a config.json, an instance")
+    ],
+    tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D",
+            help="When it has to end: 10d, friday, 2026-12-01; machines are added "
+            "until it does.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these cards: A100-80GB-SXM4,B200."),
+    ] = None,
+    prices: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A SkyPilot price list (CLOUD/vms.csv), in place of the catalogue's. "
+            "May be repeated.",
+        ),
+    ] = None,
+    losses_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1000,
+            metavar="N",
+            help="Spot offers, too, of machines lost so often: 0.02 is one loss in 50 "
+            "hours.",
+        ),
+    ] = None,
+    restart: Annotated[
+        float, duration(metavar="S", help="What a loss stops the run for.")
+    ] = 600.0,
+    checkpoint_every: Annotated[
+        float, duration(metavar="S", help="From one checkpoint to the next.")
+    ] = 1800.0,
+    batch: Annotated[int, length(metavar="B", help="Sequences of an iteration.")] = 256,
+    sequence: Annotated[
+        int, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
+    ] = 4096,
+    quota: Annotated[
+        int, typer.Option(min=1, metavar="N", help="GPUs of each card at the most.")
+    ] = 512,
+    option: Trained = None,
+    time_limit: Limit = 60.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page, .html, a picture or .json."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many of which card to rent for a run, for how long, and what it costs.
+
+    Whole machines of one card, planned as `plan` does, at catalogue prices with their
+    date; what no plan on them costs less than is proved. `provision` mixes offers.
+
+    Examples: `hetopt rent llama-2-7b --tokens 100B --deadline friday`;
+    `hetopt rent config.json --tokens 1B --gpus A100-80GB-SXM4,H100-80GB-SXM5,B200`
+    """
+    from .. import api
+    from ..api.renting import Losses
+    from ..report import renting
+
+    output.check_writable(out)
+    if out is not None:
+        renting.FILES.check(out)
+    losses = None
+    if losses_per_hour is not None:
+        losses = Losses(losses_per_hour, restart, checkpoint_every)
+    with output.watch("us", time_limit) as watch:
+        found = api.rent(
+            model,
+            tokens,
+            None if gpus is None else listed(gpus, "--gpus"),
+            deadline_s=None if deadline is None else _until(deadline),
+            prices=prices or (),
+            losses=losses,
+            batch=batch,
+            sequence=sequence,
+            quota=quota,
+            options=option or (),
+            limits=limit_s(time_limit),
+            progress=watch,
+        )
+    failed = output.written(out, lambda path: renting.FILES.write(found, path))
+    document = found.to_json() | {"answer": renting.answer(found)}
+    output.give(document, renting.terminal(found), as_json, failed)
+    raise typer.Exit(output.PLAN if found.best is not None else output.NOT_FOUND)
+
+
+def _until(text: str) -> float:
+    """Seconds from now until a deadline."""
+    try:
+        return moments.seconds_until(text, datetime.now().astimezone())
+    except ValueError as error:
+        raise Unsupported(f"--deadline: {error}") from None
 
 
 def _rates(text: str) -> list[float]:

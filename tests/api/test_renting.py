@@ -1,280 +1,125 @@
-"""A provisioning plan is trained as any other, on the machines that it rents."""
+"""What to rent: costs follow from plans, prices and losses, and are bounded."""
 
 import json
-import re
-from collections import Counter
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
-import hetopt
-from hetopt import api
-from hetopt.cli import app
+from hetopt import catalogue, cli
+from hetopt.api.renting import Losses, Rentals, rent
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.formats import exporting
-from hetopt.plans import Provisioning, TrainingPlan
-from hetopt.problems import provisioning, training_plan
-from hetopt.result import Result
-from hetopt.schema import Instance
+from hetopt.problems import training_plan
 
-FAST_GBYTES_PER_S = 10**6  # nothing that is sent takes a microsecond
-EXPORTS = ("skypilot", "slurm", "torchrun", "deepspeed", "ray")
-
-
-def offers(seed: int, **changes: Any) -> Instance:
-    """A small instance with two to three offers."""
-    random = Random(f"rented {seed}")
-    batch = random.choice([4, 8, 12])
-    names = ["8xA100@aws/us-east-1", "V100", "2xT4@gcp-spot"]
-    listed = []
-    for name in names[: random.randint(2, 3)]:
-        each = int(name.split("x")[0]) if "x" in name else 1
-        listed.append(
-            {
-                "gpu": name,
-                "quota": each * random.randint(1, 3) + random.randint(0, 1),
-                "usd_per_hour": random.randint(1, 9),
-                "peak_tflops": random.randint(1, 4),
-                "memory_gib": 0.2,
-                "gbytes_per_s": random.choice([0.2, 0.5, 1]),
-                "gpus_per_instance": each,
-            }
-            | ({"intra_gbytes_per_s": 4} if each > 1 else {})
-            | ({"losses_per_hour": 0.01} if "spot" in name else {})
-            | changes
-        )
-    document = {
-        "name": f"rented-{seed}",
-        "model": {
-            **{"name": "small", "layers": random.randint(2, 6), "hidden": 256},
-            **{"heads": 4, "vocabulary": 1000},
-        },
-        "workload": {
-            "sequence_length": 256,
-            "global_batch": batch,
-            "micro_batch_sizes": [1, 2],
-            "iterations": 10,
-            "restart_s": 60,
-            "checkpoint_every_s": 600,
-            "costs": {"head": "omit", "activations": "checkpoint"},
-            "alternatives": {"zero": [1]} if random.random() < 0.5 else {},
-        },
-        "offers": listed,
-        "search": {"data_parallel": [1, 2, 4], "max_stages": 4},
-    }
-    return Instance.model_validate_json(json.dumps(document))
+TOKENS = 10**9
+LIST = (
+    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,"
+    "GpuInfo,SpotPrice\n"
+    "big,H100,8,1,1,20.0,r1,,8.0\n"
+    "dear,H100,8,1,1,24.0,r2,,\n"
+    "small,A100-80GB,8,1,1,10.0,r1,,\n"
+)
 
 
-def planned(document: dict[str, Any]) -> Provisioning:
-    return Provisioning.model_validate_json(json.dumps(document))
-
-
-def plans(instance: Instance) -> list[Provisioning]:
-    """Plans of every degree that some rule finds, and the optimum."""
-    best = hetopt.provision(instance, limits=20).plan
-    found = [] if best is None else [best]
-    for point in api.tradeoffs(instance, limits=20).points:
-        found.append(point.plan)
-    return found
-
-
-def rounded(instance: Instance, trained: TrainingPlan) -> int:
-    """Microseconds at most: each layer is rounded up, in every micro-batch."""
-    (pipeline,) = trained.pipelines
-    return 4 * instance.model.layers * (instance.model.layers + pipeline.micro_batches)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_where_nothing_sent_takes_time_both_judges_agree(seed: int) -> None:
-    changes = {"gbytes_per_s": FAST_GBYTES_PER_S, "latency_us": 0}
-    instance = offers(seed, **changes)
-    fast = [
-        one.model_copy(update={"intra_gbytes_per_s": FAST_GBYTES_PER_S})
-        if one.gpus_per_instance > 1
-        else one
-        for one in instance.offers
-    ]
-    instance = instance.model_copy(update={"offers": tuple(fast)})
-    data, made = provisioning.data(instance), plans(instance)
-    assert made
-    for plan in made:
-        priced = provisioning.evaluate(data, plan).parts["iteration_us"]
-        on, trained = api.renting.training(instance, plan)
-        judged = training_plan.evaluate(on, trained)
-        assert judged.violations == ()
-        assert abs(judged.objective - priced) <= rounded(instance, trained)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_rented_is_what_the_plan_pays_for(seed: int) -> None:
-    instance = offers(seed)
-    data = provisioning.data(instance)
-    for plan in plans(instance):
-        parts = provisioning.evaluate(data, plan).parts
-        on, trained = api.renting.training(instance, plan)
-        cluster = on.planned_cluster
-        rented = Counter(cluster.gpus[n.gpu].aliases or (n.gpu,) for n in cluster.nodes)
-        machines = {offer.gpu: 0 for offer in data.offers}
-        for names, count in rented.items():
-            machines[names[0]] += count
-        for row in parts["machines"]:
-            offer = next(
-                one
-                for one in data.offers
-                if (one.card, one.place, one.gpus_per_instance)
-                == (row["gpu"], row["place"] or "", row["gpus_of_each"])
-            )
-            assert machines[offer.gpu] == row["machines"]
-        assert sum(machines.values()) == sum(r["machines"] for r in parts["machines"])
-        judged = training_plan.evaluate(on, trained)
-        price = {offer.gpu: offer.usd_per_hour for offer in data.offers}
-        used = plan.data_parallel * sum(price[stage.gpu] for stage in plan.stages)
-        assert judged.parts["usd_per_hour"] == pytest.approx(used)
-        each = {offer.gpu: offer.gpus_per_instance for offer in data.offers}
-        sizes = {each[stage.gpu] for stage in plan.stages}
-        if all(size == 1 or size % plan.data_parallel == 0 for size in sizes):
-            # A ring over several machines of several GPUs is priced as the network.
-            slack = rounded(instance, trained)
-            assert judged.objective >= parts["iteration_us"] - slack
-
-
-def test_degrees_of_a_machine_lie_within_one() -> None:
-    instance = offers(0)
-    plan = planned(
-        {
-            "data_parallel": 2,
-            "stages": [
-                {"gpu": "8xA100@aws/us-east-1", "layers": 1},
-                {"gpu": "8xA100@aws/us-east-1", "layers": instance.model.layers - 1},
-            ],
-        }
-    )
-    on, trained = api.renting.training(instance, plan)
-    assert [node.count for node in on.planned_cluster.nodes] == [8]
-    gpus = [replica.gpus[0] for replica in trained.replicas()]
-    assert gpus == [f"a100-{0}:{k}" for k in range(4)]
-
-
-def test_samples_of_a_micro_batch_are_divided_as_equally_as_may_be() -> None:
-    instance = api.load("tiny/offers")
-    search = instance.search.model_copy(update={"micro_batches": 1})
-    workload = instance.workload.model_copy(update={"global_batch": 5})
-    changes = {"search": search, "workload": workload, "requirements": None}
-    odd = Instance.model_validate_json(
-        instance.model_copy(update=changes).model_dump_json(exclude_none=True)
-    )
-    plan = planned({"data_parallel": 2, "stages": [{"gpu": "big", "layers": 3}] * 2})
-    _, trained = api.renting.training(odd, plan)
-    assert [replica.samples for replica in trained.replicas()] == [3, 2] * 2
-    three = odd.model_copy(
-        update={"search": search.model_copy(update={"micro_batches": 3})}
-    )
-    with pytest.raises(InstanceError, match="found global_batch 5 in 3 micro-batches"):
-        api.renting.training(three, plan)
-    strange = plan.model_copy(update={"data_parallel": 4})
-    with pytest.raises(InstanceError, match="the plan rents what is not offered"):
-        api.renting.training(odd, strange)
-
-
-# --- files -----------------------------------------------------------------------
+def told(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, [*words])
+    return result.exit_code, result.stdout, result.stderr
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what `hetopt provision` writes."""
-    folder = tmp_path_factory.mktemp("rented")
-    words = ["provision", "tiny/offers", "--out", str(folder / "prov.json")]
-    words += ["--plan-out", str(folder / "plan.json")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    assert "which offers are priced without, an iteration takes" in done.stderr
-    assert "beyond the deadline" not in done.stderr
-    return folder
+def found() -> Rentals:
+    cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "B200"]
+    losses = Losses(0.05, restart_s=600, checkpoint_every_s=3600)
+    how = {"batch": 64, "sequence": 1024, "losses": losses, "limits": 6}
+    return rent("gpt2-xl", TOKENS, cards, **how)
 
 
-def test_a_deadline_that_sends_make_late_is_told(tmp_path: Path) -> None:
-    words = ["provision", "espresso/llama-7b", "--plan-out", str(tmp_path / "p.json")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    told = " ".join(done.stderr.split())
-    assert "so all iterations take 1.77 h, beyond the deadline of 1.53 h" in told
-
-
-@pytest.mark.parametrize("target", EXPORTS)
-def test_a_plan_of_offers_is_exported_as_any_other(folder: Path, target: str) -> None:
-    for file in ("prov.json", "plan.json"):
-        out = folder / f"{target}-{file}"
-        words = ["export", str(folder / file), "--to", target, "--out", str(out)]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
-    first, second = (
-        {p.name: p.read_text() for p in (folder / f"{target}-{file}").iterdir()}
-        for file in ("prov.json", "plan.json")
-    )
-    assert first == second
-
-
-def test_both_files_are_judged_each_as_what_it_is(folder: Path) -> None:
-    told = {}
-    for file in ("prov.json", "plan.json"):
-        done = CliRunner().invoke(app, ["check", str(folder / file), "--json"])
-        assert done.exit_code == 0, done.output
-        told[file] = json.loads(done.stdout)
-    assert told["prov.json"]["problem"] == "provisioning"
-    assert told["plan.json"]["problem"] == "training_plan"
-    assert told["plan.json"]["instance"] == "tiny/offers, rented"
-
-
-def test_a_file_without_its_instance_needs_it_named(folder: Path) -> None:
-    document = json.loads((folder / "prov.json").read_text())
-    del document["posed_by"]
-    bare = folder / "bare.json"
-    bare.write_text(json.dumps(document))
-    with pytest.raises(Unsupported, match="give --instance"):
-        api.posed_training(bare)
-    assert api.posed_training(bare, "tiny/offers") == api.posed_training(
-        folder / "prov.json"
-    )
-    with pytest.raises(Unsupported, match="give --instance"):
-        api.posed_training(bare, "tiny/two-nodes")
-    assert api.posed_training(document | {"posed_by": "x"}, "tiny/offers")
-    wrong = document | {"posed_by": {"name": "x"}}
-    with pytest.raises(InstanceError, match=r"posed_by\.model"):
-        api.posed_training(wrong)
-
-
-def test_a_result_is_a_plan_that_can_be_run(folder: Path) -> None:
-    result: Result = hetopt.provision("tiny/offers")
-    assert api.posed_training(result) == api.posed_training(folder / "prov.json")
-    again = hetopt.alternatives("tiny/offers", 2)
-    assert all(api.posed_training(one) for one in again if one.plan is not None)
-
-
-def test_machines_are_asked_for_where_they_are_offered(tmp_path: Path) -> None:
-    for seed in range(20):
-        instance = offers(seed)
-        if len(instance.offers) == 3:
-            break
-    layers = instance.model.layers
-    stages = [{"gpu": one.gpu, "layers": 1} for one in instance.offers]
-    stages[0]["layers"] = layers - 2
-    plan = planned({"data_parallel": 1, "stages": stages})
-    on, trained = api.renting.training(instance, plan)
-    texts = exporting.exported("skypilot", on, trained)
-    asked = {}
-    for name, text in texts.items():
-        if name.endswith(".yaml"):
-            resources = yaml.safe_load(text)["resources"]
-            ((card, count),) = resources.pop("accelerators").items()
-            asked[card] = count, resources
-    assert asked == {
-        "A100": (8, {"cloud": "aws", "region": "us-east-1"}),
-        "V100": (1, {}),
-        "T4": (2, {"cloud": "gcp", "use_spot": True}),
+def test_the_same_run_is_priced_on_every_card(found: Rentals) -> None:
+    assert {row.price.card for row in found.by_card} == {
+        "A100-80GB-SXM4",
+        "H100-80GB-SXM5",
+        "B200-180GB-SXM",
     }
-    for name in (node.name for node in on.planned_cluster.nodes):
-        assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name)
+    for row in found.rows:
+        judged = training_plan.evaluate(row.result.data, row.result.plan)
+        assert judged.valid
+        assert judged.objective == row.result.objective
+        iterations = -(-TOKENS // (64 * 1024))
+        hours = iterations * judged.objective / 3.6e9
+        rate = row.price.spot_usd_per_hour if row.is_spot else row.price.usd_per_hour
+        # Young and Daly, first order: a loss stops all for 600 s and half an hour.
+        lost = 0.05 * row.machines * (600 + 1800) / 3600 if row.is_spot else 0
+        assert row.seconds / 3600 == pytest.approx(hours * (1 + lost))
+        assert row.usd == pytest.approx(row.machines * rate * hours * (1 + lost))
+        assert row.least_usd <= row.usd
+        assert row.least_s <= row.seconds
+
+
+def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -> None:
+    assert found.best is found.rows[0]
+    assert found.best.usd == min(row.usd for row in found.rows)
+    assert found.least_usd <= found.best.usd
+
+
+def test_every_price_is_of_a_card_with_a_date_and_a_source() -> None:
+    for price in catalogue.prices():
+        assert price.card in catalogue.gpus()
+        assert price.usd_per_hour > (price.spot_usd_per_hour or 0)
+        assert len(price.date) == len("2026-11-26")
+        assert price.source
+
+
+def test_machines_are_added_until_the_deadline_is_kept() -> None:
+    how = {"batch": 256, "sequence": 1024, "limits": 8}
+    cards = ["A100-80GB-PCIe"]
+    alone = rent("gpt2-xl", TOKENS, cards, **how)
+    assert alone.best is not None
+    assert alone.best.machines == 1
+    due = alone.best.least_s / 1.5
+    several = rent("gpt2-xl", TOKENS, cards, deadline_s=due, **how)
+    assert several.best is not None
+    assert several.best.machines > 1
+    assert several.best.seconds <= due
+    assert several.best.usd >= alone.least_usd
+
+
+def test_nothing_in_time_is_an_answer(tmp_path: Path) -> None:
+    words = ("rent", "gpt2-xl", "--tokens", "10T", "--deadline", "1h", "--quota", "16")
+    words += ("--gpus", "H100-80GB-SXM5", "--time-limit", "4")
+    code, out, _ = told(*words)
+    assert code == 4
+    assert "no machines were found" in out.partition("\n")[0]
+    assert "too slow for the deadline (proved)" in out
+
+
+def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:
+    file = tmp_path / "mine" / "vms.csv"
+    file.parent.mkdir()
+    file.write_text(LIST)
+    page = tmp_path / "r.html"
+    words = ("rent", "gpt2-xl", "--tokens", "1B", "--prices", str(file))
+    words += ("--gpus", "H100-80GB-SXM5,A100-80GB-SXM4", "--time-limit", "6")
+    words += ("--sequence", "1024", "--batch", "64", "--losses-per-hour", "0.01")
+    code, out, _ = told(*words, "--json", "--out", str(page))
+    document = json.loads(out)
+    assert code == 0
+    rates = {(r["card"], r["spot"]): r["usd_per_hour"] for r in document["rows"]}
+    assert rates == {
+        ("H100-80GB-SXM5", False): 20.0,
+        ("H100-80GB-SXM5", True): 8.0,
+        ("A100-80GB-SXM4", False): 10.0,
+    }
+    assert document["answer"].startswith("1B tokens of gpt2-xl cost least on ")
+    assert "what to rent" in page.read_text()
+
+
+def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InstanceError, match="found no price of RTX4090"):
+        rent("gpt2", TOKENS, ["RTX4090"])
+    with pytest.raises(Unsupported, match="deadline_s"):
+        rent("gpt2", TOKENS, deadline_s=0)
+    assert told("rent", "gpt2", "--tokens", "1B", "--deadline", "soon")[0] == 2
+    assert told("rent", "gpt9", "--tokens", "1B")[0] == 2
+    empty = tmp_path / "vms.csv"
+    empty.write_text(LIST.splitlines()[0] + "\n")
+    assert told("rent", "gpt2", "--tokens", "1B", "--prices", str(empty))[0] == 2

@@ -8,7 +8,7 @@ import yaml
 from conftest import need
 from exporter_plans import MIXED, instance
 
-from hetopt.api import load, renting
+from hetopt.api import load, rented
 from hetopt.formats import exporting
 from hetopt.plans import Provisioning
 from hetopt.schema import Instance
@@ -48,7 +48,7 @@ def test_skypilot_is_asked_for_machines_where_they_are_offered(tmp_path: Path) -
     data = Instance.model_validate_json(json.dumps(text))
     stages = [{"gpu": name, "layers": 3} for name in offers]
     plan = json.dumps({"data_parallel": 1, "stages": stages})
-    rented = renting.training(data, Provisioning.model_validate_json(plan))
+    rented = rented.training(data, Provisioning.model_validate_json(plan))
     exporting.write(tmp_path, exporting.exported("skypilot", *rented))
     asked = {}
     for path in tmp_path.glob("*.yaml"):

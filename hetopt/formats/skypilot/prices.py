@@ -24,6 +24,7 @@ one instance is the card's by its data sheet: all its NVLinks, or its bus.
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from math import isfinite
 from pathlib import Path
@@ -31,7 +32,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import Field
 
-from ...catalogue import Gpu, generation, skypilot_gpus
+from ...catalogue import Gpu, Price, generation, skypilot_gpus
 from ...errors import InstanceError, cut, naming
 from ...schema import Count, Counted, Efficiency, GbytesPerS, Seconds
 from ...schema.record import Written
@@ -40,7 +41,7 @@ from ...text.complaints import shown
 from ...text.parsing import read_table
 from .market import assumed, completed
 
-__all__ = ["OPTIONS", "assumed", "completed", "read"]
+__all__ = ["OPTIONS", "assumed", "completed", "read", "rented"]
 
 OPTIONS: dict[str, Any] = {
     "region": str,
@@ -129,6 +130,33 @@ def read(
     names = ", ".join(path.name for path in paths)
     kind = "on demand and spot" if spot else "on demand"
     return {"source": f"SkyPilot catalogue {names}, {where}, {kind}", "offers": offers}
+
+
+def rented(paths: Sequence[Path], region: str | None = None) -> list[Price]:
+    """The cheapest machine of each cloud, card and size, with what it costs as spot.
+
+    A list is dated by its file. Raises `InstanceError` as `read` does.
+    """
+    best: dict[tuple[str, str, int], dict[bool, float]] = {}
+    dates: dict[str, str] = {}
+    regions: set[str] = set()
+    for path in paths:
+        columns = read_table(path).columns
+        date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+        for row in _rows(path, region, "SpotPrice" in columns, regions, "cloud"):
+            cloud = row.place.removesuffix("-spot")
+            dates[cloud] = date
+            kinds = best.setdefault((cloud, row.card.name, row.gpus), {})
+            usd = float(row.price)
+            kinds[row.spot] = min(usd, kinds.get(row.spot, usd))
+    found = [
+        Price(*key, kinds[False], kinds.get(True), dates[key[0]], f"list {key[0]}")
+        for key, kinds in sorted(best.items())
+        if False in kinds
+    ]
+    if not found:
+        raise InstanceError(_nothing(paths, region, False, regions))
+    return found
 
 
 def _check_losses(spot: bool, losses_per_hour: float | None) -> None:

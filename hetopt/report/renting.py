@@ -1,0 +1,173 @@
+"""What to rent and what it costs: a sentence, a row for each offer, and a picture."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..api.renting import Rental, Rentals
+from . import figures, words, writers
+from .sheet import Figure, Section, Sheet, Table
+
+_COLUMNS = (
+    *("to rent", "at", "USD per hour", "time", "USD", "USD at least", "kWh"),
+    *("tokens/s per GPU", "in time"),
+)
+_TEXTS = ("to rent", "at", "in time")
+_SAID = 3  # cards that the first line names
+_UNITS = {"T": 10**12, "B": 10**9, "M": 10**6}
+
+
+def terminal(found: Rentals) -> Iterator[RenderableType]:
+    """The answer in a sentence, then a row for each offer and what has none."""
+    yield words.plain(answer(found))
+    if found.rows:
+        yield ""
+        yield writers.terminal(_table(found))
+    for note in _notes(found):
+        yield Text(words.plain(note), style="dim")
+
+
+def answer(found: Rentals) -> str:
+    """What is cheapest, until when, and what the same run costs on other cards."""
+    run = f"{_count(found.tokens)} tokens of {found.model}"
+    best = found.best
+    if best is None:
+        if not found.rows:
+            return f"{run}: no machines were found that run it."
+        fastest = min(found.rows, key=lambda row: row.seconds)
+        return (
+            f"{run}: nothing that was looked at ends in "
+            f"{words.duration(found.deadline_s)}; the fastest is {_priced(fastest)}."
+        )
+    by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
+    said = f"{run} cost least{by} on {_priced(best)}"
+    if found.least_usd is not None:
+        least = f"{found.least_usd:,.0f} USD"
+        said += f"; no plan on what was looked at costs less than {least} (proved)"
+    others = [row for row in found.by_card if row is not best][: _SAID - 1]
+    if others:
+        said += f". The same run: {'; '.join(map(_priced, others))}"
+    return f"{said}. Prices of {_dates(found)}."
+
+
+def _priced(row: Rental) -> str:
+    return f"{_rented(row)} {_place(row)}: {row.usd:,.0f} USD, {_time(row.seconds)}"
+
+
+def _rented(row: Rental) -> str:
+    many = f"{row.machines} machine{'s' * (row.machines > 1)} of "
+    return f"{many}{row.price.gpus} × {row.price.card}"
+
+
+def _place(row: Rental) -> str:
+    return f"at {row.price.cloud}{', spot' if row.is_spot else ''}"
+
+
+def _time(seconds: float) -> str:
+    return words.duration(seconds)
+
+
+def _dates(found: Rentals) -> str:
+    return ", ".join(sorted({row.price.date for row in found.rows}))
+
+
+def _count(tokens: int) -> str:
+    for unit, size in _UNITS.items():
+        if tokens >= size:
+            return f"{tokens / size:g}{unit}"
+    return f"{tokens:,}"
+
+
+def _table(found: Rentals) -> Table:
+    rows = []
+    for row in found.rows:
+        judged = row.result.evaluation
+        speed = None if judged is None else judged.parts["tokens_per_second"]
+        rate = row.usd / row.seconds * 3600
+        rows.append(
+            (
+                _rented(row),
+                row.price.cloud + (", spot" if row.is_spot else ""),
+                f"{rate:,.2f}",
+                _time(row.seconds),
+                f"{row.usd:,.0f}",
+                f"{row.least_usd:,.0f}",
+                words.NONE if row.kwh is None else f"{row.kwh:,.0f}",
+                words.NONE if speed is None else f"{speed / row.gpus:,.0f}",
+                "yes" if found.is_in_time(row) else "no",
+            )
+        )
+    return Table.of(_COLUMNS, rows, texts=_TEXTS)
+
+
+def _notes(found: Rentals) -> Iterator[str]:
+    for card, why in found.without.items():
+        yield f"not on {card}: {why}"
+    sources = dict.fromkeys(
+        f"{row.price.cloud} ({row.price.source})" for row in found.rows
+    )
+    if sources:
+        yield f"Prices: {'; '.join(sources)}"
+    yield (
+        f"Batches of {found.batch:,} sequences of {found.sequence:,} tokens; one kind "
+        "of card in each; storage and egress are not counted (`hetopt provision` mixes "
+        "offers and counts both)."
+    )
+    if not found.complete:
+        yield "Interrupted: this is what was known by then."
+
+
+def page(found: Rentals) -> str:
+    """The answer, the picture, and a row for each offer."""
+    note = "Each mark is so many machines of one offer; left and low is better."
+    drawn = Figure("Cost against time", note, lambda: picture(found))
+    sections = (
+        Section(notes=(answer(found),), figures=(drawn,) if found.rows else ()),
+        Section("Offers", notes=tuple(_notes(found)), table=_table(found)),
+    )
+    kind = "what to rent"
+    return writers.page(Sheet(f"{found.model}, {_count(found.tokens)}", sections, kind))
+
+
+def picture(found: Rentals) -> Any:
+    """Cost over days, a mark for each row and a name for the best of each card."""
+    figure = figures.canvas(8, 4.5)
+    axes = figure.subplots()
+    cards = list(dict.fromkeys(row.price.card for row in found.rows))
+    for number, card in enumerate(cards):
+        mine = [row for row in found.rows if row.price.card == card]
+        axes.scatter(
+            [row.days for row in mine],
+            [row.usd for row in mine],
+            color=figures.COLOURS[number % len(figures.COLOURS)],
+            marker="os^DvP*"[number % 7],
+            label=figures.label(card),
+        )
+    for row in found.by_card:
+        text = words.plain(f"{row.machines} × {row.price.gpus} {row.price.cloud}")
+        look: dict[str, Any] = {"fontsize": "small", "ha": "center"}
+        at = row.days, row.usd
+        axes.annotate(text, at, (0, 6), textcoords="offset points", **look)
+    if found.deadline_s is not None:
+        axes.axvline(found.deadline_s / 86_400, color="0.6", linestyle=":")
+    axes.margins(0.15)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("days")
+    axes.set_ylabel("USD")
+    axes.set_title(words.plain(f"{_count(found.tokens)} tokens of {found.model}"))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    return figure
+
+
+FILES = writers.Files[Rentals](
+    {
+        ".html": page,
+        ".json": lambda found: writers.document(found.to_json()),
+        **dict.fromkeys(writers.PICTURES, picture),
+    }
+)
