@@ -28,6 +28,7 @@ from .solving import (
 )
 
 if TYPE_CHECKING:
+    from .claims import claim
     from .executing import run
     from .explaining import explain
     from .fitting import fit
@@ -57,6 +58,7 @@ __all__ = [
     "check",
     "check_bound",
     "choose_nodes",
+    "claim",
     "compare",
     "compare_targets",
     "current_statement",
@@ -109,6 +111,7 @@ _HOME = {
     "run_of": "runs",
     "recover": "recovering",
     "replay": "replaying",
+    "claim": "claims",
     "fit": "fitting",
     "rent": "renting",
     "scale": "scaling",

@@ -9,7 +9,7 @@ import typer
 from ..errors import Unsupported
 from ..text import moments, units
 from . import output
-from .options import AsJson, InstanceWord, flag, limit_s, listed
+from .options import AsJson, InstanceWord, RunsOn, flag, limit_s, listed
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     app.command()(fit)
     app.command()(scale)
     app.command()(rent)
+    app.command()(claim)
 
 
 def fit(
@@ -259,6 +260,40 @@ def rent(
     document = found.to_json() | {"answer": renting.answer(found)}
     output.give(document, renting.terminal(found), as_json, failed)
     raise typer.Exit(output.PLAN if found.best is not None else output.NOT_FOUND)
+
+
+def claim(
+    instance: InstanceWord,
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLAIM",
+            help="3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s (of an "
+            "iteration), 45% MFU, 400 TFLOP/s/GPU.",
+        ),
+    ],
+    runs_on: RunsOn = None,
+    time_limit: Limit = 20.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a claim about the speed of an instance can be true.
+
+    What no plan can reach is refuted by its bound, exit code 3; what a plan reaches is
+    possible.
+
+    Example: `hetopt claim my-cluster.yaml '3000 tokens/s'`
+    """
+    from .. import api
+    from ..report import claims
+
+    with output.watch("us", time_limit) as watch:
+        found = api.claim(
+            instance, text, runs_on=runs_on, limits=limit_s(time_limit), progress=watch
+        )
+    document = found.to_json() | {"answer": claims.answer(found)}
+    output.give(document, claims.terminal(found), as_json)
+    codes = {"possible": output.PLAN, "open": output.NOT_FOUND}
+    raise typer.Exit(codes.get(found.truth.value, output.NO_PLAN))
 
 
 def _until(text: str) -> float:
