@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .runs import run_of
     from .scaling import scale
     from .scheduling import schedule
+    from .slow_cards import roles
     from .targets import compare_targets
     from .verifying import verify
 
@@ -81,6 +82,7 @@ __all__ = [
     "recover",
     "rent",
     "replay",
+    "roles",
     "run",
     "run_of",
     "scale",
@@ -114,6 +116,7 @@ _HOME = {
     "claim": "claims",
     "fit": "fitting",
     "rent": "renting",
+    "roles": "slow_cards",
     "scale": "scaling",
     "schedule": "scheduling",
     "compare_targets": "targets",

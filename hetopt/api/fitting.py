@@ -6,7 +6,7 @@ to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fit
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -23,6 +23,7 @@ from ..schema.workload import Alternatives
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
 from .calling import AnyLimits, Place, less, limits_of, public
+from .exploring import part
 from .feasibility import Reach
 
 #: Where neither an instance nor the caller says so.
@@ -159,7 +160,7 @@ def fit(
             rows = by_marp.fits(spec, cluster, question.batch, question.sequence)
         for number, one in enumerate(question.sets):
             left = less(asked, monotonic() - began)
-            mine = _part(left, 1 / (len(question.sets) - number))
+            mine = part(left, 1 / (len(question.sets) - number))
             verdicts.append(_verdict(question, one, mine, longest=longest))
         complete = True
     except Interrupted as signal:
@@ -268,14 +269,14 @@ def _verdict(
     began, too_few, known = monotonic(), None, None
     if cards.gpus is None:
         assert isinstance(question, _Named)
-        share = _part(limits, _COUNT_SHARE)
+        share = part(limits, _COUNT_SHARE)
         fewest, known, too_few = _fewest(question, cards.card, share)
         cards = Cards(cards.card, fewest)
     data = question.instance(cards)
     gpus = data.planned_cluster.gpus.values()
     room = min(int(exact(gpu.memory_gib) * 1024) for gpu in gpus)
     left = less(limits, monotonic() - began)
-    half = _part(left, 0.5) if longest else left
+    half = part(left, 0.5) if longest else left
     margin = feasibility.margin(data, half, known)
     status, plan = Status.UNDECIDED, None
     if margin.value is not None and margin.value >= 0 and margin.result is not None:
@@ -310,7 +311,7 @@ def _fewest(
     def fits(place: int) -> bool:
         left = less(limits, monotonic() - began)
         data = question.instance(Cards(card, counts[place]))
-        result = feasibility.first_plan(data, _part(left, _COUNT_SHARE))
+        result = feasibility.first_plan(data, part(left, _COUNT_SHARE))
         if result.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
         if result.plan is not None:
@@ -329,11 +330,6 @@ def _fewest(
         low, high = (low, middle) if fits(middle) else (middle, high)
     count = min(plans, default=counts[-1])
     return count, plans.get(count), max(refuted, default=None)
-
-
-def _part(limits: Limits, share: float) -> Limits:
-    seconds = None if limits.time_s is None else limits.time_s * share
-    return replace(limits, time_s=seconds)
 
 
 def _usual(batch: int, sequence: int) -> Workload:

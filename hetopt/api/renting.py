@@ -38,6 +38,7 @@ from .calling import (
     progress_of,
     public,
 )
+from .exploring import part
 from .fitting import spec_of
 from .runs import length_of
 from .solving import bounded
@@ -337,7 +338,7 @@ class _Search:
             for machines in dict.fromkeys((most, self._fewest(card, most)))
         ]
         for number, (card, machines) in enumerate(waiting):
-            left = _part(self._left(), 1 / (len(waiting) - number))
+            left = part(self._left(), 1 / (len(waiting) - number))
             if left.time_s == 0:
                 return
             self._told(card, machines)
@@ -512,8 +513,3 @@ def _rate(price: Price, *, spot: bool) -> float:
     if spot and price.spot_usd_per_hour is not None:
         return price.spot_usd_per_hour
     return price.usd_per_hour
-
-
-def _part(limits: Limits, share: float) -> Limits:
-    seconds = None if limits.time_s is None else limits.time_s * share
-    return replace(limits, time_s=seconds)

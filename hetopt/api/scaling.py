@@ -10,7 +10,7 @@ ZeRO are launched, is told beside the best plan: it is what people measure.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from time import monotonic
 from typing import Any
@@ -18,12 +18,10 @@ from typing import Any
 from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
-from ..problems import training_plan
 from ..problems.training_plan import settings, support
-from ..result import Bound, Result, Stop
+from ..result import Bound, Result
 from ..schema import Cluster, Instance, Inter, Node, exact
 from ..search.choices import stamped
-from . import planning
 from .calling import (
     AnyInstance,
     AnyLimits,
@@ -34,9 +32,9 @@ from .calling import (
     progress_of,
     public,
 )
+from .exploring import explored, part, time_of
 from .judging import load
 from .runs import used_nodes
-from .solving import bounded, exact_result
 
 #: Rates of a machine's network that are looked at, in Gbit/s: Ethernet's and
 #: InfiniBand's usual ones.
@@ -47,8 +45,6 @@ _NEAR = Fraction(101, 100)  # factor by which such a rate is found
 MOST_MACHINES = 64
 #: Rates of a curve, and the fastest plans at each rate that may be the best between.
 _SAMPLES, _FASTEST = 33, 3
-#: Of the time of a point, what planners have before the exact method.
-_PLANNERS = 0.5
 
 
 #: A rate in Gbit/s, and the times of the best plan and of data parallelism alone.
@@ -338,28 +334,7 @@ class _Search:
         said = f"{len(nodes)} machine{'s' * (len(nodes) > 1)}"
         self._progress.started(f"{said}, {float(rate):g} Gbit/s")
         left = less(self._limits, monotonic() - self._began)
-        mine, began = _part(left, 1 / parts), monotonic()
-        best: tuple[int, TrainingPlan] | None = None
-        results = []
-        for result in planning.in_turn(data, _part(mine, _PLANNERS)):
-            results.append(result)
-            if result.stop is Stop.INTERRUPTED:
-                raise KeyboardInterrupt
-        plans = [*known, *(r.plan for r in results if r.plan is not None)]
-        for plan in plans:
-            us = _us(data, plan)
-            if us is not None and (best is None or us < best[0]):
-                best = us, plan
-        start = None if best is None else best[1]
-        rest = less(mine, monotonic() - began)
-        try:
-            found = exact_result("training_plan", data, rest, start, _unheard)
-        except Unsupported:
-            found = bounded(min(results, key=lambda r: r.objective or 1 << 62))
-        if found.stop is Stop.INTERRUPTED:
-            raise KeyboardInterrupt
-        if found.plan is not None:
-            plans.append(found.plan)
+        found, plans = explored(data, part(left, 1 / parts), known)
         self._keep(len(nodes), plans)
         return found
 
@@ -375,7 +350,7 @@ class _Search:
     ) -> list[tuple[int, TrainingPlan]]:
         """The plans that can run at a rate with their times, the fastest first."""
         data = with_rate(self._data, self.nodes[:count], rate)
-        timed = [(_us(data, plan), plan) for plan in plans]
+        timed = [(time_of(data, plan), plan) for plan in plans]
         known = [(us, plan) for us, plan in timed if us is not None]
         return sorted(known, key=lambda one: one[0])
 
@@ -460,18 +435,3 @@ def _machines(cluster: Cluster, first: Node, count: int) -> Iterator[Node]:
             number += 1
         names.add(f"{first.name}-{number}")
         yield first.model_copy(update={"name": f"{first.name}-{number}"})
-
-
-def _us(data: Instance, plan: TrainingPlan) -> int | None:
-    """What an iteration of a plan takes; None where it breaks a rule."""
-    judged = training_plan.evaluate(data, plan)
-    return judged.objective if judged.valid and judged.objective else None
-
-
-def _part(limits: Limits, share: float) -> Limits:
-    seconds = None if limits.time_s is None else limits.time_s * share
-    return replace(limits, time_s=seconds)
-
-
-def _unheard(plan: object, bound: object) -> None:
-    """Progress that nobody hears."""

@@ -9,7 +9,16 @@ import typer
 from ..errors import Unsupported
 from ..text import moments, units
 from . import output
-from .options import AsJson, InstanceWord, RunsOn, flag, limit_s, listed
+from .options import (
+    AsJson,
+    Fresh,
+    InstanceWord,
+    RunsOn,
+    Start,
+    flag,
+    limit_s,
+    listed,
+)
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ def register(app: typer.Typer) -> None:
     app.command()(scale)
     app.command()(rent)
     app.command()(claim)
+    app.command()(roles)
 
 
 def fit(
@@ -294,6 +304,36 @@ def claim(
     output.give(document, claims.terminal(found), as_json)
     codes = {"possible": output.PLAN, "open": output.NOT_FOUND}
     raise typer.Exit(codes.get(found.truth.value, output.NO_PLAN))
+
+
+def roles(
+    instance: InstanceWord,
+    start: Start = None,
+    fresh: Fresh = False,
+    time_limit: Limit = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say which parallelism goes on the slow cards, and what the other ways take.
+
+    Stages of the fast cards' pipelines, replicas beside them, pipelines of their own,
+    or idle: the best plan known of each, and what each card does in the best of all.
+
+    Example: `hetopt roles my-cluster.yaml`
+    """
+    from .. import api
+    from ..report import roles as report
+
+    with output.watch("us", time_limit) as watch:
+        found = api.roles(
+            instance,
+            start=start or None,
+            known=not fresh,
+            limits=limit_s(time_limit),
+            progress=watch,
+        )
+    document = found.to_json() | {"answer": report.answer(found)}
+    output.give(document, report.terminal(found), as_json)
+    raise typer.Exit(output.PLAN if found.options else output.NOT_FOUND)
 
 
 def _until(text: str) -> float:

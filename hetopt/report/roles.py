@@ -1,0 +1,110 @@
+"""What the slow cards do best: a sentence, what each card does, and the other ways."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..api.slow_cards import Role, Roles, Way
+from . import words, writers
+from .sheet import Table
+
+_AS = {
+    Way.STAGES: "as stages of the fast cards' pipelines",
+    Way.REPLICAS: "as replicas beside the fast cards in one stage",
+    Way.PIPELINES: "as pipelines of their own",
+    Way.IDLE: "idle",
+}
+_COLUMNS = (
+    *("card", "used", "takes part", "TP", "place in the pipeline"),
+    *("layers per stage", "recompute", "of the batch"),
+)
+_WAYS = ("slow cards", "per iteration", "against the best")
+
+
+def terminal(found: Roles) -> Iterator[RenderableType]:
+    """The answer in a sentence, then what each card does, then the ways."""
+    yield words.plain(answer(found))
+    if not found.options:
+        return
+    yield ""
+    rows = [_row(row) for row in found.rows]
+    texts = ("card", "takes part", "place in the pipeline", "recompute")
+    yield writers.terminal(Table.of(_COLUMNS, rows, texts=texts))
+    yield ""
+    yield writers.terminal(_ways(found))
+    if found.bound is not None:
+        least = words.amount(found.bound.value, "us")
+        yield Text(f"no plan is faster than {least} ({found.bound.source})")
+    yield Text("Ways but the best are what was found, not what is proved.", style="dim")
+
+
+def answer(found: Roles) -> str:
+    """What the slow cards do best, and what the other ways take."""
+    if not found.options:
+        return f"{found.instance}: no plan was found in time."
+    best, *others = found.options
+    slow = next(row for row in found.rows if row.gpu == found.slow)
+    said = f"The slow cards ({slow.gpus} × {slow.gpu}) do best {_AS[best.way]}"
+    if best.way is not Way.IDLE:
+        said += f", {_what(slow)}"
+    said += f": {words.amount(best.iteration_us, 'us')} per iteration"
+    told = [f"{_AS[one.way]} {words.amount(one.iteration_us, 'us')}" for one in others]
+    return f"{said}; {'; '.join(told)}." if told else f"{said}."
+
+
+def _what(row: Role) -> str:
+    """Degree, place and layers of the cards."""
+    parts = [_degrees(row)]
+    if row.way is Way.PIPELINES:
+        parts.append(f"{row.batch:.0%} of the batch")
+    else:
+        parts.append(f"{' and '.join(row.positions)} in the pipeline")
+        if row.layers is not None:
+            parts.append(f"{_span(row.layers)} layers each")
+    return ", ".join(parts)
+
+
+def _degrees(row: Role) -> str:
+    return f"TP {'/'.join(map(str, row.degrees))}"
+
+
+def _span(layers: tuple[int, int]) -> str:
+    low, high = layers
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _row(row: Role) -> tuple[str, ...]:
+    idle = row.way is Way.IDLE
+    return (
+        row.gpu,
+        f"{row.used} of {row.gpus}",
+        _AS[row.way] if row.way is Way.IDLE else _short(row.way),
+        words.NONE if idle else "/".join(map(str, row.degrees)),
+        words.NONE if idle else ", ".join(row.positions),
+        words.NONE if row.layers is None else _span(row.layers),
+        words.NONE if idle else ", ".join(row.recompute),
+        words.NONE if idle else f"{row.batch:.0%}",
+    )
+
+
+def _short(way: Way) -> str:
+    return {
+        Way.STAGES: "stages of mixed pipelines",
+        Way.REPLICAS: "replicas in mixed stages",
+        Way.PIPELINES: "pipelines of one card",
+        Way.IDLE: "idle",
+    }[way]
+
+
+def _ways(found: Roles) -> Table:
+    best = found.options[0].iteration_us
+    rows = [
+        (
+            _AS[one.way],
+            words.amount(one.iteration_us, "us"),
+            words.share(one.iteration_us / best - 1, signed=True),
+        )
+        for one in found.options
+    ]
+    return Table.of(_WAYS, rows, texts=_WAYS[:1])
