@@ -279,9 +279,10 @@ def _verdict(
     half = part(left, 0.5) if longest else left
     margin = feasibility.margin(data, half, known)
     status, plan = Status.UNDECIDED, None
-    if margin.value is not None and margin.value >= 0 and margin.result is not None:
-        assert isinstance(margin.result.plan, object)
-        plan = feasibility.judged(data, margin.result.plan)
+    roomiest = None if margin.result is None else margin.result.plan
+    if margin.value is not None and margin.value >= 0 and roomiest is not None:
+        assert isinstance(roomiest, TrainingPlan)
+        plan = feasibility.judged(data, roomiest)
         status = Status.FEASIBLE
     elif margin.refuted is not None and margin.refuted <= 0:
         status = Status.INFEASIBLE

@@ -311,7 +311,7 @@ class _Search:
         for node in kinds.values():
             result = self._planned([node], self._rates[-1], parts, ())
             parts -= 1
-            alone.append((result.objective or 1 << 62, node, result))
+            alone.append((int(result.objective or 1 << 62), node, result))
         _, first, result = min(alone, key=lambda one: one[0])
         self.nodes = [*_machines(self._data.planned_cluster, first, self._count)]
         self._bounds[1, self._rates[0]] = result.bound

@@ -131,7 +131,8 @@ class _Covers:
                 if s <= samples:
                     both = np.minimum(least[samples - s] + each, _BEYOND)
                     least[samples] = np.minimum(least[samples], both)
-        return least[b]
+        found: Whole = least[b]
+        return found
 
     def _replicas(
         self, b: int, flight: int, replicas: int | None

@@ -399,11 +399,14 @@ class Price(NamedTuple):
 def prices() -> tuple[Price, ...]:
     """The machines of `prices.yaml`, cloud by cloud."""
     told = _read("prices")
-    return tuple(
-        Price(cloud, *row, *[None] * (4 - len(row)), told["date"], fields["source"])
-        for cloud, fields in told["clouds"].items()
-        for row in fields["rows"]
-    )
+    found = []
+    for cloud, fields in told["clouds"].items():
+        for card, gpus, usd, *spot in fields["rows"]:
+            own = spot[0] if spot else None
+            rates = float(usd), None if own is None else float(own)
+            about = told["date"], fields["source"]
+            found.append(Price(cloud, card, gpus, *rates, *about))
+    return tuple(found)
 
 
 @cache

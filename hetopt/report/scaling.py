@@ -64,8 +64,9 @@ def _turn(found: Scaling, turn: Turn) -> str:
 
 def _at(found: Scaling, point: Point, count: int) -> str:
     own = "your " if point.gbits_per_s == found.own_gbits_per_s else ""
-    mine, fewer = _time(point.iteration_us), _time(found.fewer_us(point))
-    alone = "one alone" if count == 2 else "fewer"
+    mine, least = _time(point.iteration_us), found.fewer_us(point)
+    fewer = "have no plan" if least is None else _time(least)
+    alone = "one alone" if count == 2 and least is not None else "fewer"
     many = {2: "two machines", 3: "all three"}.get(count, f"all {count}")
     return (
         f"at {own}{_gbits(point.gbits_per_s)} {many} take {mine} per iteration, "

@@ -64,6 +64,7 @@ STEPS = {
     "autohet": "Trial.fits",
     "galvatron_like": "_cuts",
     "harp": "estimate_us",
+    "marp": "_ranked",
     "hexiscale": "_Rounds._round",
     "islands": "_Search.descend",
     "megatron": "worst_shortage",

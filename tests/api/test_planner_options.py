@@ -17,6 +17,7 @@ OTHERS = {
     "autohet": {"balancing": False},
     "harp": {"most_stages": 2},
     "hexiscale": {"degree": 1, "rounds": 5},
+    "marp": {"efficiency": "throughput"},
     "metis": {"variance": 1.0, "dp_first": False},
     "sailor": {"splits": "all"},
     "whale": {"equal_layers": True},

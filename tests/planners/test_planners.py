@@ -99,7 +99,8 @@ def test_planner_that_is_in_a_hurry_is_valid_and_bounded(
     except NoPlan as reason:  # a busy machine has less than that for it
         late = str(reason)
     if late is not None:
-        assert "in time" in late
+        # Or it has none, however long it looks.
+        assert "in time" in late or planned(planner, instance)[0] is None
         return
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid
