@@ -309,10 +309,10 @@ def _fewest(
     plans: dict[int, TrainingPlan] = {}
     refuted: list[int] = []
 
-    def fits(place: int) -> bool:
+    def fits(place: int, share: float = _COUNT_SHARE) -> bool:
         left = less(limits, monotonic() - began)
         data = question.instance(Cards(card, counts[place]))
-        result = feasibility.first_plan(data, part(left, _COUNT_SHARE))
+        result = feasibility.first_plan(data, part(left, share))
         if result.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
         if result.plan is not None:
@@ -329,6 +329,10 @@ def _fewest(
     while high - low > 1 and plans:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
+    # What was not decided on the way may be in the time that is left.
+    while plans and (place := counts.index(min(plans)) - 1) >= 0:
+        if counts[place] in refuted or not fits(place, share=1.0):
+            break
     count = min(plans, default=counts[-1])
     return count, plans.get(count), max(refuted, default=None)
 

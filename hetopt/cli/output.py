@@ -177,9 +177,13 @@ def give(
 
 
 def deliver(
-    result: "Result", out: Path | None, as_json: bool, *failures: HetoptError | None
+    result: "Result",
+    out: Path | None,
+    as_json: bool,
+    *failures: HetoptError | None,
+    answer: str | None = None,
 ) -> NoReturn:
-    """Write and show a result, and leave with its exit code.
+    """Write and show a result, an answer in words first; leave with its exit code.
 
     `failures` are of what else was to be written.
     """
@@ -187,7 +191,9 @@ def deliver(
     from ..text.writing import write_json
 
     failed = written(out, lambda path: write_json(path, result.to_file()))
-    give(result.to_json(), results.solved(result), as_json, failed, *failures)
+    first = [] if answer is None else [answer, ""]
+    lines = [*first, *results.solved(result)]
+    give(result.to_json(), lines, as_json, failed, *failures)
     raise typer.Exit(exit_of(result.status))
 
 

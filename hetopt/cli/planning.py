@@ -34,7 +34,7 @@ from .options import (
     limit_s,
     listed,
 )
-from .quantities import duration, usd
+from .quantities import deadline, duration, usd
 
 if TYPE_CHECKING:
     from ..api.nodes import NodeChoice
@@ -431,9 +431,13 @@ def _deliver_targets(
 
 def provision(
     instance: InstanceWord,
-    deadline: Annotated[
+    until: Annotated[
         float | None,
-        duration(metavar="S", help="Cheapest that ends within it: 3d, or seconds."),
+        deadline(
+            "--deadline",
+            metavar="D",
+            help="Cheapest that ends within it: 3d, friday, 2026-12-01, or seconds.",
+        ),
     ] = None,
     budget: Annotated[
         float | None,
@@ -491,7 +495,7 @@ def provision(
     if plan_out is not None and (frontier or alternatives is not None):
         raise Unsupported("--plan-out is of one plan: leave --frontier, --alternatives")
     if frontier:
-        if (deadline, budget, alternatives) != (None, None, None):
+        if (until, budget, alternatives) != (None, None, None):
             raise Unsupported("--frontier has every deadline and budget: give it alone")
         from ..report import front
 
@@ -512,7 +516,7 @@ def provision(
             several = api.alternatives(
                 instance,
                 alternatives,
-                deadline_s=deadline,
+                deadline_s=until,
                 budget_usd=budget,
                 limits=Limits(time_limit, gap, threads, seed),
                 progress=watch,
@@ -522,17 +526,19 @@ def provision(
         result = api.provision(
             instance,
             planner,
-            deadline_s=deadline,
+            deadline_s=until,
             budget_usd=budget,
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
+    from ..report import front
+
     lost = output.written(
         plan_out if result.plan is not None else None,
         lambda path: _write_rented(result, path),
         "training plan ",
     )
-    output.deliver(result, out, as_json, lost)
+    output.deliver(result, out, as_json, lost, answer=front.answer(result))
 
 
 def check(

@@ -1,13 +1,14 @@
 """Values of options that are quantities: plain numbers as ever, or with a unit."""
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from math import isnan
 from typing import Any
 
 import typer
 
-from ..text import units
+from ..text import moments, units
 
 
 def option(
@@ -21,13 +22,27 @@ def option(
     """An option of that kind from `least` to `most`; `whole` where it is an int."""
 
     def reader(value: Any) -> Any:
-        return _read(value, kind, least, most, whole)
+        return _read(value, kind, least, most, whole=whole)
+
+    return typer.Option(*names, parser=reader, **about)
+
+
+def deadline(*names: str, **about: Any) -> Any:
+    """An option of a deadline: seconds, `10d`, `friday` or a date, from now on."""
+
+    def reader(value: Any) -> Any:
+        if not isinstance(value, str) or _plain(value, float) is not None:
+            return _read(value, units.SECONDS, 0, None, whole=False)
+        try:
+            return moments.seconds_until(value, datetime.now().astimezone())
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
 
     return typer.Option(*names, parser=reader, **about)
 
 
 def _read(
-    value: Any, kind: units.Quantity, least: float, most: float | None, whole: bool
+    value: Any, kind: units.Quantity, least: float, most: float | None, *, whole: bool
 ) -> Any:
     """The number that a text says; defaults come as numbers, and are taken as such."""
     if not isinstance(value, str):

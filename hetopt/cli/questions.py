@@ -1,13 +1,12 @@
 """The commands that answer a question, its answer being the first line of output."""
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import Unsupported
-from ..text import moments, units
+from ..text import units
 from . import output
 from .options import (
     AsJson,
@@ -19,7 +18,7 @@ from .options import (
     limit_s,
     listed,
 )
-from .quantities import count, duration, length
+from .quantities import count, deadline, duration, length
 
 if TYPE_CHECKING:
     from ..api.fitting import Fitting
@@ -182,9 +181,10 @@ def rent(
         str, typer.Argument(help="A preset such as gpt2-7b, a config.json, an instance")
     ],
     tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
-    deadline: Annotated[
-        str | None,
-        typer.Option(
+    until: Annotated[
+        float | None,
+        deadline(
+            "--deadline",
             metavar="D",
             help="When it has to end: 10d, friday, 2026-12-01; machines are added "
             "until it does.",
@@ -256,7 +256,7 @@ def rent(
             model,
             tokens,
             None if gpus is None else listed(gpus, "--gpus"),
-            deadline_s=None if deadline is None else _until(deadline),
+            deadline_s=until,
             prices=prices or (),
             losses=losses,
             batch=batch,
@@ -334,14 +334,6 @@ def roles(
     document = found.to_json() | {"answer": report.answer(found)}
     output.give(document, report.terminal(found), as_json)
     raise typer.Exit(output.PLAN if found.options else output.NOT_FOUND)
-
-
-def _until(text: str) -> float:
-    """Seconds from now until a deadline."""
-    try:
-        return moments.seconds_until(text, datetime.now().astimezone())
-    except ValueError as error:
-        raise Unsupported(f"--deadline: {error}") from None
 
 
 def _rates(text: str) -> list[float]:

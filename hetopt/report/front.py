@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..api.provisioning import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from ..plans import Provisioning
-from ..result import Stop
+from ..result import Result, Status, Stop
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
@@ -24,6 +24,25 @@ _FRONT = ("time", "USD", "to rent", "layers", "settings", "status")
 _BESIDE = ("planner", "deadline", "time", "USD", "above front", "to rent")
 _MOST_NAMED = 16  # that a picture has room for
 _TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
+
+
+def answer(result: Result) -> str:
+    """What to rent, for how long and for how much, in one sentence."""
+    if result.evaluation is None:
+        proved = result.status is Status.INFEASIBLE
+        return "Nothing to rent does it (proved)." if proved else "Nothing was found."
+    parts = result.evaluation.parts
+    time, usd = words.duration(parts["total_s"]), words.number(parts["usd"])
+    said = f"Rent {words.machines(parts['machines'])} for {time}: {usd} USD"
+    if (slack := parts.get("deadline_slack_s")) is not None:
+        said += f", {words.duration(slack)} before the deadline"
+    if (left := parts.get("budget_slack_usd")) is not None:
+        said += f", {words.number(left)} USD below the budget"
+    if result.status is Status.OPTIMAL:
+        return f"{said}; no plan on these offers is better (proved)."
+    if result.gap is not None:
+        return f"{said}; at most {words.share(result.gap)} from the best (proved)."
+    return f"{said}; how far from the best is not known."
 
 
 def terminal(found: Tradeoffs) -> Iterator[RenderableType]:

@@ -1,0 +1,55 @@
+"""Questions are answered in one sentence, the first line; each is a function, too."""
+
+import re
+
+import pytest
+from places import INSTANCES
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli
+
+TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
+OFFERS = "espresso/llama-7b"
+QUESTIONS = {
+    "fit": ("fit", TWO_NODES, "--time-limit", "4"),
+    "scale": ("scale", TWO_NODES, "--time-limit", "4"),
+    "claim": ("claim", TWO_NODES, "1h", "--time-limit", "2"),
+    "roles": ("roles", "metis/t4-v100-4-gpt3-1.3b", "--time-limit", "6"),
+    "rent": (
+        *("rent", "gpt2", "--tokens", "1B", "--gpus", "H100-80GB-SXM5"),
+        *("--time-limit", "4"),
+    ),
+    "provision": ("provision", OFFERS, "--deadline", "5500"),
+}
+
+
+def told(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.app, [*words])
+    return result.exit_code, result.stdout
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_first_line_is_a_sentence(name: str) -> None:
+    code, out = told(*QUESTIONS[name])
+    first = out.split("\n\n")[0]
+    assert code == 0
+    assert re.match(r"[A-Za-z0-9]", first)
+    assert first.strip().endswith(".")
+    assert " s." not in first or "per iteration" in first
+    assert callable(getattr(hetopt, name))
+
+
+def test_long_times_are_told_in_days() -> None:
+    code, out = told("provision", OFFERS, "--deadline", "10d")
+    first = out.partition("\n")[0]
+    assert code == 0
+    assert first.startswith("Rent ")
+    assert re.search(r"[0-9.]+ days before the deadline", first)
+
+
+def test_a_day_of_the_week_is_a_deadline() -> None:
+    code, out = told("provision", OFFERS, "--deadline", "friday")
+    assert code in (0, 3)  # within a week of whatever day this is
+    assert out.startswith(("Rent ", "Nothing to rent does it (proved)."))
+    assert told("provision", OFFERS, "--deadline", "soon")[0] == 2
