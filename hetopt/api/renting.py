@@ -211,6 +211,7 @@ def rent(
     losses: Losses | None = None,
     batch: int = BATCH,
     sequence: int = TOKENS,
+    micro_batches: Sequence[int] = SIZES,
     quota: int = QUOTA,
     options: Sequence[str] = (),
     limits: AnyLimits = 60,
@@ -222,8 +223,9 @@ def rent(
     machines are added until the run ends within it; without one each card is looked at
     on the fewest machines that hold the model. `prices` are SkyPilot's lists
     (`vms.csv`), in place of the catalogue's. With `losses` spot offers count, too.
-    `options` are those of `hetopt assemble`, such as `finetune=lora`. Limits are shared
-    among all that is planned; Ctrl-C ends the work, and what is known is returned.
+    `micro_batches` are sizes to choose from, `options` those of `hetopt assemble`, such
+    as `finetune=lora`. Limits are shared among all that is planned; Ctrl-C ends the
+    work, and what is known is returned.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     count, spec = length_of(tokens, None), spec_of(model)
@@ -240,7 +242,14 @@ def rent(
                 f"{', '.join(sorted(priced))}; give a list with --prices vms.csv"
             )
         offers = [offer for offer in offers if offer.card in wanted]
-    job = _Job(spec, count, batch, sequence, [*options], deadline_s, losses, quota)
+    sizes = [b for b in micro_batches if b > 0 and batch % b == 0]
+    if not sizes:
+        raise InstanceError(
+            f"found micro_batches {', '.join(map(str, micro_batches))}, expected one "
+            f"that divides the batch of {batch}; give 1"
+        )
+    shape = batch, sequence, sizes
+    job = _Job(spec, count, *shape, [*options], deadline_s, losses, quota)
     search = _Search(job, offers, asked, heard, began, every=wanted is not None)
     complete = True
     try:
@@ -267,6 +276,7 @@ class _Job:
     tokens: int
     batch: int
     sequence: int
+    sizes: list[int]
     options: list[str]
     deadline_s: float | None
     losses: Losses | None
@@ -286,7 +296,7 @@ class _Job:
         workload = {
             "sequence_length": self.sequence,
             "global_batch": self.batch,
-            "micro_batch_sizes": [b for b in SIZES if self.batch % b == 0],
+            "micro_batch_sizes": self.sizes,
         }
         cards = [Cards(card, size * machines)]
         return boxes.instance_of(self.spec, cards, workload, self.options, node=size)[0]

@@ -113,7 +113,7 @@ def assemble(
     workload: dict[str, Any] = {
         "sequence_length": sequence_length,
         "global_batch": global_batch,
-        "micro_batch_sizes": _sizes(micro_batches),
+        "micro_batch_sizes": sizes(micro_batches),
     }
     found = assembly(
         config,
@@ -400,7 +400,8 @@ def _able(rows: list[dict[str, Any]]) -> Iterator[Any]:
     yield output.table(headings, cells, texts=headings)
 
 
-def _sizes(words: str) -> list[int]:
+def sizes(words: str) -> list[int]:
+    """The sizes of micro-batches that commas separate."""
     try:
         return [int(word) for word in words.split(",")]
     except ValueError:

@@ -8,6 +8,7 @@ import typer
 from ..errors import Unsupported
 from ..text import units
 from . import output
+from .exchange import sizes
 from .options import (
     AsJson,
     Fresh,
@@ -222,6 +223,10 @@ def rent(
     sequence: Annotated[
         int, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
     ] = 4096,
+    micro_batches: Annotated[
+        str,
+        typer.Option(metavar="A,B,C", help="Sizes of micro-batches to choose from."),
+    ] = "1,2,4",
     quota: Annotated[
         int, typer.Option(min=1, metavar="N", help="GPUs of each card at the most.")
     ] = 512,
@@ -261,6 +266,7 @@ def rent(
             losses=losses,
             batch=batch,
             sequence=sequence,
+            micro_batches=sizes(micro_batches),
             quota=quota,
             options=option or (),
             limits=limit_s(time_limit),

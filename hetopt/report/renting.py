@@ -16,6 +16,7 @@ _COLUMNS = (
 )
 _TEXTS = ("to rent", "at", "in time")
 _SAID = 3  # cards that the first line names
+_CENTS = 100  # USD below which cents are told
 _UNITS = {"T": 10**12, "B": 10**9, "M": 10**6}
 
 
@@ -44,7 +45,7 @@ def answer(found: Rentals) -> str:
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
     said = f"{run} cost least{by} on {_priced(best)}"
     if found.least_usd is not None:
-        least = f"{found.least_usd:,.0f} USD"
+        least = f"{_usd(found.least_usd)} USD"
         said += f"; no plan on what was looked at costs less than {least} (proved)"
     others = [row for row in found.by_card if row is not best][: _SAID - 1]
     if others:
@@ -53,7 +54,7 @@ def answer(found: Rentals) -> str:
 
 
 def _priced(row: Rental) -> str:
-    return f"{_rented(row)} {_place(row)}: {row.usd:,.0f} USD, {_time(row.seconds)}"
+    return f"{_rented(row)} {_place(row)}: {_usd(row.usd)} USD, {_time(row.seconds)}"
 
 
 def _rented(row: Rental) -> str:
@@ -67,6 +68,11 @@ def _place(row: Rental) -> str:
 
 def _time(seconds: float) -> str:
     return words.duration(seconds)
+
+
+def _usd(value: float) -> str:
+    """Cents where they count."""
+    return f"{value:,.2f}" if value < _CENTS else f"{value:,.0f}"
 
 
 def _dates(found: Rentals) -> str:
@@ -92,8 +98,8 @@ def _table(found: Rentals) -> Table:
                 row.price.cloud + (", spot" if row.is_spot else ""),
                 f"{rate:,.2f}",
                 _time(row.seconds),
-                f"{row.usd:,.0f}",
-                f"{row.least_usd:,.0f}",
+                _usd(row.usd),
+                _usd(row.least_usd),
                 words.NONE if row.kwh is None else f"{row.kwh:,.0f}",
                 words.NONE if speed is None else f"{speed / row.gpus:,.0f}",
                 "yes" if found.is_in_time(row) else "no",

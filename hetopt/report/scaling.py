@@ -68,10 +68,10 @@ def _at(found: Scaling, point: Point, count: int) -> str:
     fewer = "have no plan" if least is None else _time(least)
     alone = "one alone" if count == 2 and least is not None else "fewer"
     many = {2: "two machines", 3: "all three"}.get(count, f"all {count}")
-    return (
-        f"at {own}{_gbits(point.gbits_per_s)} {many} take {mine} per iteration, "
-        f"{alone} {fewer}"
-    )
+    said = f"at {own}{_gbits(point.gbits_per_s)} {many} take {mine} per iteration"
+    if own and point.equal_us is not None and least is not None:
+        said += f" ({_time(point.equal_us)} by data parallelism alone)"
+    return f"{said}, {alone} {fewer}"
 
 
 def _gbits(rate: float) -> str:
