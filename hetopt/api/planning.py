@@ -5,6 +5,7 @@ from dataclasses import replace
 from time import monotonic
 
 from .. import registry
+from ..bounds import covering
 from ..bounds.impossible import unfit_settings
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
@@ -139,6 +140,8 @@ def plan(
     else:
         found = planned(data, beforehand, left, heard, exact=exact)
     found = beforehand.bounded(found)
+    if name is None:  # else the planner's own reason is the answer
+        found = _refuted(found)
     try:
         return remedied(found, less(whole, monotonic() - began))
     except KeyboardInterrupt:
@@ -455,6 +458,19 @@ def _refuse_one_name_for_two(instances: list[Instance]) -> None:
             raise MixedData(
                 f"two different instances are named {instance.name!r}: rename one"
             )
+
+
+def _refuted(result: Result) -> Result:
+    """The result, or where it has no plan the proof that there is none.
+
+    By counting GPUs, where that tells; not after Ctrl-C.
+    """
+    if result.status is not Status.UNDECIDED or result.stop is Stop.INTERRUPTED:
+        return result
+    if (why := covering.reason(result.data)) is None:
+        return result
+    proved = {"status": Status.INFEASIBLE, "stop": Stop.PROVED}
+    return replace(result, reasons=(why,), **proved)
 
 
 def remedied(result: Result, limits: Limits) -> Result:

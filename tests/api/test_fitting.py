@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
-from hetopt.api import feasibility
+from hetopt.api import boxes, feasibility, scheduling
 from hetopt.api.fitting import instance_with
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
+from hetopt.result import Status
 from hetopt.schema import Instance, exact
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
@@ -95,6 +96,17 @@ def test_seventy_billion_parameters_fit_by_pipelines_where_marp_has_none(
     assert verdict["fits"]
     assert verdict["too_few"] < verdict["gpus"] <= 32
     assert document["answer"].startswith("seventy fits on")
+
+
+def test_a_plan_that_memory_forbids_is_proved_to_be_none() -> None:
+    """Planners alone leave it undecided: interleaved pipelines are not enumerated."""
+    cards = [boxes.cards_of("8xA100-80GB-SXM4")]
+    shape = {"sequence_length": 1 << 20, "global_batch": 8, "micro_batch_sizes": [1]}
+    spec = scheduling.load_model("llama-2-7b")
+    data, _ = boxes.instance_of(spec, cards, shape)
+    found = hetopt.plan(data, limits=3)
+    assert found.status is Status.INFEASIBLE
+    assert "its stages need more GPUs than there are" in found.reasons[0]
 
 
 def test_adapters_fit_where_all_weights_do_not() -> None:
