@@ -14,7 +14,7 @@ from typing import Any
 from .. import files
 from ..errors import InstanceError, Interrupted, UnknownName, Unsupported
 from ..modelling import Limits
-from ..plans import TrainingPlan
+from ..plans import Plan, TrainingPlan
 from ..result import Result, Status, Stop
 from ..scheduling import fitting as by_marp
 from ..scheduling.fitting import Fit
@@ -25,6 +25,7 @@ from .boxes import Cards
 from .calling import AnyLimits, Place, less, limits_of, public
 from .exploring import part
 from .feasibility import Reach
+from .runs import used_nodes
 
 #: Where neither an instance nor the caller says so.
 SEQUENCES, TOKENS = 64, 1024
@@ -45,7 +46,7 @@ class Verdict:
     does not fit, and so much more would do. `status` says whether it is proved that
     nothing fits. `too_few` are the most GPUs of the same card that are proved to be too
     few, where the least number was asked for. `room_mib` is what tensors have on the
-    smallest GPU.
+    smallest GPU that the roomiest plan uses.
     """
 
     on: str
@@ -273,8 +274,6 @@ def _verdict(
         fewest, known, too_few = _fewest(question, cards.card, share)
         cards = Cards(cards.card, fewest)
     data = question.instance(cards)
-    gpus = data.planned_cluster.gpus.values()
-    room = min(int(exact(gpu.memory_gib) * 1024) for gpu in gpus)
     left = less(limits, monotonic() - began)
     half = part(left, 0.5) if longest else left
     margin = feasibility.margin(data, half, known)
@@ -286,6 +285,7 @@ def _verdict(
         status = Status.FEASIBLE
     elif margin.refuted is not None and margin.refuted <= 0:
         status = Status.INFEASIBLE
+    room = _room_mib(data, roomiest)
     context = None
     if longest:
         context = feasibility.longest_context(data, less(limits, monotonic() - began))
@@ -294,6 +294,14 @@ def _verdict(
     return Verdict(
         on, counted, status, margin, room, context, too_few=too_few, plan=plan
     )
+
+
+def _room_mib(data: Instance, plan: Plan | None) -> int:
+    """Return what tensors have on the smallest GPU, of those that a plan uses."""
+    cluster = data.planned_cluster
+    names = used_nodes(plan) if isinstance(plan, TrainingPlan) else cluster.node
+    kinds = {cluster.node[name].gpu for name in names}
+    return min(int(exact(cluster.gpus[kind].memory_gib) * 1024) for kind in kinds)
 
 
 def _fewest(

@@ -50,7 +50,7 @@ def _sentence(model: str, one: Verdict) -> str:
         share = words.share(left / one.room_mib if one.room_mib else None)
         said = (
             f"{model} fits on {one.on}, with up to {words.memory(left)} of "
-            f"{words.memory(one.room_mib)} to spare on every GPU ({share})"
+            f"{words.memory(one.room_mib)} to spare on every GPU that it uses ({share})"
         )
         if one.too_few is not None:
             said += f"; {one.too_few} are too few (proved)"

@@ -61,6 +61,17 @@ def test_the_margin_lies_where_trying_all_plans_finds_it(seed: int) -> None:
         assert not has_plan(feasibility.with_less_memory(instance, found.refuted))
 
 
+def test_no_gpu_has_more_to_spare_than_it_has() -> None:
+    """The roomiest plan may leave the smaller cards idle."""
+    spec = scheduling.load_model("gpt2")
+    cards = [boxes.cards_of("1xRTX4090"), boxes.cards_of("1xRTXA6000")]
+    shape = {"sequence_length": 512, "global_batch": 4, "micro_batch_sizes": [1]}
+    data, _ = boxes.instance_of(spec, cards, shape, ["inter_gbytes_per_s=1"])
+    (verdict,) = hetopt.fit(data, limits=5).verdicts
+    assert verdict.margin.value is not None
+    assert 0 < verdict.margin.value < verdict.room_mib
+
+
 def test_a_plan_leaves_what_is_said_to_be_spare() -> None:
     instance = hetopt.load(TWO_NODES)
     found = feasibility.margin(instance, Limits(time_s=20))
@@ -121,7 +132,7 @@ def test_an_instance_is_asked_about_its_own_gpus() -> None:
     code, out, _ = told("fit", TWO_NODES, "--longest")
     first = out.partition("\n")[0]
     assert code == 0
-    assert "to spare on every GPU" in first
+    assert "to spare on every GPU that it uses" in first
     assert "The longest context that fits is" in first
     assert "MARP" not in out
 
