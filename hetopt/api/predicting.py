@@ -43,6 +43,8 @@ class Predicted:
                     "high_s": row.high_s,
                     "peak_gib": row.peak_gib,
                     "fits": row.fits,
+                    "fit": row.fit,
+                    "oom_probability": row.oom_probability,
                     "not_modelled": row.not_modelled,
                     "measured_s": self.runs[row.row].measured_s,
                     "terms_s": dict(row.terms),

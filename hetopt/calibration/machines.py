@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from ..catalogue import known, machine
+from ..catalogue import Gpu, known, machine
 from ..physics.machine import Machine, host_of
 from .runs import Run
 
@@ -13,6 +13,8 @@ _NAMED = {"bigscience-v100": "jean-zay-v100", "bigscience-a100": "jean-zay-a100"
 #: 64 GPUs takes as long with one member a node as with four).
 _ONE_RAIL = frozenset({"Volta", "Pascal"})
 _ALL_RAILS = 4096
+#: GB that sellers count as so much less or more of what a card has.
+_NEAR = 0.9
 #: Of a bus's rate, what each of several cards has that send at once, through the host.
 _BUS = 0.5
 
@@ -22,7 +24,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
     words = (run.gpu or "").strip()
     if not words:
         raise refused("gpu not told")
-    card = known(words) or known(re.sub(r"[ (].*", "", words))
+    card = card_of(words)
     if card is None:
         raise refused(f"card {words!r} is not in the catalogue")
     if not {"bf16", "fp16"} & card.tflops.keys():
@@ -38,6 +40,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         gpus = max(1, run.gpus // run.nodes)
     adapters = max(1, round(adapters * gpus / usual.gpus))
     link = usual.link_gbytes_per_s * (_BUS if usual.domain == 1 else 1)
+    link = run.intra_gbytes_per_s or link
     if found := re.match(r"(\d+) ?gbps", (run.network or "").lower()):
         rate = int(found.group(1)) / 8 / adapters
     return Machine(
@@ -53,7 +56,24 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         adapter_bytes_per_s=rate * _G,
         host=host_of(card.name),
         rails=1 if card.generation in _ONE_RAIL else _ALL_RAILS,
+        site=_named(run) or "",
     )
+
+
+def card_of(words: str) -> Gpu | None:
+    """Return the card that words name, as people and their tools write it.
+
+    Words behind the name may follow: what memory it has (`192GB HBM3`), which has to be
+    the card's, or how it was used (`fp8`, `power limited`).
+    """
+    parts = re.sub(r"[()]", " ", words).split()
+    for count in range(len(parts), 0, -1):
+        if (card := known(" ".join(parts[:count]))) is None:
+            continue
+        told = re.findall(r"(\d+) ?g(?:i?b)\b", " ".join(parts[count:]).lower())
+        if all(_NEAR < int(x) / card.memory_gib < 1 / _NEAR for x in told):
+            return card
+    return None
 
 
 def _named(run: Run) -> str | None:

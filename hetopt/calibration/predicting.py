@@ -16,11 +16,16 @@ from .reading import Described, NotModelled, described
 from .runs import Run
 from .seen import predicted_bytes, unsaid
 
+#: Chances that a run dies of memory: below the first it fits, from the second on it
+#: does not, and is tight in between.
+TIGHT, TOO_MUCH = 0.05, 0.5
+
 
 class Prediction(NamedTuple):
     """What the model says of one run; None where it says nothing.
 
-    Whether it fits is not known where the run leaves `unsaid` what decides that.
+    Whether it fits is not known where the run leaves `unsaid` what decides that, nor
+    where it is tight.
     """
 
     row: int
@@ -32,27 +37,41 @@ class Prediction(NamedTuple):
     not_modelled: str | None
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
+    oom_probability: float | None = None
+
+    @property
+    def fit(self) -> str | None:
+        """Return how the run fits, in words; None where that is not known."""
+        if self.oom_probability is None:
+            return None
+        if self.oom_probability >= TOO_MUCH:
+            return "does not fit"
+        return "tight" if self.oom_probability >= TIGHT else "fits"
 
 
 def predictions(
     runs: Sequence[Run], constants: Mapping[str, Constant] | None = None
 ) -> list[Prediction]:
     """Every run, in order; nothing is left out."""
-    table = Table(plain(constants or shipped.constants()))
-    return [_prediction(index, run, table) for index, run in enumerate(runs)]
+    known = constants or shipped.constants()
+    table = Table(plain(known))
+    return [_prediction(index, run, table, known) for index, run in enumerate(runs)]
 
 
-def _prediction(index: int, run: Run, table: Table) -> Prediction:
+def _prediction(
+    index: int, run: Run, table: Table, known: Mapping[str, Constant]
+) -> Prediction:
     try:
         found = described(run)
     except NotModelled as why:
         return Prediction(index, None, None, None, None, None, str(why))
     parts = terms(table, *found)
-    factor = table("system", *found.systems(run.model))
-    seconds = sum(parts.values()) * factor
-    wide = math.exp(OF_80_PERCENT * spread(found))
+    systems = found.systems(run.model)
+    seconds = sum(parts.values()) * table("system", *systems)
+    wide = math.exp(OF_80_PERCENT * _spread_after(found, systems, known))
     held = predicted_bytes(run, memory.peak(table, *found))
-    fits, undecided = _fits(table, run, found)
+    chance, undecided = _chance(table, run, found)
+    fits = None if chance is None or TIGHT <= chance < TOO_MUCH else chance < TIGHT
     return Prediction(
         index,
         seconds,
@@ -63,37 +82,60 @@ def _prediction(index: int, run: Run, table: Table) -> Prediction:
         None,
         parts,
         undecided,
+        chance,
     )
 
 
-def _fits(table: Table, run: Run, found: Described) -> tuple[bool | None, str | None]:
-    """Whether the run would live, or what would have to be known to tell.
+def _chance(
+    table: Table, run: Run, found: Described
+) -> tuple[float | None, str | None]:
+    """Return the chance that the run dies, or what would have to be known to tell.
 
     A run that does not say what it recomputes is read as one that keeps everything:
     where that is too much, and recomputing everything would fit, either may be so.
     """
-    if memory.fits(table, *found):
-        return True, None
-    if (missing := unsaid(run)) is None:
-        return False, None
+    chance = memory.died(table, *found)
+    if chance < TOO_MUCH or (missing := unsaid(run)) is None:
+        return chance, None
     least = replace(found.layout, recompute="full", recomputed=1.0)
-    if not memory.fits(table, found.machine, found.architecture, least):
-        return False, None
-    return None, missing
+    other = memory.died(table, found.machine, found.architecture, least)
+    return (other, None) if other >= TOO_MUCH else (None, missing)
 
 
-def spread(found: Described) -> float:
-    """The log-deviation that is expected of a prediction."""
+def _spread_after(
+    found: Described, systems: Sequence[str], known: Mapping[str, Constant]
+) -> float:
+    """Return the log-deviation that is left once runs of the same system are known.
+
+    Of all that is expected of a system the factors that were fitted to its runs leave
+    their own spreads, and what its runs differ by among themselves.
+    """
+    own = [known[name] for x in systems if (name := f"system@{x}") in known]
+    if not own:
+        return spread(found)
+    left = math.hypot(*(factor.spread for factor in own))
+    return min(spread(found), math.hypot(left, WITHIN * spread(found, of_kind=True)))
+
+
+#: Of what runs of a kind deviate by, that of runs of one system among themselves.
+WITHIN = 0.8
+
+
+def spread(found: Described, *, of_kind: bool = False) -> float:
+    """Return the log-deviation that is expected of a prediction.
+
+    With `of_kind` it is that of known cards and programs.
+    """
     noise, layout = shipped.noise(), found.layout
     if found.machine.generation == "Volta":
         own = noise.volta
-    elif layout.lora:
+    elif layout.lora or layout.framework == "trainer":  # bound by their hosts
         own = noise.lora
     elif found.architecture.experts:
         own = noise.moe_16bit if layout.precision in ("bf16", "fp16") else noise.moe
     else:
         own = noise.nvfp4 if layout.precision == "nvfp4" else noise.dense
-    return math.hypot(own, _unknown(found))
+    return own if of_kind else math.hypot(own, _unknown(found))
 
 
 def _unknown(found: Described) -> float:
@@ -103,6 +145,8 @@ def _unknown(found: Described) -> float:
         parts.append(noise.card)
     if found.layout.framework not in FRAMEWORKS:
         parts.append(noise.framework)
+    elif not found.layout.own:
+        parts.append(noise.program)
     return math.hypot(*parts)
 
 
@@ -110,6 +154,7 @@ def _unknown(found: Described) -> float:
 KNOWN_CARDS = frozenset(
     {
         *("V100-16GB-SXM2", "V100-32GB-SXM2", "A100-80GB-SXM4", "L40S"),
+        *("A100-40GB-SXM4", "RTX3090", "RTX4090", "RTXA5000"),
         *("H100-80GB-SXM5", "H100-96GB-SXM5", "H200-141GB-SXM5"),
         *("B200-180GB-SXM", "GB200-186GB", "GB300-279GB"),
     }
@@ -136,7 +181,7 @@ def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Obser
 
 #: What one run may say of others, log-deviations: of a framework on a card, of a
 #: precision there, of a model there.
-SYSTEM = (0.08, 0.05, 0.05)
+SYSTEM = (0.1, 0.06, 0.08)
 
 
 def fitted_on(

@@ -18,8 +18,8 @@ from ..physics.architecture import (
     Layer,
     mamba_2,
 )
-from ..physics.frameworks import framework
-from ..physics.layout import Layout
+from ..physics.frameworks import FRAMEWORKS, Framework, framework
+from ..physics.layout import BESIDE_ALL, Layout
 from ..physics.machine import Machine
 from . import machines
 from .runs import Run
@@ -139,15 +139,18 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 
 #: Frameworks by a word of their name, the first that fits.
 WORDS = {
-    "hf trainer": "trainer",
     "zero-3": "deepspeed",
     "zero, old": "deepspeed",
-    "megatron-lm": "megatron-2021",
-    "megatron-deepspeed": "megatron-2021",
-    "bigscience": "megatron-2021",
+    "hf trainer": "trainer",
+    "peft": "trainer",
+    "trl": "trainer",
+    "llama-factory": "trainer",
+    "axolotl": "trainer",
     "megatron": "megatron",
+    "bigscience": "megatron-2021",
     "nemo": "megatron",
     "mlperf": "megatron",
+    "primus": "megatron",
     "llm-foundry": "llm-foundry",
     "fms": "fms",
     "torchtitan": "torchtitan",
@@ -155,16 +158,49 @@ WORDS = {
     "deepspeed": "deepspeed",
     "torch": "torch",
 }
+#: Programs that are meant whatever year it is: of what their own words tell.
+_OLD_WORDS = ("megatron-deepspeed", "old branch", "1.1.5")
+#: Collections of runs, and the year of the software that ran them.
+_YEARS = {"bigscience": 2021, "vtrain": 2021}
+#: The first year of software that has FlashAttention.
+_FLASH = 2023
+_OLD_YEAR = 2021
 
 
 def framework_of(run: Run) -> str:
-    """The framework of a run, from its own words or its set's; `other` if neither."""
+    """Return the framework of a run, from its own words or its set's; or `other`.
+
+    Software before 2023 goes by other names, where a row tells its year or version.
+    """
     for words in (run.framework, run.set):
         text = (words or "").lower()
         for word, name in WORDS.items():
             if word in text:
-                return name
+                old = f"{name}-{_OLD_YEAR}"
+                return old if old in FRAMEWORKS and _is_old(run) else name
     return "other"
+
+
+def _is_own(run: Run) -> bool:
+    """Return whether a run's program is the framework, not one that is made of it.
+
+    The framework's word is in the program's name, which stands before what it is of:
+    `InternEvo (PyTorch)` is a program of its own.
+    """
+    words = (run.framework or run.set or "").lower()
+    name = re.split(r"[ (,+]*[(,+]", words)[0]
+    return any(word in name for word in WORDS)
+
+
+def _is_old(run: Run) -> bool:
+    """Return whether the software is told to be of a year before FlashAttention."""
+    words = f"{run.framework or ''} {run.release or ''}".lower()
+    if years := re.findall(r"\b20\d\d\b", words):
+        return int(years[0]) < _FLASH
+    known = [y for name, y in _YEARS.items() if (run.set or "").startswith(name)]
+    if known:
+        return known[0] < _FLASH
+    return any(word in words for word in _OLD_WORDS)
 
 
 def precision_of(run: Run) -> str:
@@ -214,6 +250,7 @@ def _layout(run: Run, machine: Machine, name: str) -> Layout:
     task, notes = (run.task or "").lower(), run.shape_notes or ""
     recompute, share = _recompute(run)
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
+    lora = "lora" in task or "LoRA" in notes or "lora" in (run.model or "").lower()
     shard = 0
     if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
         shard = run.dp * (run.cp or 1)
@@ -232,18 +269,21 @@ def _layout(run: Run, machine: Machine, name: str) -> Layout:
         cp=run.cp or 1,
         pp=run.pp,
         vp=run.vp or 1,
-        ep=run.ep or 1,
+        ep=_ep(run),
         zero=zero,
         shard=shard,
         recompute=recompute,
         recomputed=share,
         split_sequence=usual.split_sequence,
-        kernel=_kernel(run, name),
-        scores_kept=not _old_gpt_oss(run),
+        kernel=_kernel(run, machine, name),
+        sinks=_old_gpt_oss(run),
         rowwise="rowwise" in (run.precision or ""),
         sharding=usual.sharding,
-        accumulate_fp32=usual.fp32_gradients,
-        lora="lora" in task or "LoRA" in notes or "lora" in (run.model or "").lower(),
+        accumulate_fp32=_gradients_fp32(run, usual),
+        lora=lora,
+        rank=run.lora_rank or _RANK,
+        adapted=_adapted(run),
+        frozen_bits=_frozen_bits(run, task) if lora else None,
         offload=run.offload is not None,
         overlap_tp="async tp" in words
         or "tp_comm_overlap=true" in words
@@ -257,11 +297,56 @@ def _layout(run: Run, machine: Machine, name: str) -> Layout:
         states=_states(run, name, bool(shard)),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
-        fused_loss=_fused_loss(run, name, words),
+        fused_loss=_fused_loss(run, name),
+        chunked_loss="chunk" in (run.loss or "").lower(),
         modules=_modules(run),
+        own=_is_own(run),
         hosted=_hosted(run),
         hosted_layers=_hosted_layers(run, words),
     )
+
+
+#: Of adapters, where it is not told.
+_RANK = 16
+_OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "value")
+
+
+def _ep(run: Run) -> int:
+    if run.experts and run.ep is None and run.gpus != 1:
+        raise NotModelled("ep not told, over how many GPUs experts are divided")
+    return run.ep or 1
+
+
+def _adapted(run: Run) -> tuple[str, ...]:
+    """Return the parts with adapters, of `all`, `attention`, `q_proj, v_proj` ..."""
+    told = run.lora_targets or "all"
+    names = told if isinstance(told, tuple) else re.split(r"[\s,;+]+", told)
+    words = [name.strip().lower() for name in names if name.strip()]
+    if any(word.startswith("all") for word in words):
+        return BESIDE_ALL
+    attending = [word.startswith(_OF_ATTENTION) for word in words]
+    parts = ((any(attending), "attention"), (not all(attending), "mlp"))
+    return tuple(part for has, part in parts if has)
+
+
+def _gradients_fp32(run: Run, usual: Framework) -> bool:
+    """Return whether gradients are of 32 bits as replicas exchange them.
+
+    Megatron itself has them so where products are in bf16 (its `arguments.py`);
+    recipes of Megatron-Bridge and NeMo say otherwise.
+    """
+    if run.gradient_bits is not None:
+        return run.gradient_bits == 32
+    own = (run.framework or "").lower()
+    plain = "megatron" in own and not re.search("bridge|nemo", own)
+    return usual.fp32_gradients or (plain and precision_of(run) == "bf16")
+
+
+def _frozen_bits(run: Run, task: str) -> int | None:
+    """Return the bits that frozen weights are quantised to; QLoRA's are four."""
+    if run.frozen_bits is not None:
+        return run.frozen_bits if run.frozen_bits < 16 else None
+    return 4 if "qlora" in task else None
 
 
 def _states(run: Run, name: str, shard: bool) -> str:
@@ -274,22 +359,49 @@ def _states(run: Run, name: str, shard: bool) -> str:
     return "amp" if autocast else "mixed"
 
 
-def _kernel(run: Run, name: str) -> str | None:
-    """The family of attention kernels; None where scores pass through memory."""
-    if _old_gpt_oss(run):
+#: Kernels of attention by a word of theirs, the first that fits; None: scores are in
+#: memory.
+_KERNELS = {
+    "flash attention 1": "flash1",
+    "flashattention 1": "flash1",
+    "flash1": "flash1",
+    "flash-attention 1": "flash1",
+    "flash3": "cudnn",
+    "flash-attention 3": "cudnn",
+    "flashattention-3": "cudnn",
+    "cudnn": "cudnn",
+    "flash": "flash2",
+    "sdpa": "flash2",
+    "unfused": None,
+    "eager": None,
+    "math": None,
+}
+
+
+def _kernel(run: Run, machine: Machine, name: str) -> str | None:
+    """Return the family of attention kernels; None where scores pass through memory."""
+    if run.attention is not None:
+        return _kernel_of(run.attention)
+    if "flash" in (run.framework or "").lower():
+        return _kernel_of(run.framework or "")
+    if "bf16" not in machine.flops:  # no fused kernel is written for such cards
         return None
-    if name == "torch" and (run.gpu or "").startswith("h"):
+    if name == "torch" and machine.generation == "Hopper":
         return "cudnn"  # what PyTorch 2.11 takes there
     return framework(name).kernel
 
 
-def _fused_loss(run: Run, name: str, words: str) -> bool:
-    """Whether the loss works on 16-bit logits in place.
+def _kernel_of(words: str) -> str | None:
+    for word, kernel in _KERNELS.items():
+        if word in words.lower():
+            return kernel
+    raise NotModelled(f"attention {words!r} is no kernel that is known")
 
-    torchtitan compiles it since 2025, a year that pages of its benchmarks are named by.
-    """
-    if name == "torchtitan" and "torch.compile" in words:
-        return bool(re.search(r"_202[5-9]|b200|mxfp8", run.citation or ""))
+
+def _fused_loss(run: Run, name: str) -> bool:
+    """Return whether the loss works on 16-bit logits in place."""
+    if run.loss is not None:
+        return "plain" not in run.loss.lower()
     return framework(name).fused_loss
 
 
@@ -310,11 +422,10 @@ def _hosted_layers(run: Run, words: str) -> float:
     """Of activations: layers that Megatron offloads, inputs that DeepSpeed does."""
     if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
         return int(found.group(1)) / (run.layers or 1)
-    # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it unless it is taken out.
-    asked = "1.1.5 + deepspeed zero" in (run.framework or "").lower()
-    asked = asked or "checkpoint-in-cpu" in (run.notes or "")
-    refused = re.search(r"without --checkpoint-in-cpu|in-cpu N", run.notes or "")
-    return float(asked and not refused)
+    if "activations" in (run.offload or "").lower():
+        return 1.0
+    # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it.
+    return float("1.1.5 + deepspeed zero" in (run.framework or "").lower())
 
 
 def _style(usual: str, words: str) -> str:
@@ -323,7 +434,7 @@ def _style(usual: str, words: str) -> str:
 
 
 def _old_gpt_oss(run: Run) -> bool:
-    """GPT-OSS's sinks had no fused kernel before 26.06."""
+    """Return whether a run has sinks of attention before their kernels, of 26.06."""
     named = (run.model or "").lower().startswith("gpt-oss")
     return named and (run.release or "99") < "26.06"
 

@@ -9,7 +9,7 @@ them: `reading` says what they mean.
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -71,9 +71,28 @@ class Run(BaseModel):
     head_in_last: bool | None = None
     network: str | None = Field(None, description="Of a node, as `400 Gbps`.")
     nodes: _Some | None = None
-    framework: str | None = None
+    intra_gbytes_per_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        None, description="Of a GPU to others of its node, in one direction."
+    )
+    framework: str | None = Field(
+        None, description="With its version or year: `Megatron-LM 2021`."
+    )
     release: str | None = None
-    task: str | None = None
+    attention: str | None = Field(
+        None, description="The kernel: unfused, flash1, flash2, flash3, cudnn."
+    )
+    loss: str | None = Field(None, description="plain, fused, or chunked.")
+    task: str | None = Field(None, description="pretrain, sft, lora, qlora.")
+    lora_rank: _Some | None = None
+    lora_targets: str | tuple[str, ...] | None = Field(
+        None, description="all, attention, or the names of matrices."
+    )
+    frozen_bits: Literal[4, 8, 16] | None = Field(
+        None, description="Of a frozen weight."
+    )
+    gradient_bits: Literal[16, 32] | None = Field(
+        None, description="Of a gradient, as replicas exchange it."
+    )
     layout_consistent: bool | None = None
 
     iteration_s: _Real | None = None

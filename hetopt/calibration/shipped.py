@@ -21,6 +21,7 @@ class Noise(NamedTuple):
     volta: float
     card: float  # more, of a card that no run is known of
     framework: float  # the same, of a framework
+    program: float  # the same, of a program that is made of a known one
 
 
 @cache

@@ -37,11 +37,12 @@ from ..physics.architecture import (
 )
 from ..physics.frameworks import framework
 from ..physics.kernels import Constants
-from ..physics.layout import Layout
+from ..physics.layout import BESIDE_ALL, Layout
 from ..physics.machine import Machine, host_of
 from ..physics.step import LayerTimes
 from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
 from ..schema.layers import MAMBA, MIXERS, LayerShape, Parts, shape_of
+from ..schema.states import Lora
 from .compute import LinkRate, NodeClass
 
 Times = tuple[int, ...]
@@ -71,6 +72,8 @@ def lookup(values: Mapping[str, float], read: set[str]) -> Constants:
     """
 
     def constant(name: str, *qualities: str) -> float:
+        if name not in values and name in kernels.ADDED:
+            return 0.0
         if name not in values and name not in kernels.DEVIATIONS:
             raise InstanceError(
                 f"workload.costs.calibration.constants: found no {name!r}, which times "
@@ -195,8 +198,14 @@ def layout_of(
         dropout=model.dropout,
         fused_loss=costs.fused_loss or usual.fused_loss,
         lora=costs.lora is not None,
+        rank=costs.lora.rank if costs.lora else 0,
+        adapted=_adapted(costs.lora),
         frozen_bits=costs.lora.weight_bits if costs.lora else None,
     )
+
+
+def _adapted(lora: Lora | None) -> tuple[str, ...]:
+    return ("attention",) if lora and lora.beside == "attention" else BESIDE_ALL
 
 
 class Calibrated:

@@ -4,8 +4,9 @@ What `costs.activations: calibrated` means, on one GPU (`hetopt.physics.memory`)
 
     held      of a micro-batch in flight: what each layer keeps for its backward pass
               under the rule of recomputation, operator by operator
-    once      the widest pass at hand, and beside what ZeRO divides: weights that were
-              gathered, gradients on their way
+    once      the widest pass at hand; beside what ZeRO divides weights that were
+              gathered, and gradients on their way; and gradients that stand in for
+              those that products sum in place
     head      logits, their copies and gradients, as far as they are wider than the
               pass, and blocks that are cut too short for them
 
@@ -17,6 +18,7 @@ from functools import lru_cache
 
 from ..physics import activations, memory
 from ..physics.layout import Layout
+from ..schema.layers import Parts
 from .calibrated import Calibrated, Sort, layout_of
 
 
@@ -33,6 +35,7 @@ class Weighing:
         # lru_cache on bound methods of this object only: it dies with the object.
         self._run = lru_cache(None)(self._layout)
         self._pass = lru_cache(None)(self._layer)
+        self._stood_in = lru_cache(None)(self._of_kinds)
 
     def held(self, gpu: str, layers: range, t: int, b: int, alone: bool) -> int:
         """Of each micro-batch in flight; `alone` where the stage has no neighbour."""
@@ -50,14 +53,25 @@ class Weighing:
     ) -> int:
         """Beside what each micro-batch keeps, and the states."""
         run = self._run(gpu, t, b, first and last)
-        held = self._parameters(layers, run, first, last)
-        more = memory.undivided(self._constant, self._architecture, run, held)
+        parameters = self._parameters(layers, run, first, last)
+        more = memory.undivided(self._constant, self._architecture, run, parameters)
         found = self._widest(gpu, layers, t, b) + math.ceil(more)
+        held = math.ceil(self._stand_ins(layers, run, last))
         if not last or self._times.workload.costs.head == "omit":
-            return found
+            return found + held
         head = activations.head(self._constant, self._architecture, run)
         cuts = memory.cuts(self._constant, self._architecture, run)
-        return max(found, math.ceil(head)) + math.ceil(cuts)
+        return max(found, math.ceil(head)) + math.ceil(cuts) + held
+
+    def _stand_ins(self, layers: range, run: Layout, last: bool) -> float:
+        kinds = frozenset(x.parts for x in self.sorts[layers.start : layers.stop])
+        head = last and self._times.workload.costs.head != "omit"
+        return self._stood_in(kinds, run, head)
+
+    def _of_kinds(self, kinds: frozenset[Parts], run: Layout, head: bool) -> float:
+        every = (memory.shapes(self._times.of(kind), run, [kind]) for kind in kinds)
+        of = frozenset[tuple[float, float]]().union(*every)
+        return memory.stand_ins(self._architecture, run, of, head)
 
     def _widest(self, gpu: str, layers: range, t: int, b: int) -> int:
         sorts = self.sorts[layers.start : layers.stop]

@@ -19,6 +19,11 @@ from .architecture import (
 from .kernels import ELEMENT, Constants
 from .layout import Layout
 
+#: Their losses of models in fp16 are not converted to 32 bits.
+_IN_HALVES = ("trainer", "trainer-2021")
+#: Parts of the tokens that losses in chunks are made of (torchtune's default).
+LOSS_CHUNKS = 8
+
 
 class Kept(NamedTuple):
     """Bytes of a token that a part of a layer keeps, by what would compute it again."""
@@ -104,7 +109,7 @@ def _attention(a: Architecture, run: Layout) -> Kept:
         low += e * (y.heads * (y.head_dim + 1) + y.head_dim)
     copies = 2 if run.framework == "nanotron" else 1  # for the rotation, contiguous
     out, probabilities = heads * a.value_width, 0.0
-    if run.kernel is None and run.scores_kept:
+    if run.kernel is None:
         each = 2 * e + 1 if run.dropout else e
         probabilities = each * heads * run.sequence
     return Kept(
@@ -132,7 +137,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     """Function and product apart keep one tensor more than a kernel of both.
 
     A plain ReLU knows its gradient from its output alone. A frozen product does not
-    need its input.
+    need its input, an adapter beside it does.
     """
     e, stream = element(run), _stream(a, run)
     if run.states == "amp" and run.style == "compiled":
@@ -148,7 +153,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     apart = e * width if a.gated and run.style == "eager" else 0.0
     function = narrow(run) * width
     normed = _normed(a, run, 2 if a.gated else 1)
-    if run.lora:
+    if run.lora and "mlp" not in run.adapted:
         function = normed = 0.0
     return Kept(
         stream, normed, given, 0, 0, apart + function, routed, _mask(a, run),
@@ -161,7 +166,10 @@ def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
     whole = sum(x) - x.width
     if run.recompute in ("full", "block"):
         entry = x.stream if part in ATTENDING else 0.0
-        if run.framework == "deepspeed":  # divides them as tensors are
+        if run.framework in (
+            "deepspeed",
+            "deepspeed-2021",
+        ):  # divides them as tensors are
             entry /= run.tp
         return run.recomputed * entry + (1 - run.recomputed) * whole
     if run.recompute == "ops":
@@ -221,7 +229,10 @@ def head(c: Constants, a: Architecture, run: Layout) -> float:
     if run.fused_loss:
         each = c("memory.head.fused", run.framework)
     else:
-        each = c("memory.head", run.framework)
+        halves = run.framework in _IN_HALVES and run.precision == "fp16"
+        each = c("memory.head", run.framework, *["halves"] * halves)
+    if run.chunked_loss:
+        each /= LOSS_CHUNKS
     tokens = run.micro_batch * run.sequence / run.cp
     ends = tokens * (_stream(a, run) + element(run) * a.hidden)
     return logits(a, run) * each * element(run) / 2 + ends

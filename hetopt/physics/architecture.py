@@ -45,6 +45,20 @@ class Latent(NamedTuple):
     values: int
 
 
+class Adapters(NamedTuple):
+    """Low-rank adapters of a part on one GPU."""
+
+    products: int  # matrices that have one
+    parameters: float
+    elements: float  # of a token, what they take and give
+
+    @classmethod
+    def of(cls, widths: Iterable[float], rank: int, t: int) -> "Adapters":
+        """Return those beside matrices of so many rows and columns together."""
+        each = list(widths)
+        return cls(len(each), rank * sum(each) / t, sum(each) / t)
+
+
 class Mixer(NamedTuple):
     """A mixer without scores: products (n, k, which of the two a group cuts)."""
 
@@ -201,12 +215,35 @@ class Architecture:
     def _dense(self, t: int, ep: int) -> tuple[Matrix, ...]:
         return tuple(self._mlp(self.intermediate / t))
 
+    def adapters(self, part: str, rank: int, t: int = 1) -> "Adapters":
+        """Return the low-rank adapters beside the matrices of a part, on one GPU."""
+        h, gates = self.hidden, 2 if self.gated else 1
+        if part in ATTENDING:
+            widths = [h + self.heads * self.head_dim, h + self.heads * self.value_width]
+            keyed = self.keyed(1)
+            widths += [h + keyed / 2] * (2 if self.kv_products == 2 else 1)
+            return Adapters.of(widths, rank, t)
+        if part == EXPERTS:
+            one = [h + self.expert_intermediate] * (gates + 1)
+            used = Adapters.of(one, rank, t)
+            return used._replace(
+                parameters=used.parameters * self.experts,
+                elements=used.elements * self.experts_per_token,
+            )
+        if part == DENSE:
+            return Adapters.of([h + self.intermediate] * (gates + 1), rank, t)
+        return Adapters(0, 0.0, 0.0)
+
     def _experts(self, t: int, ep: int) -> tuple[Matrix, ...]:
-        """Experts whole on a GPU, their tokens those of its share of the sequence."""
+        """Experts whole on a GPU, their tokens those of its share of the sequence.
+
+        Where nothing divides the experts, tensor parallelism cuts each of them.
+        """
         router = Matrix(self.experts, self.hidden, 1 / t)
-        each = self.experts_per_token * ep / (t * self.experts)
-        here = self.experts / ep
-        made = [router, *self._mlp(self.expert_intermediate, each, here, routed=True)]
+        cut = t if ep == 1 else 1
+        each = self.experts_per_token * ep * cut / (t * self.experts)
+        here, width = self.experts / ep, self.expert_intermediate / cut
+        made = [router, *self._mlp(width, each, here, routed=True)]
         if self.shared_intermediate:
             made += self._mlp(self.shared_intermediate / t)
         if low := self.expert_hidden:

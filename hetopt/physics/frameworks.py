@@ -16,14 +16,17 @@ class Framework(NamedTuple):
     dropout: bool = False
 
 
+#: Software before FlashAttention was in it (2020 to 2022).
 _OLD = Framework(kernel=None, split_sequence=False, sharding="zero3")
 
 FRAMEWORKS: dict[str, Framework] = {
     # Recipes of Megatron-Bridge and NeMo say grad_reduce_in_fp32 = False.
     "megatron": Framework("fused", "cudnn", fused_loss=True),
     "megatron-2021": _OLD._replace(style="fused", overlapped=False, dropout=True),
-    "deepspeed": _OLD,
-    "trainer": _OLD,
+    "deepspeed-2021": _OLD,
+    "trainer-2021": _OLD,
+    "deepspeed": Framework(sharding="deepspeed"),
+    "trainer": Framework(sharding="deepspeed"),
     "torchtitan": Framework(fp32_gradients=True),
     "nanotron": Framework(fp32_gradients=True, overlapped=False),
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),

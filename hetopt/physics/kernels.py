@@ -27,8 +27,13 @@ from .machine import Machine
 Constants = Callable[..., float]
 
 ELEMENT = {"fp32": 4.0, "tf32": 4.0, "fp8": 1.0, "mxfp8": 1.03, "nvfp4": 0.56}
-#: Names that have deviations alone: a card beside the others of its generation.
-DEVIATIONS = frozenset({"chip"})
+#: Names that have deviations alone, or none where constants are older than their term:
+#: a card beside the others of its generation, reading frozen weights.
+DEVIATIONS = frozenset({"chip", "frozen.read"})
+#: Terms that constants of older instances lack; they have no such term.
+ADDED = frozenset(
+    {"tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"}
+)
 #: What a card multiplies in that lacks a precision.
 WIDER = {
     "nvfp4": "mxfp8",
@@ -122,7 +127,7 @@ def _unfused_s(
     rate *= c("chip", machine.card)
     if a.head_dim % RAGGED:
         rate /= c("attention.unaligned")
-    passes = c("attention.passes", framework)
+    passes = c("attention.passes", framework, machine.generation)
     moved = passes * 2 * sequences * heads * s * s
     return flops / rate + moved / machine.memory_bytes_per_s
 

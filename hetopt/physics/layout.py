@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+#: Adapters beside all matrices of a layer.
+BESIDE_ALL = ("attention", "mlp")
+
 
 @dataclass(frozen=True)
 class Layout:
     """One model, split alike everywhere."""
 
-    framework: str
+    framework: str  # that of the program, or that it is made of
     style: str  # eager, compiled, fused
     precision: str  # of the products of layers
     sequence: int
@@ -26,10 +29,12 @@ class Layout:
     recomputed: float = 1.0  # share of layers that "block" recomputes
     split_sequence: bool = True  # sequence parallelism along with tp
     kernel: str | None = "flash2"  # of attention; None: scores in memory
-    scores_kept: bool = True  # where they are in memory, until the backward pass
+    sinks: bool = False  # of attention, which its kernel was not written for
     rowwise: bool = False  # scales of fp8 by row
     accumulate_fp32: bool = True
     lora: bool = False  # frozen weights, adapters beside them
+    rank: int = 0  # of adapters
+    adapted: tuple[str, ...] = BESIDE_ALL  # what has adapters beside it
     frozen_bits: int | None = None  # of quantised frozen weights; None: 16
     offload: bool = False
     overlap_tp: bool = False
@@ -43,7 +48,9 @@ class Layout:
     moments_bits: int = 32
     dropout: bool = False  # with masks in memory
     fused_loss: bool = False  # logits without copies of 32 bits
+    chunked_loss: bool = False  # logits of a part of the tokens at a time
     modules: tuple[str, ...] = ()  # computed again, in Megatron's words: moe_act, ...
+    own: bool = True  # whether the program is the framework itself
     hosted: tuple[str, ...] = ()  # on the host: optimizer, parameters
     hosted_layers: float = 0.0  # share of layers whose activations are on the host
 

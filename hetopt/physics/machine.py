@@ -18,6 +18,7 @@ class Machine(NamedTuple):
     adapter_bytes_per_s: float
     host: str = "x86"
     rails: int = 64  # adapters that one ring uses, at the most
+    site: str = ""  # a machine by name, whose pace was measured
 
     def across_bytes_per_s(self, members: float) -> float:
         """What so many GPUs of a node have between nodes, together."""

@@ -8,12 +8,12 @@ what `nvidia-smi` shows; `reserved` is what the allocator says of itself.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from . import activations
 from .activations import logits
-from .architecture import Architecture, Layer
+from .architecture import ATTENDING, EXPERTS, Architecture, Layer
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine
@@ -23,9 +23,19 @@ Terms = Mapping[str, float]
 #: Not seen by the allocator of a framework.
 OUTSIDE = ("context", "communicators")
 #: Frameworks whose pipeline and optimiser are DeepSpeed's.
-_DEEPSPEED = ("megatron-2021", "deepspeed", "trainer")
+_DEEPSPEED = frozenset(
+    {"megatron-2021", "deepspeed", "trainer", "deepspeed-2021", "trainer-2021"}
+)
+_TRAINERS = ("trainer", "trainer-2021")
 _BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
 _LIVE = 1e9  # elements: DeepSpeed's `stage3_max_live_parameters` unless told
+
+
+#: Bytes of a parameter of an adapter: weight, gradient and two moments of 32 bits.
+ADAPTER_BYTES = 16
+#: Bytes of a frozen weight by its bits. Of four: with the scales of blocks of 64, which
+#: are quantised themselves (QLoRA, arXiv 2305.14314, section 3).
+QUANTISED = {4: 0.5159, 8: 1.0}
 
 
 class Parameters(NamedTuple):
@@ -35,6 +45,7 @@ class Parameters(NamedTuple):
     experts: float
     ends: float  # embedding and head
     unit: float  # the largest layer
+    adapters: float = 0.0  # beside those, which are frozen
 
     @property
     def all(self) -> float:
@@ -64,16 +75,19 @@ def states(run: Layout) -> States:
         return States(2, 2, 4)
     if run.states == "fp32":
         return States(4, 4, moments, update=8)
-    if run.states == "amp" or (run.shard and not _deepspeed(run)):
+    if run.states == "amp" or (run.shard and not of_deepspeed(run)):
         return States(4, 4, moments)
-    if _deepspeed(run) and run.precision != "fp16":
+    if of_deepspeed(run) and run.precision != "fp16":
         return States(2, 6, 4 + moments)
-    if _deepspeed(run):  # one copy of a gradient in 32 bits, under ZeRO one of 16, too
+    if of_deepspeed(
+        run
+    ):  # one copy of a gradient in 32 bits, under ZeRO one of 16, too
         return States(2, 2, 4 + moments, update=6 if run.zero in (1, 2) else 4)
     return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
 
 
-def _deepspeed(run: Layout) -> bool:
+def of_deepspeed(run: Layout) -> bool:
+    """Return whether pipeline and optimiser are DeepSpeed's."""
     return run.framework in _DEEPSPEED
 
 
@@ -116,7 +130,24 @@ def parameters(
         unit = max(unit, whole)
     table = a.vocabulary * a.hidden / run.tp
     ends = table * (first + (last and not (first and a.tied)))
-    return Parameters(dense, experts, ends, unit)
+    beside = adapters(a, run, layers) if run.lora else 0.0
+    return Parameters(dense, experts, ends, unit, beside)
+
+
+def adapters(a: Architecture, run: Layout, layers: tuple[Layer, ...]) -> float:
+    """Return the parameters of the adapters of layers on one GPU."""
+    return sum(
+        a.adapters(part, run.rank, run.tp).parameters
+        / (run.ep if part == EXPERTS else 1)
+        for layer in layers
+        for part in layer
+        if has_adapters(run, part)
+    )
+
+
+def has_adapters(run: Layout, part: str) -> bool:
+    """Return whether a part's matrices have adapters beside them."""
+    return run.lora and ("attention" if part in ATTENDING else "mlp") in run.adapted
 
 
 def in_flight(run: Layout, stage: int) -> float:
@@ -133,8 +164,15 @@ def in_flight(run: Layout, stage: int) -> float:
 
 
 def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]:
-    """Bytes of weights, gradients and optimiser, as ZeRO or FSDP divide them."""
+    """Bytes of weights, gradients and optimiser, as ZeRO or FSDP divide them.
+
+    Beside adapters weights are frozen: of 16 bits, of the width of products that take
+    fewer, or of the bits that they are quantised to; adapters have all states. PEFT
+    widens to 32 bits what is not quantised (`prepare_model_for_kbit_training`).
+    """
     each, replicas = states(run), run.dp * run.cp
+    if run.lora:
+        each = States(min(each.weights, activations.element(run)), 0, 0)
     zero, full = run.zero, bool(run.shard) or run.zero == 3
     divided = (run.shard or replicas) if full else replicas if zero else 1
     # Experts have fewer replicas: those that hold the same ones.
@@ -149,21 +187,19 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     }
     if run.states == "amp" and run.recompute != "full":
         found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
-    if run.lora:  # base weights are frozen, of a byte where products are
-        found["gradients"] = found["optimiser"] = found["update"] = 0.0
+    if run.lora:
         if run.frozen_bits is not None:
-            narrower = run.frozen_bits / 16
-            found["weights"] -= (
-                (1 - narrower)
-                * each.weights
-                * (
-                    (held.dense / divided + held.experts / fewer)
-                    if full
-                    else held.dense + held.experts
-                )
-            )
+            layers = held.dense + held.experts
+            if full:
+                layers = held.dense / divided + held.experts / fewer
+            found["weights"] -= (each.weights - QUANTISED[run.frozen_bits]) * layers
         elif activations.narrow(run) < 2:
             found["weights"] /= 2
+        if run.frozen_bits is not None and run.framework == "trainer":
+            found["weights"] += (
+                (4 - each.weights) * held.ends / (divided if full else 1)
+            )
+        found["adapters"] = ADAPTER_BYTES * held.adapters / (divided if full else 1)
     if "optimizer" in run.hosted:
         found["optimiser"] = found["update"] = found["gradients"] = 0.0
     if "parameters" in run.hosted:
@@ -176,8 +212,11 @@ def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
     if run.pp > 1:  # a pipeline gathers once for all micro-batches, reduces once
         return (2 + states(run).gradients) * held.all
     ends = held.ends if run.framework == "torchtitan" else held.ends / 2
-    together = c("memory.units", run.framework) * held.unit + ends
-    return 2 * (min(together, _LIVE) if _deepspeed(run) else together)
+    units = c("memory.units", run.framework) * held.unit
+    if run.frozen_bits is not None:  # gathered as they are, widened one by one
+        units *= QUANTISED[run.frozen_bits] / 2
+    together = units + ends
+    return 2 * (min(together, _LIVE) if of_deepspeed(run) else together)
 
 
 def _leaving(a: Architecture, run: Layout, held: Parameters) -> float:
@@ -188,7 +227,7 @@ def _leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     """
     if not (run.shard or run.zero == 3) or run.pp > 1 or run.lora:
         return 0.0
-    if not _deepspeed(run):
+    if not of_deepspeed(run):
         return 6 * held.unit
     parts = {part for layer in a.kinds for part in layer}
     every = (m for part in parts for m in a.matrices(part, run.tp, run.ep))
@@ -197,11 +236,11 @@ def _leaving(a: Architecture, run: Layout, held: Parameters) -> float:
 
 def _buckets(a: Architecture, run: Layout) -> float:
     """Gradients on their way; under ZeRO-3 what the Trainer and scripts ask for."""
-    if not (_deepspeed(run) and run.zero):
+    if not (of_deepspeed(run) and run.zero):
         return 0.0
     if run.zero == 3:  # a matrix's worth, to reduce and to gather
         return 2 * 2 * min(_BUCKET, a.hidden**2)
-    return 0.0 if run.framework == "trainer" else 2 * _BUCKET
+    return 0.0 if run.framework in _TRAINERS else 2 * _BUCKET
 
 
 def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:
@@ -209,6 +248,29 @@ def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> f
     full = bool(run.shard) or run.zero == 3
     gathered = _gathered(c, run, held) if full else 0.0
     return gathered + _leaving(a, run, held) + _buckets(a, run)
+
+
+Shapes = frozenset[tuple[float, float]]
+
+
+def shapes(a: Architecture, run: Layout, layers: Iterable[Layer]) -> Shapes:
+    """Return the shapes of the matrices of layers on one GPU."""
+    parts = {part for layer in layers for part in layer}
+    matrices = (m for part in parts for m in a.matrices(part, run.tp, run.ep))
+    return frozenset((m.n, m.k) for m in matrices)
+
+
+def stand_ins(a: Architecture, run: Layout, of: Shapes, last: bool) -> float:
+    """Return the bytes of gradients that stand in for those summed in place.
+
+    Where a product adds its gradient to the sum itself, autograd still wants one:
+    Transformer Engine keeps an empty one of 16 bits for each shape of a matrix, and the
+    head makes one as wide.
+    """
+    if run.framework != "megatron" or run.lora:
+        return 0.0
+    table = a.vocabulary * a.hidden / run.tp if last else 0.0
+    return 2 * (sum(n * k for n, k in of) + table)
 
 
 def of_stage(
@@ -224,6 +286,7 @@ def of_stage(
     found["activations"] = in_flight(run, stage) * (act.held + passed_on(a, run))
     found["activations"] *= 1 - run.hosted_layers
     found["working"] = act.working + _leaving(a, run, held)
+    found["stand-ins"] = stand_ins(a, run, shapes(a, run, layers), last)
     if last:
         found["working"] = max(found["working"], activations.head(c, a, run))
     if run.states == "amp" and run.recompute == "full" and run.style == "eager":
@@ -257,7 +320,7 @@ def cuts(c: Constants, a: Architecture, run: Layout) -> float:
 
 def passed_on(a: Architecture, run: Layout) -> float:
     """What a stage sent on, of a micro-batch: DeepSpeed keeps it, Megatron frees it."""
-    if run.pp == 1 or not _deepspeed(run):
+    if run.pp == 1 or not of_deepspeed(run):
         return 0.0
     return 2 * run.micro_batch * run.sequence / run.cp * a.hidden
 
@@ -339,6 +402,16 @@ def allocated(found: Terms) -> float:
 def needed(c: Constants, found: Terms) -> float:
     """Bytes of those `wanted` without which the run dies."""
     return sum(found.values()) - sum(spare(c, found).values())
+
+
+def died(c: Constants, machine: Machine, a: Architecture, run: Layout) -> float:
+    """Return the chance that the run dies of memory.
+
+    The model's log-error of what it needs is normal, of the deviation `memory.margin`.
+    """
+    need = needed(c, wanted(c, machine, a, run))
+    over = math.log(max(need, 1.0) / usable(c, machine)) / c("memory.margin")
+    return 0.5 * math.erfc(-over / math.sqrt(2))
 
 
 def fits(

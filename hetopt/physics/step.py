@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from . import kernels, wires
+from . import kernels, memory, wires
 from .architecture import ATTENDING, EXPERTS, FURTHER, Architecture
 from .kernels import Constants
 from .layout import Layout
@@ -67,19 +67,32 @@ def part_times(
             part,
         )  # fmt: skip
         attention = forward * (1 + _BACKWARD_ATTENTION + attention_again)
+        if run.sinks:
+            attention /= c("attention.sinks")
     moved = kernels.traffic_s(
         c, machine, a, part, tokens, t, run.split_sequence and t > 1, (run.style, fw),
         precision in ("fp8", "mxfp8", "nvfp4"),
     )  # fmt: skip
     moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
-    collective = wires.tensor_s(machine, a, run, tokens)
+    collective = wires.tensor_s(c, machine, a, run, tokens) + wires.starts_s(c, run)
     collective *= (2 + (products_again if run.recompute != "ops" else 0)) * c(
         "tp", fw, "overlapped" if run.overlap_tp else "plain"
     )
     if _stays_divided(a, run, part):
         collective = 0.0
     exchange = 0.0
-    launch, waits = c("launch", run.style, fw), 0.0
+    hooks = ["gathered"] if run.zero == 3 and memory.of_deepspeed(run) else []
+    launch, waits = c("launch", run.style, fw, *hooks), 0.0
+    if memory.has_adapters(run, part):
+        beside = a.adapters(part, run.rank, t)
+        launch *= 1 + c("lora.launch") * beside.products
+        moved += (
+            c("lora.traffic", run.style)
+            * 2
+            * tokens
+            * beside.elements
+            * ((1 + _BACKWARD_TRAFFIC + traffic_again) / machine.memory_bytes_per_s)
+        )
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
         exchange *= (2 + products_again) * c("exchange", fw)
@@ -136,18 +149,33 @@ def _stays_divided(a: Architecture, run: Layout, part: str) -> bool:
     """Whether a part has no collective: experts of divided tokens; what is joined."""
     if part == FURTHER:  # its product is part of the layer that follows
         return True
-    return part == EXPERTS and not a.shared_intermediate and run.split_sequence
+    whole = run.ep > 1 and not a.shared_intermediate
+    return part == EXPERTS and whole and run.split_sequence
 
 
 def weights_s(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> float:
-    """Seconds of a micro-batch over the weights of a part: casts, gradients summed."""
+    """Seconds of a micro-batch over the weights of a part: casts, gradients summed.
+
+    Frozen weights have neither; quantised ones are read and widened for every pass.
+    """
     held = a.parameters(part, run.tp, run.ep)
-    each = c("weights.bytes", run.style, run.framework)
-    if run.frozen_bits is not None:  # read and widened for every pass over them
-        each += (2 + again(c, run)[0]) * (run.frozen_bits / 8 + 2)
-    return each * held / machine.memory_bytes_per_s
+    uncast = run.style == "eager" and run.states in ("mixed", "16bit") and not run.shard
+    each = c("weights.bytes", run.style, run.framework, *["uncast"] * uncast)
+    if not run.lora:
+        return each * held / machine.memory_bytes_per_s
+    moved = 0.0
+    if memory.has_adapters(run, part):
+        moved = each * a.adapters(part, run.rank, run.tp).parameters / _own(run, part)
+    if run.frozen_bits is not None:
+        passes = (2 + again(c, run)[0]) * c("frozen.read", run.framework)
+        moved += passes * (memory.QUANTISED[run.frozen_bits] + 2) * held
+    return moved / machine.memory_bytes_per_s
+
+
+def _own(run: Layout, part: str) -> int:
+    return run.ep if part == EXPERTS else 1
 
 
 def layer_times(
@@ -218,12 +246,16 @@ def gradients_s(
     dense, experts, ends = held_by
     fw, group = run.framework, run.dp * run.cp
     width = 4.0 if run.accumulate_fp32 else 2.0
-    if run.lora:
+    if run.lora and not run.shard:  # those of adapters are a thousandth
         return 0.0
     if run.shard:
-        held = dense + ends + experts
+        held, each = dense + ends + experts, 2.0
+        if run.lora:
+            width = 0.0
+        if run.frozen_bits is not None:
+            each = memory.QUANTISED[run.frozen_bits]
         inside = min(run.shard, group)
-        gathered = 2 * wires.ring_s(machine, 2 * held, inside, run.tp)
+        gathered = 2 * wires.ring_s(machine, each * held, inside, run.tp)
         reduced = wires.ring_s(machine, width * held, inside, run.tp)
         outer = wires.ring_s(
             machine, 2 * width * held / inside, group // inside, run.tp * inside
@@ -247,7 +279,7 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     moe = bool(a.experts)
     pace = c("release.experts" if moe else "release") ** run.half_years
     if run.gpus > 1:
-        pace *= c("pace", fw)
+        pace *= c("pace", fw, machine.site)
     each = busy_s(layer) * pace
     head = kernels.head_s(c, machine, a, tokens, run.tp, (run.style, fw), run.lora)
     hop = 0.0
@@ -276,7 +308,10 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     found["bubble"] = fill
     parameters = weights(a, run)
     found["gradients"] = gradients_s(c, machine, run, parameters, n * in_layers)
-    updated = 0.0 if run.lora else sum(parameters)
+    updated = sum(parameters)
+    if run.lora:
+        share = held[at] / len(a.layers)
+        updated = share * memory.adapters(a, run, a.layers)
     if run.zero or run.shard:
         updated /= max(1, run.dp * run.cp)
     found["update"] = c("update") * UPDATE_BYTES * updated / machine.memory_bytes_per_s

@@ -49,7 +49,9 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
 def _fit(row: Prediction) -> str:
     if row.unsaid is not None:
         return f", not told: {row.unsaid}"
-    return ", too much" if row.fits is False else ""
+    if row.fit == "tight":
+        return f", tight: {row.oom_probability:.0%} run out of memory"
+    return ", does not fit" if row.fits is False else ""
 
 
 def errors(summary: Mapping[str, Summary]) -> Table:

@@ -47,12 +47,33 @@ def test_no_run_that_died_is_called_valid() -> None:
 
 
 def test_runs_that_ran_are_refused_only_near_the_end_of_the_card() -> None:
-    full = [run for run, one in OURS if not run.oom and not one.fits]
+    full = [run for run, one in OURS if not run.oom and one.fits is False]
     for run in full:
         assert run.measured_gib is not None
         assert run.measured_gib > 75  # of 78.4 that the allocator can have
     assert len(full) <= 3
-    assert all(x.fits for x in predictions([Run.model_validate(row) for row in RAN]))
+    ran = predictions([Run.model_validate(row) for row in RAN])
+    assert all(x.fit in ("fits", "tight") for x in ran)
+
+
+def test_the_chance_of_a_death_is_what_happened() -> None:
+    """Of runs at the brim as many died as the chances sum to, within two of them."""
+    near = [x for x in OURS if 0.001 < (x[1].oom_probability or 0) < 0.999]
+    chances = [one.oom_probability or 0 for _, one in near]
+    died = sum(bool(run.oom) for run, _ in near)
+    assert len(near) > 5
+    deviation = sum(p * (1 - p) for p in chances) ** 0.5
+    assert abs(died - sum(chances)) < 2 * deviation
+
+
+def test_words_of_a_fit_follow_the_chance() -> None:
+    for run, one in OURS:
+        chance = one.oom_probability
+        assert chance is not None
+        assert (one.fit == "does not fit") is (chance >= 0.5)
+        assert (one.fits is False) is (one.fit == "does not fit")
+        assert (one.fits is None) is (one.fit == "tight")
+        assert not (run.oom and one.fit == "fits")
 
 
 def test_memory_on_one_card_is_what_was_measured() -> None:

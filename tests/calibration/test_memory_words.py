@@ -46,9 +46,9 @@ def test_modules_are_those_named() -> None:
         ({"offload": "full (parameters and optimizer to CPU)"}, 2, 0.0),
         ({"offload": "optimizer"}, 1, 0.0),
         ({"overlap": "moe_a2a_overlap=False; cpu_offloading_num_layers=20"}, 0, 0.5),
-        ({"notes": "--checkpoint-in-cpu, scattered embedding Y"}, 0, 1.0),
-        ({"notes": "as ID 8 without --checkpoint-in-cpu"}, 0, 0.0),
-        ({"notes": "as ID 12 without --split, checkpoint-in-cpu N"}, 0, 0.0),
+        ({"offload": "activations"}, 0, 1.0),
+        ({"offload": "parameters, activations"}, 1, 1.0),
+        ({"notes": "--checkpoint-in-cpu, scattered embedding Y"}, 0, 0.0),
         ({"framework": "Megatron-LM 1.1.5 + DeepSpeed ZeRO-3"}, 0, 1.0),
         ({"framework": "Megatron-LM + DeepSpeed 3D"}, 0, 0.0),
         ({}, 0, 0.0),
@@ -62,11 +62,12 @@ def test_what_lies_on_the_host(
     assert run.hosted_layers == pytest.approx(layers)
 
 
-def test_torchtitan_compiles_its_loss_since_2025() -> None:
-    page = "https://github.com/pytorch/torchtitan/blob/x/benchmarks/llama3_h{}.md"
+def test_a_loss_is_what_the_row_says() -> None:
     words = {"set": "torchtitan", "overlap": "torch.compile"}
-    assert layout(**words, citation=page.format("200_202506")).fused_loss
-    assert not layout(**words, citation=page.format("100_202412")).fused_loss
+    assert not layout(**words, citation="llama3_h200_202506.md").fused_loss
+    assert layout(**words, loss="fused").fused_loss
+    assert layout(**words, loss="in chunks").chunked_loss
+    assert not layout(set="megatron", loss="plain").fused_loss
 
 
 def test_moments_of_eight_bits_are_asked_for_by_the_optimiser() -> None:

@@ -60,7 +60,7 @@ def test_what_nothing_is_known_of_has_a_wider_interval() -> None:
 
     known = width(framework="Megatron-LM")
     assert known < width(framework="something new")
-    assert known < width(framework="Megatron-LM", gpu="rtx3090")
+    assert known < width(framework="Megatron-LM", gpu="rtx5090")
 
 
 def test_errors_are_those_of_the_rows() -> None:

@@ -146,9 +146,13 @@ class FloatTimes:
             states="fp32" if self.costs.precision == "fp32" else "mixed",
             fused_loss=self.costs.fused_loss
             or self.calibration.framework in ("megatron", "llm-foundry"),
-            sharding={"deepspeed": "zero3"}.get(self.calibration.framework, "fsdp"),
+            sharding={"deepspeed": "deepspeed"}.get(self.calibration.framework, "fsdp"),
             accumulate_fp32=self.fp32_gradients, zero=self.costs.zero,
             lora=self.costs.lora is not None,
+            rank=self.costs.lora.rank if self.costs.lora else 0,
+            adapted=("attention",)
+            if self.costs.lora and self.costs.lora.beside == "attention"
+            else ("attention", "mlp"),
             frozen_bits=self.costs.lora.weight_bits if self.costs.lora else None,
         )  # fmt: skip
 
@@ -185,7 +189,21 @@ class FloatTimes:
         if last and self.costs.head == "include":
             once = max(once, activations.head(c, shape, run))
             once += memory.cuts(c, shape, run)
+        if self.calibration.framework == "megatron" and not run.lora:
+            once += 2 * self.elements(layers, run)
+            if last and self.costs.head == "include":
+                once += 2 * m.vocabulary * m.hidden / run.tp
         return total, once
+
+    def elements(self, layers: range, run: Layout) -> float:
+        """Weights of matrices of which each shape is counted once."""
+        found: list[list[float]] = []
+        for x in layers:
+            shape = self.shape(x)
+            for part in shape.layers[0]:
+                found += [[m.n, m.k] for m in shape.matrices(part, run.tp, run.ep)]
+        unlike = [pair for i, pair in enumerate(found) if pair not in found[:i]]
+        return sum(n * k for n, k in unlike)
 
     def keeps(self, layer: int, node: str, t: int, b: int) -> float:
         """Bytes that a layer keeps of a micro-batch."""

@@ -12,7 +12,7 @@ _MODELS: tuple[dict[str, Any], ...] = (
     {"model": "large", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8,
      "intermediate": 14336, "gated": True},
     {"model": "sparse", "layers": 16, "hidden": 2048, "heads": 16, "experts": 32,
-     "experts_per_token": 4, "moe_intermediate": 1024, "gated": True},
+     "experts_per_token": 4, "moe_intermediate": 1024, "gated": True, "ep": 1},
 )  # fmt: skip
 
 

@@ -105,7 +105,9 @@ def test_gradients_come_as_activations_and_casts_go() -> None:
 
 
 def test_deepspeed_divides_checkpoints_and_bounds_what_it_gathers() -> None:
-    run = replace(OLD, framework="deepspeed", zero=3, dp=16, shard=16, recompute="full")
+    run = replace(
+        OLD, framework="deepspeed-2021", zero=3, dp=16, shard=16, recompute="full"
+    )
     held = [
         activations.of_stage(C, GPT, replace(run, tp=tp), GPT.layers).held
         for tp in (1, 4)
@@ -261,7 +263,8 @@ def test_what_lies_on_the_host_does_not_lie_on_the_card() -> None:
 def test_every_constant_is_asked_for() -> None:
     """A prior of something that no model reads would be a lie."""
     for run in (
-        *(replace(RUN, framework=x, dp=2) for x in ("megatron-2021", "trainer")),
+        replace(RUN, framework="megatron-2021", dp=2),
+        replace(RUN, framework="trainer-2021", dp=2, precision="fp16"),
         *(replace(RUN, framework=x, dp=2) for x in ("nanotron", "sailor")),
         replace(RUN, framework="torchtitan", recompute="full"),
         replace(RUN, fused_loss=True, shard=2, dp=2, recompute="full"),

@@ -1,0 +1,176 @@
+"""What a run is, is what its row says: programs and years, kernels, adapters, cards."""
+
+from typing import Any
+
+import pytest
+
+from hetopt.calibration import NotModelled, described, predictions
+from hetopt.calibration.machines import card_of
+from hetopt.calibration.reading import framework_of
+from hetopt.calibration.runs import Run
+from hetopt.physics.layout import Layout
+
+ROW: dict[str, Any] = {
+    "gpu": "h100_80gb", "gpus": 8, "layers": 32, "hidden": 4096, "heads": 32,
+    "vocabulary": 32000, "intermediate": 11008, "gated": True, "seq": 4096, "dp": 8,
+    "tp": 1, "pp": 1, "mbs": 1, "gbs": 64, "precision": "bf16",
+}  # fmt: skip
+ADAPTERS: dict[str, Any] = {"task": "lora", "lora_rank": 16, "framework": "HF PEFT"}
+
+
+def layout(**words: Any) -> Layout:
+    return described(Run.model_validate({**ROW, **words})).layout
+
+
+def gib(**words: Any) -> float:
+    (found,) = predictions([Run.model_validate({**ROW, **words})])
+    assert found.peak_gib is not None
+    return found.peak_gib
+
+
+def seconds(**words: Any) -> float:
+    (found,) = predictions([Run.model_validate({**ROW, **words})])
+    assert found.iteration_s is not None
+    return found.iteration_s
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ({"framework": "Megatron-LM"}, "megatron"),
+        ({"framework": "Megatron-LM 2021"}, "megatron-2021"),
+        ({"framework": "Megatron-LM 2024"}, "megatron"),
+        ({"framework": "Megatron-LM 1.1.5"}, "megatron-2021"),
+        ({"framework": "Megatron-LM", "set": "bigscience-v100"}, "megatron-2021"),
+        ({"framework": "Megatron-DeepSpeed"}, "megatron-2021"),
+        ({"framework": "Megatron-DeepSpeed 2024"}, "megatron"),
+        ({"framework": "DeepSpeed"}, "deepspeed"),
+        ({"framework": "DeepSpeed 2021"}, "deepspeed-2021"),
+        ({"framework": "HF Trainer"}, "trainer"),
+        ({"framework": "HF Trainer 2022"}, "trainer-2021"),
+        ({"framework": "my own"}, "other"),
+        ({}, "other"),
+    ],
+)
+def test_software_is_old_where_its_year_is_told(
+    words: dict[str, str], name: str
+) -> None:
+    assert framework_of(Run.model_validate({**ROW, **words})) == name
+
+
+def test_a_program_of_today_keeps_no_scores() -> None:
+    """Words of 2021 took long sequences for 170 times as long as they are."""
+    names = ("Megatron-LM", "DeepSpeed", "HF Trainer")
+    for name in names:
+        assert layout(framework=name).kernel is not None
+        long = {"framework": name, "seq": 131072, "gbs": 8}
+        today = seconds(**long)
+        assert seconds(**long, attention="unfused") > 2 * today
+
+
+@pytest.mark.parametrize(
+    ("told", "kernel"),
+    [
+        ("flash-attention 2", "flash2"),
+        ("flash3", "cudnn"),
+        ("cuDNN", "cudnn"),
+        ("unfused", None),
+        ("eager", None),
+    ],
+)
+def test_a_kernel_of_attention_is_told(told: str, kernel: str | None) -> None:
+    assert layout(attention=told).kernel == kernel
+
+
+def test_an_unknown_kernel_is_not_guessed() -> None:
+    with pytest.raises(NotModelled, match="no kernel"):
+        layout(attention="mine")
+
+
+def test_no_kernel_is_fused_on_a_card_without_bf16() -> None:
+    run = {"gpu": "v100_32gb", "precision": "fp16 mixed", "framework": "Megatron-LM"}
+    assert layout(**run).kernel is None
+
+
+def test_neither_citations_nor_notes_decide() -> None:
+    plain = layout()
+    words = "torch.compile flash QLoRA 4 bits LoRA --checkpoint-in-cpu 202506"
+    assert layout(citation=words, notes=words) == plain
+
+
+def test_experts_that_are_not_told_how_they_lie_are_not_modelled() -> None:
+    experts = {"experts": 8, "experts_per_token": 2, "moe_intermediate": 4096}
+    with pytest.raises(NotModelled, match="ep not told"):
+        layout(**experts)
+    assert layout(**experts, ep=4).ep == 4
+    assert layout(**experts, gpus=1, dp=1).ep == 1
+
+
+@pytest.mark.parametrize(
+    ("targets", "parts"),
+    [
+        (None, ("attention", "mlp")),
+        ("all-linear", ("attention", "mlp")),
+        ("q_proj,v_proj", ("attention",)),
+        ("attention", ("attention",)),
+        (("q_proj", "up_proj"), ("attention", "mlp")),
+        ("gate_proj up_proj", ("mlp",)),
+    ],
+)
+def test_targets_of_adapters(targets: Any, parts: tuple[str, ...]) -> None:
+    assert layout(**ADAPTERS, lora_targets=targets).adapted == parts
+
+
+def test_bits_of_frozen_weights_are_what_they_weigh() -> None:
+    """Half a byte and its scales for two bytes of each weight of the layers."""
+    sixteen = gib(**ADAPTERS)
+    four, eight = (gib(**ADAPTERS, frozen_bits=bits) for bits in (4, 8))
+    layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
+    ends = 2 * 32000 * 4096  # PEFT has what is not quantised in 32 bits
+    less = (2 - 0.5159) * layers - 2 * ends
+    assert sixteen - four == pytest.approx(less / 2**30, rel=0.05)
+    assert sixteen > eight > four
+    assert gib(**{**ADAPTERS, "task": "qlora"}) == pytest.approx(four)
+
+
+def test_adapters_weigh_all_states() -> None:
+    sum_of_widths = 4 * 2 * 4096 + 3 * (4096 + 11008)
+    more = gib(**{**ADAPTERS, "lora_rank": 256}) - gib(**ADAPTERS)
+    assert more == pytest.approx(16 * 240 * 32 * sum_of_widths / 2**30, rel=0.06)
+
+
+def test_adapters_of_fewer_products_take_less_time() -> None:
+    short = {**ADAPTERS, "seq": 256}
+    assert seconds(**short, lora_targets="q_proj") < seconds(**short)
+    assert seconds(**short) > seconds(**{**short, "framework": "Megatron-LM"})
+
+
+def test_a_loss_in_chunks_keeps_few_logits() -> None:
+    """Of 128 K words and 16 K tokens: an eighth of all copies of the logits."""
+    run = {**ADAPTERS, "vocabulary": 128256, "seq": 16384, "recompute": "full"}
+    assert gib(**run) - gib(**run, loss="chunked") > 20
+
+
+def test_links_of_a_node_are_told() -> None:
+    run = {"gpu": "RTX3090", "gpus": 2, "dp": 2, "gbs": 16, "zero": 3, "fsdp": 2}
+    slow, fast = (seconds(**run, intra_gbytes_per_s=x) for x in (4.0, 25.0))
+    assert slow > 1.2 * fast
+
+
+@pytest.mark.parametrize(
+    ("words", "card"),
+    [
+        ("AMD Instinct MI300X 192GB HBM3", "MI300X"),
+        ("MI355X 288GB HBM3E", "MI355X"),
+        ("NVIDIA H100 94GB", "H100-94GB-NVL"),
+        ("h100_80gb fp8", "H100-80GB-SXM5"),
+        ("b200 (power limited)", "B200-180GB-SXM"),
+        ("NVIDIA GeForce RTX 4090 D", "RTX4090D"),
+        ("NVIDIA TITAN RTX", "TITAN-RTX"),
+        ("MI300X 80GB", None),
+        ("something else", None),
+    ],
+)
+def test_cards_go_by_the_names_that_tools_print(words: str, card: str | None) -> None:
+    found = card_of(words)
+    assert (found and found.name) == card
