@@ -54,9 +54,10 @@ class Weighing:
         """Beside what each micro-batch keeps, and the states."""
         run = self._run(gpu, t, b, first and last)
         parameters = self._parameters(layers, run, first, last)
+        leaves = memory.leaving(self._architecture, run, parameters)
+        found = self._widest(gpu, layers, t, b) + math.ceil(leaves)
         more = memory.undivided(self._constant, self._architecture, run, parameters)
-        found = self._widest(gpu, layers, t, b) + math.ceil(more)
-        held = math.ceil(self._stand_ins(layers, run, last))
+        held = math.ceil(more + self._stand_ins(layers, run, last))
         if not last or self._times.workload.costs.head == "omit":
             return found + held
         head = activations.head(self._constant, self._architecture, run)
@@ -71,7 +72,7 @@ class Weighing:
     def _of_kinds(self, kinds: frozenset[Parts], run: Layout, head: bool) -> float:
         every = (memory.shapes(self._times.of(kind), run, [kind]) for kind in kinds)
         of = frozenset[tuple[float, float]]().union(*every)
-        return memory.stand_ins(self._architecture, run, of, head)
+        return memory.stand_ins(self._constant, self._architecture, run, of, head)
 
     def _widest(self, gpu: str, layers: range, t: int, b: int) -> int:
         sorts = self.sorts[layers.start : layers.stop]

@@ -219,7 +219,10 @@ class Architecture:
         """Return the low-rank adapters beside the matrices of a part, on one GPU."""
         h, gates = self.hidden, 2 if self.gated else 1
         if part in ATTENDING:
-            widths = [h + self.heads * self.head_dim, h + self.heads * self.value_width]
+            widths: list[float] = [
+                h + self.heads * self.head_dim,
+                h + self.heads * self.value_width,
+            ]
             keyed = self.keyed(1)
             widths += [h + keyed / 2] * (2 if self.kv_products == 2 else 1)
             return Adapters.of(widths, rank, t)

@@ -32,7 +32,10 @@ ELEMENT = {"fp32": 4.0, "tf32": 4.0, "fp8": 1.0, "mxfp8": 1.03, "nvfp4": 0.56}
 DEVIATIONS = frozenset({"chip", "frozen.read"})
 #: Terms that constants of older instances lack; they have no such term.
 ADDED = frozenset(
-    {"tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"}
+    {
+        *("tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"),
+        "memory.stand_ins",
+    }
 )
 #: What a card multiplies in that lacks a precision.
 WIDER = {

@@ -9,6 +9,7 @@ what `nvidia-smi` shows; `reserved` is what the allocator says of itself.
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from . import activations
@@ -31,8 +32,6 @@ _BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
 _LIVE = 1e9  # elements: DeepSpeed's `stage3_max_live_parameters` unless told
 
 
-#: Bytes of a parameter of an adapter: weight, gradient and two moments of 32 bits.
-ADAPTER_BYTES = 16
 #: Bytes of a frozen weight by its bits. Of four: with the scales of blocks of 64, which
 #: are quantised themselves (QLoRA, arXiv 2305.14314, section 3).
 QUANTISED = {4: 0.5159, 8: 1.0}
@@ -84,6 +83,13 @@ def states(run: Layout) -> States:
     ):  # one copy of a gradient in 32 bits, under ZeRO one of 16, too
         return States(2, 2, 4 + moments, update=6 if run.zero in (1, 2) else 4)
     return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
+
+
+def _of_adapters(run: Layout) -> States:
+    """Return what is kept of a parameter of an adapter; PEFT has all in 32 bits."""
+    if run.framework == "megatron":
+        return states(replace(run, lora=False))
+    return States(4, 4, 8)
 
 
 def of_deepspeed(run: Layout) -> bool:
@@ -199,7 +205,10 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
             found["weights"] += (
                 (4 - each.weights) * held.ends / (divided if full else 1)
             )
-        found["adapters"] = ADAPTER_BYTES * held.adapters / (divided if full else 1)
+        own = _of_adapters(run)
+        kept = 0.0 if full else own.weights + own.gradients
+        share = (own.weights + own.gradients + own.optimiser - kept) / divided
+        found["adapters"] = held.adapters * (kept + share)
     if "optimizer" in run.hosted:
         found["optimiser"] = found["update"] = found["gradients"] = 0.0
     if "parameters" in run.hosted:
@@ -219,7 +228,7 @@ def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
     return 2 * (min(together, _LIVE) if of_deepspeed(run) else together)
 
 
-def _leaving(a: Architecture, run: Layout, held: Parameters) -> float:
+def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     """Gradients where a backward pass is at, before they are divided.
 
     FSDP has those of a layer, of 16 bits and as summed; DeepSpeed that of a matrix, and
@@ -244,10 +253,10 @@ def _buckets(a: Architecture, run: Layout) -> float:
 
 
 def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:
-    """Beside what is divided: gathered weights, gradients on their way."""
+    """Return what is there beside what is divided: gathered weights, buckets."""
     full = bool(run.shard) or run.zero == 3
     gathered = _gathered(c, run, held) if full else 0.0
-    return gathered + _leaving(a, run, held) + _buckets(a, run)
+    return gathered + _buckets(a, run)
 
 
 Shapes = frozenset[tuple[float, float]]
@@ -260,7 +269,9 @@ def shapes(a: Architecture, run: Layout, layers: Iterable[Layer]) -> Shapes:
     return frozenset((m.n, m.k) for m in matrices)
 
 
-def stand_ins(a: Architecture, run: Layout, of: Shapes, last: bool) -> float:
+def stand_ins(
+    c: Constants, a: Architecture, run: Layout, of: Shapes, last: bool
+) -> float:
     """Return the bytes of gradients that stand in for those summed in place.
 
     Where a product adds its gradient to the sum itself, autograd still wants one:
@@ -270,7 +281,7 @@ def stand_ins(a: Architecture, run: Layout, of: Shapes, last: bool) -> float:
     if run.framework != "megatron" or run.lora:
         return 0.0
     table = a.vocabulary * a.hidden / run.tp if last else 0.0
-    return 2 * (sum(n * k for n, k in of) + table)
+    return 2 * c("memory.stand_ins") * (sum(n * k for n, k in of) + table)
 
 
 def of_stage(
@@ -285,8 +296,8 @@ def of_stage(
     act = activations.of_stage(c, a, run, layers)
     found["activations"] = in_flight(run, stage) * (act.held + passed_on(a, run))
     found["activations"] *= 1 - run.hosted_layers
-    found["working"] = act.working + _leaving(a, run, held)
-    found["stand-ins"] = stand_ins(a, run, shapes(a, run, layers), last)
+    found["working"] = act.working + leaving(a, run, held)
+    found["stand-ins"] = stand_ins(c, a, run, shapes(a, run, layers), last)
     if last:
         found["working"] = max(found["working"], activations.head(c, a, run))
     if run.states == "amp" and run.recompute == "full" and run.style == "eager":

@@ -161,7 +161,8 @@ def weights_s(
     Frozen weights have neither; quantised ones are read and widened for every pass.
     """
     held = a.parameters(part, run.tp, run.ep)
-    uncast = run.style == "eager" and run.states in ("mixed", "16bit") and not run.shard
+    halves = run.states in ("mixed", "16bit") and not (run.shard or run.zero == 3)
+    uncast = halves and run.style == "eager"
     each = c("weights.bytes", run.style, run.framework, *["uncast"] * uncast)
     if not run.lora:
         return each * held / machine.memory_bytes_per_s

@@ -185,14 +185,16 @@ class FloatTimes:
             tables * m.vocabulary * m.hidden / run.tp,
             max(map(sum, zip(whole, own, strict=True))),
         )
-        once = max(x.working for x in each) + memory.undivided(c, shape, run, parts)
+        once = max(x.working for x in each) + memory.leaving(shape, run, parts)
         if last and self.costs.head == "include":
             once = max(once, activations.head(c, shape, run))
             once += memory.cuts(c, shape, run)
+        once += memory.undivided(c, shape, run, parts)
         if self.calibration.framework == "megatron" and not run.lora:
-            once += 2 * self.elements(layers, run)
-            if last and self.costs.head == "include":
-                once += 2 * m.vocabulary * m.hidden / run.tp
+            tables = m.vocabulary * m.hidden / run.tp
+            there = self.elements(layers, run)
+            there += tables * (last and self.costs.head == "include")
+            once += 2 * there * c("memory.stand_ins")
         return total, once
 
     def elements(self, layers: range, run: Layout) -> float:
