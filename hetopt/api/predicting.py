@@ -18,6 +18,7 @@ from ..calibration import (
 from ..calibration.constants import plain
 from ..calibration.files import read_file, write_constants
 from ..calibration.leaving_out import LeftOut, left_out
+from ..calibration.provenance import computed
 from ..errors import InstanceError, Place
 from ..formats.runs import completed, read
 
@@ -113,9 +114,10 @@ def calibrate(
 
     The constants before, shipped or of a file, are the priors. `told` gives fields of
     runs that the files leave out (`gpu`, `configs`). Raises `InstanceError` where no
-    run can be expressed.
+    run can be expressed, and for rows that a program computed.
     """
     rows = [run for source in runs for run in _runs(source, **told)]
+    _measured(rows)
     known = _known(constants)
     before = _predicted(rows, known)
     if not before.summary["all"].predicted:
@@ -134,6 +136,17 @@ def calibrate(
     return Calibrated(
         fitted, before, _predicted(rows, fitted), left_out(rows, known), moved
     )
+
+
+def _measured(rows: Sequence[Run]) -> None:
+    """Refuse rows that a program computed: constants would be fitted to its model."""
+    for line in computed(rows):
+        listed = ", ".join(str(index + 1) for index in line)
+        raise InstanceError(
+            f"runs: found that the times of rows {listed} are an exact line over "
+            "their micro-batches, expected measured ones, which never are; they are "
+            "a simulator's output: leave them out"
+        )
 
 
 def _predicted(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
