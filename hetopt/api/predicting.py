@@ -57,6 +57,10 @@ class Predicted:
         }
 
 
+#: Runs that tell a shape, and the mean error that they have where the model lacks it.
+ENOUGH, SHAPE = 3, 0.1
+
+
 @dataclass(frozen=True)
 class Calibrated:
     """Constants after runs of one's own, and how far off they leave each run."""
@@ -66,6 +70,24 @@ class Calibrated:
     after: Predicted
     left_out: LeftOut
     moved: Mapping[str, tuple[Constant, Constant]]
+
+    @property
+    def disagreement(self) -> str | None:
+        """Return why more runs of the same system would not help; None: they would.
+
+        What is left of errors once a system has its own factors is their shape.
+        """
+        left = self.after.summary["all"]
+        runs = sum(run.measured_s is not None for run in self.after.runs)
+        if runs < ENOUGH or left.mean_error is None or left.mean_error < SHAPE:
+            return None
+        return (
+            f"These runs disagree in shape: {left.mean_error:.0%} is left though the "
+            "model has seen each of them. More of them will not help; what would is "
+            "the card's own constants (hetopt profile --constants), the kernel of "
+            "attention (-o attention=...), or the rate of the links "
+            "(-o intra_gbytes_per_s=..., network=...)."
+        )
 
     def write(self, path: Place) -> None:
         """A file of constants that `--constants` takes."""
@@ -78,6 +100,7 @@ class Calibrated:
             "before": self.before.summary["all"]._asdict(),
             "after": self.after.summary["all"]._asdict(),
             "left_out": self.left_out.summary._asdict(),
+            "disagreement": self.disagreement,
             "moved": {
                 name: {"before": old._asdict(), "after": new._asdict()}
                 for name, (old, new) in self.moved.items()
@@ -96,14 +119,16 @@ def predict(
     """Set the model's seconds and memory beside measured runs, row by row.
 
     `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
-    runs first. `told` gives fields that `runs` leave out, such as `gpu`, and files
+    runs first. `told` gives fields that the files leave out, such as `gpu`, and files
     beside them (`configs`). Rows that the model cannot express say why in
     `not_modelled`. Raises `InstanceError` for a file that cannot be read.
     """
     rows = _runs(runs, **told)
     known = _known(constants)
     if fit_on is not None:
-        known = fitted_on(_runs(fit_on), known)
+        others = _runs(fit_on, **told)
+        _measured(others)
+        known = fitted_on(others, known)
     return _predicted(rows, known)
 
 

@@ -85,6 +85,9 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     yield grid
     if len(moved) > _MOST_MOVED:
         yield Text(f"and {len(moved) - _MOST_MOVED} more: --json has all")
+    if found.disagreement is not None:
+        yield Text()
+        yield Text(found.disagreement)
 
 
 def _gpus(run: Run) -> str:

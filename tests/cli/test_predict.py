@@ -137,3 +137,41 @@ def test_runs_of_which_nothing_is_known_are_bad_input(tmp_path: Path) -> None:
     answer = RUNNER.invoke(app, ["calibrate", str(path)])
     assert answer.exit_code == 2
     assert "not told" in answer.output
+
+
+def test_runs_that_no_factor_explains_are_said_to_disagree() -> None:
+    """Long and short sequences off by opposite factors: no system is so."""
+    random = Random(9)
+    rows = [{**row(random), "framework": "Megatron-LM 2024"} for _ in range(4)]
+    mine = measured(rows, plain(shipped.constants()))
+    assert hetopt.calibrate([mine]).disagreement is None
+    torn = [
+        run.model_copy(update={"iteration_s": (run.iteration_s or 0) * (2, 0.5)[i % 2]})
+        for i, run in enumerate(mine)
+    ]
+    message = hetopt.calibrate([torn]).disagreement
+    assert message is not None
+    assert "disagree in shape" in message
+    assert "profile --constants" in message
+
+
+def test_what_is_told_holds_for_the_runs_that_constants_are_fitted_to(
+    runs: Path, tmp_path: Path
+) -> None:
+    rows = [
+        {name: x for name, x in one.items() if name != "precision"}
+        for one in json.loads(runs.read_text(encoding="utf-8"))
+    ]
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(rows), encoding="utf-8")
+    told = ("-o", "precision=bf16 mixed")
+    found = document("predict", bare, "--fit-on", bare, *told)["summary"]["all"]
+    plainly = document("predict", bare, *told)["summary"]["all"]
+    assert found["mean_error"] < plainly["mean_error"]
+
+
+def test_a_row_says_how_it_fits(runs: Path) -> None:
+    words = {"fits", "tight", "does not fit", None}
+    for one in document("predict", runs)["rows"]:
+        assert one["fit"] in words
+        assert (one["oom_probability"] is None) is (one["fit"] is None)
