@@ -124,9 +124,11 @@ def _step(at: Fitted, x: Array, here: Array, jacobian: Array, kept: Array) -> Ar
     weights = (at.weights * (1 + far**2) ** -0.25)[kept]
     spreads = np.array([prior.spread for prior in at.priors])
     middles = np.log([prior.value for prior in at.priors])
-    rows = np.vstack([jacobian[kept] * weights[:, None], np.diag(1 / spreads)])
-    wanted = np.concatenate([-residual[kept] * weights, (middles - x) / spreads])
-    found: Array = np.linalg.lstsq(rows, wanted, rcond=None)[0]
+    rows = jacobian[kept] * weights[:, None]
+    # Priors make the normal equations well-conditioned.
+    information = rows.T @ rows + np.diag(1 / spreads**2)
+    wanted = (middles - x) / spreads**2 - rows.T @ (residual[kept] * weights)
+    found: Array = np.linalg.solve(information, wanted).astype(np.float64)
     return found
 
 
