@@ -78,7 +78,7 @@ def product_s(
     rate = peak(machine, precision)
     tensor = "bf16" if precision == "fp16" else precision
     share = c(f"product.{tensor}", machine.generation, machine.card)
-    share *= c("chip", machine.card)
+    share *= c("chip", machine.generation, machine.card)
     bytes_each = ELEMENT.get(precision, 2.0)
     wait = rate * bytes_each / machine.memory_bytes_per_s
     size = c("product.rows", framework) / rows + c("product.depth") * (1 / k + 1 / n)
@@ -106,7 +106,7 @@ def attention_s(
     flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
     if (y := a.indexer) is not None and y.chosen < s:
         flops += 2 * sequences * y.heads * (s / cp) * s / 2 * y.head_dim
-    share = c(f"attention.{kernel}", machine.generation) * c("chip", machine.card)
+    share = c(f"attention.{kernel}", machine.generation) * c("chip", machine.generation, machine.card)
     width = (a.score_width + a.value_width) / 2
     narrow = 1 + c("attention.narrow") / width
     if width % RAGGED:
@@ -127,7 +127,7 @@ def _unfused_s(
     """Scores written to memory, softmaxed, and read again."""
     flops = 4 * sequences * heads * s * s * a.head_dim
     rate = peak(machine, "bf16") * c("product.bf16", machine.generation, machine.card)
-    rate *= c("chip", machine.card)
+    rate *= c("chip", machine.generation, machine.card)
     if a.head_dim % RAGGED:
         rate /= c("attention.unaligned")
     passes = c("attention.passes", framework, machine.generation)
