@@ -310,7 +310,7 @@ def _system(run: Run, one: Described) -> Hashable:
 
 def weights(study: Study) -> Iterator[Row]:
     """Memory, as each row measured it, and which runs were said not to fit."""
-    found: dict[str, list[tuple[Run, Prediction]]] = defaultdict(list)
+    found: dict[str, list[tuple[Run, Prediction]]] = defaultdict(list, all=[])
     for run, one in zip(study.all, predictions(study.all), strict=True):
         if one.peak_gib is not None:
             found[run.set or ""].append((run, one))
@@ -333,9 +333,9 @@ def weights(study: Study) -> Iterator[Row]:
             "mean error, %": _percent(np.abs(errors).mean()) if len(errors) else "",
             "bias, %": _percent(errors.mean()) if len(errors) else "",
             "died": len(died),
-            "of them refused": sum(one.fits is False for one in died),
+            "died, refused": sum(one.fits is False for one in died),
             "ran": len(ran),
-            "of them refused ": sum(one.fits is False for one in ran),
+            "ran, refused": sum(one.fits is False for one in ran),
         }
 
 

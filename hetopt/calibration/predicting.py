@@ -107,13 +107,19 @@ def _spread_after(
 ) -> float:
     """Return the log-deviation that is left once runs of the same system are known.
 
-    Of all that is expected of a system the factors that were fitted to its runs leave
-    their own spreads, and what its runs differ by among themselves.
+    What is left of a system's factors is the deviation of their product: runs tell that
+    and not the factors apart, by whose own deviations it follows (exactly, of equal
+    runs). Besides there is what runs of one system differ by among themselves.
     """
-    own = [known[name] for x in systems if (name := f"system@{x}") in known]
-    if not own:
+    names = [f"system@{x}" for x in systems]
+    if not any(name in known for name in names):
         return spread(found)
-    left = math.hypot(*(factor.spread for factor in own))
+    before = sum(s**2 for s in _system(found))
+    known_since = 0.0
+    for name, own in zip(names, _system(found), strict=True):
+        after = known[name].spread if name in known else own
+        known_since += math.sqrt(max(0.0, own**2 - after**2))
+    left = math.sqrt(max(0.0, before - known_since**2))
     return min(spread(found), math.hypot(left, WITHIN * spread(found, of_kind=True)))
 
 
@@ -181,7 +187,13 @@ def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Obser
 
 #: What one run may say of others, log-deviations: of a framework on a card, of a
 #: precision there, of a model there.
-SYSTEM = (0.1, 0.06, 0.08)
+SYSTEM = (0.12, 0.05, 0.3)
+
+
+def _system(found: Described) -> tuple[float, float, float]:
+    """Return `SYSTEM`, the first one wider where nothing is known of it."""
+    whole, precision, model = SYSTEM
+    return math.hypot(whole, _unknown(found)), precision, model
 
 
 def fitted_on(
@@ -193,13 +205,15 @@ def fitted_on(
     own beside the constants.
     """
     made = dict(start or shipped.constants())
-    seen = observed_runs(runs)
+    # What a system deviates by is that of its factors, and not noise of its runs.
+    seen = [
+        one._replace(noise=spread(one.described, of_kind=True))
+        for one in observed_runs(runs)
+    ]
     if not seen:
         return made
     for one in seen:
-        whole, *parts = SYSTEM
-        wide = math.hypot(whole, _unknown(one.described)), *parts
-        for name, own in zip(one.systems, wide, strict=True):
+        for name, own in zip(one.systems, _system(one.described), strict=True):
             made.setdefault(f"system@{name}", Constant(1.0, own))
     of_time = {n: c for n, c in made.items() if c.spread and not _of_memory(n)}
     return made | fit(seen, of_time).constants

@@ -106,7 +106,8 @@ def attention_s(
     flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
     if (y := a.indexer) is not None and y.chosen < s:
         flops += 2 * sequences * y.heads * (s / cp) * s / 2 * y.head_dim
-    share = c(f"attention.{kernel}", machine.generation) * c("chip", machine.generation, machine.card)
+    share = c(f"attention.{kernel}", machine.generation)
+    share *= c("chip", machine.generation, machine.card)
     width = (a.score_width + a.value_width) / 2
     narrow = 1 + c("attention.narrow") / width
     if width % RAGGED:

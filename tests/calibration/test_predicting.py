@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from synthetic_runs import measured, row
 
-from hetopt.calibration import Run, predictions, shipped, summaries
+from hetopt.calibration import Run, fitted_on, predictions, shipped, summaries
 from hetopt.calibration.constants import plain
 
 
@@ -74,3 +74,25 @@ def test_errors_are_those_of_the_rows() -> None:
     assert found["twice"].bias == pytest.approx(1)
     assert found["all"].mean_error == pytest.approx(4 / 13)
     assert found["all"].rows == found["all"].predicted == 13
+
+
+def test_intervals_shrink_with_the_runs_of_a_system() -> None:
+    """One run of a model narrows that model's interval, and another's less."""
+    random = Random(11)
+    fields = {**row(random), "experts": None, "model": "large", "framework": "new"}
+    runs = measured(
+        [{**fields, "mbs": b, "gbs": b * fields["dp"] * 4} for b in (1, 2, 4)],
+        plain(shipped.constants()),
+    )
+
+    def width(run: Run, told: int) -> float:
+        known = fitted_on(runs[:told]) if told else None
+        (one,) = predictions([run], known)
+        assert one.low_s
+        assert one.high_s
+        return one.high_s / one.low_s
+
+    other = runs[2].model_copy(update={"model": "another"})
+    widths = [width(runs[2], told) for told in range(3)]
+    assert widths[0] > widths[1] > widths[2]
+    assert width(other, 0) >= width(other, 2) >= widths[2]
