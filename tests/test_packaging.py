@@ -58,12 +58,18 @@ def site(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked(archive, tmp_path_factory)
 
 
-def unpacked(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that pip builds of a folder or archive, without the network."""
+def unpacked(
+    source: Path, tmp_path_factory: pytest.TempPathFactory, **settings: str
+) -> Path:
+    """The wheel that pip builds of a folder or archive, without the network.
+
+    `settings` are of its environment.
+    """
     built = tmp_path_factory.mktemp("built")
     options = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", *options, "-w", built, source],
+        env={**os.environ, **settings},
         check=True,
         capture_output=True,
     )
@@ -132,6 +138,35 @@ def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> 
     names = {suite["name"] for suite in suites}
     assert {"smoke", "exact", "planners", "scale"} <= names
     assert "papers" not in names
+
+
+# --- the compiled core -------------------------------------------------------------
+
+
+def tags(site: Path) -> list[str]:
+    """The tags of a wheel, and whether its code is for every platform."""
+    (folder,) = site.glob("hetopt-*.dist-info")
+    lines = (folder / "WHEEL").read_text("utf-8").splitlines()
+    return [line for line in lines if line.startswith(("Tag", "Root-Is-Purelib"))]
+
+
+def test_a_wheel_without_a_compiler_is_for_every_platform(
+    archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    plain = unpacked(archive, tmp_path_factory, CC="false")
+    assert tags(plain) == ["Root-Is-Purelib: true", "Tag: py3-none-any"]
+    assert not [*plain.rglob("_core*")]
+    words = ("plan", "tiny/two-nodes", "--planner", "megatron")
+    assert "megatron" in run(plain, RUN, tmp_path, *words)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_wheel_with_the_core_is_for_every_python(site: Path, tmp_path: Path) -> None:
+    pure, *named = tags(site)
+    assert pure == "Root-Is-Purelib: false"
+    assert all(tag.startswith("Tag: cp311-abi3-") for tag in named)
+    code = "from hetopt._kernels import status; print(status.active)"
+    assert run(site, code, tmp_path).strip() == "compiled"
 
 
 # --- what the release says of itself ----------------------------------------------

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import api, registry
+from .. import _kernels, api, registry
 from ..errors import BackendMissing, HetoptError
 from ..exact.pipelines.compiling import kernels
 from ..problems.layer_partition import Data
@@ -99,4 +99,5 @@ def report(findings: list[Finding]) -> dict[str, Any]:
         "threads": threads,
         "backends": [asdict(finding) for finding in findings],
         "kernels": kernels()._asdict(),
+        "core": _kernels.status._asdict(),
     }

@@ -333,8 +333,9 @@ def _examined(found: dict[str, Any]) -> Iterator[Any]:
         for one in found["backends"]
     )
     yield output.table(headings, rows, texts=headings)
-    active, reason = found["kernels"].values()
-    yield f"kernels: {active} ({reason})"
+    for part in ("kernels", "core"):
+        active, reason = found[part].values()
+        yield f"{part}: {active} ({reason})"
 
 
 def _schedule(word: str | None) -> "Schedule | None":

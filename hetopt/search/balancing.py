@@ -5,14 +5,17 @@ into runs, one for each group of GPUs in the given order, within memory. `shared
 minimises the time of the slowest pipeline over all ways to share the batch.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from .fast_cost import FastCost, Pipe, Slot, Timing
+from .._kernels import core
+from .fast_cost import FastCost, Pipe, Slot, Timing, run_us
 
 Chain = tuple[tuple[int, int], ...]  # (node number, degree) of each stage, in order
 
@@ -310,6 +313,16 @@ def _enough(rows: Sequence[_Row], layers: int) -> bool:
 
 def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
     """Layers of each stage; the caps allow `layers` and at least one each."""
+    if core is not None:
+        with suppress(OverflowError):  # times beyond what whole numbers there hold
+            flat = array("q", [number for row in rows for number in row])
+            counts: list[int] = core.best_counts(flat, layers, n)
+            return counts
+    return best_counts(rows, layers, n)
+
+
+def best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
+    """Layers of each stage in Python: the twin of the compiled core's."""
     slowest = _least_bottleneck(rows, layers)
     cheapest = sorted(range(len(rows)), key=lambda k: rows[k].each)
     best, best_value = _filled(rows, layers, slowest, cheapest)
@@ -387,29 +400,50 @@ def shared(
     Exact for equal sizes. With unequal ones the last few sequences are placed
     greedily. None where the batch cannot be shared with at least one micro-batch each.
     """
-    batch = cost.instance.workload.global_batch
+    batch, rule = cost.instance.workload.global_batch, cost.costs.pipeline
+    if core is not None:
+        lockstep = rule == "lockstep"
+        with suppress(OverflowError):
+            rows, taus = array("q"), array("q")
+            for t, size in zip(timings, sizes, strict=True):
+                rows.extend((size, t.total, t.slowest, len(t.taus)))
+                if lockstep:
+                    taus.extend(t.taus)
+            counts: list[int] | None = core.shared(batch, lockstep, rows, taus)
+            return counts
+    return share(batch, rule, timings, sizes)
+
+
+def share(
+    batch: int, rule: str, timings: Sequence[Timing], sizes: Sequence[int]
+) -> list[int] | None:
+    """Micro-batches of each pipeline in Python: the twin of the compiled core's.
+
+    Floats are added one by one, as there: `sum` rounds otherwise in newer Pythons.
+    """
     if sum(sizes) > batch:
         return None
     slowest = [max(1, t.slowest) for t in timings]  # stages may take no time
-    rates = [b / us for us, b in zip(slowest, sizes, strict=True)]
-    fills = [
-        cost.pipeline_us(len(t.taus), t) - len(t.taus) * t.slowest for t in timings
-    ]
-    filled = sum(map(float.__mul__, rates, map(float, fills)))
-    level = (batch + filled) / sum(rates)  # when all end at once, in fluid
+    fills = [run_us(rule, len(t.taus), t) - len(t.taus) * t.slowest for t in timings]
+    rates = filled = 0.0
+    for size, most, fill in zip(sizes, slowest, fills, strict=True):
+        rate = size / most
+        rates += rate
+        filled += rate * fill
+    level = (batch + filled) / rates  # when all end at once, in fluid
     counts = [
-        max(1, int((level - fill) / us))
-        for fill, us in zip(fills, slowest, strict=True)
+        max(1, int((level - fill) / most))
+        for fill, most in zip(fills, slowest, strict=True)
     ]
-    if cost.costs.pipeline == "lockstep":  # short runs take longer than the line
+    if rule == "lockstep":  # short runs take longer than the line
         for i, t in enumerate(timings):
-            while counts[i] > 1 and cost.pipeline_us(counts[i], t) > level:
+            while counts[i] > 1 and run_us(rule, counts[i], t) > level:
                 counts[i] -= 1
     left = batch - sum(map(int.__mul__, counts, sizes))
     if left < 0:
         counts = [1] * len(timings)
         left = batch - sum(sizes)
-    return _topped_up(cost, timings, sizes, counts, left)
+    return _topped_up(rule, timings, sizes, counts, left)
 
 
 def with_batch(
@@ -425,16 +459,15 @@ def with_batch(
 
 
 def _topped_up(
-    cost: FastCost,
+    rule: str,
     timings: Sequence[Timing],
     sizes: Sequence[int],
     counts: list[int],
     left: int,
 ) -> list[int] | None:
     """Give what is left, one micro-batch at a time, to whoever ends soonest."""
-    critical = cost.costs.pipeline == "critical"
     heap = [
-        (cost.pipeline_us(n + 1, t), i)
+        (run_us(rule, n + 1, t), i)
         for i, (n, t) in enumerate(zip(counts, timings, strict=True))
     ]
     heapify(heap)
@@ -445,9 +478,8 @@ def _topped_up(
             continue
         counts[i] += 1
         left -= sizes[i]
-        step = timings[i].slowest
-        later = (
-            reached + step if critical else cost.pipeline_us(counts[i] + 1, timings[i])
-        )
+        later = reached + timings[i].slowest
+        if rule == "lockstep":
+            later = run_us(rule, counts[i] + 1, timings[i])
         heapreplace(heap, (later, i))
     return None if left else counts

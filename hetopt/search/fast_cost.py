@@ -30,7 +30,7 @@ from .synchronisation import KEPT, Slot, Sums, SyncTimes
 
 _NEVER_MIB = 1 << 40
 
-__all__ = ["FastCost", "Pipe", "Slot", "Timing", "lockstep_us"]
+__all__ = ["FastCost", "Pipe", "Slot", "Timing", "lockstep_us", "run_us"]
 
 
 class Pipe(NamedTuple):
@@ -245,9 +245,7 @@ class FastCost:
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
         """Time of `n` micro-batches through a pipeline, in us."""
-        if self.costs.pipeline == "critical":
-            return timing.total + (n - 1) * timing.slowest
-        return lockstep_us(n, timing.taus)
+        return run_us(self.costs.pipeline, n, timing)
 
     def whole_us(self, pipelines_us: int, sync_us: int, end_us: int = 0) -> int:
         """Iteration time from what pipelines and sync take, and what ends it."""
@@ -523,6 +521,13 @@ class FastCost:
                 for pipe in pipes
             )
         )
+
+
+def run_us(rule: str, n: int, timing: Timing) -> int:
+    """Time of `n` micro-batches through a pipeline by a rule of `pipeline`, in us."""
+    if rule == "critical":
+        return timing.total + (n - 1) * timing.slowest
+    return lockstep_us(n, timing.taus)
 
 
 def lockstep_us(n: int, taus: Sequence[int]) -> int:

@@ -1,6 +1,9 @@
 """`hetopt doctor`: a solver that is missing or wrong is told, and the exit says so."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import api, cli, registry
+from hetopt import _kernels, api, cli, registry
 from hetopt.cli import doctor
 from hetopt.errors import BackendMissing
 from hetopt.exact.pipelines import compiling
@@ -69,6 +72,30 @@ def test_what_proofs_run_by_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels() == {"active": "compiled", "reason": "numba 9.9"}
     told = CliRunner().invoke(cli.app, ["doctor"])
     assert "kernels: compiled (numba 9.9)" in told.stdout
+
+
+def test_the_core_that_searches_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    off = _kernels.Core("python", "not built: install a C compiler and hetopt again")
+    monkeypatch.setattr(_kernels, "status", off)
+    told = CliRunner().invoke(cli.app, ["doctor", "--json"])
+    assert json.loads(told.stdout)["core"] == off._asdict()
+    assert f"core: python ({off.reason})" in " ".join(
+        CliRunner().invoke(cli.app, ["doctor"]).stdout.split()
+    )
+
+
+@pytest.mark.parametrize(("word", "active"), [("off", "python"), ("on", "")])
+def test_the_core_can_be_switched_off(word: str, active: str) -> None:
+    code = "from hetopt._kernels import core, status; print(status.active, core)"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "HETOPT_CORE": word},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told.startswith(active or _kernels.status.active)
+    assert ("None" in told) == (word == "off" or _kernels.core is None)
 
 
 @pytest.mark.usefixtures("fresh_kernels")
