@@ -48,8 +48,8 @@ setup(
     ext_modules=[
         Extension(
             "hetopt._kernels._core",
-            [str(FOLDER / name) for name in ("balance.c", "core.c")],
-            depends=[str(FOLDER / name) for name in ("balance.h", "core.h")],
+            [str(FOLDER / name) for name in ("balance.c", "core.c", "walk.c")],
+            depends=[str(FOLDER / name) for name in ("balance.h", "core.h", "walk.h")],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             optional=True,

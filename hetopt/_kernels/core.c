@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "balance.h"
+#include "walk.h"
 
 int open_numbers(PyObject *from, Py_ssize_t count, Py_buffer *view)
 {
@@ -51,11 +52,12 @@ static PyObject *core_best_counts(PyObject *self, PyObject *args)
         return NULL;
     int64_t stages = view.len / 24, caps = 0;
     const row_t *rows = view.buf;
-    int right = stages > 0 && view.len == stages * 24 && n > 0 && n < LARGEST;
+    int right = stages > 0 && view.len == stages * 24 && n > 0 && n < MOST_BATCH;
     right = right && stages <= layers && layers < LARGEST;
     for (int64_t k = 0; right && k < stages; k++) {
-        right = 0 < rows[k].each && rows[k].each < LARGEST && 0 <= rows[k].fixed &&
-                rows[k].fixed < LARGEST && 0 < rows[k].cap && rows[k].cap < LARGEST;
+        right = 0 < rows[k].each && rows[k].each < LARGEST / layers &&
+                0 <= rows[k].fixed && rows[k].fixed < LARGEST && 0 < rows[k].cap &&
+                rows[k].cap <= layers;
         caps += rows[k].cap;
     }
     if (!right || caps < layers) {
@@ -90,7 +92,7 @@ static PyObject *shared_of(int64_t batch, int lockstep, Py_buffer *rows,
     entry_t *heap = (entry_t *)(sizes + pipes);
     double *fills = (double *)(heap + pipes);
     PyObject *found = NULL;
-    int right = batch < LARGEST;
+    int right = batch < MOST_BATCH;
     for (Py_ssize_t i = 0; right && i < pipes; i++) {
         timing_t *timing = timings + i;
         sizes[i] = given[4 * i];
@@ -154,7 +156,15 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+static int add_types(PyObject *module)
+{
+    PyObject *walk = PyType_FromModuleAndSpec(module, &walk_spec, NULL);
+    int failed = walk ? PyModule_AddObjectRef(module, "Walk", walk) : -1;
+    Py_XDECREF(walk);
+    return failed;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_types}, {0, NULL}};
 
 static PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "_core", "What runs hottest, in C.", 0, methods, slots,

@@ -10,8 +10,10 @@
 #include <Python.h>
 #include <stdint.h>
 
-/* Times and sizes stay below this, so that sums and products of a few fit. */
+/* Times in us and numbers of micro-batches stay below these, so that their products
+   have room, and four times as much. */
 #define LARGEST ((int64_t)1 << 40)
+#define MOST_BATCH ((int64_t)1 << 20)
 
 /* Open a buffer of contiguous 64-bit whole numbers, `count` of them where that is not
    negative; -1 and an error otherwise. */

@@ -199,10 +199,10 @@ class Balancer:
             # Layers that take no time are balanced as if they took a us.
             max(1, self.cost.prefix(node, t, b)[0][1]),
             self._fixed(b, chain, j),
-            self._cap(b, n, len(chain), j, node, t, replicas),
+            self.cap(b, n, len(chain), j, node, t, replicas),
         )
 
-    def _cap(
+    def cap(
         self,
         b: int,
         n: int,
@@ -315,7 +315,9 @@ def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
     """Layers of each stage; the caps allow `layers` and at least one each."""
     if core is not None:
         with suppress(OverflowError):  # times beyond what whole numbers there hold
-            flat = array("q", [number for row in rows for number in row])
+            flat = array("q")
+            for each, fixed, cap in rows:
+                flat.extend((each, fixed, min(cap, layers)))
             counts: list[int] = core.best_counts(flat, layers, n)
             return counts
     return best_counts(rows, layers, n)

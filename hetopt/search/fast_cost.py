@@ -101,9 +101,9 @@ class FastCost:
         self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
-        self._updates = self.table.times_updates
-        self._ties = self.table.tied is not None
-        self._overhead_us = self.table.overhead_us
+        self.updates = self.table.times_updates
+        self.ties = self.table.tied is not None
+        self.overhead_us = self.table.overhead_us
 
     def check(self) -> None:
         """Raise `OutOfTime` where the deadline is over."""
@@ -252,25 +252,25 @@ class FastCost:
         a, b = self.pipeline_factor, self.sync_factor
         pipelines = -(-a.numerator * pipelines_us // a.denominator)
         syncs = -(-b.numerator * sync_us // b.denominator)
-        return pipelines + syncs + end_us + self._overhead_us
+        return pipelines + syncs + end_us + self.overhead_us
 
     def end_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
         """Tied embeddings summed, and the optimiser where it takes longest."""
         end = 0
-        if self._ties:
+        if self.ties:
             pairs = [(slots[0], slots[-1]) for slots in pipes if len(slots) > 1]
             end = max((self.syncs.tied_us(*pair) for pair in pairs), default=0)
             if self.syncs.ports.any:
                 end = max(end, self.syncs.ties_us(pairs))
-        if not self._updates:
+        if not self.updates:
             return end
         return end + max(
-            self._update_us(slot, j == 0, j == len(slots) - 1, len(pipes))
+            self.update_us(slot, j == 0, j == len(slots) - 1, len(pipes))
             for slots in pipes
             for j, slot in enumerate(slots)
         )
 
-    def _update_us(self, slot: Slot, first: bool, last: bool, replicas: int) -> int:
+    def update_us(self, slot: Slot, first: bool, last: bool, replicas: int) -> int:
         held, routed = self._trained(slot)
         copies = first + last - (first and last and self.table.model.tied_embeddings)
         ends = copies * (self.table.trained.end or 0)

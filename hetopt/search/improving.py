@@ -9,10 +9,9 @@ micro-batches of all pipelines always are.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from math import exp
 from random import Random
 
 from ..errors import OutOfTime, keeping
@@ -22,9 +21,8 @@ from ..schema import Instance
 from . import choices, grid, islands
 from .attempts import tried
 from .balancing import Balancer
-from .fast_cost import FastCost
-from .moves import Moves
-from .state import State, first_state
+from .fast_cost import FastCost, Pipe
+from .walking import Walking, in_python, walk_from
 
 # Cycles of annealing: when each ends, as a share of the budget, and how hot it begins,
 # as a share of the objective. The first looks nearby, the later ones in other valleys.
@@ -32,6 +30,7 @@ CYCLES = ((0.08, 3e-3), (0.4, 1e-2), (1.0, 3e-2))
 COLD = 5e-5
 _VISIT = 0.22  # of the time that is left at the most, to look for islands
 ROUNDS = 100_000  # where there is no budget at all
+_AT_ONCE = 16  # candidates between two looks at the clock, at one temperature
 Report = Callable[[int], None]
 
 
@@ -92,8 +91,7 @@ class Search:
         divided = self._instance.workload.costs.expert_parallel > 1
         if isinstance(self._given, int) and self._free and not divided:
             pipes = cost.compact(plan)
-            state = first_state(cost, pipes) if pipes is not None else None
-            self._annealing = _Annealing(cost, state, Random(seed), target)
+            self._annealing = _Annealing(cost, pipes, seed, target)
             self._annealing.visits = visits_islands
             self._annealing.listen(self._given, report)
 
@@ -127,10 +125,10 @@ class Search:
     @property
     def found(self) -> TrainingPlan:
         """The best plan so far: the given one itself where none is better."""
-        best = self._annealing.best if self._annealing is not None else None
-        if best is None or self._given is None or best.objective >= self._given:
+        walk = self._annealing.walk if self._annealing is not None else None
+        if walk is None or self._given is None or walk.objective >= self._given:
             return self._plan
-        return choices.said(self._whole, self._instance, self._cost.plan(best.pipes()))
+        return choices.said(self._whole, self._instance, self._cost.plan(walk.pipes()))
 
 
 class _Budget:
@@ -141,6 +139,10 @@ class _Budget:
         self.deadline = deadline
         self.rounds = rounds
         self.looked_at = 0
+
+    def next(self, most: int) -> int:
+        """How many candidates may follow at once, of `most`."""
+        return most if self.rounds is None else min(most, self.rounds - self.looked_at)
 
     def used(self) -> float:
         """The larger share; 1 or more at the end."""
@@ -156,15 +158,18 @@ class _Budget:
 
 class _Annealing:
     def __init__(
-        self, cost: FastCost, state: State | None, random: Random, target: int | None
+        self,
+        cost: FastCost,
+        pipes: Sequence[Pipe] | None,
+        seed: int,
+        target: int | None,
     ) -> None:
-        self.best = state
-        self.visits = True
         self._cost = cost
-        self._random = random
+        self._seed = seed
         self._target = target
         self._balancer = Balancer(cost)
-        self._moves = Moves(self._balancer, random)
+        self.walk = None if pipes is None else self._walk_from(pipes)
+        self.visits = True
         self._told: int | None = None
         self._report: Report | None = None
 
@@ -175,20 +180,23 @@ class _Annealing:
 
     def run(self, budget: _Budget) -> None:
         """Cycle after cycle until the budget is used up or the target is reached."""
-        begin, fresh = 0.0, self.best is None
+        begin, fresh = 0.0, self.walk is None
         if fresh:
             self._visit_islands(budget)
         for number, (end, hot) in enumerate(CYCLES):
             if number == 1 and self.visits and not (fresh or self._reached()):
                 self._visit_islands(budget)
             begin = max(begin, budget.used())
-            if self.best is not None and begin < end:
-                self._cycle(self.best, budget, begin, end, hot)
+            if self.walk is not None and begin < end:
+                self._cycle(self.walk, budget, begin, end, hot)
             begin = end
 
+    def _walk_from(self, pipes: Sequence[Pipe]) -> Walking | None:
+        return walk_from(pipes, self._balancer, self._seed)
+
     def _reached(self) -> bool:
-        target, best = self._target, self.best
-        return target is not None and best is not None and best.objective <= target
+        target, walk = self._target, self.walk
+        return target is not None and walk is not None and walk.objective <= target
 
     def _visit_islands(self, budget: _Budget) -> None:
         """Go on from the best partition into islands, where it is better."""
@@ -198,7 +206,8 @@ class _Annealing:
             deadline = now + (budget.deadline - now) * _VISIT
         if budget.rounds is not None:
             limit = budget.rounds // 10
-        search = partial(islands.search, self._cost, self._balancer, self._random)
+        random = Random(self._seed)
+        search = partial(islands.search, self._cost, self._balancer, random)
         try:
             self._cost.deadline = deadline
             pipes = tried("islands", partial(search, deadline, limit)).made
@@ -206,39 +215,32 @@ class _Annealing:
             self._cost.deadline = budget.deadline
         if pipes is None:
             return
-        state = first_state(self._cost, pipes)
-        if state is not None:
-            self._keep(state)
+        walk = self._walk_from(pipes)
+        if walk is not None and (
+            self.walk is None or walk.objective < self.walk.objective
+        ):
+            self.walk = walk
+            self._tell()
 
     def _cycle(
-        self, state: State, budget: _Budget, begin: float, end: float, hot: float
+        self, walk: Walking, budget: _Budget, begin: float, end: float, hot: float
     ) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
-        scale = max(1, state.objective)
+        walk.begin()
+        scale = max(1, walk.objective)
         while not self._reached() and (used := budget.used()) < end:
-            budget.looked_at += 1
-            move = self._moves.draw(state)
-            trial = None if move is None else state.changed(*move)
-            if trial is None:
-                continue
             cooled = (used - begin) / (end - begin)
             temperature = scale * hot * (COLD / hot) ** cooled
-            worse = trial.score - state.score
-            warm = temperature > 0  # it is not where the best plan takes no time
-            if worse <= 0 or (
-                warm and self._random.random() < exp(-worse / temperature)
-            ):
-                state = trial
-                self._keep(state)
-
-    def _keep(self, state: State) -> None:
-        if self.best is None or state.objective < self.best.objective:
-            self.best = state
+            most = budget.next(_AT_ONCE)
+            try:
+                budget.looked_at += walk.run(most, temperature, self._target)
+            except OverflowError:  # beyond the numbers of the compiled core
+                walk = self.walk = in_python(walk, self._balancer, self._seed)
             self._tell()
 
     def _tell(self) -> None:
-        if self.best is None or self._told is None or self._report is None:
+        if self.walk is None or self._told is None or self._report is None:
             return
-        if self.best.objective < self._told:
-            self._told = self.best.objective
+        if self.walk.objective < self._told:
+            self._told = self.walk.objective
             self._report(self._told)
