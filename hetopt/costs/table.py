@@ -1,6 +1,6 @@
 """Integer tables of one instance with a cluster, computed when asked for and kept."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
@@ -12,6 +12,8 @@ from .compute import LinkRate, NodeClass, ceil
 from .parameters import Parameters
 from .profiles import Measurements
 from .weighing import Weighing
+
+_Times = tuple[int, ...]  # by layer
 
 
 class CostTable:
@@ -35,8 +37,8 @@ class CostTable:
         if self.calibrated and instance.workload.costs.activations == "calibrated":
             self.weighing = Weighing(self.calibrated)
         # lru_cache on bound methods of this object only: it dies with the object.
-        self.layer_us = lru_cache(None)(self._layer_us)
-        self.backward_us = lru_cache(None)(self._backward_us)
+        self.layer_us = self._by_class(self._layer_us)
+        self.backward_us = self._by_class(self._backward_us)
         self.waits_us = lru_cache(None)(self._waits_us)
         self.head_us = lru_cache(None)(self._head_us)
         self.hop_us = lru_cache(None)(self._hop_us)
@@ -51,6 +53,20 @@ class CostTable:
             partial(permits, instance.workload.runs_on, instance.model, self.split)
         )
         self._others: dict[tuple[str, int, Split], CostTable] = {}
+
+    def _by_class(
+        self, made: Callable[[str, int, int], _Times]
+    ) -> Callable[[str, int, int], _Times]:
+        """Keep what is the same of all nodes of a class: thousands may be of one."""
+        kept = lru_cache(None)(made)
+        return lambda node, t, b: kept(self._first_of_class[node], t, b)
+
+    @cached_property
+    def _first_of_class(self) -> dict[str, str]:
+        """The first node of the class of each."""
+        first: dict[int, str] = {}  # classes that are equal are one object
+        pairs = self.node_class.items()
+        return {name: first.setdefault(id(one), name) for name, one in pairs}
 
     def under(
         self,

@@ -36,9 +36,10 @@ def mapped(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
     left = [Counter(group) for group in groups]
     free = devices_of(cost, t)
     rows: list[list[int]] = [[] for _ in groups]
+    nodes = {name: _of(cost, name) for name in types}
     for name in types:
         while all(group[name] for group in left):
-            node = next((i for i in _of(cost, name) if free[i] >= len(groups)), None)
+            node = next((i for i in nodes[name] if free[i] >= len(groups)), None)
             if node is None:
                 break
             free[node] -= len(groups)
@@ -46,7 +47,7 @@ def mapped(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
                 group[name] -= 1
                 row.append(node)
     # Of each type the node that has most free comes first, then the first one.
-    heaps = {name: [(-free[i], i) for i in _of(cost, name)] for name in types}
+    heaps = {name: [(-free[i], i) for i in nodes[name]] for name in types}
     for heap in heaps.values():
         heapify(heap)
     for group, row in zip(left, rows, strict=True):
