@@ -34,6 +34,11 @@ def carried(cost: FastCost) -> bool:
     )
 
 
+def is_compiled(cost: FastCost) -> bool:
+    """Whether walks of an instance run in the compiled core."""
+    return core is not None and carried(cost)
+
+
 class Oracle:
     """Answers of an evaluator to the core, which asks each question once."""
 
@@ -163,7 +168,7 @@ class CompiledWalk:
 
 def walk_from(state: State, balancer: Balancer, seed: int) -> CompiledWalk | None:
     """Return a walk in the core; None where it is not there or cannot carry it."""
-    if core is None or not carried(balancer.cost):
+    if not is_compiled(balancer.cost):
         return None
     with suppress(OverflowError):
         return CompiledWalk(state, balancer, seed)

@@ -21,6 +21,7 @@ from ..schema import Instance
 from . import choices, grid, islands
 from .attempts import tried
 from .balancing import Balancer
+from .compiled_walks import is_compiled
 from .fast_cost import FastCost, Pipe
 from .walking import Walking, in_python, walk_from
 
@@ -30,8 +31,11 @@ CYCLES = ((0.08, 3e-3), (0.4, 1e-2), (1.0, 3e-2))
 COLD = 5e-5
 _VISIT = 0.22  # of the time that is left at the most, to look for islands
 ROUNDS = 100_000  # where there is no budget at all
+_FEW_PIPELINES = 4  # of more, a move changes so much less of the score: it is cooler
 _AT_ONCE = 16  # candidates between two looks at the clock, at one temperature
 Report = Callable[[int], None]
+#: How many times as many candidates a second the compiled core looks at, at the least.
+PACE = 50
 
 
 def improve(
@@ -121,6 +125,11 @@ class Search:
         if found.objective is not None and found.objective < self._given:
             assert found.plan is not None
             self._plan, self._given = found.plan, found.objective
+
+    @property
+    def pace(self) -> int:
+        """How many candidates there is time for where Python looks at one."""
+        return PACE if is_compiled(self._cost) else 1
 
     @property
     def found(self) -> TrainingPlan:
@@ -227,7 +236,8 @@ class _Annealing:
     ) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
         walk.begin()
-        scale = max(1, walk.objective)
+        part = min(1, _FEW_PIPELINES / len(walk.pipes()))
+        scale = max(1, walk.objective) * part
         while not self._reached() and (used := budget.used()) < end:
             cooled = (used - begin) / (end - begin)
             temperature = scale * hot * (COLD / hot) ** cooled
