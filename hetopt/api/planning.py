@@ -52,6 +52,8 @@ GOOD = ("whale", "hexiscale", "metis")
 # first two take a tenth of a second for hundreds of GPUs: without a plan they have all
 # the time that there is.
 _PARTS = {"grid": (1.5, 1.5), "islands": (1.2, 1.5)}
+#: Nodes; of more, islands (of blends of nodes) are there sooner than the others.
+_LARGE = 256
 _SOONEST, _SOON_PART = ("autohet", "megatron"), 6
 _PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
 # Of a time so short that nothing else would find more: so many seconds, up to a part.
@@ -381,6 +383,8 @@ def in_turn(
     time; where they took the planners' part, the others are not asked.
     """
     names = [*dict.fromkeys((*QUICK, *GOOD, *planners_for("training_plan")))]
+    if len(data.planned_cluster.nodes) > _LARGE:
+        names = [*dict.fromkeys(("islands", *names))]
     divided = data.workload.costs.expert_parallel > 1
     if divided or not data.workload.target.free:  # the exact method searches grids
         names = ["megatron", "grid"]

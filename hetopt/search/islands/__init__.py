@@ -24,9 +24,12 @@ from ...schema import Instance, Inter
 from ...schema.rates import slower
 from ..balancing import Balancer, with_batch
 from ..fast_cost import FastCost, Pipe
+from . import blends
 from .options import Nodes, Option, Options
 
 _MANY_NODES = 128
+_SOME_NODES = 24  # of more, blends are looked at
+_MOST_CHANGED = 512  # nodes; of more, changes of sets are too many to look at
 _FIRST_PLANS = 100  # looked at on links that are taken as alike
 
 
@@ -63,6 +66,7 @@ def search(
             islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
             islands.best = best
             try:
+                islands.blend()
                 for start in islands.starts():
                     islands.descend(start)
             finally:
@@ -133,6 +137,22 @@ class _Search:
             return True
         return self._deadline is not None and time.monotonic() >= self._deadline
 
+    def blend(self) -> None:
+        """Judge plans of blends, where there are many nodes."""
+        cost, options = self._cost, self._options
+        if len(cost.nodes) <= _SOME_NODES:
+            return
+        for pipes in blends.plans(cost, options.balancer, options.power):
+            self._offer(pipes)
+            if self.late():
+                return
+
+    def _offer(self, pipes: tuple[Pipe, ...]) -> int:
+        value = self._cost.iteration_us(pipes)
+        if self.best is None or value < self.best[0]:
+            self.best = value, pipes
+        return value
+
     # --- where to start ----------------------------------------------------------
 
     def starts(self) -> Iterator[list[Nodes]]:
@@ -175,6 +195,8 @@ class _Search:
             return
         choice, value = self._first_choice(start)
         sets = start
+        if len(self._cost.nodes) > _MOST_CHANGED:
+            return
         while value is not None and not self.late():
             found = self._improved(sets, choice, value)
             if found is None:
@@ -269,10 +291,7 @@ class _Search:
         whole = with_batch(cost, rows)
         if whole is None:
             return None
-        value = cost.iteration_us(whole)
-        if self.best is None or value < self.best[0]:
-            self.best = value, whole
-        return value
+        return self._offer(whole)
 
 
 def _all_changes(sets: Sequence[Nodes]) -> Iterator[_Change]:

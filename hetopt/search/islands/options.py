@@ -29,7 +29,7 @@ class Options:
     def __init__(self, cost: FastCost, balancer: Balancer, kept: int = 16) -> None:
         """`kept` bounds the options of a set."""
         self.cost = cost
-        self._balancer = balancer
+        self.balancer = balancer
         self._keep = kept
         cluster = cost.instance.planned_cluster
         # With links by pair equal nodes differ: then each is a kind of its own.
@@ -44,7 +44,7 @@ class Options:
         able = {pair: self._holds_a_layer(counts.index(pair)) for pair in set(counts)}
         self.able = [able[pair] for pair in counts]
         power = {pair: self._node_power(counts.index(pair)) for pair in set(counts)}
-        self._power = [power[pair] for pair in counts]
+        self.power = [power[pair] for pair in counts]
         self._like = {pair: i for i, pair in reversed([*enumerate(counts)])}
         self._room = [cost.room[i] * node.count for i, node in enumerate(cluster.nodes)]
         self._states_mib = 0  # of one copy of the model, at the least
@@ -131,15 +131,15 @@ class Options:
             return []  # the states alone are too large
         if not all(self.able[k] for k in set(kinds)):
             return []
-        whole = sum(self._power) or 1.0  # 0 where nothing was measured
-        share = sum(self._power[k] for k in kinds) / whole
+        whole = sum(self.power) or 1.0  # 0 where nothing was measured
+        share = sum(self.power[k] for k in kinds) / whole
         batch = self.cost.instance.workload.global_batch
         best: dict[tuple[int, int, tuple[int, ...]], tuple[float, Option]] = {}
         for b in self.cost.instance.workload.micro_batch_sizes:
             for copies in self._copies(kinds):
                 n = max(1, ceil(share * batch / (copies * b)))
                 for degrees, chain in self._chains(kinds, copies, b):
-                    slots = self._balancer.balanced(b, n, chain, None, copies)
+                    slots = self.balancer.balanced(b, n, chain, None, copies)
                     if slots is None:
                         continue
                     timing = self.cost.timing(b, slots)
@@ -208,6 +208,6 @@ class Options:
         """Most memory first and last, fastest first and last."""
         ranks = range(len(distinct))
         by_room = sorted(ranks, key=lambda k: -self.cost.room[distinct[k]])
-        by_power = sorted(ranks, key=lambda k: -self._power[distinct[k]])
+        by_power = sorted(ranks, key=lambda k: -self.power[distinct[k]])
         orders = (by_room, by_room[::-1], by_power, by_power[::-1])
         return list(dict.fromkeys(map(tuple, orders)))
