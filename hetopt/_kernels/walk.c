@@ -135,7 +135,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *oracle;
     /* the problem */
-    int64_t layers, batch, nodes, gpus, kinds, degrees, width;
+    int64_t layers, batch, nodes, gpus, degrees, width;
     int lockstep, both, flight, even, zero, divided, overlap, each_round, ties, updates;
     int sync, paired;
     int64_t passes, bytes, overhead, end_class;
@@ -165,10 +165,9 @@ typedef struct {
     uint64_t *node_mark, *degree_mark; /* two each */
     int64_t *layer_us, *layer_next, *behind;
     int64_t *touched, touch; /* when layers were changed last */
-    int64_t embedding_us, head_us; /* of the trial */
     /* room to work in */
     place_t *chain, *chain_two;
-    int32_t *cut, *picked, *members;
+    int32_t *cut, *picked, *ends;
     int64_t *spots; /* (pipeline, stage) pairs */
     row_t *rows;
     int64_t *work;
@@ -532,7 +531,7 @@ static line_t *balanced(walk_t *w, int64_t b, int64_t n, const place_t *chain,
         return NULL;
     int64_t *counts = w->work + 2 * stages;
     best_counts(w->rows, stages, w->layers, n, counts, w->work, w->heap);
-    int32_t *ends = w->members, last = 0; /* free here: who are alike is known later */
+    int32_t *ends = w->ends, last = 0;
     for (int64_t j = 0; j < stages; j++)
         ends[j] = last += (int32_t)counts[j];
     return line_of(w, b, chain, stages, ends);
@@ -1555,7 +1554,7 @@ static int make_room(walk_t *w)
     w->chain_two = room(&failed, wide, sizeof(place_t));
     w->cut = room(&failed, wide, 4);
     w->picked = room(&failed, wide, 4);
-    w->members = room(&failed, wide, 4);
+    w->ends = room(&failed, wide, 4);
     w->spots = room(&failed, 2 * wide, 8);
     w->rows = room(&failed, wide, sizeof(row_t));
     w->work = room(&failed, 3 * wide, 8);
@@ -1582,7 +1581,7 @@ static int read_tables(walk_t *w, PyObject *nodes, PyObject *sizes, PyObject *cl
                        PyObject *parameters, PyObject *inside, PyObject *across)
 {
     int failed = 0;
-    int64_t apart = w->paired ? w->nodes * w->nodes : 1, kinds = 0;
+    int64_t apart = w->paired ? w->nodes * w->nodes : 1, gpus = 0;
     int64_t *table = room(&failed, PER_NODE * w->nodes + w->layers, 8);
     Py_ssize_t given = PyObject_Size(parameters);
     w->count = room(&failed, w->nodes, 4);
@@ -1610,14 +1609,14 @@ static int read_tables(walk_t *w, PyObject *nodes, PyObject *sizes, PyObject *cl
             w->kind[a] = (int32_t)row[1];
             w->spot[a] = (int32_t)row[2];
             w->link[a] = (int32_t)row[3];
-            kinds += row[0];
+            gpus += row[0];
             if (row[0] < 1 || row[0] > w->degrees || row[3] < 0 || row[3] >= w->links)
                 right = -1;
             /* All nodes begin with no replica. */
             for (int64_t l = 0; right == 0 && l < w->layers; l++)
                 w->many[(l * w->links + row[3]) * w->stride]++;
         }
-        right = kinds == w->gpus ? right : -1;
+        right = gpus == w->gpus ? right : -1;
         for (int64_t l = 0; right == 0 && l < w->layers; l++) {
             int64_t which = table[PER_NODE * w->nodes + l];
             w->layer_class[l] = (int32_t)which;
@@ -1764,7 +1763,7 @@ static void walk_dealloc(PyObject *self)
                    w->layer_class, w->class_parameters, w->free_gpus, w->held, w->many,
                    w->degree, w->one, w->two, w->node_mark, w->degree_mark, w->layer_us,
                    w->layer_next, w->behind, w->touched, w->chain, w->chain_two, w->cut,
-                   w->picked, w->members, w->spots, w->rows, w->work, w->heap, w->fills,
+                   w->picked, w->ends, w->spots, w->rows, w->work, w->heap, w->fills,
                    (void *)w->timings, w->line_sizes, w->removed, w->added};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);

@@ -7,8 +7,10 @@ them lie all partitions of the nodes into sets. This planner searches them: from
 ends (nodes that cannot hold the model alone join others first), by joining sets,
 moving a node, leaving it idle and swapping two, and by choosing among the options of
 sets: number of pipelines, degrees by kind of node, order; sets of equal nodes take
-equal options. Layers and micro-batches are balanced exactly, and the judge's objective
-decides. Not a published system: the baseline that published ones have to beat.
+equal options. Where there are many nodes, plans come first whose pipelines blend nodes
+of two sorts, mixed by a linear program (`blends`). Layers and micro-batches are
+balanced exactly, and the judge's objective decides. Not a published system: the
+baseline that published ones have to beat.
 """
 
 import time
