@@ -72,7 +72,7 @@ def submit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Kept by the queue: frenzy_by_type at first; sia, shortest_first, ...",
+            help="Kept by the queue: frenzy_typed at first; sia, shortest_first, ...",
         ),
     ] = None,
     dry_run: Annotated[

@@ -18,7 +18,7 @@ from .machines import name_of
 from .store import Attempt, Entry
 
 FOLDER = "scheduling.policies"
-DEFAULT = "frenzy_by_type"
+DEFAULT = "frenzy_typed"
 
 
 class Start(NamedTuple):

@@ -76,7 +76,7 @@ def random_data(seed: int) -> Data:
     return workloads.queue(8, seed, cluster, f"q{seed}", every_s=300)
 
 
-@pytest.mark.parametrize("policy", ["frenzy_by_type", "frenzy", "shortest_first"])
+@pytest.mark.parametrize("policy", ["frenzy_typed", "frenzy", "shortest_first"])
 @pytest.mark.parametrize("seed", range(4))
 def test_live_decisions_are_those_of_the_simulator(seed: int, policy: str) -> None:
     """An engine on which all goes as predicted does what the simulator says.

@@ -20,7 +20,7 @@ def fresh(data: Data, policy: str) -> simulator.Simulation:
     return simulator.Simulation(data, module.policy(data), idle)
 
 
-@pytest.mark.parametrize("policy", ["frenzy", "frenzy_by_type", "shortest_first"])
+@pytest.mark.parametrize("policy", ["frenzy", "frenzy_typed", "shortest_first"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_queue_taken_up_in_its_midst_ends_as_if_nobody_had_looked(
     policy: str, seed: int
@@ -52,10 +52,10 @@ def test_a_queue_taken_up_in_its_midst_ends_as_if_nobody_had_looked(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_frenzy_by_type_takes_the_first_plan_whose_own_type_is_idle(seed: int) -> None:
+def test_frenzy_typed_takes_the_first_plan_whose_own_type_is_idle(seed: int) -> None:
     """Held to MARP's ranking and a count of GPUs, on every first decision."""
     data = random_queue(seed)
-    run = simulator.simulate(data, "frenzy_by_type")
+    run = simulator.simulate(data, "frenzy_typed")
     starts = {entry.job: entry.leases[0] for entry in run.schedule.jobs if entry.leases}
     first = min(lease.start_us for lease in starts.values())
     free = Counter({gpu: n for gpu, n in data.rates.count.items()})
@@ -65,7 +65,7 @@ def test_frenzy_by_type_takes_the_first_plan_whose_own_type_is_idle(seed: int) -
         assert len(types) == 1
         if lease.start_us != first:
             continue
-        ranking = frenzy.ranked(data, data.trained(job))
+        ranking = frenzy.ranked(data, data.trained(job), "throughput")
         wanted = next(option for option in ranking if option.gpus <= free[option.gpu])
         assert (wanted.gpu, wanted.gpus) == (*types, len(lease.gpus))
         free[wanted.gpu] -= wanted.gpus

@@ -14,7 +14,7 @@ in order of submission, and one that cannot be served does not hold up those aft
 a running job is left alone; of nodes with as many idle GPUs, one of the smallest
 sufficient memory is taken. GPUs of several types may serve one job, as Algorithm 1
 allows: it then runs at the pace of the slowest. `frenzy_by_memory` uses up one size of
-memory before it takes of the next, `frenzy_by_type` gives a plan its own type.
+memory before it takes of the next.
 
 Source: Frenzy, section IV, algorithm 1, with >= for its >.
 """

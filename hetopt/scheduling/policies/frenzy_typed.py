@@ -12,18 +12,12 @@ to a half. Everything else is as in `frenzy`.
 Source: Frenzy, abstract, sections I and IV; algorithm 1 within a type.
 """
 
-from collections.abc import Callable
-
 from ...costs.job_rates import Trained
 from ...problems.job_scheduling import Data
+from ._rounds import kinds
 from .frenzy import Frenzy, Wanted, follows_requests, problem, ranked
 
 __all__ = ["follows_requests", "kinds", "policy", "problem"]
-
-
-def kinds(data: Data) -> Callable[[str], int]:
-    """Each type is a kind of its own."""
-    return list(data.cluster.gpus).index
 
 
 def policy(data: Data) -> Frenzy:
