@@ -473,8 +473,7 @@ def _refuted(result: Result) -> Result:
         return result
     if (why := covering.reason(result.data)) is None:
         return result
-    proved = {"status": Status.INFEASIBLE, "stop": Stop.PROVED}
-    return replace(result, reasons=(why,), **proved)
+    return replace(result, reasons=(why,), status=Status.INFEASIBLE, stop=Stop.PROVED)
 
 
 def remedied(result: Result, limits: Limits) -> Result:

@@ -48,8 +48,8 @@ def test_skypilot_is_asked_for_machines_where_they_are_offered(tmp_path: Path) -
     data = Instance.model_validate_json(json.dumps(text))
     stages = [{"gpu": name, "layers": 3} for name in offers]
     plan = json.dumps({"data_parallel": 1, "stages": stages})
-    rented = rented.training(data, Provisioning.model_validate_json(plan))
-    exporting.write(tmp_path, exporting.exported("skypilot", *rented))
+    trained = rented.training(data, Provisioning.model_validate_json(plan))
+    exporting.write(tmp_path, exporting.exported("skypilot", *trained))
     asked = {}
     for path in tmp_path.glob("*.yaml"):
         task = sky.Task.from_yaml_config(yaml.safe_load(path.read_text()))
