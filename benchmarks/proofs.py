@@ -32,12 +32,11 @@ from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import HetoptError, OutOfTime
 from hetopt.exact.pipelines import compiled, plain
+from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines.boxes import Division
 from hetopt.exact.pipelines.coupling import Coupling
 from hetopt.exact.pipelines.master import Master
 from hetopt.exact.training_plan import alone, refuting
-from hetopt.exact.training_plan.counts import bound as counting
-from hetopt.exact.training_plan.counts import kinds as counted_kinds
-from hetopt.exact.training_plan.counts import rows as walks
 from hetopt.stages import StageTable, classes, sync
 from hetopt.text import writing
 
@@ -72,6 +71,7 @@ class _Known:
 
     def __init__(self, value: float) -> None:
         self.bound = hetopt.Bound(Fraction(value), "total work")
+        self.objective = None
         self.certificate = None
 
     def tighten(self, value: Any, source: str) -> None:
@@ -91,8 +91,9 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     limits = hetopt.Limits(time_s=seconds)
     alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
-        ways = refuting.ways_of(instance, *times, clock, alone_us=alone_us)
-        refuting.in_turn(known, ways, clock)
+        found = refuting.tightening(instance, *times, clock, alone_us=alone_us)
+        if found is not None:
+            refuting.tighten(known, found, clock)
     return float(known.bound.value)
 
 
@@ -110,8 +111,6 @@ def _no_hops(stack: ExitStack) -> None:
 def _no_synchronisation(stack: ExitStack) -> None:
     stack.enter_context(patch.object(sync, "_fastest_inter", lambda table: None))
     stack.enter_context(patch.object(sync, "_intra", lambda table, node: None))
-    for name in ("spread_us", "within_us"):
-        stack.enter_context(patch.object(counting, name, lambda *_: 0.0))
 
 
 def _no_shares(stack: ExitStack) -> None:
@@ -142,31 +141,21 @@ def _no_pipelines_on_nodes(stack: ExitStack) -> None:
     stack.enter_context(patch.object(alone, "faster", lambda *_: 0))
 
 
-def _no_rows_in_whole_gpus(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(refuting, "prepared", lambda *_: None))
+def _no_whole_pipelines(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(PipelineBound, "_whole", lambda *_: False))
 
 
-def _no_numbers_of_homes(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(counting, "numbered", lambda *_: iter(())))
+def _no_enumeration(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(refuting, "is_enumerated", lambda _: False))
 
 
-def _no_kinds_together(stack: ExitStack) -> None:
-    def apart(table: Any, few: Any) -> Any:
-        found = counted_kinds.together(table, lambda _: True)
-        return found if few(found) else None
-
-    stack.enter_context(patch.object(counting, "together", apart))
-
-
-def _no_fine_ranges(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(counting, "RATIOS", counting.RATIOS[:3]))
+def _no_hosts(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(Division, "_by_host", lambda *_: None))
 
 
 def _no_compiler(stack: ExitStack) -> None:
     for name in KERNELS:
         stack.enter_context(patch.object(compiled, name, getattr(plain, name)))
-    for name in ("compiled", "compiled_whole"):
-        stack.enter_context(patch.object(walks, name, lambda: walks.plainly))
 
 
 KERNELS = (
@@ -182,10 +171,9 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "places": _no_places,
     "layers in any order": _no_unordered_layers,
     "pipelines on nodes": _no_pipelines_on_nodes,
-    "rows in whole GPUs": _no_rows_in_whole_gpus,
-    "fine ranges of rows": _no_fine_ranges,
-    "numbers of homes": _no_numbers_of_homes,
-    "kinds together": _no_kinds_together,
+    "whole pipelines": _no_whole_pipelines,
+    "enumeration": _no_enumeration,
+    "hosts": _no_hosts,
     "compiler": _no_compiler,
 }
 
@@ -312,9 +300,8 @@ between stages; gradients, and the shares of nodes for which replicas compete; m
 that limits what all replicas can hold; stages that need more memory the further they
 are from the end; equal layers in any order, so that each node is visited once; single
 pipelines of micro-batches of one sequence, searched for on named nodes; whole pipelines
-by the GPUs that they use, ranges of their slowest stage finer than 1 %, how many nodes
-hold all replicas of a layer, kinds of nodes that are looked at as one where their GPUs
-are too many to count; and a compiler in place of numpy.
+by the GPUs that they use; how many nodes hold all replicas of a layer; boxes whose
+pipelines are all listed; and a compiler in place of numpy.
 """
 
 

@@ -206,18 +206,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             "of training_plan: prices of pipelines",
             in_part=_NOT_COUNTED,
             refused=_TABLES,
-            instead="proofs and counts leave it out",
-        ),
-        "proof counts": _method(
-            "of training_plan: pipelines by the GPUs that they use",
-            in_part=_NOT_COUNTED,
-            refused={
-                **_TABLES,
-                **dict.fromkeys(("interleave", "choice_of_interleave"), _ONE_RUN),
-                **dict.fromkeys(
-                    ("expert_parallel", "choice_of_experts"), _PIPELINES_APART
-                ),
-            },
+            instead="proofs leave it out",
         ),
         "proof memory": _method(
             "of training_plan: no pipeline fits into memory",

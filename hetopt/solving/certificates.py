@@ -168,16 +168,15 @@ class BoxTree(Record):
     stages need of the nodes of each class beyond what these hold, of all needs, of a
     pipeline, and of what is held; sizes are those of an average layer. So many `places`
     of stages from the end of a pipeline are told apart, or one. A box of one pipeline,
-    whose micro-batches have one sequence, may be `laid`: looked at on named nodes; and
-    any box `counted`: refuted by counts of GPUs. A box with nothing of all that is one
-    in which no time is left. Where `whole` pipelines of a box take less than the batch,
-    its prices are worth more than that, and say which pipelines are too dear.
+    whose micro-batches have one sequence, may be `laid`: looked at on named nodes. A
+    box with nothing of all that is one in which no time is left. Where `whole`
+    pipelines of a box take less than the batch, its prices are worth more than that,
+    and say which pipelines are too dear.
     """
 
     prices: Annotated[tuple[Natural, ...], Field(max_length=40_003)] | None = None
     whole: Literal[True] | None = None
     laid: Literal[True] | None = None
-    counted: Literal[True] | None = None
     places: Annotated[int, Field(ge=1, le=64)] | None = None
     split: Cut | None = None
     at: Natural | None = None
@@ -191,11 +190,9 @@ class BoxTree(Record):
         divided = (self.at, self.low, self.high)
         if self.split is None and divided != (None,) * 3:
             raise ValueError("found parts of a box without split: say of what")
-        each = self.prices, self.laid, self.counted, self.split
+        each = self.prices, self.laid, self.split
         if sum(value is not None for value in each) > 1:
-            raise ValueError(
-                "found some of prices, laid, counted and split: give one of them"
-            )
+            raise ValueError("found some of prices, laid and split: give one of them")
         if self.split is not None and self.at is None:
             raise ValueError("found split without at: say where")
         if self.whole and self.prices is None:

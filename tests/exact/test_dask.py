@@ -19,7 +19,6 @@ from hetopt.cli import app
 from hetopt.errors import BackendMissing, SolverFailed, Unsupported
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.training_plan.counts.tree import counted
 from hetopt.problems import training_plan as judge
 from hetopt.search import islands
 from hetopt.solving import dask
@@ -84,7 +83,7 @@ def refuted(several: side_by_side.Processes | None, part: float = 0.3) -> Any:
     time_us = least + int(part * (objective - least))
     refutation = bound.refute(time_us)
     if several is not None:
-        refutation = side_by_side.SideBySide(bound, time_us, several, counted)
+        refutation = side_by_side.SideBySide(bound, time_us, several)
     while refutation.step():
         pass
     return refutation

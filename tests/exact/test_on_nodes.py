@@ -4,7 +4,6 @@ The method searches with prices of GPUs, the check lays stages on named nodes: b
 held to all pipelines of tiny instances.
 """
 
-from fractions import Fraction
 from unittest.mock import patch
 
 import pytest
@@ -16,23 +15,20 @@ from brute_force_training import (
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
 from pipelines_alone import least_alone_us
-from refuters import by, by_counts, refutation
+from refuters import WAYS, by, refutation
 
 import hetopt
 from hetopt.costs import without_update
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact.one_pipeline.cluster_tables import BIG
-from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.training_plan.again import on_nodes
 from hetopt.exact.training_plan.alone import of_one_sequence
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
-from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.solving.certificates import Case, TrainingCertificate
 
 
 def left_us(instance: Instance, time_us: int) -> float:
@@ -71,14 +67,9 @@ def test_plans_are_refuted_up_to_the_best_with_a_certificate(tiny: Instance) -> 
         return
     least = least_alone_us(tiny, best[0])
     assert least <= best[0]
-    bounds = {
-        way: by(way, tiny, 0.2 * best[0], 1.5 * best[0], least)
-        for way in ("counts", "prices")
-    }
-    asked = ("counts", 1.0), ("prices", 1.0), ("counts", 0.9), ("prices", 0.6)
+    bounds = {way: by(way, tiny, 0.2 * best[0], 1.5 * best[0], least) for way in WAYS}
+    asked = ("whole", 1.0), ("prices", 1.0), ("whole", 0.9), ("prices", 0.6)
     for bound, share in ((bounds[way], share) for way, share in asked):
-        if bound is None:
-            continue
         found = refutation(bound, share * best[0], 20)
         assert not found.proved or share < 1
         record = found.certificate() if found.proved else None
@@ -86,53 +77,10 @@ def test_plans_are_refuted_up_to_the_best_with_a_certificate(tiny: Instance) -> 
             assert not training_plan.recheck(tiny, record, int(share * best[0]) + 1)
 
 
-def cases_of(tree: Case) -> list[Case]:
-    return [tree, *(x for part in tree.parts() for x in cases_of(part))]
-
-
 @pytest.fixture(scope="module")
 def sixteen() -> Instance:
     """Quick pipelines alone, whose stages are few: a proof of a second or two."""
     return hetopt.load("metis/t4-v100-16-moe-10b")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["t4-v100-16-moe-10b", "p100-t4-16-moe-10b", "t4-v100-32-moe-27b"]
-)
-def test_clusters_beyond_eight_gpus_are_proved_and_derived_again(name: str) -> None:
-    instance = hetopt.load(f"metis/{name}")
-    result = training_plan.solve(instance, limits=Limits(time_s=100))
-    assert result.status is Status.OPTIMAL
-    certificate = result.certificate
-    assert isinstance(certificate, TrainingCertificate)
-    laid = [x.laid for each in certificate.cases for x in cases_of(each)]
-    assert any(laid)
-    assert result.objective is not None
-    assert not training_plan.recheck(instance, certificate, result.objective)
-
-
-def counted_apart(box: Box, *_: object) -> float | None:
-    """Whatever is of single pipelines, or of several, is claimed to be refuted."""
-    divided = not box.count_low == 1 < box.count_high
-    return 1.1 if divided or box.sync_high_us is None else None
-
-
-def test_what_is_claimed_of_pipelines_alone_is_not_believed(sixteen: Instance) -> None:
-    best = 1_357_134  # of one pipeline of micro-batches of one sequence
-    for claimed, right in ((best, True), (2 * best, False)):
-        bound = by_counts(sixteen, 0.6 * best, 2.0 * best, claimed)
-        assert bound is not None
-        asked = bound.refute(claimed - 1 if right else int(1.0005 * best))
-        with patch.object(bound, "_ratio", counted_apart):
-            while asked.step():
-                pass
-        assert asked.proved
-        first = asked.certificate()
-        assert first is not None
-        found = training_plan.recheck(sixteen, first, Fraction(int(first.time_us)))
-        told = [text for text in found if "pipelines on nodes" in text]
-        assert bool(told) is not right
 
 
 def test_too_many_pipelines_are_said_to_be_too_many(sixteen: Instance) -> None:

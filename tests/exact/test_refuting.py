@@ -1,31 +1,26 @@
 """Refutations that are stopped and gone on with, and cases that two ways settle."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from math import inf
 
 import pytest
-from refuters import by_counts
 from test_exact_training_plan import priced
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
-from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.levelling import levelled
 from hetopt.exact.training_plan import recheck
-from hetopt.exact.training_plan.counts.tree import CountedTree
 from hetopt.exact.training_plan.refuting import (
     Clock,
     _Goals,
-    endless,
-    in_turn,
-    ways_of,
+    tighten,
+    tightening,
 )
 from hetopt.files.clusters import generate
 from hetopt.result import Bound
 from hetopt.schema import Instance
-from hetopt.stages import StageTable
 
 
 class Known:
@@ -33,6 +28,7 @@ class Known:
 
     def __init__(self, value: int) -> None:
         self.bound: Bound | None = Bound(value, "before")
+        self.objective = None
         self.certificate = None
 
     def tighten(self, value: int, source: str) -> None:
@@ -49,10 +45,7 @@ def cluster(request: pytest.FixtureRequest) -> Instance:
     return generate(request.param, size="8", seed=0)
 
 
-@pytest.mark.parametrize("counting", [False, True])
-def test_a_way_that_is_stopped_goes_on_where_it_ended(
-    counting: bool, cluster: Instance
-) -> None:
+def test_what_is_stopped_goes_on_where_it_ended(cluster: Instance) -> None:
     lowest = int(training_plan_bound(cluster).value)
     at_once, stopped = Known(lowest), Known(lowest)
     for known, stops in ((at_once, set[int]()), (stopped, {2**i for i in range(20)})):
@@ -67,60 +60,32 @@ def test_a_way_that_is_stopped_goes_on_where_it_ended(
             if prepared and next(looks) in stops:
                 raise OutOfTime
 
-        both = ways_of(cluster, 2 * lowest, lowest, Clock(inf, check))
+        found = tightening(cluster, 2 * lowest, lowest, Clock(inf, check))
+        assert found is not None
         prepared.append(True)
-        (way,) = (each for each in both if each._counting == counting)
-        way._goals = _Goals((0.9, 0.8), 0, 1.0)  # fine ones take long
-        while not way.ended:
+        found._goals = _Goals((0.9, 0.8), 0, 1.0)  # fine ones take long
+        while not found.ended:
             with suppress(OutOfTime):
-                way.tighten(known)
+                found.tighten(known)
     assert at_once.bound == stopped.bound
     assert at_once.bound is not None
     assert at_once.bound.value > lowest
 
 
-def test_turns_end_with_the_clock_and_keep_what_was_refuted(cluster: Instance) -> None:
+def test_refuting_ends_with_the_clock_and_keeps_what_it_has(
+    cluster: Instance,
+) -> None:
     lowest = int(training_plan_bound(cluster).value)
     reached = []
     for most in (40, 3_000):
         known, clock = Known(lowest), Clock(most, now=count().__next__)
-        in_turn(known, ways_of(cluster, 2 * lowest, lowest, clock), clock)
+        found = tightening(cluster, 2 * lowest, lowest, clock)
+        assert found is not None
+        tighten(known, found, clock)
         assert known.bound is not None
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]
     assert lowest < reached[1] <= 2 * lowest
-
-
-def test_counts_are_of_nodes_whatever_their_sites_and_come_behind_prices() -> None:
-    instance = generate("islands", size="32", seed=0)
-    lowest = int(training_plan_bound(instance).value)
-    prices, counts = ways_of(instance, 2 * lowest, lowest, Clock(inf))
-    (bound,), (tree,) = prices._bounds, counts._bounds
-    assert isinstance(bound, PipelineBound)
-    assert isinstance(tree, CountedTree)
-    assert bound.first[0].sites_high
-    assert len(tree.rows.table.classes) < len(bound.table.classes)
-    names = [each.nodes for each in StageTable(instance).classes]
-    assert [each.nodes for each in tree.rows.table.classes] == names
-
-
-def test_without_a_time_limit_no_way_waits_for_another_that_never_ends() -> None:
-    clock, turns = endless(lambda: None), list[str]()
-
-    class Searching:
-        def __init__(self, name: str) -> None:
-            self.name, self.turn, self.ended = name, 0.1, False
-
-        def tighten(self, run: Known, gained: Callable[[], None]) -> None:
-            turns.append(self.name)
-            if len(turns) == 4:
-                raise StopIteration
-            while True:
-                clock.check()
-
-    with pytest.raises(StopIteration):
-        in_turn(Known(1), [Searching("counts"), Searching("prices")], clock)  # type: ignore[list-item]
-    assert turns == ["counts", "prices", "counts", "prices"]
 
 
 def reached_by(patient: float, least: float) -> tuple[float, int]:
@@ -180,16 +145,3 @@ def test_a_bound_of_levelled_nodes_is_derived_again_as_such() -> None:
     assert not recheck(instance, certificate, bound)
     apart = certificate.model_copy(update={"levelled": False})
     assert recheck(instance, apart, bound)
-
-
-def test_counts_of_levelled_nodes_say_that_they_are() -> None:
-    instance = generate("unequal", size="64", seed=1)
-    tree = by_counts(instance, 1.0, 2.0)
-    assert tree is not None
-    found = tree.refute(1)
-    while found.step():
-        pass
-    certificate = found.certificate()
-    assert found.proved
-    assert certificate is not None
-    assert certificate.levelled

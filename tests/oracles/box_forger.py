@@ -33,7 +33,8 @@ def honest(
     be looked at as a `whole` wherever prices do not do, and boxes be divided by all
     numbers of `hosts` before.
     """
-    each, plan = [], Schedule(counted_near=1e9 if whole else 1.1)
+    each = []
+    plan = Schedule(counted_near=1e9, coarse=1.0) if whole else Schedule()
     for one in variants(instance) if time_us > 0 else ():
         bound = PipelineBound(one, most_us, 1, schedule=plan, whole=whole)
         if hosts:

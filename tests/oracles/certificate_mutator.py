@@ -20,13 +20,12 @@ import yaml
 from brute_force_training import best_training_plan, tiny_instance
 from pipelines_alone import least_alone_us
 from places import TESTS
-from refuters import by_counts, refutation
+from refuters import by_whole, refutation
 
 from hetopt import problems
 from hetopt.api import judging
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery
-from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.schema import Instance
 from hetopt.text.parsing import parse_tree
 
@@ -102,10 +101,8 @@ def _training(seed: int) -> Subject | None:
     if best is None:
         return None
     alone_us = least_alone_us(instance, best[0])
-    bound: Any = by_counts(instance, 0.1 * best[0], 1.5 * best[0], alone_us)
-    if seed % 2:  # the other kind of certificate
-        bound = PipelineBound(instance, 2 * best[0], 1, alone_us=alone_us)
-    for share in SHARES if bound is not None else ():
+    bound = by_whole(instance, 0.1 * best[0], 1.5 * best[0], alone_us)
+    for share in SHARES:
         found = refutation(bound, share * best[0], 8)
         if found.proved and (record := found.certificate()) is not None:
             tree = record.model_dump(mode="json", exclude_none=True)

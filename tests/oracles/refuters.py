@@ -1,41 +1,31 @@
-"""Both ways to refute times of an instance: by prices, and by counts of GPUs."""
+"""Ways to refute times of an instance: by prices, and by whole pipelines as well."""
 
 from typing import Any
 
 from hetopt.exact.pipelines.bound import PipelineBound
-from hetopt.exact.pipelines.levelling import levelled
-from hetopt.exact.training_plan.counts.bound import prepared
-from hetopt.exact.training_plan.counts.tree import CountedTree
 from hetopt.schema import Instance
-from hetopt.stages import StageTable
 
-WAYS = ("prices", "counts")
+WAYS = ("prices", "whole")
 
 
 def by_prices(
     only: Instance, least_us: float, most_us: float, alone_us: int = 0
 ) -> PipelineBound:
     """What refutes times between the two by prices, of one choice of settings."""
-    counts = by_counts(only, least_us, most_us, alone_us)
-    told = counts.counted if counts is not None and counts.rows.apart else None
-    times = int(most_us), int(least_us)
-    return PipelineBound(only, *times, alone_us=alone_us, counted=told)
+    return PipelineBound(only, int(most_us), int(least_us), alone_us=alone_us)
 
 
-def by_counts(
+def by_whole(
     only: Instance, least_us: float, most_us: float, alone_us: int = 0
-) -> CountedTree | None:
-    """The same by counts; None where these are too many."""
-    whole = levelled(only)
-    if (rows := prepared(StageTable(whole))) is None:
-        return None
-    same = {"alone_us": alone_us, "levelled": whole is not only}
-    return CountedTree(rows, int(most_us), int(least_us), **same)  # type: ignore[arg-type]
+) -> PipelineBound:
+    """The same, with whole pipelines where prices leave a box open."""
+    times = int(most_us), int(least_us)
+    return PipelineBound(only, *times, alone_us=alone_us, whole=True)
 
 
-def by(way: str, *given: Any) -> Any:
-    """What refutes times in one of the `WAYS`; None where it cannot."""
-    return {"prices": by_prices, "counts": by_counts}[way](*given)
+def by(way: str, *given: Any) -> PipelineBound:
+    """What refutes times in one of the `WAYS`."""
+    return {"prices": by_prices, "whole": by_whole}[way](*given)
 
 
 def proves(refuter: Any, time_us: float, steps: int) -> bool:

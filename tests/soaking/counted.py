@@ -1,4 +1,4 @@
-"""The bound by counts, asked to refute what a known plan shows to be possible."""
+"""Whole pipelines, asked to refute what a known plan shows to be possible."""
 
 from random import Random
 from typing import Any
@@ -6,13 +6,12 @@ from typing import Any
 import drawing
 from claims import random_plans, some_plans
 from pipelines_alone import least_alone_us
-from refuters import by_counts, refutation
+from refuters import by_whole, refutation
 from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
-from hetopt.exact.training_plan.counts import bound as counts
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
 from soaking import Contradiction
@@ -23,7 +22,7 @@ WEIGHT = 30
 
 
 def draw(rng: Random) -> dict[str, Any]:
-    """An instance of 2 to 12 GPUs with what counts cover, and a seed of plans."""
+    """An instance of 2 to 12 GPUs with what they cover, and a seed of plans."""
     counts = tuple(rng.choice([1, 1, 2, 4]) for _ in range(rng.choice([2, 2, 2, 3, 4])))
     tree = drawing.instance(
         rng,
@@ -54,15 +53,8 @@ def check(data: dict[str, Any]) -> str:
     if cheap >= best:
         return "closed"
     (only,) = variants(instance)  # nothing is to be chosen
-    kept = counts.MOST_STATES
-    counts.MOST_STATES = rng.choice([kept, 12, 5])  # kinds of nodes together, or not
-    try:
-        alone_us = least_alone_us(only, best) if rng.random() < 0.5 else 0
-        tree = by_counts(only, cheap, best, alone_us)
-    finally:
-        counts.MOST_STATES = kept
-    if tree is None:
-        return "not counted"
+    alone_us = least_alone_us(only, best) if rng.random() < 0.5 else 0
+    tree = by_whole(only, cheap, best, alone_us)
     word = "nothing refuted"
     for share in (0.25, 0.5, 0.8, 1.0):
         target = cheap + int(share * (best - cheap)) if share < 1 else best

@@ -136,7 +136,7 @@ def _bound(only: Instance, time_us: int, rng: Random) -> PipelineBound:
         columns=rng.choice([1, 10]),
         pool=rng.choice([10, 300]),
         places=rng.choice([1, 2, 4, 8]),
-        coarse=rng.choice([1 / 8, 1 / 2]),
+        coarse=rng.choice([1 / 8, 1 / 2, 1.0]),
         counted_near=rng.choice([1.1, 1e9]),
     )
     most = time_us + rng.choice([0, 0, 1, time_us // 2])

@@ -1,6 +1,6 @@
 """The check of a certificate: its boxes are divided anew, its leaves refuted anew."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import pairwise
 from math import floor
@@ -28,14 +28,6 @@ class Others(Protocol):
 
     def on_nodes(self, box: Box, left_us: int) -> bool:
         """Tell whether one pipeline of micro-batches of one sequence takes longer."""
-
-    def counted(
-        self, box: Box, left_us: int, syncs: Sequence[tuple[int | None, int]]
-    ) -> bool:
-        """Tell whether pipelines by counts of GPUs take longer.
-
-        `syncs` are how long stages of a pipeline synchronise, and what is spent then.
-        """
 
 
 def missing(
@@ -145,12 +137,8 @@ class Check:
         parts = [part for part in parts if (part.options.times <= left).any()]
         if not parts:  # no stage is as quick
             return True
-        if leaf.laid or leaf.counted:
-            if self._others is None:
-                return False
-            if leaf.laid:
-                return self._others.on_nodes(box, left)
-            return self._others.counted(box, left, self._syncs(box))
+        if leaf.laid:
+            return self._others is not None and self._others.on_nodes(box, left)
         prices = None
         if leaf.prices is not None:
             kinds, scale = len(self._stages.kinds), self._certificate.scale

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from math import ceil, floor, inf, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -35,6 +35,7 @@ _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
 _NEAR = 1.03  # of the batch, that prices take: other means may tell what is left
+_DIVE_PLACES, _DIVE_INTERVALS = 4, 12  # where plans are looked for
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 
@@ -42,8 +43,8 @@ _Which = tuple[int, int, bool]  # size, places, few
 
 #: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
 Listed = Callable[[Box, int], bool]
-#: Tells how finely a box is refuted within a time that is left of another, or None.
-Counted = Callable[[Box, int, int], float | None]
+#: Is told of an integer master that stands, with its table of stages and its box.
+Packed = Callable[[StageTable, IntegerMaster, Box], None]
 
 
 class _View:
@@ -124,6 +125,19 @@ class _View:
         return prices._replace(gpu=gpu, share=share)
 
 
+class _Asked(NamedTuple):
+    """An integer master, prices that it may go by, and ranges of slowest stages.
+
+    So many hosts of each class are `apart` from others in the view.
+    """
+
+    view: _View
+    apart: tuple[int, ...]
+    master: IntegerMaster
+    proposed: Array
+    ends: dict[int, tuple[int, int]]
+
+
 class PipelineBound:
     """Refutes iteration times of one instance, whose stage of ZeRO and split are fixed.
 
@@ -139,15 +153,13 @@ class PipelineBound:
         *,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
         alone_us: int = 0,
-        counted: Counted | None = None,
         whole: bool = False,
     ) -> None:
         """Prepare for times between `least_us` and `most_us`.
 
         `check()` is called before what takes long, and may raise. A plan of one
         pipeline, whose micro-batches have one sequence, takes `alone_us` or more.
-        `counted` refutes boxes by other means, where prices do not. Pipelines may be
-        looked at as a `whole`, too.
+        Pipelines may be looked at as a `whole`, too.
         """
         given, instance = instance, levelled(instance)
         self.is_levelled = instance is not given
@@ -155,9 +167,10 @@ class PipelineBound:
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         # Whole pipelines are too slow where nothing is compiled.
         self.whole = whole and kernels().active == "compiled"
-        self.counted = counted
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
+        #: Is told of integer masters of boxes that stand.
+        self.packed: Packed | None = None
         #: Stages of nodes that no site tells apart: what counts of GPUs read.
         self.plain_table = StageTable(instance)
         #: Names of nodes by site, where links between sites are slow and layers equal:
@@ -234,6 +247,11 @@ class PipelineBound:
             return 0
         return min(_SCALE, 1 << (_BITS - bits))
 
+    @property
+    def few(self) -> bool:
+        """Whether numbers of GPUs are so few that counting comes early."""
+        return self.whole and self._view.vectors.count <= self.schedule.counted_few
+
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
         return self._view.stages(size, places, few=few)
@@ -287,7 +305,7 @@ class PipelineBound:
 
     def settled(self, box: Box, time_us: int) -> bool:
         """Tell whether no plan in the box takes `time_us` or less."""
-        box.laid, box.counted, box.proof, box.whole = False, None, None, None
+        box.laid, box.proof, box.whole = False, None, None
         if box.listed or self._settled(box, time_us):
             return True
         box.listed = self._is_listed(box, time_us)
@@ -307,7 +325,8 @@ class PipelineBound:
         fine = self.division.is_fine(box) and (
             single or (box.replicas_low == box.replicas_high and self.taken <= near)
         )
-        if box.listings > last or not (last or fine):
+        early = fine and not self.few
+        if box.listings > last or not (last or early):
             return False
         if self.listed(box, int(last)):
             return True
@@ -315,7 +334,7 @@ class PipelineBound:
         return False
 
     def _settled(self, box: Box, time_us: int) -> bool:
-        """Tell whether prices or counts refute a box."""
+        """Tell whether prices refute a box."""
         left = self._left(time_us, box.sync_low_us)
         if left < 0 or box.is_empty:
             return True
@@ -325,10 +344,6 @@ class PipelineBound:
         if single and time_us < self.alone_us and self.table.sizes[box.size_low] == 1:
             box.laid = box.size_high == box.size_low
             return box.laid  # the other sizes are looked at by themselves
-        if single and self.counted:
-            box.counted = self.counted(box, left, time_us)
-            if box.counted is not None:
-                return True
         self.taken = inf
         for places in self._levels(box):
             box.places = places
@@ -337,22 +352,73 @@ class PipelineBound:
             if verdict.prices is not None:
                 box.proof = verdict.prices
                 return True
-            few = self.whole and self._view.vectors.count <= self.schedule.counted_few
-            last = self.whole and self.division.split(box, left) is None
+            split = self.division.split(box, left)
+            last = self.whole and split is None
+            few = self.few and (split is None or not self.division.is_coarse(box))
             near = verdict.taken <= self.schedule.counted_near * self.batch
             if near and (few or last) and self._whole(box, time_us):
                 return True
-        near = self._near(box) and box.count_low > 1
-        if self.counted and near and self.division.split(box, left) is None:
-            box.counted = self.counted(box, left, time_us)
-        return box.counted is not None
+        return False
+
+    def dives(self) -> list[Box]:
+        """Return boxes in which plans may be: those that synchronise for so long.
+
+        Single pipelines come first.
+        """
+        box = self.division.by_count(self.first[0])
+        most = self.division.most_sync_us
+        times = sorted({most >> i for i in range(1, 7)}) if self.priced else [None]
+        return [
+            part.part(sync_low_us=us or 0, sync_high_us=us)
+            for part in (box.low, box.high)
+            for us in times
+        ]
+
+    def dive(self, box: Box, time_us: int) -> None:
+        """Tell of a packing that may be a plan of a box within a time."""
+        left = self._left(time_us, box.sync_low_us)
+        if self.packed is None or not self.scale or left <= 0:
+            return
+        if self.table.places:
+            box.places = min(_DIVE_PLACES, self.most_places)
+        if self.verdict(box, time_us).prices is not None:
+            return
+        if (asked := self._integer(box, time_us)) is not None:
+            view, _, master, proposed, ends = asked
+            proposed = np.maximum(view.priced(proposed), 0.0)
+            master.pack(proposed, ends, _DIVE_INTERVALS)
+            self.packed(view.table, master, box)
 
     def _whole(self, box: Box, time_us: int) -> bool:
         """Tell whether whole pipelines of a box take less than the batch."""
+        if (asked := self._integer(box, time_us)) is None:
+            return False
+        view, apart, master, proposed, ends = asked
+        known = None
+        if box.known and time_us <= box.known.time_us and not self.hidden:
+            known = box.known.told
+            if box.known.apart != apart:
+                none = np.zeros(view.vectors.count, np.int64)
+                known = known._replace(wanted=none)
+        # Prices of another box may serve better.
+        some = [proposed, *(x for x in [self._served] if x is not None)]
+        each = [np.maximum(view.priced(x), 0.0) for x in some]
+        found = master.refute(each, ends, known)
+        if found is None and self.packed is not None:
+            self.packed(view.table, master, box)
+        box.whole = found and view.merged(found)
+        if found:
+            self._served = some[master.chosen]
+        if master.known is not None:
+            box.known = Whole(time_us, apart, master.known)
+        return box.whole is not None
+
+    def _integer(self, box: Box, time_us: int) -> "_Asked | None":
+        """Return the integer master of a box, and what it is asked."""
         left = self._left(time_us, box.sync_low_us)
         rows, state = self._rows(box), box.states.get(box.places, State())
         if state.prices is None:
-            return False
+            return None
         apart = self._apart_of(box)
         view = self._view_of(apart)
         rows = replace(rows, gpus=tuple(view.table.gpus.tolist()))
@@ -371,22 +437,7 @@ class PipelineBound:
             end = int(np.searchsorted(times, high, "right"))
             if begin < end:
                 ends[number] = begin, end
-        known = None
-        if box.known and time_us <= box.known.time_us and not self.hidden:
-            known = box.known.told
-            if box.known.apart != apart:
-                none = np.zeros(view.vectors.count, np.int64)
-                known = known._replace(wanted=none)
-        # What the fewest pipelines are worth is told by counts there.
-        some = [state.prices, *(x for x in [self._served] if x is not None)]
-        proposed = [np.maximum(view.priced(x), 0.0) for x in some]
-        found = master.refute(proposed, ends, known)
-        box.whole = found and view.merged(found)
-        if found:
-            self._served = some[master.chosen]
-        if master.known is not None:
-            box.known = Whole(time_us, apart, master.known)
-        return box.whole is not None
+        return _Asked(view, apart, master, state.prices, ends)
 
     def _apart_of(self, box: Box) -> tuple[int, ...]:
         """Return how many hosts of each class are apart from others; () for none."""
@@ -634,8 +685,6 @@ class Refutation(Descent):
             of = {"split": split.of, "site": split.site, "kind": split.kind}
             return {**of, "at": split.at, **parts}
         if (y := box.proof or box.whole) is None:
-            if box.counted is not None:
-                return {"counted": True}
             return {"laid": True} if box.laid else {}
         places = box.places if box.places > 1 else None
         whole = True if box.whole else None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor, isqrt
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from .counts import Known
 from .master import State
@@ -42,7 +42,7 @@ class Box:
     `places` of stages are told apart,
     up to `most_places`; `states` are what is known, by places. `proof` are the prices
     that refuted the box, if it was not divided, or `whole` those at which whole
-    pipelines did; or it is `counted` by GPUs, with intervals of this ratio, or `laid`
+    pipelines did; or it is `laid`
     on named nodes. All plans of a box that was `listed` are known, those of its parts
     too. `known` is of the box or one that it is a part of.
     """
@@ -66,11 +66,9 @@ class Box:
     states: dict[int, State] = field(default_factory=dict)
     proof: Prices | None = None
     whole: Prices | None = None
-    counted: float | None = None
     laid: bool = False
     listed: bool = False
     listings: int = 0  # that were tried, and left the box open
-    wanted: Any = None  # what counts told of the box, for less time
     known: "Whole | None" = None
     split: "Split | None" = None
 
@@ -84,7 +82,7 @@ class Box:
         """Return a box with other ranges that begins with what is known of this one."""
         fields: dict[str, object] = {
             "states": {n: x.inherited() for n, x in self.states.items()},
-            **{"proof": None, "whole": None, "counted": None, "laid": False},
+            **{"proof": None, "whole": None, "laid": False},
             "split": None,
         }
         return replace(self, **{**fields, **ranges})  # type: ignore[arg-type]
@@ -138,7 +136,7 @@ class Division:
         if single and box.size_high > box.size_low and self.sizes[box.size_low] == 1:
             return self._by_size(box)  # nothing is synchronised in that of one
         if box.count_low == 1 and not single:
-            return self._by_count(box)
+            return self.by_count(box)
         alone = single and self.sizes[box.size_high] == 1  # nothing is synchronised
         width = self._width(box)
         if width is None and box.sync_low_us:
@@ -150,7 +148,8 @@ class Division:
             few = len(box.sites_high) <= _FEW_SITES
             if few and (split := self._by_site(box, self.layers / 4)):
                 return split
-            if several and 2 * box.replicas_high >= 3 * box.replicas_low:
+            wide = 2 * box.replicas_high >= 3 * box.replicas_low
+            if several and (wide or self.few):
                 return self._by_replicas(box)
             if not several and (split := self._by_host(box)):
                 return split
@@ -160,6 +159,8 @@ class Division:
                 return self._by_replicas(box)
             if split := self._by_site(box, 1 / 2):
                 return split
+        if width is None and several and not single:
+            return self._by_replicas(box)  # each stage has ranges of its own
         if single:
             if box.size_high > box.size_low:
                 return self._by_size(box)
@@ -173,6 +174,13 @@ class Division:
         """Tell whether the range of synchronisation is fine, if that has any."""
         width = self._width(box)
         return width is None or width <= self.schedule.fine
+
+    def is_coarse(self, box: Box) -> bool:
+        """Tell whether a box is divided by what gains most: no effort pays before."""
+        if box.count_low == 1 and box.count_high > 1:
+            return True
+        width = self._width(box)
+        return width is not None and width > self.schedule.coarse
 
     def _width(self, box: Box) -> float | None:
         """Return the range of synchronisation, as a share; None where it has no end."""
@@ -192,7 +200,8 @@ class Division:
             at = (low + high) // 2
         return Split("sync", at, box.part(sync_high_us=at), box.part(sync_low_us=at))
 
-    def _by_count(self, box: Box) -> Split | None:
+    def by_count(self, box: Box) -> Split:
+        """Return a single pipeline, and several."""
         single = box.part(
             count_high=1, replicas_high=min(box.replicas_high, self.sizes[-1])
         )

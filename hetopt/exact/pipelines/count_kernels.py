@@ -246,7 +246,7 @@ def _rest(least: Least, across: int, p: int, first: int) -> tuple[int, int]:
 
 
 @kernel
-def least_sums(
+def labels(
     graph: Graph,
     costs: Costs,
     states: States,
@@ -256,9 +256,10 @@ def least_sums(
     most_us: Whole,
     most_cost: int,
 ) -> Whole:
-    """Return the least sums of the stages of a path, by the GPUs that it uses.
+    """Return the least sums of stages up to a label: [side, next layer, p, state].
 
-    No stage takes more than `high`. Paths are left out that cost more than `most_cost`,
+    Whole paths are those of side 0 behind the last layer. No stage
+    takes more than `high`. Paths are left out that cost more than `most_cost`,
     or take longer than `most_us`, which is by state and not more for more GPUs. A path
     may also be left out where one of fewer GPUs takes no more time.
     """
@@ -405,30 +406,33 @@ def least_sums(
                                     us[to, last, p],
                                     cost[to, last, p],
                                 )
-    found: Whole = us[0, layers, 0]
-    return found
+    return us
 
 
 @kernel
 def vector_us(
-    us: Whole, items: Whole, nodes: Whole, states: States, size: int
-) -> Whole:
-    """Return the least time of a stage in several nodes, by the GPUs of its replicas.
+    us: Whole,
+    items: Whole,
+    nodes: Whole,
+    states: States,
+    size: int,
+    wanted: Whole,
+    found: Whole,
+) -> None:
+    """Fill in the least times of stages in several nodes, by the GPUs of replicas.
 
-    It is by [least degree, p, run, state]; `NEVER` where fewer GPUs of the same classes
-    do as well. Times `us` of replicas are by [p, run, replica], and `items` are their
-    class, GPUs and samples. From one time to the next, the samples are known that the
-    GPUs of each class take within it.
+    They are `found` by [least degree, p, run, state], for the degrees and runs that are
+    `wanted`, by [degree, run]; `NEVER` where fewer GPUs of the same classes do as well.
+    Times `us` of replicas are by [p, run, replica], and `items` are their class, GPUs
+    and samples. From one time to the next, the samples are known that the GPUs of each
+    class take within it.
     """
     kinds, degrees, samples = items[:, 0], items[:, 1], items[:, 2]
     places, runs, count = us.shape
-    most, widest = 0, 0
-    for each in degrees:
-        most = max(most, each)
+    most, widest = len(found) - 1, 0
     total, classes = len(states.use), len(states.gpus)
     for each in states.gpus:
         widest = max(widest, each)
-    found = np.full((most + 1, places, runs, total), NEVER, np.int64)
     able = np.zeros(total, np.int64)
     number = 0  # of states that have two nodes
     for state in range(total):
@@ -443,8 +447,12 @@ def vector_us(
     left = np.zeros(total, np.int64)
     best = np.zeros(total, np.int64)
     for p, run in np.ndindex(places, runs):
+        if not wanted[:, run].any():
+            continue
         order = np.argsort(us[p, run])
         for degree in range(1, most + 1):
+            if not wanted[degree, run]:
+                continue
             own[:], taken[:] = 0, 0
             best[:] = NEVER
             left[:number] = able[:number]
@@ -483,7 +491,6 @@ def vector_us(
                         better = better and less > best[state]
                 if better:
                     found[degree, p, run, state] = best[state]
-    return found
 
 
 @kernel

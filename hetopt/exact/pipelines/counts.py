@@ -34,21 +34,41 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema import Instance
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
 from . import compiled, count_kernels
 from .arcs import Arcs, exits_us
+from .compiling import kernels
 from .count_kernels import Least, States
 from .kernels import HALF
 from .pricing import Array, Prices, Pricing, Rows, flat
 from .schedule import Schedule
+from .tracing import Labels, Staged, Trace
 
 _NONE = 1 << 60  # sequences that nothing takes
 _CLEAR, _ANY = 1 << 57, 1 << 62  # costs that labels carry, and more than any cost
 
 Span = tuple[int, int]
 _Interval = tuple[int, Span, int]  # of a part, with the mean that prices go by
+_Packed = tuple[_Interval, int, int]  # the GPUs of a pipeline as a state, sequences
+
+
+class WholePipeline(NamedTuple):
+    """A pipeline of a packing: sequences of a micro-batch, of the batch, and stages."""
+
+    size: int
+    sequences: int
+    stages: tuple[Staged, ...]
+
+
+def are_few(instance: Instance, schedule: Schedule) -> bool:
+    """Tell whether numbers of GPUs by class are so few that counting comes early."""
+    if kernels().active != "compiled":
+        return False
+    vectors = Vectors(StageTable(instance), schedule)
+    return bool(vectors.count <= schedule.counted_few)
 
 
 class Vectors:
@@ -63,7 +83,7 @@ class Vectors:
         sides = [n + 1 for n in table.gpus.tolist()]
         #: How many states there are.
         self.count = prod(sides)
-        self._kept: dict[tuple[int, int, bool], Whole] = {}
+        self._kept: dict[tuple[int, int, bool], tuple[Whole, Whole]] = {}
         self._states: States | None = None
 
     @property
@@ -94,19 +114,24 @@ class Vectors:
         degrees = int(self.table.node_gpus.max()) if len(arcs.shared) else 0
         return bool(entries * degrees <= plan.counted_vectors)
 
-    def several(self, arcs: Arcs) -> Whole:
-        """Return times of stages in several nodes.
+    def several(self, arcs: Arcs, wanted: Whole) -> Whole:
+        """Return times of stages in several nodes, of least degrees that are wanted.
 
-        They are by [exit, least degree, p, run, state].
+        They are by [exit, least degree, p, run, state], and `wanted` by [degree, run].
+        Others may not be known.
         """
         key = arcs.size, arcs.places, arcs.few
+        every = exits_us(self.table, arcs)
         if key not in self._kept:
+            shape = (len(every), len(wanted), *every.shape[1:3], self.count)
+            self._kept[key] = np.full(shape, NEVER), np.zeros_like(wanted)
+        kept, known = self._kept[key]
+        if (more := wanted & ~known).any():
             given = arcs.shared, self.table.nodes, self.states, arcs.size
-            every = exits_us(self.table, arcs)
-            self._kept[key] = np.array(
-                [count_kernels.vector_us(us, *given) for us in every]
-            )
-        return self._kept[key]
+            for us, found in zip(every, kept, strict=True):
+                count_kernels.vector_us(us, *given, more, found)
+            known |= more
+        return kept
 
 
 class _Part:
@@ -128,20 +153,19 @@ class _Part:
         pricing, arcs, states = self.pricing, self.pricing.arcs, vectors.states
         if not len(arcs.shared):
             return states
-        every = vectors.several(arcs)
         low, degrees = pricing.table.sync.low, arcs.shared[:, 1]
         nodes = np.maximum(2, -(-states.use // pricing.table.node_gpus).sum(1))
+        # By [number of nodes, degree, run]: the least degree that may hold a run.
+        numbers, none = np.unique(nodes).tolist(), int(degrees.max()) + 1
+        lights = [pricing.coupling.several_light(number) for number in numbers]
+        able = [np.where(low[:, None] <= light, degrees, none) for light in lights]
+        least = np.array(able).min(2)[:, None] == np.arange(none)[:, None]
+        every = vectors.several(arcs, least.any(0))
         us = np.full((len(every), *every.shape[2:]), NEVER, np.int64)
-        for number in np.unique(nodes).tolist():
-            light = pricing.coupling.several_light(number)
-            # The least degree that may hold a run; none is where all times are NEVER.
-            able = np.where(low[:, None] <= light, degrees, 1 << 30)
-            least, mine = able.min(1, initial=1 << 30), nodes == number
-            for degree in range(1, every.shape[1]):
-                runs = least == degree
-                us[:, :, runs[:, None] & mine] = every[:, degree][
-                    :, :, runs[:, None] & mine
-                ]
+        for number, runs in zip(numbers, least, strict=True):
+            for degree in np.flatnonzero(runs.any(1)).tolist():
+                mine = runs[degree][:, None] & (nodes == number)
+                us[:, :, mine] = every[:, degree][:, :, mine]
         some = np.flatnonzero((us < NEVER).any((0, 1, 2)))
         use = states.use[some]
         gpu, share = np.array(self.prices.gpu), np.array(self.prices.share)
@@ -212,8 +236,10 @@ class _Part:
                 break
         return best
 
-    def sums(self, span: Span, mean: int, most_us: Whole, allowed: Fraction) -> Whole:
-        """Return least sums of stage times, by GPUs used."""
+    def labels(
+        self, span: Span, mean: int, most_us: Whole, allowed: Fraction
+    ) -> Labels:
+        """Return least sums of stage times, by labels."""
         low, high = self.range(span)
         graph, costs = self._graph, self._costs._replace(time=mean * self.b)
         lows, highs = np.array([low]), np.array([high])
@@ -231,10 +257,11 @@ class _Part:
         ]
         least = Least(*each)
         most = self.need(low, mean) + ceil(self.v * low * allowed)
-        return count_kernels.least_sums(
+        us = count_kernels.labels(
             *(graph, costs, self.states, least, high, self.v * low),
             *(most_us, most if most < _CLEAR else _ANY),
         )
+        return Labels(graph, costs, self.states, least, high, us)
 
     def spans(self, begin: int, end: int, ratio: float) -> list[Span]:
         """Return intervals that grow by a ratio."""
@@ -318,6 +345,59 @@ class IntegerMaster:
         self.known: Known | None = None
         #: Which of the proposed prices served, by number.
         self.chosen = 0
+        self._standing: tuple[dict[int, _Part], Fraction, list[_Packed]] | None = None
+
+    def pack(self, proposed: Array, ends: dict[int, Span], most: int) -> None:
+        """Put together pipelines of so many intervals, those that pay most.
+
+        It proves nothing.
+        """
+        if not all(self.vectors.able(self.parts[x].arcs) for x in ends):
+            return
+        prices = self._whole(proposed)
+        parts = {
+            x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
+        }
+        gap = self.rows.value(prices) - self.batch * self.scale
+        every = []
+        for x, part in parts.items():
+            spans = part.spans(*ends[x], self._schedule.counted_first)
+            pairs = zip(spans, part.excess(spans), strict=True)
+            every += [(more, (x, span, mean)) for span, (more, mean) in pairs]
+        every = [each for each in every if each[0] < inf]
+        if not every:
+            return
+        every.sort()
+        allowed = gap - (self.most - 1) * min(Fraction(0), Fraction(every[0][0]))
+        kept: dict[_Interval, Whole] = {}
+        for more, (x, span, mean) in every[:most]:
+            self._check()
+            if more > allowed:
+                break
+            anything = np.full(self.vectors.count, parts[x].b)
+            most_us = self._from_above(parts[x].most_us(span, anything))
+            labels = parts[x].labels(span, mean, most_us, allowed)
+            _, high = parts[x].range(span)
+            taken = parts[x].taken(high, labels.us[0, -1, 0])
+            kept[x, span, mean] = self._hosted(taken)
+        if not kept:
+            return
+        one = np.max([*kept.values()], axis=0)
+        exactly, _ = count_kernels.most_taken(
+            one, self.vectors.states, self.fewest, self.most
+        )
+        if exactly[self.fewest :, -1].max(initial=-1) >= self.batch:
+            packing = self._packing(one, exactly)
+            self._standing = parts, allowed, self._chosen(kept, one, packing)
+
+    def _chosen(
+        self, kept: dict[_Interval, Whole], one: Whole, packing: list[int]
+    ) -> list[_Packed]:
+        """Return the intervals of pipelines of a packing."""
+        return [
+            (max(kept, key=lambda each: int(kept[each][state])), state, int(one[state]))
+            for state in packing
+        ]
 
     def refute(
         self,
@@ -357,7 +437,8 @@ class IntegerMaster:
             for x, span, mean in some:
                 asked = np.maximum(wanted, least[x])
                 most_us = self._from_above(parts[x].most_us(span, asked))
-                sums = parts[x].sums(span, mean, most_us, allowed)
+                labels = parts[x].labels(span, mean, most_us, allowed)
+                sums = labels.us[0, -1, 0]
                 low, high = parts[x].range(span)
                 taken = parts[x].taken(low, sums)
                 taken = self._hosted(np.where(taken >= least[x], taken, 0))
@@ -373,6 +454,7 @@ class IntegerMaster:
             least_others = np.where(others < 0, _NONE, self.batch - others)[::-1]
             wanted = np.maximum(wanted, least_others)
             packing = self._packing(one, exactly)
+            self._standing = parts, allowed, self._chosen(kept, one, packing)
             some = []
             for (x, span, mean), taken in [*kept.items()]:
                 taken[taken < wanted] = 0
@@ -393,6 +475,35 @@ class IntegerMaster:
             ranges.setdefault(parts[x].b, []).append((int(times[begin]), beyond))
         self.known = Known(wanted, ranges)
         return None
+
+    @property
+    def signature(self) -> tuple[object, ...] | None:
+        """Which pipelines take the batch in a box that stands; None if unknown."""
+        if self._standing is None:
+            return None
+        return tuple((x, span, state) for (x, span, _), state, _ in self._standing[2])
+
+    def pipelines(self) -> list[WholePipeline]:
+        """Return the pipelines of a packing that takes the batch, of a box that stands.
+
+        None where the packing is not known. Their slowest stages may take longer than
+        was counted.
+        """
+        if self._standing is None:
+            return []
+        parts, allowed, packing = self._standing
+        found: dict[_Packed, WholePipeline] = {}
+        for packed in packing:
+            if packed not in found:
+                (x, span, mean), state, taken = packed
+                wanted = np.full(self.vectors.count, taken)
+                most_us = self._from_above(parts[x].most_us(span, wanted))
+                labels = parts[x].labels(span, mean, most_us, allowed)
+                stages = Trace(labels).stages(state)
+                if not stages:
+                    return []
+                found[packed] = WholePipeline(parts[x].b, taken, tuple(stages))
+        return [found[packed] for packed in packing]
 
     def _priced(
         self, proposed: Array, ends: dict[int, Span], known: Known | None

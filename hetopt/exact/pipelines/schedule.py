@@ -51,7 +51,7 @@ class Schedule(Record):
         description="Numbers of GPUs by class, times places, at the most.",
     )
     counted_few: int = Field(
-        default=750,
+        default=4000,
         description="Numbers of GPUs by class, so few that counting comes early.",
     )
     counted_vectors: int = Field(

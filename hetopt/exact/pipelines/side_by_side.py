@@ -7,7 +7,7 @@ again. The proof that comes out is the one of a single process, but for the orde
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -25,7 +25,7 @@ from typing import Any
 from ...errors import SolverFailed
 from ...schema import Instance
 from ...solving import dask
-from .bound import Counted, PipelineBound, Refutation
+from .bound import PipelineBound, Refutation
 from .boxes import Box
 from .schedule import Schedule
 
@@ -33,9 +33,6 @@ _SLICE_S = 0.5  # of one box and what it is divided into
 _FEW_S = 0.1  # while there are too few for all processes
 _WAITING = 2  # boxes sent for each process, so that none is idle
 _LOOK_S = 0.2  # between looks at the clock
-
-#: Makes what refutes boxes of a bound by other means; a function of some module.
-Counting = Callable[[PipelineBound], Counted | None]
 
 _Prepared = tuple["Task", int | None]
 
@@ -50,7 +47,6 @@ class Task:
     alone_us: int
     schedule: Schedule
     whole: bool
-    counting: Counting | None
 
 
 @dataclass
@@ -139,14 +135,12 @@ def _prepared(task: Task, thread: int) -> PipelineBound:
     """Tables of one thread: what is kept in them is not shared."""
     instance = Instance.model_validate_json(task.instance)
     times = task.most_us, task.least_us
-    bound = PipelineBound(
+    return PipelineBound(
         *(instance, *times),
         schedule=task.schedule,
         alone_us=task.alone_us,
         whole=task.whole,
     )
-    bound.counted = task.counting(bound) if task.counting else None
-    return bound
 
 
 def settle(box: Box, task: Task, time_us: int, slice_s: float) -> Settled:
@@ -167,14 +161,13 @@ class SideBySide(Refutation):
         bound: PipelineBound,
         time_us: int,
         processes: Processes,
-        counting: Counting | None = None,
     ) -> None:
-        """Begin with the boxes that are known; processes make what is `counting`."""
+        """Begin with the boxes that are known."""
         super().__init__(bound, time_us, bound.boxes)
         self._processes = processes
         instance = bound.instance.model_dump_json()
         times = bound.least_us, bound.most_us, bound.alone_us
-        self._task = Task(instance, *times, bound.schedule, bound.whole, counting)
+        self._task = Task(instance, *times, bound.schedule, bound.whole)
         self._sent: dict[Future[Settled], tuple[int, Box]] = {}
 
     def step(self) -> bool:
@@ -263,13 +256,19 @@ class Beside:
 
     bound: PipelineBound
     processes: Processes
-    counting: Counting
 
     @property
     def boxes(self) -> list[Box]:
         """The boxes that were needed so far."""
         return self.bound.boxes
 
+    def dives(self) -> list[Box]:
+        """Return no boxes: nothing is told of packings of other processes."""
+        return []
+
+    def dive(self, box: Box, time_us: int) -> None:
+        """Do nothing."""
+
     def refute(self, time_us: int) -> SideBySide:
         """Start refuting that any plan has an iteration of at most `time_us`."""
-        return SideBySide(self.bound, time_us, self.processes, self.counting)
+        return SideBySide(self.bound, time_us, self.processes)

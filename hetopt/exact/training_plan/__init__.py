@@ -2,10 +2,10 @@
 
 Up to 8 GPUs every plan is looked at, in effect (`enumeration`). Beyond that a
 local search improves the best planner's plan, and ever better iteration times are
-refuted: what no pipelines can reach together, no plan can. Two statements do that:
-`pipelines` prices fractions of pipelines, for clusters of any size; `counts` puts
-whole pipelines together by the GPUs that they use, where these can be counted. What
-one pipeline of micro-batches of one sequence takes at the least, `one_pipeline` says.
+refuted: what no pipelines can reach together, no plan can (`pipelines`). Where whole
+pipelines are put together, by the GPUs that they use, they become plans (`packings`).
+What one pipeline of micro-batches of one sequence takes at the least, `one_pipeline`
+says.
 
 Where a plan chooses its settings (`workload.alternatives`), small clusters choose
 recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
@@ -16,7 +16,7 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -39,18 +39,14 @@ from ...search import choosing, grid, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate, TrainingCertificate
 from ...solving.run import Report, Run
-from ...stages import StageTable
 from .. import checking, enumeration, one_pipeline
-from ..pipelines import side_by_side
+from ..pipelines import counts, side_by_side
 from ..pipelines.schedule import Schedule
 from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding
 from . import certificate as certificates
 from .again.others import Others
-from .counts import bound as count_bound
-from .counts import copies as counted_copies
-from .counts import plans as counted_plans
-from .refuting import Clock, endless, in_turn, ways_of
+from .refuting import Clock, endless, tighten, tightening
 
 Certificate = TrainingCertificate
 problem = "training_plan"
@@ -58,6 +54,8 @@ problem = "training_plan"
 _BEYOND = 16  # times the cheap bound is tried without an incumbent
 # Quick ones, where there is no warm start, and the share of the time when each ends.
 _PLANNERS = {"megatron": 0.1, "grid": 0.2, "islands": 0.35}
+# And where proofs come upon plans.
+_FEW_PLANNERS = {"megatron": 0.05, "grid": 0.1, "islands": 0.15}
 # And where no plan was found before the bound: in all of the time that it leaves.
 _LATE_PLANNERS = {"megatron": 0.4, "grid": 0.8, "islands": 1.0}
 # Of the time, when the local search before the bound ends that found nothing better
@@ -71,14 +69,11 @@ _BOUND_SHARE = 0.92  # of the time, when the bound ends and the search goes on
 _CHOICE_SHARE = 0.2  # of the time at most, for settings that the plan may choose
 _LINE_SHARE = 0.25  # of the time at most, for the best single pipeline
 _ONLY_LINE_SHARE = 0.5  # and where none are of one sequence
-_LOOK_SHARE = 0.05  # of what is left, for rows of stages to say that there is none
-_ROWS_SHARE = 0.2  # of the time at most, for rows of stages, before any planner
-_COPIES_SHARE = 0.15  # and for copies of them, side by side
-_ROWS_LEAST_S = 8.0  # planners come first where a compiler's start would take all
 _FIT_SHARE = 0.3  # and for one that fits, where no planner finds any plan
 _SMALL_SHARE = 0.6  # and where too many plans of a small cluster are left after it
 _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
+_MOMENT_S = 1.0  # at the most, to improve a plan that a proof came upon
 _CANDIDATES = 150_000  # of one local search
 
 
@@ -175,18 +170,14 @@ def _no_grid(instance: Instance) -> str:
 
 
 def _small(run: Run, instance: Instance, means: _Means) -> None:
-    rows, alone_us = None, 0
+    alone_us = 0
     if max(instance.workload.micro_batch_sizes) > 1:
-        rows = _prepared(run, instance)
-        _lay_rows(run, rows)
-        if run.plan is None:
-            _start(run, instance)  # stages of several replicas take long to list
+        _start(run, instance)  # stages of several replicas take long to list
         alone_us = _lay_one(run, instance)
-        _line_up(run, instance, rows)
     known = enumeration.solve(instance, run, warm_start=run.plan, fewer=False)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
-        _refute(run, instance, means, _SMALL_SHARE, rows, alone_us)
+        _refute(run, instance, means, _SMALL_SHARE, alone_us)
         known = enumeration.solve(instance, run, warm_start=run.plan)
     if known.plan is None and known.proved:
         run.reasons = (_nowhere(instance),)
@@ -195,7 +186,7 @@ def _small(run: Run, instance: Instance, means: _Means) -> None:
     _forget(run)
     if not known.proved:
         run.check()
-        _refute(run, instance, means, known=rows, alone_us=alone_us)
+        _refute(run, instance, means, alone_us=alone_us)
         run.check()
 
 
@@ -234,32 +225,23 @@ def _large(run: Run, instance: Instance, means: _Means) -> None:
         means.processes.begin()
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
-    rows = _prepared(run, instance)
-    few = rows is not None and rows.few
-    if few:
-        _lay_rows(run, rows)
-    _lay_copies(run, instance)
+    few = _few(run, instance, means)
     _visit_sites(run, instance)
-    if run.plan is None or not few:
-        _start(run, instance)
-    if not few:
-        _lay_rows(run, rows)
+    _start(run, instance, _FEW_PLANNERS if few else _PLANNERS)
     if run.plan is None and _fit(run, instance):
         return
     alone_us = _lay_one(run, instance)
-    _line_up(run, instance, rows)
+    if not few:
+        _line_up(run, instance)
     if settings.has_choices(instance):
         _choose(run, instance)
     first, seed = run.plan, run.limits.seed
-    # What came before may have taken the time of some.
+    # What came before may have taken the time of some; and packings are plans, too.
     shares = [x for x in _SEARCH_SHARES if _deadline(run, x) > time.monotonic()]
-    for number, share in enumerate(shares):
+    for number, share in enumerate(shares[:1] if few else shares):
         if not _search(run, instance, _deadline(run, share), seed + number, run.plan):
             break
-    # Moves begin elsewhere where the best row has several replicas in a stage.
-    rows_won = few and _shares(run.plan)
-    until = 1.0 if rows_won else _BOUND_SHARE
-    _refute(run, instance, means, until, rows, alone_us)
+    _refute(run, instance, means, _BOUND_SHARE, alone_us)
     if run.plan is None:
         _start(run, instance, _LATE_PLANNERS)
     # Other seeds, or it would walk the same way again; and from where the first search
@@ -350,21 +332,12 @@ def _lay_one(run: Run, instance: Instance) -> int:
     return least_us
 
 
-def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) -> None:
-    """A single pipeline of several sequences, where one is faster than the incumbent.
-
-    `rows` of stages may say that none is.
-    """
+def _line_up(run: Run, instance: Instance) -> None:
+    """A single pipeline of several sequences, where one beats the incumbent."""
     light = without_update(instance)
     sizes = tuple(b for b in light.workload.micro_batch_sizes if b > 1)
     if not (sizes and alone.are_sought(light)):
         return
-    if rows and run.objective and light == instance:
-        with suppress(OutOfTime):
-            clock = _clock(run, 1.0)
-            with clock.allowing(clock.span(_LOOK_SHARE)):
-                if not rows.single(float(run.objective), clock.check):
-                    return
     of_one = len(sizes) < len(light.workload.micro_batch_sizes)
     limits = _until(run, _LINE_SHARE if of_one else _ONLY_LINE_SHARE)
     workload = light.workload.model_copy(update={"micro_batch_sizes": sizes})
@@ -373,59 +346,13 @@ def _line_up(run: Run, instance: Instance, rows: count_bound.CountBound | None) 
     run.check()
 
 
-def _prepared(run: Run, instance: Instance) -> count_bound.CountBound | None:
-    """What is known of rows of stages by counts of GPUs, for plans and for a proof."""
-    light, clock = without_update(instance), _clock(run, _ROWS_SHARE)
-    if _short(run) or not capability.carries("proof counts", light):
-        return None
-    if not alone.are_sought(light):
-        return None
-    with suppress(OutOfTime):
-        return count_bound.prepared(StageTable(light), clock.check)
-    run.check()
-    return None
-
-
-def _short(run: Run) -> bool:
-    """Whether a compiler's start would take too much of the time for rows."""
-    return run.limits.time_s is not None and run.limits.time_s < _ROWS_LEAST_S
-
-
-def _lay_rows(run: Run, rows: count_bound.CountBound | None) -> None:
-    """Least rows of stages, as plans of one pipeline."""
-    if rows is None:
-        return
-    clock = _clock(run, _ROWS_SHARE)
-
-    def most_us() -> float:
-        """What is left for a pipeline that is better than the incumbent."""
-        clock.check()
-        return rows.left_us(float(run.objective or inf))
-
-    _offer_all(run, counted_plans.pipelines(rows, most_us))
-
-
-def _lay_copies(run: Run, instance: Instance) -> None:
-    """The same as plans of equal pipelines, each in its own part of every node."""
-    if _short(run):
-        return
-    clock = _clock(run, _COPIES_SHARE)
-
-    def most_us() -> float:
-        clock.check()
-        return float(run.objective or inf)
-
-    light = without_update(instance)
-    _offer_all(run, counted_copies.pipelines(light, most_us, clock.check))
-
-
-def _offer_all(run: Run, plans: Iterable[TrainingPlan]) -> None:
-    """Offer plans while there is time; those that break rules are left out."""
-    with suppress(OutOfTime):
-        for plan in plans:
-            with suppress(PlanRejected):
-                run.offer(plan)
-    run.check()
+def _few(run: Run, instance: Instance, means: _Means) -> bool:
+    """Whether whole pipelines can be counted, whose packings are plans."""
+    if means.processes or settings.has_choices(instance):
+        return False
+    if not capability.carries("proof pipelines", instance):
+        return False
+    return counts.are_few(instance, means.schedule)
 
 
 def _shares(plan: TrainingPlan | None) -> bool:
@@ -489,9 +416,16 @@ def _search(
     return run.objective != before
 
 
-def _judged(run: Run, plan: TrainingPlan) -> int:
-    """Offer a plan, and return its time in us, whether or not it is the best."""
+def _offered(run: Run, instance: Instance, plan: TrainingPlan) -> int:
+    """Offer a plan, and return its time in us, whether or not it is the best.
+
+    The best is improved for a moment. `PlanRejected` where it breaks rules.
+    """
+    before = run.objective
     run.offer(plan)
+    if run.objective != before:
+        until = min(_deadline(run, 1.0), time.monotonic() + _MOMENT_S)
+        _search(run, instance, until, run.limits.seed, plan)
     judged = run.judge.evaluate(run.data, plan)
     assert judged.objective is not None  # an offer is refused where it is
     return int(judged.objective)
@@ -502,13 +436,11 @@ def _refute(
     instance: Instance,
     means: _Means,
     share: float = _BOUND_SHARE,
-    known: count_bound.CountBound | None = None,
     alone_us: int = 0,
 ) -> None:
     """Refute better iteration times, one after another, while they can be refuted.
 
-    What is `known` of rows of stages is of some use if they are the instance's. No
-    pipeline of micro-batches of one sequence takes less than `alone_us` by itself.
+    No pipeline of micro-batches of one sequence takes less than `alone_us` by itself.
     """
     if run.bound is None:
         cheap = training_plan_bound(instance)
@@ -523,18 +455,19 @@ def _refute(
     clock = _clock(run, share) if limited else endless(run.check)
     try:
         with suppress(OutOfTime):  # what was refuted in time is known
-            ways = ways_of(
+            found = tightening(
                 *(instance, highest, lowest, clock),
                 processes=means.processes,
                 schedule=means.schedule,
-                known=known,
                 alone_us=alone_us,
-                offer=partial(_judged, run),
+                offer=partial(_offered, run, instance),
             )
+            if found is None:
+                return
             if enumeration.is_rather_small(instance) and not _alike(instance):
-                in_turn(run, ways, clock, _FIRST_SHARE)
+                tighten(run, found, clock, _FIRST_SHARE)
                 _list(run, instance)
             if not run.closed():
-                in_turn(run, ways, clock)
+                tighten(run, found, clock)
     except SolverFailed as error:  # and what was refuted before a process was lost
         run.cut_short += (str(error),)

@@ -1,8 +1,8 @@
-"""Ever better iteration times are refuted, by two ways in turn, while they can be.
+"""Ever better iteration times are refuted, while they can be.
 
-A way that is out of time goes on later where it ended: its goals, the cases of the one
-that it was at, and which of them are settled are kept. A goal that takes long is put
-off: one that can be refuted is often done in seconds, and one that cannot never is.
+What is out of time goes on later where it ended: its goals, the boxes of the one that
+it was at, and which of them are settled are kept. A goal that takes long is put off:
+one that can be refuted is often done in seconds, and one that cannot never is.
 """
 
 import time
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ... import capability
 from ...errors import OutOfTime
 from ...plans import TrainingPlan
+from ...problems import Objective
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
@@ -23,31 +24,27 @@ from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
 from ..pipelines.schedule import Schedule
 from ..pipelines.side_by_side import Beside, Processes
-from .counts.bound import CountBound, prepared
-from .counts.tree import CountedTree
-from .counts.tree import counted as counted_boxes
+from .packings import Packings
 
 # Iteration times to refute, as gaps of the incumbent; each prepares the next.
 _POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
 _GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
 _FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
 _ALL_GOALS = (*_POOR, *_GOALS, *_FINE_GOALS)
-# By counts nothing is prepared but what every goal asks for: a fine one comes first.
+# Where whole pipelines can be counted, goals are far apart.
 _FEW_GOALS = (
     *(8, 3, 1, 0.5, 0.3, 0.2, 0.1, 0.06, 0.035, 0.02),
     *(0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
 )
-_FEW_FIRST = _FEW_GOALS.index(0.2)
+_FEW_FIRST = _FEW_GOALS.index(0.1)
 # No goal is looked at between two that are as near as this, or as a part of the finer.
 _NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
 # Of the time, what a goal may take before it is put off; or as much as all before it.
-# Counts have longer, as they keep what they have summed up, and gain late.
-_PATIENCE, _FEW_PATIENCE = 0.05, 0.2
-_PRICED, _COUNTED = "prices of pipeline patterns", "rows of stages in whole GPUs"
+_DIVES = 0.15  # of the time, for plans before proofs
+_DIVE = 0.99  # of the incumbent, what better plans are looked for within
+_PATIENCE, _FEW_PATIENCE = 0.05, 0.3
+_PRICED = "prices of pipeline patterns"
 _LISTED = "prices of pipeline patterns, all pipelines where they leave a gap"
-# Of the time, for a way's first turn: longer for counts where they are few. Then who
-# gains in a turn goes on; who does not has a longer one next time.
-_FEW_TURN, _TURN, _LONGER = 0.3, 0.12, 2.0
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
 
@@ -55,6 +52,7 @@ class Known(Protocol):
     """Where a bound is tightened: a run of an exact method, or a measurement."""
 
     bound: Bound | None
+    objective: Objective | None
     certificate: Record | None
 
     def tighten(self, value: int, source: str) -> None:
@@ -90,6 +88,12 @@ class Refuter(Protocol):
 
     def refute(self, time_us: int) -> Attempt:
         """Start refuting that any plan has an iteration of at most `time_us`."""
+
+    def dives(self) -> list[Box]:
+        """Return boxes in which plans may be."""
+
+    def dive(self, box: Box, time_us: int) -> None:
+        """Tell of a packing that may be a plan of a box within a time."""
 
 
 class _PutOff(OutOfTime):
@@ -145,10 +149,6 @@ class Clock:
         """End the part then, or with the whole."""
         self._end = min(self._last, instant)
 
-    def over(self, instant: float) -> bool:
-        """Whether it is later."""
-        return self._now() > instant
-
 
 def endless(check: Callable[[], None]) -> Clock:
     """Without a time limit, ways take turns by how often they look at the clock.
@@ -165,46 +165,67 @@ def endless(check: Callable[[], None]) -> Clock:
     return Clock(inf, look, lambda: looks, _LOOKS)
 
 
-#: Certificates that the refutations of a way leave, of one kind, or None.
+#: Certificates of each choice of settings, or None.
 _Records = list[Any]
 
 
-class Way:
-    """Refutes by counts of GPUs or by prices, under every choice of settings."""
+class Tightening:
+    """Refutes ever better times by prices, under every choice of settings."""
 
     def __init__(
         self,
         bounds: Sequence[Refuter],
-        highest_us: float,
+        highest_us: int,
         clock: Clock,
         *,
-        counting: bool,
-        turn: float = _TURN,
+        few: bool = False,
         listing: BoxEnumeration | None = None,
     ) -> None:
-        """Refutes times up to `highest_us`; a first `turn` is this share of the time.
+        """Begin with times up to `highest_us`; `few` GPUs let goals be far apart.
 
-        Where GPUs are counted, what is summed up for a goal serves all others. Boxes
-        that are closed by a `listing` have no plan better than those that it found.
+        Boxes that are closed by a `listing` have no plan better than those that it
+        found.
         """
-        self._listing = listing
-        self._bounds, self._counting = bounds, counting
-        self._highest, self._clock = highest_us, clock
-        self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
-        if counting:
-            self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
-        self.turn = turn
+        self._listing, self._few = listing, few
+        self._bounds, self._clock = bounds, clock
+        self._begin(highest_us)
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Attempt] = {}
         self._spent = 0.0  # on goals that were reached
 
-    def tighten(self, run: Known, gained: Callable[[], None] = lambda: None) -> None:
+    def _begin(self, highest_us: int) -> None:
+        """Ask for gaps of such a time from now on."""
+        self._highest = highest_us
+        self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
+        if self._few:
+            self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
+
+    def dive(self, run: Known) -> None:
+        """Look for better plans among packings, while that brings any, for a while."""
+        with suppress(_PutOff), self._clock.allowing(self._clock.span(_DIVES)):
+            self._dive(run)
+
+    def _dive(self, run: Known) -> None:
+        for bound in self._bounds if self._few else ():
+            for box in bound.dives():
+                before = None
+                while run.objective != before and run.objective is not None:
+                    before = run.objective
+                    self._clock.check()
+                    bound.dive(box, int(before * _DIVE))
+
+    def tighten(self, run: Known) -> None:
         """Tighten the bound of a run, from where it was last time.
 
-        `gained()` is called whenever something is refuted.
+        Raises what the clock does.
         """
-        while (goal := self._goals.next()) is not None:
+        while True:
+            if run.objective is not None and run.objective < self._highest:
+                self._begin(int(run.objective))
+            goal = self._goals.next()
+            if goal is None:
+                break
             # Nothing below the goal: at 0, nothing better than the incumbent.
             target = int(self._highest / (1 + goal)) - (1 if goal == 0 else 0)
             assert run.bound is not None
@@ -212,25 +233,22 @@ class Way:
                 self._goals.tell(True)
             elif (record := self._tried(target)) is not None:
                 least, certificate = target + 1, joined(record)
-                source = _COUNTED if self._counting else _PRICED
+                source = _PRICED
                 if self._listing is not None:
                     least = min(least, self._listing.value)
                     if self._listing.closed and certificate is None:
                         source = _LISTED
                 run.tighten(least, source)
                 run.certificate = certificate
-                gained()
                 run.check()
         self.ended = True
 
     def _tried(self, target: int) -> _Records | None:
         """What refutes a time; None where it cannot be, or is put off."""
-        patience = _FEW_PATIENCE if self._counting else _PATIENCE
+        patience = _FEW_PATIENCE if self._few else _PATIENCE
         span = max(self._clock.span(patience), self._spent)
-        # What the first goal of counts sums up all others ask for.
-        patient = self._goals.last or (self._counting and not self._spent)
         try:
-            with self._clock.allowing(inf if patient else span) as taken:
+            with self._clock.allowing(inf if self._goals.last else span) as taken:
                 records = self._records(target)
         except _PutOff:
             for refutation in self._begun.values():
@@ -263,87 +281,55 @@ class Way:
         return [self._begun[i].certificate() for i in order]
 
 
-def ways_of(
+def tightening(
     instance: Instance,
     highest_us: int,
     lowest_us: int,
     clock: Clock,
     *,
     processes: Processes | None = None,
-    known: CountBound | None = None,
     alone_us: int = 0,
     schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     offer: Callable[[TrainingPlan], int] | None = None,
-) -> list[Way]:
-    """Both ways to refute times between two; one where GPUs are too many to count.
+) -> Tightening | None:
+    """What refutes times between two; None where prices do not carry the instance.
 
-    None where prices do not carry the instance.
-
-    Prices are by processes, if there are any. Boxes of counts take long, and share what
-    is summed up: these stay here, where a goal can be put off at any time. What is
-    `known` of rows of stages is of use if they are the instance's. No pipeline of
-    micro-batches of one sequence takes less than `alone_us` by itself. Where
-    plans may be offered (`offer` returns their time), boxes are closed by enumeration.
+    Boxes are refuted by processes, if there are any. No pipeline of micro-batches of
+    one sequence takes less than `alone_us` by itself. Where plans may be offered
+    (`offer` returns their time), packings of boxes that stand are, and boxes are closed
+    by enumeration.
     """
-    listing: BoxEnumeration | None = None
-    counted, priced, in_sites = list[CountedTree](), list[Refuter](), False
     if not capability.carries("proof pipelines", instance):
-        return []
-    times = highest_us, lowest_us, clock.check
+        return None
+    listing: BoxEnumeration | None = None
+    refuters, few = list[Refuter](), processes is None
     for variant in settings.variants(instance):
         bound = PipelineBound(
-            variant, *times, schedule=schedule, alone_us=alone_us, whole=True
+            *(variant, highest_us, lowest_us, clock.check),
+            schedule=schedule,
+            alone_us=alone_us,
+            whole=True,
         )
-        rows = known if known and known.instance == bound.instance else None
-        # Counts know nothing of sites, nor does their check.
-        if rows := rows or prepared(bound.plain_table, clock.check):
-            tree = CountedTree(
-                rows, *times, alone_us=alone_us, levelled=bound.is_levelled
-            )
-            bound.counted = tree.counted if rows.apart else None
-            counted.append(tree)
         if offer and is_enumerated(instance):
             listing = BoxEnumeration(
                 *(variant, highest_us, offer, clock.check), levelled=bound.is_levelled
             )
             bound.listed = listing.closes
-        in_sites |= any(box.sites_high for box in bound.first)
-        beside = processes and Beside(bound, processes, counted_boxes)
-        priced.append(beside or bound)
-    ways = [Way(priced, highest_us, clock, counting=False, listing=listing)]
-    if len(counted) == len(priced):  # under every choice of settings
-        turn = _FEW_TURN if all(tree.few for tree in counted) else _TURN
-        ways.append(Way(counted, highest_us, clock, counting=True, turn=turn))
-    return ways if in_sites else ways[::-1]
+        if offer and not settings.has_choices(instance):
+            bound.packed = Packings(instance, offer).offer
+        few &= bound.few
+        refuters.append(Beside(bound, processes) if processes else bound)
+    return Tightening(refuters, highest_us, clock, few=few, listing=listing)
 
 
-def in_turn(run: Known, ways: list[Way], clock: Clock, share: float = inf) -> None:
-    """Tighten the bound of a run, one way after the other, for a share of the time.
-
-    A turn ends some time after its last gain, each way's first one by itself. Ways that
-    have ended are removed; the others can go on.
-    """
-    until, fresh = clock.after(share), list(ways)
-
-    def begin_turn() -> None:
-        clock.end_at(min(until, clock.after(ways[0].turn)))
-
-    def go_on() -> None:
-        if ways[0] not in fresh:
-            begin_turn()
-
-    while ways and not clock.over(until):
-        way, before = ways[0], run.bound
-        begin_turn()
-        with suppress(OutOfTime):
-            way.tighten(run, go_on)
-        gained = run.bound != before
-        if way.ended:
-            ways.remove(way)
-        elif way in fresh or not gained:
-            way.turn *= 1 if gained else _LONGER
-            ways.append(ways.pop(0))
-        fresh = [each for each in fresh if each is not way]
+def tighten(
+    run: Known, tightening: Tightening, clock: Clock, share: float = inf
+) -> None:
+    """Tighten the bound of a run for a share of the time; it can go on afterwards."""
+    clock.end_at(clock.after(share))
+    with suppress(OutOfTime):
+        tightening.dive(run)
+        tightening.tighten(run)
     clock.end_at(inf)
 
 

@@ -13,6 +13,7 @@ from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.count_kernels import Least, States
 from hetopt.exact.pipelines.kernels import BIG, HALF
 from hetopt.exact.pipelines.schedule import Schedule
+from hetopt.exact.pipelines.tracing import Labels, Trace
 from hetopt.problems.training_plan.settings import variants
 from hetopt.stages import NEVER
 
@@ -135,9 +136,9 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
     )
     longest = int(rng.choice([x for x, _, _ in every] or [0]))
     most_us = longest + 30 - states.use.sum(1) * int(rng.integers(0, 8))
-    found = count_kernels.least_sums(
-        graph, costs, states, Least(*sides), high, scale, most_us, most_cost
-    )
+    asked = graph, costs, states, Least(*sides), high
+    labels = count_kernels.labels(*asked, scale, most_us, most_cost)
+    found = labels[0, -1, 0]
     exactly = {}
     for us, cost, gpus in every:
         exactly.setdefault(gpus, set()).add(us)
@@ -149,6 +150,16 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
         assert found[within].min() <= us
     for state in np.flatnonzero(found < HALF):
         assert int(found[state]) in exactly[tuple(states.use[state].tolist())]
+    trace = Trace(Labels(*asked, labels))
+    for state in range(len(found)):
+        stages = trace.stages(state)
+        within = (states.use <= states.use[state]).all(1)
+        assert bool(stages) == bool(found[within].min() < HALF)
+        if stages:
+            assert [x.last for x in stages[:-1]] == [x.first for x in stages[1:]]
+            assert (stages[0].first, stages[-1].last) == (0, graph.run.shape[0] - 1)
+            used = tuple(np.sum([x.use for x in stages], axis=0).tolist())
+            assert int(found[within].min()) in exactly[used]
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -162,8 +173,14 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
     us = rng.integers(1, 40, (1, 1, count))
     none = np.zeros((0, 2), np.int64)
     states = _states(gpus, none, np.zeros((1, 1, 1, 0), np.int64), none.T)
-    found = count_kernels.vector_us(us, items, nodes, states, size)
+    most = int(items[:, 1].max()) + 1
+    wanted = rng.random((most, 1)) < 0.7
+    found = np.full((most, 1, 1, len(states.use)), NEVER, np.int64)
+    count_kernels.vector_us(us, items, nodes, states, size, wanted, found)
     for least in range(1, len(found)):
+        if not wanted[least, 0]:
+            assert (found[least] == NEVER).all()
+            continue
         usable = [i for i in range(count) if items[i, 1] >= least]
         for many in range(2, size + 1):
             for chosen in combinations_with_replacement(usable, many):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from ...one_pipeline.cluster_tables import ClusterTables
+from ..one_pipeline.cluster_tables import ClusterTables
 
 
 class Placed(NamedTuple):

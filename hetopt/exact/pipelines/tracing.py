@@ -1,0 +1,180 @@
+"""Whole pipelines of the integer master, stage by stage: the way back along labels.
+
+Labels hold the least sums of stage times, not what they are made of. From the last
+layer on, the step is sought that leads to a label from another one.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...stages.classes import Whole
+from . import count_kernels
+from .count_kernels import Least, States
+from .kernels import BIG, HALF, Costs, Graph
+
+
+class Staged(NamedTuple):
+    """A stage of a whole pipeline: its layers, and the GPUs of each class that it uses.
+
+    It lies `in_node`, or in several nodes. `together` is the class of a node that the
+    next stage is in, too, if there is one.
+    """
+
+    first: int
+    last: int
+    use: tuple[int, ...]
+    in_node: bool
+    together: int | None
+
+
+class Labels(NamedTuple):
+    """What `count_kernels.labels` was asked, and the sums that it found."""
+
+    graph: Graph
+    costs: Costs
+    states: States
+    least: Least
+    high: int
+    us: Whole  # [side, next layer, p, state]
+
+
+_Label = tuple[int, int, int, int]  # side, next layer, p, state
+
+
+class Trace:
+    """The way back along labels."""
+
+    def __init__(self, labels: Labels) -> None:
+        """Read the labels."""
+        self._labels, self._us = labels, labels.us
+        self._classes = len(labels.states.gpus)
+        self._layers, self._places = labels.us.shape[1] - 1, labels.us.shape[2]
+
+    def stages(self, state: int) -> list[Staged]:
+        """Return the stages of the fastest path of no more GPUs; none if there is none.
+
+        `state` is the number of its GPUs.
+        """
+        use = self._labels.states.use
+        ends = np.where((use <= use[state]).all(1), self._us[0, self._layers, 0], BIG)
+        at: _Label = 0, self._layers, 0, int(ends.argmin())
+        if self._us[at] >= HALF:
+            return []
+        found: list[Staged] = []
+        while at[1] > 0:
+            step = next(self._steps(at), None)
+            if step is None:
+                return []
+            stages, at = step
+            found = stages + found
+        return found
+
+    def _steps(self, to: _Label) -> Iterator[tuple[list[Staged], _Label]]:
+        """Yield stages that lead to a label, and where they come from."""
+        if to[0] < 2 or to[0] >= 2 + self._classes:
+            yield from self._in_a_node(to)
+        if len(self._labels.states.vectors):
+            yield from self._in_several(to)
+
+    def _in_several(self, to: _Label) -> Iterator[tuple[list[Staged], _Label]]:
+        graph, states, high = self._labels.graph, self._labels.states, self._labels.high
+        side, last, p, state = to
+        classes, ends = self._classes, last == self._layers
+        together = None if side < 2 else (side - 2) % classes
+        if self._places > 1 and ends != (p == 0):
+            return
+        hop, q = 0 if together is None else 1 + together, min(p + 1, self._places - 1)
+        before = states.use[state] - states.vectors
+        came = state - states.vectors @ states.strides
+        for first in range(last - 1, -1, -1):
+            us = states.vector_us[hop, p, graph.run[first, last]]
+            able = (us <= high) & (before >= 0).all(1)
+            for v in np.flatnonzero(able).tolist():
+                use = tuple(states.vectors[v].tolist())
+                if together is not None and not use[together]:
+                    continue
+                shared = [2 + classes + c for c in range(classes) if use[c]]
+                for begun in (1, *shared):
+                    at = begun, first, q, int(came[v])
+                    if self._us[at] + us[v] == self._us[to]:
+                        yield [Staged(first, last, use, False, together)], at
+
+    def _in_a_node(self, to: _Label) -> Iterator[tuple[list[Staged], _Label]]:
+        graph, states = self._labels.graph, self._labels.states
+        side, last, p, state = to
+        hop = int(side >= 2)
+        for first in range(last - 1, -1, -1):
+            for q in range(p, self._places):
+                for c in range(self._classes):
+                    if hop and side != 2 + self._classes + c:
+                        continue
+                    most = min(int(graph.node_gpus[c]), int(states.use[state, c]))
+                    for k in range(1, most + 1):
+                        came = state - k * int(states.strides[c])
+                        for begun in (0, 2 + c):
+                            if begun >= len(self._us):
+                                continue
+                            at = begun, first, q, came
+                            us = int(self._us[to] - self._us[at])
+                            if self._us[at] >= HALF or us <= 0:
+                                continue
+                            stages = self._segment(c, k, at, (hop, p, last), us)
+                            if stages:
+                                yield stages, at
+
+    def _segment(
+        self, c: int, k: int, at: _Label, to: tuple[int, int, int], us: int
+    ) -> list[Staged]:
+        """Return stages of k GPUs of one node that take so long; none if none do."""
+        graph, costs, states, least, high, _ = self._labels
+        side, first, q, _ = at
+        hop, p, last = to
+        most = int(graph.node_gpus[c])
+        top = min(k, most - 1 if side else most)
+        if k > top:
+            return []
+        shape = self._places, self._layers + 1
+        hops = 2 if len(states.vectors) else 1
+        inside, inside_cost = np.zeros((2, most + 1, *shape), np.int64)
+        step, step_cost = np.full((2, hops, most + 1, *shape), BIG, np.int64)
+        count_kernels._segments(
+            *(graph, costs, high, 1, least, (BIG, BIG), (c, k, k, top), q, first),
+            *(inside, inside_cost, step, step_cost),
+        )
+        if step[hop, k, p, last] != us:
+            return []
+        found: list[Staged] = []
+        used, ends = k, True
+        none = (0,) * self._classes
+        while last > first:
+            for x, now, took in self._last_stages(c, k, p, last, used, ends, hop):
+                n = min(p + 1, self._places - 1)
+                if inside[used - now, n, x] < HALF and (
+                    inside[used - now, n, x] + took == us
+                ):
+                    break
+            else:
+                return []
+            use = (*none[:c], now, *none[c + 1 :])
+            found.append(Staged(x, last, use, True, None if ends and not hop else c))
+            us, used, p, last, ends = us - took, used - now, n, x, False
+        return found[::-1]
+
+    def _last_stages(
+        self, c: int, k: int, p: int, last: int, used: int, ends: bool, hop: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yield stages up to a layer in a node: first layer, GPUs, time."""
+        graph, high = self._labels.graph, self._labels.high
+        outer = ends and not hop and last < self._layers
+        times = graph.outer if outer else graph.inner
+        for arc in range(int(graph.begin[c]), int(graph.begin[c + 1])):
+            now = int(graph.gpus[arc])
+            if now > used:
+                break
+            for x in range(last - 1, -1, -1):
+                fits = min(graph.fits[arc, p, x], graph.light[arc, k, x])
+                us = int(times[arc, p, x, last])
+                if last <= fits and us <= high:
+                    yield x, now, us
