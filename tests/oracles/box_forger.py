@@ -52,7 +52,7 @@ def honest(
 def _by_hosts(bound: PipelineBound, box: Box) -> list[Box]:
     """Return the parts of a box by all numbers of hosts, of one pipeline and more."""
     if box.count_low == 1 < box.count_high:
-        box.split = bound.division._by_count(box)
+        box.split = bound.division.by_count(box)
     else:
         box.split = bound.division._by_host(box)
     if box.split is None:

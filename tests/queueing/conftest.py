@@ -53,7 +53,10 @@ def job(config: Path) -> Callable[..., TrainingJob]:
 
 @pytest.fixture
 def queue(slurm: StubSlurm, tmp_path: Path) -> Callable[[], Queue]:
-    """The queue, each time by a process that knows nothing yet."""
+    """The queue, each time by a process that knows nothing yet.
+
+    Its policy gives a job the GPUs that are used best, the fewest as a rule.
+    """
     store = Store.made(tmp_path / "queue")
-    store.set("settings", Settings("slurm", OPTIONS)._asdict())
+    store.set("settings", Settings("slurm", OPTIONS, "frenzy")._asdict())
     return lambda: Queue.opened(store.folder)

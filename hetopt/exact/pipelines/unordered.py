@@ -38,7 +38,7 @@ class Segments:
         layers, number = table.layers, table.runs.number
         inner = np.full((len(arcs.gpus), layers + 1), NEVER, np.int64)
         #: How a segment ends: handed on, the end, and handed on to another site.
-        self.ways = 3 if len(arcs.far) else 2
+        self.ways = 3 if table.several_sites else 2
         exits = np.full((self.ways, *inner.shape), NEVER, np.int64)
         #: The lightest run of so many layers: in the middle, where there is one.
         self.run = np.zeros(layers + 1, np.int64)
