@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ..errors import InstanceError
-from ..schema import Count, Name, Record
+from ..schema import Count, Name, Record, printable
 from ..text import units
 from ..text.complaints import validated
 from ..text.parsing import read_tree
@@ -31,7 +31,9 @@ class TrainingJob(Record):
     """What is trained, on what, and for how long; where and how the queue chooses."""
 
     name: Annotated[Name, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$")]
-    model: str = Field(description="A config.json, or a model of the catalogue.")
+    model: Annotated[str, AfterValidator(printable)] = Field(
+        description="A config.json, or a model of the catalogue."
+    )
     global_batch: Annotated[int, Field(ge=1, le=100_000)] = Field(
         description="Sequences per step."
     )

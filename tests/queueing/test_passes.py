@@ -409,7 +409,7 @@ def test_documents_and_a_dry_run_of_the_command_line(
     assert "adapters" in bad["error"]["message"]
     assert not (tmp_path / "live").exists()
     dry = said("submit", job, *place, "--dry-run")["jobs"][0]
-    assert sum(dry["nodes"].values()) == 1
+    assert sum(dry["nodes"].values()) == 4  # of its type all that are idle
     assert not (tmp_path / "live").exists()
     with slurm.state() as state:
         assert state["jobs"] == []
