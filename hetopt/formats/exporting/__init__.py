@@ -40,10 +40,11 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     exporter: Any = formats.exporter(target)
     name, ruled = _rules(target), []
     data, asked = data.launched_by(name), data
+    cards = [] if name in ANY_MAKER else targets.foreign(_types(data, plan))
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
         if why := targets.lacking(name, data, plan, _without(target)):
-            return why
+            return [*cards, *why]
         degrees = targets.bad_degrees(data, plan)
         ruled = targets.without_precision(data, _types(data, plan))
         ruled += [f"tensor-parallel degree {text}" for text in degrees]
@@ -56,7 +57,6 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     own: list[str] = []
     if hasattr(exporter, "refusals"):
         own = exporter.refusals(*choices.settled(data, plan))
-    cards = [] if name in ANY_MAKER else targets.foreign(_types(data, plan))
     parts = [] if name in BY_TYPE else bad_parts(data, plan)
     return [*bad_hosts(plan), *parts, *cards, *ruled, *own]
 
