@@ -113,16 +113,19 @@ PROGRAMS = {
         ("srun", "sbatch", "torchrun", "deepspeed", "python3", "pdsh", "scp", "rsync"),
         "",
     ),
+    "accelerate": "",
     "train": "",
     "touch": '/usr/bin/touch "$@"\n',
 }
 OURS = {
+    "accelerate": {"accelerate", "ssh"},
     "deepspeed": {"deepspeed"},
     "flagscale": set(),
     "galvatron": {"ssh", "torchrun"},
     "hexiscale": {"ssh", "python3"},
     "jobset": {"kubectl", "train"},
     "kueue": {"kubectl", "train"},
+    "llamafactory": {"ssh", "torchrun"},
     "megatron": {"ssh", "torchrun"},
     "megatron_bridge": {"ssh", "torchrun"},
     "ray": {"train"},
@@ -131,6 +134,7 @@ OURS = {
     "slurm": {"scontrol", "srun"},
     "torchrun": {"ssh", "torchrun"},
     "torchtitan": {"ssh", "torchrun"},
+    "transformers": {"ssh", "torchrun"},
     "volcano": {"kubectl", "train"},
 }
 
@@ -359,13 +363,16 @@ def _is_data(files: dict[str, str], name: str) -> None:
 # --- what the user sets ------------------------------------------------------------
 
 SETS = {
+    "accelerate": ("TRAIN", "PORT"),
     "deepspeed": ("TRAIN",),
     "galvatron": ("TRAIN", "PORT"),
     "hexiscale": ("PORT",),
     "jobset": ("IMAGE", "TRAIN", "ARGS"),
+    "llamafactory": ("PORT",),
     "megatron": ("PRETRAIN", "PORT"),
     "skypilot": ("CLUSTER", "TRAIN", "ARGS"),
     "torchtitan": ("BASE_CONFIG", "PORT"),
+    "transformers": ("PORT",),
 }
 SET_TO = [
     *("substitution", "single-quotes"),
@@ -388,7 +395,7 @@ def test_what_the_user_sets_reaches_the_program_as_one_word(
     made = refused_or_written(target, "name", "n", tmp_path / "written")
     assert isinstance(made, dict)
     env = {"IMAGE": "i", "HEXISCALE": str(tmp_path / "checkout")}
-    if variable == "ARGS":  # of what a program of the user's own is told
+    if variable == "ARGS" or target == "accelerate":  # for a program of the user's
         env["TRAIN"] = "train"
     env |= {"BASE_CONFIG": "m:f", "ARGS": "--steps 1 --data x", variable: value}
     done = place.run(["bash", "launch.sh", value], tmp_path / "written", **env)
