@@ -2,11 +2,13 @@
 
 A constant is asked for by its name and by what qualifies it: `c("traffic", "fms")` is
 the common value of `traffic` times the deviation `traffic@fms`; either is one where
-nothing is known of it.
+nothing is known of it. Constants that are older than a term have none of it.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from ..physics.kernels import ADDED
 
 
 class Constant(NamedTuple):
@@ -25,6 +27,8 @@ class Table:
 
     def __call__(self, name: str, *qualities: str) -> float:
         """The value of a name, deviations of its qualities included."""
+        if name in ADDED and name not in self.values:
+            return 0.0
         found = 1.0
         if name in self.values:
             self.read.add(name)

@@ -6,7 +6,9 @@ import pytest
 from synthetic_runs import measured, row
 
 from hetopt.calibration import Run, fitted_on, predictions, shipped, summaries
-from hetopt.calibration.constants import plain
+from hetopt.calibration.constants import Table, plain
+from hetopt.costs.calibrated import lookup
+from hetopt.physics.kernels import ADDED
 
 
 def test_every_row_is_answered_in_order() -> None:
@@ -96,3 +98,24 @@ def test_intervals_shrink_with_the_runs_of_a_system() -> None:
     widths = [width(runs[2], told) for told in range(3)]
     assert widths[0] > widths[1] > widths[2]
     assert width(other, 0) >= width(other, 2) >= widths[2]
+
+
+@pytest.mark.parametrize("name", sorted(ADDED))
+def test_older_constants_lack_a_term_for_plans_and_for_runs_alike(name: str) -> None:
+    known = plain(shipped.constants())
+    assert known[name] > 0
+    old = {key: value for key, value in known.items() if key.split("@")[0] != name}
+    for values in (known, old):
+        ours = Table(values)(name, "H100-80GB-SXM5")
+        assert ours == pytest.approx(lookup(values, set())(name, "H100-80GB-SXM5"))
+        assert bool(ours) is (values is known)
+
+
+def test_runs_do_not_wait_seconds_for_a_term_that_constants_lack() -> None:
+    known = shipped.constants()
+    old = {name: known[name] for name in known if name.split("@")[0] not in ADDED}
+    runs = [Run.model_validate(row(Random(seed))) for seed in range(20)]
+    for now, before in zip(predictions(runs), predictions(runs, old), strict=True):
+        if now.iteration_s is not None:
+            assert before.iteration_s is not None
+            assert before.iteration_s <= now.iteration_s
