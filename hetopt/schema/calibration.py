@@ -4,6 +4,7 @@ The constants were fitted to measured runs (`hetopt.calibration`); an instance c
 all that it is timed with, so that it means the same wherever it is read.
 """
 
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from math import exp
 from typing import Annotated, Literal
 
@@ -16,6 +17,9 @@ from .record import Name, Record
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 
 OF_80_PERCENT = 1.2816  # standard deviations, either side, of a normal distribution
+
+#: Four digits of an interval's ends.
+_DOWN, _UP = Context(4, ROUND_FLOOR), Context(4, ROUND_CEILING)
 
 
 class Calibration(Record):
@@ -37,9 +41,13 @@ class Calibration(Record):
     spread: Annotated[float, Field(ge=0, le=10)]
 
     def interval_s(self, seconds: float) -> tuple[float, float]:
-        """Where 80 % of the runs lie that are predicted to take so many seconds."""
+        """Return where 80% of the runs lie that are predicted to take these seconds.
+
+        Both ends have four digits and are rounded outward: the prediction is between.
+        """
         factor = exp(OF_80_PERCENT * self.spread)
-        return float(f"{seconds / factor:.4g}"), float(f"{seconds * factor:.4g}")
+        low, high = str(seconds / factor), str(seconds * factor)
+        return float(_DOWN.create_decimal(low)), float(_UP.create_decimal(high))
 
 
 def multiplied_in(precision: str, peaks: dict[Precision, float]) -> str | None:
