@@ -290,9 +290,9 @@ class Division:
         high = left_us // max(1, -(-self.batch // self.sizes[box.size_high]))
         if box.slowest_high_us is not None:
             high = min(high, box.slowest_high_us)
-        if high <= low * ratio:
+        if high <= low * ratio or high - low < 2:
             return None
-        at = isqrt(low * high)
+        at = max(low + 1, isqrt(low * high))
         first = box.part(slowest_high_us=at)
         return Split("slowest", at, first, box.part(slowest_low_us=at))
 
