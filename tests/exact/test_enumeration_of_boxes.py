@@ -7,6 +7,7 @@ from brute_force_training import best_training_plan
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from inputs import drawn, examples
+from places import TESTS
 from test_exact_small_clusters import cluster_of, several, tiny
 
 import hetopt
@@ -72,13 +73,23 @@ def test_the_best_plan_of_all_boxes_is_that_of_trying_all(instance, random):
 @examples(15)
 @given(drawn(either), st.floats(1.0, 1.5))
 def test_limits_leave_every_column_of_a_packing(instance, factor):
-    """What is listed within limits is what the knapsack of all columns leaves."""
     assume(is_enumerated(instance))
+    leave_every_column(instance, factor)
+
+
+def test_limits_leave_columns_whose_transfers_take_longest():
+    path = TESTS / "exact" / "slow_transfers.json"
+    leave_every_column(hetopt.load(path), 1.0)
+
+
+def leave_every_column(instance, factor):
+    """What is listed within limits is what the knapsack of all columns leaves."""
     tables = StageTables(instance)
     best = best_training_plan(
         instance, several_replicas=max(instance.workload.micro_batch_sizes) > 1
     )
-    assume(best is not None)
+    if best is None:
+        return
     us = int(best[0] * factor)
     states = States.of(tables.gpus)
     each, every, listed = {}, list[Column](), list[Column]()

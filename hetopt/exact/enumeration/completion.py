@@ -111,7 +111,7 @@ class Completion:
 
     @cached_property
     def grid(self) -> list[tuple[int, int]]:
-        """Intervals that cover the slowest stage of every column."""
+        """Intervals that cover the slowest stage of columns with the least transfers."""
         moves = self._moves
         us = np.minimum(moves.us.min(0), moves.final_us.min(0))
         if (low := least_cover(us, self._times.tolist())) is None:
@@ -206,8 +206,10 @@ def limits(
     known: list[tuple[int, int, _Interval]] = []  # size, halvings, interval
     many = min([_INTERVALS, *(of.kept // 2 for of in each.values())])
     for size, of in each.items():
-        for low, high in of.grid:
-            if low <= us:
+        # Other transfers may make a stage slower than all that the grid has.
+        beyond = max((high for _, high in of.grid), default=us) + 1
+        for low, high in [*of.grid, (beyond, us)]:
+            if low <= min(high, us):
                 check()
                 known.append((size, 0, of.interval(low, high, us)))
     wanted: Matrix | None = None
