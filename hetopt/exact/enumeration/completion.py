@@ -111,7 +111,7 @@ class Completion:
 
     @cached_property
     def grid(self) -> list[tuple[int, int]]:
-        """Intervals that cover the slowest stage of columns with the least transfers."""
+        """Intervals that cover slowest stages of columns with the least transfers."""
         moves = self._moves
         us = np.minimum(moves.us.min(0), moves.final_us.min(0))
         if (low := least_cover(us, self._times.tolist())) is None:
