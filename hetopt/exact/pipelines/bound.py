@@ -171,12 +171,10 @@ class PipelineBound:
         self.listed: Listed | None = None
         #: Is told of integer masters of boxes that stand.
         self.packed: Packed | None = None
-        #: Stages of nodes that no site tells apart: what counts of GPUs read.
-        self.plain_table = StageTable(instance)
+        self.table = StageTable(instance)
         #: Names of nodes by site, where links between sites are slow and layers equal:
         #: paths without an order visit them one after another.
         self.sites = self._sites()
-        self.table = self.plain_table
         if self.sites:
             self.table = StageTable(instance, self.sites)
         costs = instance.workload.costs
@@ -292,7 +290,7 @@ class PipelineBound:
 
     def _sites(self) -> Sites:
         """Return the sites of a cluster where layers are equal and are synchronised."""
-        table = self.plain_table
+        table = self.table
         able = table.runs.equal and table.sync.inter
         return sites(table.costs) if able else ()
 

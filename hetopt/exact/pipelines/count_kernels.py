@@ -60,7 +60,7 @@ class Least(NamedTuple):
 
 
 @kernel
-def _segments(
+def segments(
     graph: Graph,
     costs: Costs,
     high: int,
@@ -322,7 +322,7 @@ def labels(
                         alike = alike and graph.state[c, k] == graph.state[c, most]
                     for k in range(most if alike else 1, (most if alike else top) + 1):
                         at = (c, k, 1 if alike else k, min(k, top))
-                        _segments(
+                        segments(
                             graph,
                             costs,
                             high,

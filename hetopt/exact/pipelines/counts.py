@@ -354,11 +354,7 @@ class IntegerMaster:
         """
         if not all(self.vectors.able(self.parts[x].arcs) for x in ends):
             return
-        prices = self._whole(proposed)
-        parts = {
-            x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
-        }
-        gap = self.rows.value(prices) - self.batch * self.scale
+        _, parts, gap = self._at(proposed, ends)
         every = []
         for x, part in parts.items():
             spans = part.spans(*ends[x], self._schedule.counted_first)
@@ -509,13 +505,19 @@ class IntegerMaster:
         self, proposed: Array, ends: dict[int, Span], known: Known | None
     ) -> tuple[Prices, dict[int, _Part], Fraction, list[_Interval]]:
         """Return whole prices, parts at these, and what they leave to columns."""
+        prices, parts, gap = self._at(proposed, ends)
+        spans = [(x, self._spans(parts[x], ends[x], known)) for x in ends]
+        return prices, parts, *self._within(parts, spans, gap)
+
+    def _at(
+        self, proposed: Array, ends: dict[int, Span]
+    ) -> tuple[Prices, dict[int, _Part], Fraction]:
+        """Return whole prices, parts at these, and what rows are worth too much."""
         prices = self._whole(proposed)
         parts = {
             x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
         }
-        gap = self.rows.value(prices) - self.batch * self.scale
-        spans = [(x, self._spans(parts[x], ends[x], known)) for x in ends]
-        return prices, parts, *self._within(parts, spans, gap)
+        return prices, parts, self.rows.value(prices) - self.batch * self.scale
 
     def _spans(self, part: _Part, ends: Span, known: Known | None) -> list[Span]:
         """Return intervals of what is left of a part's slowest stages."""

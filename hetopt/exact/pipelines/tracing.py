@@ -139,7 +139,7 @@ class Trace:
         hops = 2 if len(states.vectors) else 1
         inside, inside_cost = np.zeros((2, most + 1, *shape), np.int64)
         step, step_cost = np.full((2, hops, most + 1, *shape), BIG, np.int64)
-        count_kernels._segments(
+        count_kernels.segments(
             *(graph, costs, high, 1, least, (BIG, BIG), (c, k, k, top), q, first),
             *(inside, inside_cost, step, step_cost),
         )

@@ -39,9 +39,9 @@ _FEW_GOALS = (
 _FEW_FIRST = _FEW_GOALS.index(0.1)
 # No goal is looked at between two that are as near as this, or as a part of the finer.
 _NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
-# Of the time, what a goal may take before it is put off; or as much as all before it.
 _DIVES = 0.15  # of the time, for plans before proofs
 _DIVE = 0.99  # of the incumbent, what better plans are looked for within
+# Of the time, what a goal may take before it is put off; or as much as all before it.
 _PATIENCE, _FEW_PATIENCE = 0.05, 0.3
 _PRICED = "prices of pipeline patterns"
 _LISTED = "prices of pipeline patterns, all pipelines where they leave a gap"
