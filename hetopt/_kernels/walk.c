@@ -1113,15 +1113,24 @@ static void take(place_t *chain, int64_t *stages, int64_t at)
     --*stages;
 }
 
+/* Draw stages j and m of pipelines i and k, and lay out both; 0 where these are one. */
+static int two_stages(walk_t *w, int64_t *i, int64_t *j, int64_t *k, int64_t *m,
+                      int64_t *stages, int64_t *more)
+{
+    any_stage(w, i, j);
+    any_stage(w, k, m);
+    if (*i == *k)
+        return 0;
+    *stages = chain_of(w->now.lines[*i], w->chain);
+    *more = chain_of(w->now.lines[*k], w->chain_two);
+    return 1;
+}
+
 static int swap_stages(walk_t *w)
 {
-    int64_t i, j, k, m;
-    any_stage(w, &i, &j);
-    any_stage(w, &k, &m);
-    if (i == k)
+    int64_t i, j, k, m, stages, more;
+    if (!two_stages(w, &i, &j, &k, &m, &stages, &more))
         return 0;
-    int64_t stages = chain_of(w->now.lines[i], w->chain);
-    int64_t more = chain_of(w->now.lines[k], w->chain_two);
     place_t one = w->chain[j], two = w->chain_two[m];
     if (one.node == two.node && one.t == two.t)
         return 0;
@@ -1148,13 +1157,9 @@ static int64_t beside(walk_t *w, const place_t *chain, int64_t stages, int node,
 
 static int give_stage(walk_t *w)
 {
-    int64_t i, j, k, m;
-    any_stage(w, &i, &j);
-    any_stage(w, &k, &m);
-    if (i == k)
+    int64_t i, j, k, m, stages, more;
+    if (!two_stages(w, &i, &j, &k, &m, &stages, &more))
         return 0;
-    int64_t stages = chain_of(w->now.lines[i], w->chain);
-    int64_t more = chain_of(w->now.lines[k], w->chain_two);
     place_t moved = w->chain[j];
     int64_t at = beside(w, w->chain_two, more, moved.node, m);
     insert(w->chain_two, &more, at, moved);
