@@ -39,6 +39,10 @@ Limit = Annotated[
     float,
     duration(metavar="S", help="Wall seconds, or 5min, for all that is asked."),
 ]
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a page, .html, a picture or .json."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -141,10 +145,7 @@ def scale(
         ),
     ] = None,
     time_limit: Limit = 60.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page, .html, a picture or .json."),
-    ] = None,
+    out: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether another machine is worth it, and from which network on.
@@ -232,10 +233,7 @@ def rent(
     ] = 512,
     option: Trained = None,
     time_limit: Limit = 60.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page, .html, a picture or .json."),
-    ] = None,
+    out: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Say how many of which card to rent for a run, for how long, and what it costs.
