@@ -11,6 +11,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 FOLDER = Path("hetopt", "_kernels")
+PARTS = ("balance", "core", "cuts", "walk")
 ABI = "cp311"  # the oldest Python of pyproject.toml, and all later ones
 
 
@@ -48,8 +49,8 @@ setup(
     ext_modules=[
         Extension(
             "hetopt._kernels._core",
-            [str(FOLDER / name) for name in ("balance.c", "core.c", "walk.c")],
-            depends=[str(FOLDER / name) for name in ("balance.h", "core.h", "walk.h")],
+            [str(FOLDER / f"{name}.c") for name in PARTS],
+            depends=[str(FOLDER / f"{name}.h") for name in PARTS],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             optional=True,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "balance.h"
+#include "cuts.h"
 #include "walk.h"
 
 int open_numbers(PyObject *from, Py_ssize_t count, Py_buffer *view)
@@ -145,6 +146,59 @@ static PyObject *core_shared(PyObject *self, PyObject *args)
     return found;
 }
 
+static PyObject *cuts_of(const int64_t *given, int64_t stages, int64_t layers,
+                         int64_t n, int64_t fewest, int64_t most)
+{
+    int64_t room = CUTS_ROOM(stages, layers) + stages;
+    int64_t *work = malloc((size_t)room * 8 + (size_t)stages * sizeof(stage_t));
+    if (!work)
+        return PyErr_NoMemory();
+    stage_t *rows = (stage_t *)(work + room);
+    int right = 1;
+    for (int64_t k = 0; right && k < stages; k++) {
+        stage_t *row = rows + k;
+        row->fixed = *given;
+        row->sums = given + 1;
+        row->reach = row->sums + layers + 1;
+        given = row->reach + layers + 1;
+        right = 0 <= row->fixed && row->fixed < LARGEST && row->sums[0] == 0;
+        right = right && row->sums[layers] < LARGEST;
+        for (int64_t i = 0; right && i < layers; i++)
+            right = row->sums[i] <= row->sums[i + 1] &&
+                    row->reach[i] <= row->reach[i + 1];
+    }
+    PyObject *found = NULL;
+    if (!right)
+        PyErr_SetString(PyExc_OverflowError, "these are no times of stages");
+    else if (!best_cuts(rows, stages, layers, n, fewest, most, work, work + stages))
+        found = Py_NewRef(Py_None);
+    else
+        found = as_list(work, stages);
+    free(work);
+    return found;
+}
+
+static PyObject *core_best_cuts(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *from, *found = NULL;
+    long long layers, n, fewest, most;
+    Py_buffer view;
+    if (!PyArg_ParseTuple(args, "OLLLL", &from, &layers, &n, &fewest, &most))
+        return NULL;
+    if (open_numbers(from, -1, &view) < 0)
+        return NULL;
+    int64_t numbers = view.len / 8;
+    int right = 0 < layers && layers < MOST_BATCH && 0 < n && n < MOST_BATCH;
+    right = right && 0 < fewest && fewest < MOST_BATCH && 0 < numbers;
+    if (!right || numbers % (2 * layers + 3) || numbers / (2 * layers + 3) >= MOST_STAGES)
+        PyErr_SetString(PyExc_OverflowError, "these are no stages");
+    else
+        found = cuts_of(view.buf, numbers / (2 * layers + 3), layers, n, fewest, most);
+    PyBuffer_Release(&view);
+    return found;
+}
+
 static PyMethodDef methods[] = {
     {"best_counts", core_best_counts, METH_VARARGS,
      "best_counts(rows, layers, n): layers of each stage.\n\n"
@@ -153,6 +207,10 @@ static PyMethodDef methods[] = {
      "shared(batch, lockstep, rows, taus): micro-batches of each pipeline, or None.\n\n"
      "Rows are (size, total us, slowest us, stages) of each pipeline, flat; `taus` the\n"
      "times of all stages, which lockstep alone reads."},
+    {"best_cuts", core_best_cuts, METH_VARARGS,
+     "best_cuts(rows, layers, n, fewest, most): where each stage ends, or None.\n\n"
+     "Rows are (us beside layers, sums of layer times, ends of runs from each layer on)\n"
+     "of each stage, flat: 2 layers + 3 numbers."},
     {NULL, NULL, 0, NULL},
 };
 

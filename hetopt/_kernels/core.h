@@ -14,6 +14,7 @@
    have room, and four times as much. */
 #define LARGEST ((int64_t)1 << 40)
 #define MOST_BATCH ((int64_t)1 << 20)
+#define MOST_STAGES ((int64_t)1 << 20)
 
 /* Open a buffer of contiguous 64-bit whole numbers, `count` of them where that is not
    negative; -1 and an error otherwise. */

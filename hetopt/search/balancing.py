@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from .._kernels import core
+from . import cuts
 from .fast_cost import FastCost, Pipe, Slot, Timing, run_us
 
 Chain = tuple[tuple[int, int], ...]  # (node number, degree) of each stage, in order
@@ -41,6 +42,8 @@ class Balancer:
             tuple[int, int, frozenset[Chain], int | None], list[int] | None
         ] = {}
         self._caps: dict[tuple[object, ...], int] = {}
+        self._reaches: dict[tuple[object, ...], array[int]] = {}
+        self._prefixes: dict[tuple[int, int, int], Sequence[int]] = {}
         self._kept_rows: dict[tuple[object, ...], _Row] = {}
         self._flights: dict[tuple[int, int, int], int | Fraction] = {}
 
@@ -238,71 +241,74 @@ class Balancer:
     def _uneven(
         self, b: int, n: int, chain: Chain, most: int | None, replicas: int | None
     ) -> tuple[Slot, ...] | None:
-        """Pareto labels (sum, maximum, cuts) over stages and layers."""
-        layers = self.cost.layers
-        most = layers if most is None else most
-        labels: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {0: [(0, 0, ())]}
-        for j in range(len(chain)):
-            reached: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}
-            for first, kept in labels.items():
-                for last, tau in self._runs(b, n, chain, j, first, most, replicas):
-                    reached.setdefault(last, []).extend(
-                        (total + tau, max(slowest, tau), (*cuts, last))
-                        for total, slowest, cuts in kept
-                    )
-            labels = {last: _undominated(found) for last, found in reached.items()}
-        final = labels.get(layers)
-        if not final:
+        """The best runs of layers, each as long as memory allows at the most."""
+        rows = [
+            cuts.Row(
+                self._fixed(b, chain, j),
+                self._sums(b, *place),
+                self._reach(b, n, len(chain), j, *place, replicas),
+            )
+            for j, place in enumerate(chain)
+        ]
+        fewest = self.cost.costs.interleave  # layers of a stage: one for each run
+        most = self.cost.layers if most is None else most
+        ends = cuts.best_cuts(rows, n, fewest, most)
+        if ends is None:
             return None
-        cuts = min(final, key=lambda label: label[0] + (n - 1) * label[1])[2]
-        starts = (0, *cuts[:-1])
         return tuple(
-            Slot(node, t, first, last)
-            for (node, t), first, last in zip(chain, starts, cuts, strict=True)
+            Slot(node, t, *span)
+            for (node, t), span in zip(chain, pairwise((0, *ends)), strict=True)
         )
 
-    def _runs(
+    def _sums(self, b: int, node: int, t: int) -> Sequence[int]:
+        """Sums of layer times before each layer, as the compiled core reads them."""
+        key = (self.cost.kind[node], t, b)
+        if key not in self._prefixes:
+            sums: Sequence[int] = self.cost.prefix(node, t, b)[0]
+            with suppress(OverflowError):  # they stay as they are
+                sums = array("q", sums)
+            self._prefixes[key] = sums
+        return self._prefixes[key]
+
+    def _reach(
         self,
         b: int,
         n: int,
-        chain: Chain,
+        stages: int,
         j: int,
-        first: int,
-        most: int,
+        node: int,
+        t: int,
         replicas: int | None,
-    ) -> list[tuple[int, int]]:
-        """Where a run from `first` on stage `j` may end, and its time."""
-        (node, t), stages = chain[j], len(chain)
-        layers, prefix = self.cost.layers, self.cost.prefix(*chain[j], b)[0]
-        fixed = self._fixed(b, chain, j)
-        least = self.cost.costs.interleave  # layers of a stage: one for each run
-        left = (stages - 1 - j) * least  # of the stages behind
-        ends = range(first + least, min(layers - left, first + most) + 1)
-        found = []
-        for last in ends:
-            slot = Slot(node, t, first, last)
-            need = self.cost.need_mib(b, n, stages, j, slot, replicas)
-            if need > self.cost.room[node]:
-                break
-            if left or last == layers:
-                found.append((last, prefix[last] - prefix[first] + fixed))
-        return found
+    ) -> "array[int]":
+        """Where runs on stage `j` end at the latest by memory, by their first layers.
+
+        What holds fewer layers never needs more, so no end lies before the last one.
+        """
+        cost, layers = self.cost, self.cost.layers
+        flight, runs = cost.in_flight(n, stages, j), self.cost.costs.interleave
+        # Interleaved, whether a stage can be at all depends on n.
+        rest = n % stages if runs > 1 else 0
+        ends = (j == 0, j == stages - 1)
+        key = (cost.kind[node], t, b, flight, ends, rest, replicas)
+        if key not in self._reaches:
+            reach, end = array("q"), 0
+            for first in range(layers + 1):
+                end = max(end, min(layers, first + runs - 1))
+                while end < layers:
+                    slot = Slot(node, t, first, end + 1)
+                    need = cost.need_mib(b, n, stages, j, slot, replicas)
+                    if need > cost.room[node]:
+                        break
+                    end += 1
+                reach.append(end)
+            self._reaches[key] = reach
+        return self._reaches[key]
 
 
 def _slots(chain: Chain, counts: Sequence[int]) -> tuple[Slot, ...]:
     ends = list(accumulate(counts, initial=0))
     places = zip(chain, pairwise(ends), strict=True)
     return tuple(Slot(node, t, *span) for (node, t), span in places)
-
-
-def _undominated(
-    labels: list[tuple[int, int, tuple[int, ...]]],
-) -> list[tuple[int, int, tuple[int, ...]]]:
-    kept: list[tuple[int, int, tuple[int, ...]]] = []
-    for label in sorted(labels):
-        if not kept or label[1] < kept[-1][1]:
-            kept.append(label)
-    return kept
 
 
 def _enough(rows: Sequence[_Row], layers: int) -> bool:

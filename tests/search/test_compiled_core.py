@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from random_pipelines import random_instance, random_pipes
 from hetopt._kernels import core, status
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search import balancing, compiled_walks
+from hetopt.search import balancing, compiled_walks, cuts
 from hetopt.search.balancing import Balancer, _Row, best_counts, share
 from hetopt.search.fast_cost import FastCost, Pipe, Slot, Timing
 from hetopt.search.improving import improve
@@ -44,6 +45,36 @@ def test_layers_are_cut_alike(rows: list[_Row], part: int, n: int) -> None:
     rows = [row._replace(cap=min(row.cap, layers)) for row in rows]
     flat = array("q", [number for row in rows for number in row])
     assert core.best_counts(flat, layers, n) == best_counts(rows, layers, n)
+
+
+@st.composite
+def stages_of_unlike_layers(draw: st.DrawFn) -> list[cuts.Row]:
+    layers = draw(st.integers(1, 14))
+    us = st.integers(0, 9) | st.integers(0, 10**6)
+
+    def row() -> cuts.Row:
+        times = draw(st.lists(us, min_size=layers, max_size=layers))
+        runs = draw(st.lists(st.integers(0, layers), min_size=layers + 1))
+        reach = accumulate(
+            (min(layers, i + runs[i]) for i in range(layers + 1)), func=max
+        )
+        return cuts.Row(draw(us), list(accumulate(times, initial=0)), list(reach))
+
+    return [row() for _ in range(draw(st.integers(1, 5)))]
+
+
+@compiled
+@examples(200)
+@given(
+    stages_of_unlike_layers(),
+    st.integers(1, 400),
+    st.sampled_from((1, 1, 1, 2)),
+    st.integers(1, 14),
+)
+def test_unlike_layers_are_cut_alike(
+    rows: list[cuts.Row], n: int, fewest: int, most: int
+) -> None:
+    assert cuts.best_cuts(rows, n, fewest, most) == cuts.cut(rows, n, fewest, most)
 
 
 @st.composite
@@ -80,6 +111,9 @@ def test_the_batch_is_shared_alike(
         (("best_counts", [1, 0, 3], 4, 1), OverflowError),
         (("best_counts", [1, 0, 1 << 62], 4, 1), OverflowError),
         (("best_counts", [], 4, 1), OverflowError),
+        (("best_cuts", [0, 0, 3, 1], 1, 1, 1, 1), OverflowError),
+        (("best_cuts", [0, 0, -3, 1, 1], 1, 1, 1, 1), OverflowError),
+        (("best_cuts", [0, 0, 3, 1, 0], 1, 1, 1, 1), OverflowError),
         (("shared", 4, True, [1, 5, 5, 1], []), OverflowError),
         (("shared", 4, False, [1, 5, 5], []), ValueError),
         (("shared", 4, False, [0, 5, 5, 1], []), OverflowError),
@@ -105,6 +139,9 @@ def test_only_64_bit_whole_numbers_are_read() -> None:
 def test_times_beyond_64_bits_are_balanced_in_python() -> None:
     rows = [_Row(1 << 70, 0, 3), _Row(1 << 71, 5, 3)]
     assert balancing._best_counts(rows, 3, 4) == best_counts(rows, 3, 4) == [2, 1]
+    far = cuts.Row(0, [0, 1 << 70, 1 << 71, 3 << 70], [3, 3, 3, 3])
+    assert cuts.best_cuts([far, far], 4, 1, 3) == cuts.cut([far, far], 4, 1, 3)
+    assert cuts.cut([far, far], 4, 1, 3) in ([1, 3], [2, 3])
 
 
 # --- walks ---------------------------------------------------------------------------
