@@ -16,7 +16,7 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -75,6 +75,9 @@ _SEARCH_S = 30.0  # where there is no time limit
 _REASON_S = 1.0  # at the most, to tell why there is no plan
 _MOMENT_S = 1.0  # at the most, to improve a plan that a proof came upon
 _CANDIDATES = 150_000  # of one local search
+_LIMITED_CANDIDATES = 1_500_000  # and where the time limit ends it, too
+# Of the time, how long the local search goes on after the bound and finds nothing.
+_SEARCH_PATIENCE = 0.25
 
 
 class _Means(NamedTuple):
@@ -235,23 +238,42 @@ def _large(run: Run, instance: Instance, means: _Means) -> None:
         _line_up(run, instance)
     if settings.has_choices(instance):
         _choose(run, instance)
-    first, seed = run.plan, run.limits.seed
+    first, seeds = run.plan, count(run.limits.seed)
     # What came before may have taken the time of some; and packings are plans, too.
     shares = [x for x in _SEARCH_SHARES if _deadline(run, x) > time.monotonic()]
-    for number, share in enumerate(shares[:1] if few else shares):
-        if not _search(run, instance, _deadline(run, share), seed + number, run.plan):
+    most = _CANDIDATES if few else None
+    for share in shares[:1] if few else shares:
+        until = _deadline(run, share)
+        if not _search(run, instance, until, next(seeds), run.plan, most):
             break
-    _refute(run, instance, means, _BOUND_SHARE, alone_us)
-    if run.plan is None:
-        _start(run, instance, _LATE_PLANNERS)
-    # Other seeds, or it would walk the same way again; and from where the first search
-    # began, whose valley may have others beside the one that was found.
-    for number in count(len(_SEARCH_SHARES)):
-        starts = [run.plan] if run.plan is first else [run.plan, first]
-        until = _deadline(run, 1.0)
-        if not any([_search(run, instance, until, seed + number, x) for x in starts]):
+    while True:
+        if run.plan is None or _deadline(run, _BOUND_SHARE) > time.monotonic():
+            _refute(run, instance, means, _BOUND_SHARE, alone_us)
+        if run.plan is None:
+            _start(run, instance, _LATE_PLANNERS)
+        if not _search_on(run, instance, first, seeds):
             break
     run.check()
+
+
+def _search_on(
+    run: Run, instance: Instance, first: TrainingPlan | None, seeds: Iterator[int]
+) -> bool:
+    """Search with other seeds until a plan is better; whether one is.
+
+    It ends without one after a share of the time limit, or with one seed where there
+    is no limit. The search also begins where the first one began, whose valley may
+    have others beside the one that was found.
+    """
+    until, begun = _deadline(run, 1.0), time.monotonic()
+    patience = _SEARCH_PATIENCE * (run.limits.time_s or 0.0)
+    for seed in seeds:
+        starts = [run.plan] if run.plan is first else [run.plan, first]
+        if any([_search(run, instance, until, seed, x) for x in starts]):
+            return True
+        if run.closed() or time.monotonic() >= min(until, begun + patience):
+            break
+    return False
 
 
 def _list(run: Run, instance: Instance) -> None:
@@ -397,19 +419,19 @@ def _search(
     until: float,
     seed: int,
     start: TrainingPlan | None,
+    most: int | None = None,
 ) -> bool:
-    """Improve a plan until an instant; whether the incumbent is better for it."""
+    """Improve a plan until an instant; whether the incumbent is better for it.
+
+    It looks at `most` candidates, or at as many as one search may.
+    """
     if start is None or run.closed():
         return False
     run.check()
     before = run.objective
-    better = improve(
-        instance,
-        start,
-        deadline=until,
-        rounds=_CANDIDATES,
-        seed=seed,
-    )
+    limited = run.limits.time_s is not None
+    most = most or (_LIMITED_CANDIDATES if limited else _CANDIDATES)
+    better = improve(instance, start, deadline=until, rounds=most, seed=seed)
     if better is not start:
         run.offer(better)
     run.check()
