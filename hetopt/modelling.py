@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import gcd, lcm
@@ -29,6 +29,20 @@ class Limits:
     seed: int = 0
     memory_mib: int | None = None
     dask: str | None = None
+
+    def after(self, seconds: float) -> "Limits":
+        """Return what is left of the limits after some seconds."""
+        if self.time_s is None:
+            return self
+        return replace(self, time_s=max(0.0, self.time_s - seconds))
+
+    def part(self, share: float) -> "Limits":
+        """Return limits with a share of the time."""
+        return self if self.time_s is None else self.within(self.time_s * share)
+
+    def within(self, seconds: float | None) -> "Limits":
+        """Return limits with another time."""
+        return replace(self, time_s=seconds)
 
 
 @dataclass(frozen=True)

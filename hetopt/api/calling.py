@@ -99,13 +99,6 @@ def limits_of(limits: AnyLimits) -> Limits:
     return replace(limits, time_s=None) if limits.time_s == math.inf else limits
 
 
-def less(limits: Limits, seconds: float) -> Limits:
-    """What is left of limits after some seconds."""
-    if limits.time_s is None:
-        return limits
-    return replace(limits, time_s=max(0.0, limits.time_s - seconds))
-
-
 def progress_of(progress: AnyProgress) -> Progress:
     """Progress with both of its functions; one function alone is its `report`."""
     if progress is None:

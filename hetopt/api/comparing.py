@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import registry
+from .. import portfolio, registry
 from ..errors import BackendMissing, InstanceError, MixedData, Unsupported
 from ..files import best
 from ..gaps import GapReport, Reference
@@ -18,17 +18,13 @@ from ..modelling import Limits
 from ..problems.training_plan import support
 from ..result import Bound, Method, Result, Status, Stop
 from ..schema import Instance, Record
-from ..search.attempts import tried
 from ..solving import statements
 from .calling import AnyProblem, Options, Progress, refuse_unknown
 from .judging import posed
 from .plugins import Plugin, named
 from .solving import (
-    bounded,
     carriers,
     current_statement,
-    exact_result,
-    heuristic,
     planners_for,
 )
 from .starts import LIBRARY, known_of
@@ -205,7 +201,9 @@ def _compared(
         return
     for name in names:
         progress.started(f"{called}: {name}")
-        yield bounded(heuristic(name, data, limits, attempt=tried, problem=problem))
+        yield portfolio.bounded(
+            portfolio.ask(name, data, limits, several=True, problem=problem)
+        )
     for statement, backend in chosen.statements_of(problem):
         progress.started(f"{called}: {statement}, {backend}")
         yield _stated(problem, data, statement, backend, limits)
@@ -240,7 +238,7 @@ def _stated(
 
 def _proved(problem: str, data: Any, limits: Limits, progress: Progress) -> Result:
     try:
-        found = exact_result(problem, data, limits, None, progress.report)
+        found = portfolio.exactly(problem, data, limits, None, progress.report)
     except Unsupported as reason:
         return _nothing(problem, data, Method(problem, "exact"), str(reason))
     # One that solves a statement is a row beside that statement's own.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
 
+from .. import portfolio
 from ..bounds import covering
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -17,18 +18,11 @@ from ..problems import training_plan
 from ..problems.training_plan import support
 from ..result import Method, Result, Status, Stop
 from ..schema import Instance, exact
-from . import planning
-from .calling import less
-from .solving import bounded, exact_result
 
 #: Of the time that is left, what one question of a search may take.
 _SHARE = 0.25
-#: Of the time of a question, what planners have before the exact method.
-_PLANNERS = 0.5
 #: A search ends where what is not known is this part of what is.
 _NEAR = 100
-#: Any plan will do: the search for a better one ends at once.
-_ANY_GAP = 1e9
 #: Times that a first value is halved at most, before nothing is said to fit.
 _HALVES = 40
 #: Tokens of a sequence go up in such steps: sizes that tools take, and parts of
@@ -58,14 +52,7 @@ def first_plan(data: Instance, limits: Limits) -> Result:
     began = monotonic()
     if (why := covering.reason(data)) is not None:
         return nothing(data, why)
-    share = None if limits.time_s is None else limits.time_s * _PLANNERS
-    for result in planning.in_turn(data, replace(limits, time_s=share)):
-        if result.plan is not None or result.stop is Stop.INTERRUPTED:
-            return bounded(result)
-    left = replace(less(limits, monotonic() - began), gap=_ANY_GAP)
-    return bounded(
-        exact_result("training_plan", data, left, None, lambda plan, bound: None)
-    )
+    return portfolio.first(data, limits.after(monotonic() - began))
 
 
 def nothing(data: Instance, why: str) -> Result:
@@ -84,7 +71,7 @@ def judged(data: Instance, plan: TrainingPlan) -> Result | None:
     made = Result(
         "training_plan", data, method, Status.FEASIBLE, Stop.FINISHED, plan=plan
     )
-    return bounded(made)
+    return portfolio.bounded(made)
 
 
 def spare_mib(data: Instance, plan: TrainingPlan) -> int:
@@ -207,7 +194,7 @@ class _Search:
         return self._left().time_s != 0
 
     def _left(self) -> Limits:
-        return less(self._limits, monotonic() - self._began)
+        return self._limits.after(monotonic() - self._began)
 
     def ask(self, value: int) -> bool:
         """Whether a plan is found at a value, which is kept as far as it reaches."""

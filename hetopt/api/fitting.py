@@ -22,8 +22,7 @@ from ..schema import Cluster, CostSettings, Instance, ModelSpec, Workload, exact
 from ..schema.workload import Alternatives
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
-from .calling import AnyLimits, Place, less, limits_of, public
-from .exploring import part
+from .calling import AnyLimits, Place, limits_of, public
 from .feasibility import Reach
 from .runs import used_nodes
 
@@ -160,8 +159,8 @@ def fit(
         if on is not None:
             rows = by_marp.fits(spec, cluster, question.batch, question.sequence)
         for number, one in enumerate(question.sets):
-            left = less(asked, monotonic() - began)
-            mine = part(left, 1 / (len(question.sets) - number))
+            left = asked.after(monotonic() - began)
+            mine = left.part(1 / (len(question.sets) - number))
             verdicts.append(_verdict(question, one, mine, longest=longest))
         complete = True
     except Interrupted as signal:
@@ -270,12 +269,12 @@ def _verdict(
     began, too_few, known = monotonic(), None, None
     if cards.gpus is None:
         assert isinstance(question, _Named)
-        share = part(limits, _COUNT_SHARE)
+        share = limits.part(_COUNT_SHARE)
         fewest, known, too_few = _fewest(question, cards.card, share)
         cards = Cards(cards.card, fewest)
     data = question.instance(cards)
-    left = less(limits, monotonic() - began)
-    half = part(left, 0.5) if longest else left
+    left = limits.after(monotonic() - began)
+    half = left.part(0.5) if longest else left
     margin = feasibility.margin(data, half, known)
     status, plan = Status.UNDECIDED, None
     roomiest = None if margin.result is None else margin.result.plan
@@ -288,7 +287,7 @@ def _verdict(
     room = _room_mib(data, roomiest)
     context = None
     if longest:
-        context = feasibility.longest_context(data, less(limits, monotonic() - began))
+        context = feasibility.longest_context(data, limits.after(monotonic() - began))
     on = cards.card if isinstance(question, _Here) else str(cards)
     counted = data.planned_cluster.gpu_count
     return Verdict(
@@ -318,9 +317,9 @@ def _fewest(
     refuted: list[int] = []
 
     def fits(place: int, share: float = _COUNT_SHARE) -> bool:
-        left = less(limits, monotonic() - began)
+        left = limits.after(monotonic() - began)
         data = question.instance(Cards(card, counts[place]))
-        result = feasibility.first_plan(data, part(left, share))
+        result = feasibility.first_plan(data, left.part(share))
         if result.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
         if result.plan is not None:

@@ -14,6 +14,7 @@ from itertools import combinations
 from time import monotonic
 from typing import Any
 
+from .. import portfolio
 from ..bounds.training_plan import spending_bound
 from ..errors import BoundContradicted, InstanceError
 from ..modelling import Limits
@@ -29,7 +30,6 @@ from .calling import (
     AnyProgress,
     Options,
     Progress,
-    less,
     limits_of,
     progress_of,
     refuse_unknown,
@@ -301,7 +301,7 @@ class _Search:
                 self._interrupted = True
 
     def _look_at(self, without: tuple[NodeGroup, ...], parts: int) -> None:
-        left = less(self._limits, monotonic() - self._start)
+        left = self._limits.after(monotonic() - self._start)
         gone = {name for group in without for name in group.nodes}
         self._progress.started(f"without {', '.join(sorted(gone)[:3])}")
         plan = self._result.plan
@@ -335,7 +335,9 @@ class _Search:
             found = (("another set of nodes", one) for one in self._plans())
             known = Known((*self.known.plans, *found))
             return planning.plan(some, start=known, limits=limits)
-        return planning.searched(self._planner, some, limits, options=self._options)
+        return portfolio.improve(
+            some, limits, planner=self._planner, options=self._options
+        )
 
     def least_of(self, some: Instance) -> Bound:
         """No plan on these nodes spends less; of what has prices."""
@@ -404,7 +406,7 @@ class _Search:
 
     def _over(self) -> bool:
         """Whether there is no time, or no plan on all nodes and so none on some."""
-        left = less(self._limits, monotonic() - self._start)
+        left = self._limits.after(monotonic() - self._start)
         impossible = self._result.status is Status.INFEASIBLE
         return self._interrupted or impossible or left.time_s == 0
 

@@ -1,29 +1,24 @@
 """Training plans: by one planner, by all of them and the exact method, side by side."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic
 
-from .. import registry
-from ..bounds import covering
-from ..bounds.impossible import unfit_settings
+from .. import portfolio, registry
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
 from ..modelling import Limits
+from ..portfolio.absence import refuted, remedied
 from ..problems.training_plan import support
-from ..result import Result, Status, Stop
+from ..result import Result, Stop
 from ..schema import Instance
-from ..search import choosing
-from ..search.attempts import tried
 from .calling import (
     AnyInstance,
     AnyLimits,
     AnyProblem,
     AnyProgress,
-    Listener,
     Options,
     Progress,
-    less,
+    Report,
     limits_of,
     progress_of,
     public,
@@ -31,40 +26,10 @@ from .calling import (
     several,
 )
 from .comparing import Chosen, problem_of, report_of, with_seeds
-from .improving import and_improved, improved, improved_from_several, is_small
 from .judging import load
 from .plugins import Plugin, named
-from .solving import (
-    NO_PLANNER,
-    bounded,
-    exact_result,
-    heuristic,
-    interrupted,
-    planners_for,
-)
+from .solving import NO_PLANNER, planners_for
 from .starts import NOTHING, AnyStart, Known, known_of
-
-#: Asked first, in the order of what they cost: there is a plan soon.
-QUICK = ("autohet", "megatron", "grid", "islands")
-#: Asked behind them, before the others.
-GOOD = ("whale", "hexiscale", "metis")
-# 1 / the most of the planners' time for a quick one: without a plan, and with one. The
-# first two take a tenth of a second for hundreds of GPUs: without a plan they have all
-# the time that there is.
-_PARTS = {"grid": (1.5, 1.5), "islands": (1.2, 1.5)}
-#: Nodes; of more, islands (of blends of nodes) are there sooner than the others.
-_LARGE = 256
-_SOONEST, _SOON_PART = ("autohet", "megatron"), 6
-_PLANNERS_SHARE, _PLANNER_SHARE = 0.4, 0.12  # of the time: all of them, each
-# Of a time so short that nothing else would find more: so many seconds, up to a part.
-_PLANNERS_LEAST_S, _PLANNERS_MOST_SHARE = 3.0, 0.8
-# Of that, and of the walks, before an exact method that searches by itself: a part of a
-# long time, and all of a time up to so many seconds, which planners need.
-_BEFORE_SEARCH, _ALL_UP_TO_S = 0.3, 12.0
-_ONE_SHARE = 0.75  # of the time at most, for a planner whose plan is improved
-# Of what is left, and seconds: the most that the exact method leaves on small clusters.
-_WALK_SHARE, _WALK_S = 0.5, 15.0
-_MOST_S = 10.0  # for remedies
 
 
 @public
@@ -83,12 +48,10 @@ def plan(
 ) -> Result:
     """Plan a training run, by one planner or by all of them and the exact method.
 
-    The planners take at most 0.4 of the time limit (of less than 8 seconds up to 0.8,
-    or 3 seconds), and local search from the best of their plans at most 0.7 of the
-    rest, and 15 seconds; of limits beyond 12 seconds less, down to 0.3 of that, where
-    the exact method searches by itself, on more than 8 GPUs. Then it goes on from the
-    best of these plans. Where it cannot carry the instance, that plan is returned, with
-    a bound; with `exact` it is an error instead (`Unsupported`).
+    Planners work in turn, local search starts from the best of their plans, and the
+    exact method goes on from there; `hetopt.portfolio.shares` says how long each has.
+    Where the exact method cannot carry the instance, that plan is returned, with a
+    bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner, which has at most three quarters of the time, or on the best of all
     planners' plans: the result is never worse than that plan.
@@ -110,44 +73,78 @@ def plan(
     if runs_on is not None:
         data = data.on(runs_on)
     # What took long to read takes as long to judge and to write at the end.
-    left = less(whole, 2 * (monotonic() - began))
+    left = whole.after(2 * (monotonic() - began))
     _ = data.planned_cluster
     support.require(data)
     name = None if planner is None else named(planner)
-    if name is not None:
-        if exact:
-            raise Unsupported("a planner and exact were both asked for: choose one")
-        refuse_unknown(
-            "planner", [name], registry.known_for("planners", "training_plan")
+    _refuse(name, options, start, exact=exact, improve=improve)
+    beforehand, told = NOTHING, Told(heard.report)
+    if name is None:
+        beforehand = known_of(instance, data, start, library=known)
+    given = beforehand.results(data)
+    if improve:
+        found = portfolio.improve(
+            *(data, left, given, told), planner=name, options=options
         )
-        if start is not None:
-            raise Unsupported(
-                "a planner and a start were both given: a planner makes its own plan; "
-                "leave one out"
-            )
-    elif options:
+    elif name is not None:
+        found = portfolio.bounded(portfolio.ask(name, data, left, options))
+    else:
+        found = portfolio.search(data, left, given, told, insist=exact)
+    if name is not None:  # then the planner's own reason is the answer
+        return with_remedies(found, whole.after(monotonic() - began))
+    return answered(found, beforehand, whole.after(monotonic() - began))
+
+
+def _refuse(
+    name: str | None,
+    options: Options | None,
+    start: AnyStart,
+    *,
+    exact: bool,
+    improve: bool,
+) -> None:
+    """Raise `Unsupported` for what cannot be asked for together."""
+    if name is None and options:
         raise Unsupported(NO_PLANNER)
+    if name is not None and exact:
+        raise Unsupported("a planner and exact were both asked for: choose one")
+    if name is not None:
+        known = registry.known_for("planners", "training_plan")
+        refuse_unknown("planner", [name], known)
+    if name is not None and start is not None:
+        raise Unsupported(
+            "a planner and a start were both given: a planner makes its own plan; "
+            "leave one out"
+        )
     if improve and exact:
         raise Unsupported(
             "improve and exact were both asked for: choose one; the exact method "
             "searches locally by itself"
         )
-    beforehand = NOTHING
-    if name is None:
-        beforehand = known_of(instance, data, start, library=known)
-    if improve:
-        found = searched(name, data, left, heard, options, beforehand)
-    elif name is not None:
-        found = bounded(heuristic(name, data, left, options))
-    else:
-        found = planned(data, beforehand, left, heard, exact=exact)
-    found = beforehand.bounded(found)
-    if name is None:  # else the planner's own reason is the answer
-        found = _refuted(found)
+
+
+class Told(portfolio.Silence):
+    """A search's hearing that passes on incumbents and bounds alone."""
+
+    def __init__(self, report: Report) -> None:
+        self.knows = report  # type: ignore[method-assign]
+
+
+def answered(found: Result, known: Known, limits: Limits) -> Result:
+    """Return what the portfolio found with all that is known of the instance.
+
+    The library's bound counts, and where there is no plan its reasons are looked for,
+    within the time that is left.
+    """
+    return with_remedies(refuted(known.bounded(found)), limits)
+
+
+def with_remedies(found: Result, limits: Limits) -> Result:
+    """Return the result with remedies where it has no plan; without, after Ctrl-C."""
     try:
-        return remedied(found, less(whole, monotonic() - began))
+        return remedied(found, limits)
     except KeyboardInterrupt:
-        return interrupted(found)
+        return portfolio.interrupted(found)
 
 
 @public
@@ -240,201 +237,6 @@ def compare(
 # --- how it is done --------------------------------------------------------------
 
 
-def planned(
-    data: Instance,
-    known: Known,
-    limits: Limits,
-    progress: Progress = Listener(),  # noqa: B008 -- frozen
-    others: Sequence[Result] = (),
-    *,
-    exact: bool = False,
-) -> Result:
-    """The best plan by all planners, then by the exact method; `exact` insists on it.
-
-    The search starts from what is known and from `others`, results of the instance.
-    """
-    began = monotonic()
-    best = _best_of_all(data, limits, _part_before(data, limits), known, others)
-    found = bounded(best)
-    if best.stop is not Stop.INTERRUPTED:
-        left = less(limits, monotonic() - began)
-        try:
-            found = _exactly(data, best, left, progress)
-        except KeyboardInterrupt:  # before or after the method's own work
-            found = bounded(interrupted(best))
-        except Unsupported:
-            if exact:
-                raise
-        else:
-            told = found.reasons
-            if found.status is Status.UNDECIDED:  # then the planners' reasons say more
-                told = best.reasons + told
-            found = replace(
-                found,
-                failed=tuple(dict.fromkeys(best.failed + found.failed)),
-                reasons=told,
-                started_from=best.started_from,
-            )
-    return waited(found, monotonic() - began)
-
-
-def waited(found: Result, seconds: float) -> Result:
-    """The result with what the planners took, so that its seconds are all of them."""
-    rest = seconds - sum(found.seconds.values())
-    if rest <= 0:
-        return found
-    return replace(found, seconds={"planners": rest, **found.seconds})
-
-
-def _part_before(data: Instance, limits: Limits) -> float:
-    """What planners and walks have of their time before the exact method."""
-    if is_small(data) or not limits.time_s:
-        return 1.0
-    return min(1.0, max(_BEFORE_SEARCH, _ALL_UP_TO_S / limits.time_s))
-
-
-def _exactly(
-    data: Instance, best: Result, limits: Limits, progress: Progress
-) -> Result:
-    """By the exact method, from the best plan so far.
-
-    Where it looks at every plan and is not through in time, local search has the
-    rest: on larger clusters the method searches by itself.
-    """
-    start, share = monotonic(), limits
-    small = is_small(data) and limits.time_s is not None
-    if small and limits.time_s is not None:
-        walk = min(limits.time_s * _WALK_SHARE, _WALK_S)
-        share = replace(limits, time_s=limits.time_s - walk)
-    found = exact_result("training_plan", data, share, best.plan, progress.report)
-    if not small:
-        return found
-    return and_improved(found, less(limits, monotonic() - start), progress.report)
-
-
-def searched(
-    planner: str | None,
-    data: Instance,
-    limits: Limits,
-    progress: Progress = Listener(),  # noqa: B008 -- frozen
-    options: Options | None = None,
-    known: Known = NOTHING,
-) -> Result:
-    """A planner's plan, or the best of all, then local search in the time that is left.
-
-    One planner has as long as it wants, but for the last quarter of the time. What is
-    known counts where all are asked.
-    """
-    start = monotonic()
-    if planner is None:
-        found = _best_of_all(data, limits, known=known)
-    else:
-        most = None if limits.time_s is None else limits.time_s * _ONE_SHARE
-        found = heuristic(planner, data, replace(limits, time_s=most), options)
-    try:
-        left = less(limits, monotonic() - start)
-        return bounded(improved(found, left, progress.report))
-    except KeyboardInterrupt:  # before the search, which keeps what it has
-        return bounded(interrupted(found))
-
-
-def _best_of_all(
-    data: Instance,
-    limits: Limits,
-    part: float = 1.0,
-    known: Known = NOTHING,
-    others: Sequence[Result] = (),
-) -> Result:
-    """The best of all planners' results, after walks from the best of them.
-
-    In a `part` of the time that they are given. What is known counts as a result, and
-    so do `others`.
-    """
-    start = monotonic()
-    given, results, ended = [*others, *known.results(data)], list[Result](), False
-    try:
-        for result in in_turn(data, limits, part, given):
-            results.append(result)
-            ended = result.stop is Stop.INTERRUPTED
-    except KeyboardInterrupt:
-        if not results and not given:
-            raise
-        ended = True
-    # Ties are broken by name, but what was found here stands before what was known.
-    results = sorted(results, key=lambda result: result.method.name) + given
-    best = _best(results)
-    if ended:
-        return interrupted(best)
-    left = less(limits, monotonic() - start)
-    return improved_from_several(best, results, left, part)
-
-
-def in_turn(
-    data: Instance,
-    limits: Limits,
-    part: float = 1.0,
-    known: Iterable[Result] = (),
-    started: Callable[[str], None] = lambda name: None,
-) -> Iterator[Result]:
-    """Results of every planner in a share of the time, until one is interrupted.
-
-    What a planner leaves of its share goes to those after it. Quick ones go first, and
-    while there is no plan, not among the `known` either, the quickest may take all the
-    time; where they took the planners' part, the others are not asked.
-    """
-    names = [*dict.fromkeys((*QUICK, *GOOD, *planners_for("training_plan")))]
-    if len(data.planned_cluster.nodes) > _LARGE:
-        names = [*dict.fromkeys(("islands", *names))]
-    divided = data.workload.costs.expert_parallel > 1
-    if divided or not data.workload.target.free:  # the exact method searches grids
-        names = ["megatron", "grid"]
-    began, whole = monotonic(), limits.time_s
-    left = 0.0 if whole is None else part * _for_planners(whole)
-    planned = any(result.plan is not None for result in known)
-    for waiting, name in zip(range(len(names), 0, -1), names, strict=True):
-        seconds = None
-        if whole is not None:
-            if name in _PARTS:
-                seconds = left / _PARTS[name][planned]
-            elif name not in _SOONEST:  # none of them eats the clock
-                parts = 2 if name in GOOD else waiting
-                seconds = min(left / parts, part * whole * _PLANNER_SHARE)
-            elif planned:
-                seconds = left / _SOON_PART
-            else:
-                seconds = max(0.0, whole - (monotonic() - began))
-        started(name)
-        result = heuristic(name, data, replace(limits, time_s=seconds), attempt=tried)
-        planned = planned or result.plan is not None
-        yield result
-        if result.stop is Stop.INTERRUPTED:
-            return
-        if whole is not None:
-            left -= result.seconds["solve"]
-            if left <= 0:  # the tables of the others alone would take longer
-                return
-
-
-def _for_planners(seconds: float) -> float:
-    """What all planners together have of the time."""
-    least = min(_PLANNERS_LEAST_S, seconds * _PLANNERS_MOST_SHARE)
-    return max(seconds * _PLANNERS_SHARE, least)
-
-
-def _best(results: list[Result]) -> Result:
-    """The result with the least objective; without any plan, all reasons together.
-
-    With what failed on the way.
-    """
-    failed = tuple(why for result in results for why in result.failed)
-    planned = [result for result in results if result.objective is not None]
-    if planned:
-        best = min(planned, key=lambda result: result.objective or 0)
-        return replace(best, failed=failed)
-    reasons = tuple(why for result in results for why in result.reasons)
-    return replace(results[0], reasons=reasons, failed=failed)
-
-
 def _compared(
     instance: Instance,
     known: Known,
@@ -447,11 +249,15 @@ def _compared(
     results: list[Result] = []
     for name in planners:
         progress.started(f"{instance.name}: {name}")
-        results.append(bounded(heuristic(name, instance, limits, attempt=tried)))
+        results.append(
+            portfolio.bounded(portfolio.ask(name, instance, limits, several=True))
+        )
         yield results[-1]
     if exact:
         progress.started(f"{instance.name}: exact")
-        yield planned(instance, known, limits, progress, results, exact=True)
+        given = [*results, *known.results(instance)]
+        told = Told(progress.report)
+        yield portfolio.search(instance, limits, given, told, insist=True)
 
 
 def _refuse_one_name_for_two(instances: list[Instance]) -> None:
@@ -462,36 +268,3 @@ def _refuse_one_name_for_two(instances: list[Instance]) -> None:
             raise MixedData(
                 f"two different instances are named {instance.name!r}: rename one"
             )
-
-
-def _refuted(result: Result) -> Result:
-    """The result, or where it has no plan the proof that there is none.
-
-    By counting GPUs, where that tells; not after Ctrl-C.
-    """
-    if result.status is not Status.UNDECIDED or result.stop is Stop.INTERRUPTED:
-        return result
-    if (why := covering.reason(result.data)) is None:
-        return result
-    return replace(result, reasons=(why,), status=Status.INFEASIBLE, stop=Stop.PROVED)
-
-
-def remedied(result: Result, limits: Limits) -> Result:
-    """The result with remedies among its reasons, where it has no plan.
-
-    They are looked for after the work, for at most ten seconds of the time that the
-    limits still leave; not after Ctrl-C.
-    """
-    if result.plan is not None or result.stop is Stop.INTERRUPTED:
-        return result
-    if result.problem != "training_plan" or not isinstance(result.data, Instance):
-        return result
-    if unfit_settings(result.data):
-        return result  # memory is not what is short
-    seconds = _MOST_S if limits.time_s is None else min(_MOST_S, limits.time_s)
-    start = monotonic()
-    found = tuple(
-        choosing.remedies(result.data, deadline=start + seconds, seed=limits.seed)
-    )
-    spent = {**result.seconds, "remedies": monotonic() - start}
-    return replace(result, reasons=(*result.reasons, *found), seconds=spent)

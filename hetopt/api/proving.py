@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import files, problems, registry
+from .. import files, portfolio, problems, registry
 from ..bounds import again as arguments
 from ..bounds.training_plan import training_plan_bound
 from ..errors import Unsupported
@@ -19,9 +19,9 @@ from ..result import Result, Status
 from ..schema import Record
 from ..solving import statements
 from ..text.parsing import read_tree
-from .calling import AnyLimits, Place, less, limits_of
+from .calling import AnyLimits, Place, limits_of
 from .judging import bound_of, by_certificate, contradicted
-from .solving import carriers, exact_result
+from .solving import carriers
 
 _WITNESS = "cpsat"  # exact in whole numbers
 _SHARE = 0.5  # of the time, for a statement before the exact method
@@ -98,9 +98,9 @@ def _solved_again(
         if _reached(result, bound):
             return BoundCheck(bound, (), by)
         said.append(_short(by, result))
-        limits = less(limits, sum(result.seconds.values()))
+        limits = limits.after(sum(result.seconds.values()))
     if name in registry.names("exact"):
-        result = exact_result(name, data, limits, plan, None)
+        result = portfolio.exactly(name, data, limits, plan, None)
         by = "the exact method, run again"
         if _reached(result, bound):
             return BoundCheck(bound, (), by)

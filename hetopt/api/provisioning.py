@@ -3,36 +3,33 @@
 Every point of a trade is the judge's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from .. import registry
-from ..errors import InstanceError, Interrupted, Unsupported, naming
+from .. import portfolio
+from ..errors import InstanceError, Unsupported, naming
+from ..modelling import Limits
 from ..plans import Provisioning
 from ..problems import provisioning as judge
 from ..problems.provisioning import Data
 from ..result import Result, Stop
 from ..schema import Instance, Requirements
-from ..search.attempts import judged, tried
 from ..text.complaints import validated
 from .calling import (
     AnyInstance,
     AnyLimits,
     AnyProgress,
-    less,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
 )
-from .dividing import rented
 from .judging import load
-from .solving import exact_result, heuristic, planners_for
+from .solving import planners_for
 
 if TYPE_CHECKING:
     from ..exact.provisioning import Frontier
@@ -139,9 +136,9 @@ def provision(
     loaded, data = _posed(instance, deadline_s, budget_usd)
     if planner is not None:
         refuse_unknown("planner", [planner], planners_for("provisioning"))
-        found = heuristic(planner, data, asked)
+        found = portfolio.ask(planner, data, asked)
     else:
-        found = exact_result("provisioning", data, asked, None, report)
+        found = portfolio.exactly("provisioning", data, asked, None, report)
     return replace(found, posed_by=loaded)
 
 
@@ -169,8 +166,8 @@ def alternatives(
     found: list[Result] = []
     start = monotonic()
     while len(found) < count:
-        left = less(asked, monotonic() - start)
-        result = exact_result("provisioning", data, left, None, report)
+        left = asked.after(monotonic() - start)
+        result = portfolio.exactly("provisioning", data, left, None, report)
         found.append(replace(result, posed_by=loaded))
         if found[-1].evaluation is None or found[-1].stop is Stop.INTERRUPTED:
             break
@@ -289,28 +286,17 @@ def _asked(
     planner: str, due: Data, asked_s: float, end: float | None, seed: int
 ) -> Offered | Failed:
     """What a planner finds for one deadline, or why it finds nothing."""
-    if end is not None and monotonic() > end:
+    left = None if end is None else end - monotonic()
+    if left is not None and left < 0:
         return Failed(planner, asked_s, "no time was left")
-    made: Any = registry.entry("planners", planner)
-    of_case = partial(_planned, made, seed)
-    plan = partial(rented, due, of_case, end)
-    try:
-        found = tried(planner, partial(_offered_by, planner, due, plan, asked_s))
-    except Interrupted as signal:
-        return replace(_offered(planner, due, signal.best, asked_s), interrupted=True)
-    return found.made or Failed(planner, asked_s, str(found.reason))
-
-
-def _planned(made: Any, seed: int, data: Data, deadline: float | None) -> Provisioning:
-    plan: Provisioning = made.plan(data, seed=seed, deadline=deadline)
-    return plan
-
-
-def _offered_by(
-    planner: str, data: Data, make: Callable[[], Any], asked_s: float
-) -> Offered:
-    plan, _ = judged("provisioning", data, planner, make())
-    return _offered(planner, data, plan, asked_s)
+    limits = Limits(time_s=left, seed=seed)
+    found = portfolio.ask(planner, due, limits, several=True)
+    if not isinstance(found.plan, Provisioning):
+        if found.stop is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+        return Failed(planner, asked_s, found.reasons[0] if found.reasons else "None")
+    made = _offered(planner, due, found.plan, asked_s)
+    return replace(made, interrupted=found.stop is Stop.INTERRUPTED)
 
 
 def _offered(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import capability, checkpoints
+from .. import capability, checkpoints, portfolio
 from ..errors import InstanceError, UnknownName
 from ..modelling import Limits
 from ..plans import Recovery, TrainingPlan
@@ -24,7 +24,6 @@ from ..problems.recovery.posing import posed
 from ..problems.recovery.storage import Storage
 from ..recovery.replanning import (
     DEFAULT_TIME_S,
-    PLANNERS,
     Candidate,
     Horizon,
     Replanning,
@@ -47,7 +46,7 @@ from .calling import (
     refuse_unknown,
 )
 from .judging import load, posed_training
-from .solving import heuristic, planners_for
+from .solving import planners_for
 
 METHOD = "recovery"
 
@@ -106,7 +105,7 @@ def recover(
     *,
     old_instance: AnyInstance | None = None,
     new_plan: AnyPlan | None = None,
-    planners: Sequence[str] = PLANNERS,
+    planners: Sequence[str] | None = None,
     exact: bool = False,
     planning_s: float | None = DEFAULT_TIME_S,
     horizon: Horizon | None = None,
@@ -119,17 +118,18 @@ def recover(
     """Re-plan after nodes or GPUs left or arrived, and move the states there.
 
     `instance` has the new cluster; `lost` names nodes and GPUs (`node1`, `node2:3`)
-    that it may still list. The new plan is `new_plan`, or the best of what `planners`,
-    a local search or with `exact` the exact method find in `planning_s` seconds, with
-    the move weighed by `horizon` (an hour by default). `method` is `recovery`, the
-    exact one, or a planner of that problem; `storage` says where checkpoints lie and
-    how fast links are, `saved` which shards there are in fact. Raises `InstanceError`,
-    `MixedData` and `UnknownName` for what does not fit together.
+    that it may still list. The new plan is `new_plan`, or the best of what `planners`
+    (all by default), a local search or with `exact` the exact method find in
+    `planning_s` seconds, with the move weighed by `horizon` (an hour by default).
+    `method` is `recovery`, the exact one, or a planner of that problem; `storage` says
+    where checkpoints lie and how fast links are, `saved` which shards there are in
+    fact. Raises `InstanceError`, `MixedData` and `UnknownName` for what does not fit
+    together.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     storage = storage or Storage()
     refuse_unknown("method", [method], methods())
-    refuse_unknown("planner", planners, planners_for("training_plan"))
+    refuse_unknown("planner", planners or (), planners_for("training_plan"))
     old, made = trained(old_plan, old_instance)
     change = changes.between(old, load(instance), lost)
     _check_unsaved(change, storage)
@@ -215,7 +215,7 @@ def _solved(method: str, data: Any, limits: Limits, report: Report) -> Result:
 
     if method == METHOD:
         return recovery.solve(data, limits=limits, report=report)
-    result = heuristic(method, data, limits)
+    result = portfolio.ask(method, data, limits)
     if result.plan is None:
         return result
     try:

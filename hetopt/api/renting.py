@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from .. import catalogue
+from .. import catalogue, portfolio
 from ..bounds import covering
 from ..bounds.training_plan import training_plan_bound
 from ..catalogue import Price
@@ -26,22 +26,19 @@ from ..problems.training_plan import support
 from ..result import Result, Stop
 from ..scheduling.catalogue import sheet
 from ..schema import Instance, ModelSpec
-from . import boxes, feasibility, planning
+from . import boxes, feasibility
 from .boxes import Cards
 from .calling import (
     AnyLimits,
     AnyProgress,
     Place,
     Progress,
-    less,
     limits_of,
     progress_of,
     public,
 )
-from .exploring import part
 from .fitting import spec_of
 from .runs import length_of
-from .solving import bounded
 from .starts import Known
 
 #: Sequences of an iteration and tokens of each, where the caller does not say.
@@ -348,7 +345,7 @@ class _Search:
             for machines in dict.fromkeys((most, self._fewest(card, most)))
         ]
         for number, (card, machines) in enumerate(waiting):
-            left = part(self._left(), 1 / (len(waiting) - number))
+            left = self._left().part(1 / (len(waiting) - number))
             if left.time_s == 0:
                 return
             self._told(card, machines)
@@ -356,7 +353,7 @@ class _Search:
             start = None if known is None else known.plan
             plans = () if start is None else (("a quick look", start),)
             data = self._on(card, machines)
-            result = planning.planned(data, Known(plans), left)
+            result = portfolio.search(data, left, Known(plans).results(data))
             self._keep(card, machines, result)
             if result.stop is Stop.INTERRUPTED:
                 raise KeyboardInterrupt
@@ -378,7 +375,7 @@ class _Search:
         return self._job.on(card, self._offers[card][0].gpus, machines)
 
     def _left(self) -> Limits:
-        return less(self._limits, monotonic() - self._began)
+        return self._limits.after(monotonic() - self._began)
 
     def _told(self, card: str, machines: int) -> None:
         size = self._offers[card][0].gpus
@@ -444,10 +441,10 @@ class _Search:
             return feasibility.nothing(data, why)
         left = self._left()
         share = _QUICK_S if left.time_s is None else min(_QUICK_S, left.time_s * _LOOK)
-        results = [*planning.in_turn(data, replace(left, time_s=share))]
+        results = [*portfolio.in_turn(data, replace(left, time_s=share))]
         if results[-1].stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
-        return min(results, key=lambda one: one.objective or 1 << 62)
+        return portfolio.least(results)
 
     def _keep(self, card: str, machines: int, result: Result) -> None:
         before = self.found.get((card, machines))
@@ -455,7 +452,7 @@ class _Search:
             return
         if before is not None and (before.objective or 0) < result.objective:
             result = before
-        self.found[card, machines] = bounded(result)
+        self.found[card, machines] = portfolio.bounded(result)
         self.without.pop(card, None)
 
     def _run_s(self, result: Result) -> float:

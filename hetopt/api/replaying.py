@@ -10,7 +10,7 @@ from ..plans import TrainingPlan
 from ..problems.recovery.storage import Storage
 from ..recovery import saving
 from ..recovery.pooling import Pool
-from ..recovery.replanning import DEFAULT_TIME_S, PLANNERS, Horizon
+from ..recovery.replanning import DEFAULT_TIME_S, Horizon
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
 from ..recovery.replay.traces import Counts, Moment
 from ..schema import Instance
@@ -196,7 +196,7 @@ def replay(
     counts: Counts = "share",
     old_instance: str | Path | Instance | None = None,
     methods: Sequence[str] = METHODS,
-    planners: Sequence[str] = PLANNERS,
+    planners: Sequence[str] | None = None,
     planning_s: float | None = DEFAULT_TIME_S,
     checkpoint_s: float = CHECKPOINT_S,
     restart_s: float = 0.0,
@@ -223,7 +223,7 @@ def replay(
     asked = limits_of(limits)
     storage = storage or Storage()
     refuse_unknown("method", methods, recovering.methods())
-    refuse_unknown("planner", planners, planners_for("training_plan"))
+    refuse_unknown("planner", planners or (), planners_for("training_plan"))
     _check(checkpoint_s, restart_s, planning_s or 0.0, storage)
     old = recovering.trained(old_plan, old_instance)
     data = load(instance)

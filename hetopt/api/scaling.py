@@ -15,6 +15,7 @@ from fractions import Fraction
 from time import monotonic
 from typing import Any
 
+from .. import portfolio
 from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
@@ -22,17 +23,16 @@ from ..problems.training_plan import settings, support
 from ..result import Bound, Result
 from ..schema import Cluster, Instance, Inter, Node, exact
 from ..search.choices import stamped
+from ..search.quick import time_of
 from .calling import (
     AnyInstance,
     AnyLimits,
     AnyProgress,
     Progress,
-    less,
     limits_of,
     progress_of,
     public,
 )
-from .exploring import explored, part, time_of
 from .judging import load
 from .runs import used_nodes
 
@@ -333,8 +333,8 @@ class _Search:
         data = with_rate(self._data, nodes, rate)
         said = f"{len(nodes)} machine{'s' * (len(nodes) > 1)}"
         self._progress.started(f"{said}, {float(rate):g} Gbit/s")
-        left = less(self._limits, monotonic() - self._began)
-        found, plans = explored(data, part(left, 1 / parts), known)
+        left = self._limits.after(monotonic() - self._began)
+        found, plans = portfolio.explore(data, left.part(1 / parts), known)
         self._keep(len(nodes), plans)
         return found
 

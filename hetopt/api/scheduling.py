@@ -29,7 +29,6 @@ from .calling import (
     AnyProblem,
     AnyProgress,
     Place,
-    less,
     limits_of,
     progress_of,
     public,
@@ -87,7 +86,7 @@ def schedule(
     refuse_unknown("policy", chosen, registry.known_for(_FOLDER, "job_scheduling"))
     outcomes = []
     for waiting, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
-        left = less(asked, monotonic() - start)
+        left = asked.after(monotonic() - start)
         parts = waiting + 1  # and the bound, by the first policy with a schedule
         seconds = None if left.time_s is None else left.time_s / parts
         mine = Limits(time_s=seconds)

@@ -13,22 +13,22 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any
 
+from .. import portfolio
 from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import Pipeline, Stage, TrainingPlan
 from ..problems.training_plan import support
 from ..result import Bound, Result
 from ..schema import Cluster, Instance, exact
+from ..search.quick import time_of
 from .calling import (
     AnyInstance,
     AnyLimits,
     AnyProgress,
-    less,
     limits_of,
     progress_of,
     public,
 )
-from .exploring import explored, part, time_of
 from .judging import load
 from .starts import AnyStart, known_of
 
@@ -155,9 +155,9 @@ def roles(
     beforehand = known_of(instance, data, start, library=known)
     heard.started("all plans")
     given = [one.plan for one in beforehand.starts(data)]
-    result, plans = explored(data, part(asked, _ALL_SHARE), given)
+    result, plans = portfolio.explore(data, asked.part(_ALL_SHARE), given)
     heard.started(f"{slow} apart")
-    plans += _apart(data, slow, less(asked, monotonic() - began))
+    plans += _apart(data, slow, asked.after(monotonic() - began))
     options: dict[Way, Option] = {}
     for plan in plans:
         if (us := time_of(data, plan)) is None:
@@ -257,8 +257,8 @@ def _apart(data: Instance, slow: str, limits: Limits) -> Iterator[TrainingPlan]:
         side = data.model_copy(update={"cluster": cluster.only(nodes)})
         if support.reason(side):
             return
-        left = less(limits, monotonic() - began)
-        result, plans = explored(side, part(left, 0.25 + 0.25 * wanted))
+        left = limits.after(monotonic() - began)
+        result, plans = portfolio.explore(side, left.part(0.25 + 0.25 * wanted))
         if not wanted:
             yield from plans
         sides.append((side, result.objective))
@@ -270,10 +270,10 @@ def _apart(data: Instance, slow: str, limits: Limits) -> Iterator[TrainingPlan]:
     counts = {round(fair * share) for share in _SHARES}
     chosen = sorted(n for n in counts if 0 < n < batch)
     for number, share in enumerate(chosen):
-        left = less(limits, monotonic() - began)
-        mine = part(left, 0.5 / (len(chosen) - number))
+        left = limits.after(monotonic() - began)
+        mine = left.part(0.5 / (len(chosen) - number))
         halves = [
-            explored(_with_batch(side, n), mine)[0].plan
+            portfolio.explore(_with_batch(side, n), mine)[0].plan
             for side, n in ((fast, batch - share), (slower, share))
         ]
         if halves[0] is not None and halves[1] is not None:

@@ -1,37 +1,29 @@
 """One problem by itself, by an exact method, a statement or a planner."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from pydantic import BaseModel
 
-from .. import problems, registry
-from ..bounds import impossible
-from ..bounds.training_plan import training_plan_bound
-from ..errors import Interrupted, UnknownName, Unsupported
+from .. import portfolio, problems, registry
+from ..errors import UnknownName, Unsupported
 from ..modelling import Limits
 from ..plans import Plan
-from ..problems.training_plan import settings, shapes, support
-from ..result import Result, Status, Stop
+from ..portfolio import options_of
+from ..problems.training_plan import support
+from ..result import Result
 from ..schema import Instance
-from ..search import choices
-from ..search.attempts import Attempt, alone
 from ..solving import model_files, statements
-from ..solving.heuristic import Heuristic
-from ..text.options import checked, record
-from . import dividing
+from ..text.options import checked
 from .calling import (
     AnyLimits,
     AnyProblem,
     AnyProgress,
     Options,
     Place,
-    Report,
     limits_of,
     progress_of,
     public,
@@ -45,11 +37,7 @@ _KINDS = {
     "formulations": "statement",
     "planners": "planner",
 }
-#: Problems whose plans are training plans: bounds of the first are of all of them.
-_ALL_PLANS = ("training_plan", "one_pipeline")
 NO_PLANNER = "options were given, but no planner: name the one they are of"
-#: Arguments of every method, which are no options of one.
-_COMMON = ("data", "seed", "deadline", "limits", "warm_start", "report")
 
 
 @public
@@ -120,7 +108,7 @@ def solve(
     if named_method is None or named_method in known["exact"]:
         taken = options_of(asked_for, "exact")
         chosen = checked("method", taken, options) if options else {}
-        found = exact_result(name, data, asked, warm_start, report, chosen)
+        found = portfolio.exactly(name, data, asked, warm_start, report, chosen)
         told = {
             option: value.model_dump(mode="json", exclude_unset=True)
             if isinstance(value, BaseModel)
@@ -144,7 +132,9 @@ def by_planner(
     Raises `UnknownName` where it is none of that problem.
     """
     refuse_unknown("planner", [name], registry.known_for("planners", problem))
-    return bounded(heuristic(name, data, limits, options, problem=problem))
+    return portfolio.bounded(
+        portfolio.ask(name, data, limits, options, problem=problem)
+    )
 
 
 def write_statement(
@@ -183,13 +173,6 @@ def planners_for(problem: str) -> list[str]:
     return registry.entries_for("planners", problem)
 
 
-def options_of(name: str, kind: str = "planners") -> type[BaseModel]:
-    """Return a record of what one planner takes, or one method of `kind` "exact"."""
-    entry = registry.entry(kind, name)
-    function = entry.plan if kind == "planners" else entry.solve
-    return record(name, function, _COMMON)
-
-
 def carriers(formulation: str) -> list[str]:
     """Back ends that carry a statement; the statement's favourite comes first."""
     module = registry.entry("formulations", formulation)
@@ -220,140 +203,3 @@ def _formulation(problem: str, method: str | None, backend: str) -> str:
         if library in carriers(name):
             return name
     raise Unsupported(f"no statement of {problem} runs on {backend!r}")
-
-
-def exact_result(
-    problem: str,
-    data: Any,
-    limits: Limits,
-    warm_start: Any | None,
-    report: Report | None,
-    options: Options | None = None,
-) -> Result:
-    """Return what the exact method of a problem finds, in words of the data."""
-    ways = settings.divided(data) if problem == "training_plan" else [data]
-    if len(ways) > 1:
-
-        def solve(way: Instance, share: Limits) -> Result:
-            mine, own = way.workload.costs.split, None
-            if warm_start is not None and shapes.split_of(data, warm_start) == mine:
-                own = choices.said(way, data, warm_start)
-            found = exact_result(problem, way, share, own, report, options)
-            return _said(data, way, found)
-
-        return dividing.solved(ways, limits, solve)
-    module: Any = registry.entry("exact", problem)
-    twin = _runnable(problem, data)
-    if warm_start is not None and twin is not data:
-        warm_start = choices.said(twin, data, warm_start)
-    found: Result = module.solve(
-        twin,
-        limits=limits,
-        warm_start=warm_start,
-        report=report,
-        **(options or {}),
-    )
-    return bounded(_said(data, twin, found))
-
-
-def _runnable(problem: str, data: Any) -> Any:
-    """The data with the settings alone that the target of a training plan runs."""
-    return settings.on_target(data) if problem == "training_plan" else data
-
-
-def _in_words_of(data: Any, twin: Any, plan: Any) -> Any:
-    """A plan of the twin that says the twin's settings."""
-    return plan if plan is None or twin is data else choices.said(data, twin, plan)
-
-
-def _said(data: Any, twin: Any, found: Result) -> Result:
-    """A result for the twin as one for the data."""
-    if twin is data:
-        return found
-    plan = _in_words_of(data, twin, found.plan)
-    evaluation = (
-        None if plan is None else problems.get(found.problem).evaluate(data, plan)
-    )
-    return replace(found, data=data, plan=plan, evaluation=evaluation)
-
-
-def heuristic(
-    name: str,
-    data: Any,
-    limits: Limits,
-    options: Options | None = None,
-    attempt: Callable[[str, Callable[[], Any]], Attempt[Any]] = alone,
-    problem: str | None = None,
-) -> Result:
-    """Return what a planner finds; no plan becomes a result with its reason.
-
-    A failure does, too, under `attempts.tried`, where other planners are asked as well.
-    The result is of the planner's own problem, unless a narrower one is named.
-    """
-    module: Any = registry.entry("planners", name)
-    chosen = checked("planner", options_of(name), options) if options else {}
-    run = Heuristic(problem or module.problem, data, name, limits, options=chosen)
-    deadline = None if limits.time_s is None else monotonic() + limits.time_s
-
-    twin = data
-
-    def make() -> Any:
-        nonlocal twin
-        if module.problem == "provisioning":
-            of_case = partial(_planned, module, limits.seed, chosen)
-            return dividing.rented(data, of_case, deadline)
-        if module.problem != "training_plan":
-            return module.plan(data, seed=limits.seed, deadline=deadline, **chosen)
-        ways = [settings.on_target(way) for way in dividing.ways_of(name, data)]
-
-        def of_way(way: Instance, until: float | None) -> Any:
-            nonlocal twin
-            twin = way
-            return module.plan(way, seed=limits.seed, deadline=until, **chosen)
-
-        twin, made = dividing.best_of(ways, of_way, deadline)
-        return _in_words_of(data, twin, made)
-
-    try:
-        run.ask(make, attempt)
-    except KeyboardInterrupt as signal:
-        run.stop = Stop.INTERRUPTED
-        best = signal.best if isinstance(signal, Interrupted) else run.made
-        if best is not None:  # found by then, or while the judge was at work
-            run.ask(lambda: _in_words_of(data, twin, best), attempt)
-    if run.stop is None and run.left_s() == 0.0:
-        run.stop = Stop.TIME
-    return run.result()
-
-
-def _planned(
-    module: Any, seed: int, chosen: Options, data: Any, deadline: float | None
-) -> Any:
-    return module.plan(data, seed=seed, deadline=deadline, **chosen)
-
-
-def bounded(result: Result) -> Result:
-    """The result with the cheap proved bound, where that says more than its own.
-
-    Without a plan, and where arithmetic proves that there is none, it says so.
-    """
-    if result.problem not in _ALL_PLANS or result.status is Status.INFEASIBLE:
-        return result
-    if result.plan is None and (reason := impossible.reason(result.data)):
-        return replace(
-            result, status=Status.INFEASIBLE, stop=Stop.PROVED, reasons=(reason,)
-        )
-    try:
-        cheap = training_plan_bound(result.data)
-    except KeyboardInterrupt:
-        return interrupted(result)
-    if result.bound is None or cheap.value > result.bound.value:
-        return result.with_bound(cheap)
-    return result
-
-
-def interrupted(result: Result) -> Result:
-    """The same, ended by Ctrl-C where it was not proved before."""
-    if result.stop is Stop.PROVED:
-        return result
-    return replace(result, stop=Stop.INTERRUPTED)

@@ -11,14 +11,14 @@ from dataclasses import replace
 from time import process_time
 from typing import Any, NamedTuple
 
-from .. import files, problems, registry
+from .. import files, portfolio, problems, registry
 from ..errors import HetoptError, PluginBroken, UnknownName
 from ..modelling import Limits
 from ..result import Result, Status, Stop
 from .plugins import MAKES, Plugin, placed
 from .posing import pose
 from .scheduling import schedule
-from .solving import exact_result, heuristic, solve
+from .solving import solve
 
 PLANNED = (
     "tiny/two-nodes",
@@ -131,7 +131,7 @@ def _data_of(problem: str, place: str) -> Any:
     options: dict[str, Any] = {}
     if problem == "recovery":
         instance = files.load_instance(place)
-        options["plan"] = heuristic("autohet", instance, Limits()).plan
+        options["plan"] = portfolio.ask("autohet", instance, Limits()).plan
         options["lost"] = instance.planned_cluster.nodes[-1].name
     return pose(place, problem, options)[0]
 
@@ -139,7 +139,7 @@ def _data_of(problem: str, place: str) -> Any:
 def _planned(name: str, data: Any, place: str) -> Iterator[Check]:
     limits, before = Limits(time_s=_SECONDS), process_time()
     try:
-        first = heuristic(name, data, limits)
+        first = portfolio.ask(name, data, limits)
     except HetoptError as error:
         yield Check(place, "valid", False, str(error))
         return
@@ -153,7 +153,7 @@ def _planned(name: str, data: Any, place: str) -> Iterator[Check]:
         return
     yield Check(place, "valid", True, repr(first))
     if first.stop is not Stop.TIME:  # the clock is no seed
-        again = heuristic(name, data, replace(limits, time_s=10 * _SECONDS))
+        again = portfolio.ask(name, data, replace(limits, time_s=10 * _SECONDS))
         same = again.plan == first.plan
         yield Check(place, "same seed, same plan", same, "" if same else "another plan")
     yield _not_beyond(place, first, data)
@@ -161,7 +161,7 @@ def _planned(name: str, data: Any, place: str) -> Iterator[Check]:
 
 def _not_beyond(place: str, result: Result, data: Any) -> Check:
     limits = Limits(time_s=_SECONDS)
-    proved = exact_result(result.problem, data, limits, None, None).bound
+    proved = portfolio.exactly(result.problem, data, limits, None, None).bound
     seen = f"{result.objective} beside {proved.value if proved else None}"
     ahead = proved is not None and (
         (result.objective or 0) < proved.value
@@ -188,7 +188,7 @@ def _of_statement(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
         except HetoptError as error:
             yield Check(place, "valid", False, str(error))
             continue
-        proved = exact_result(problem, data, limits, None, None)
+        proved = portfolio.exactly(problem, data, limits, None, None)
         yield _alike(place, stated, proved)
 
 

@@ -64,7 +64,7 @@ Replanners = Annotated[
     typer.Option(
         "--planner",
         metavar="A,B,C",
-        help="Re-plan with these; by default fast ones.",
+        help="Re-plan with these; by default all, as `hetopt plan`.",
     ),
 ]
 ReplanningTime = Annotated[

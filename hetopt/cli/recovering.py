@@ -144,11 +144,9 @@ def recover(
 # --- words of `recover` and `replay` ---------------------------------------------
 
 
-def replanners(words: str | None) -> tuple[str, ...]:
-    """The planners that re-plan: those named, or fast ones."""
-    from ..recovery.replanning import PLANNERS
-
-    return PLANNERS if words is None else (*options.listed(words, "--planner"),)
+def replanners(words: str | None) -> tuple[str, ...] | None:
+    """Return the planners that re-plan: those named, or None for all."""
+    return None if words is None else (*options.listed(words, "--planner"),)
 
 
 def until(seconds: float | None, iterations: int | None) -> "Horizon":

@@ -1,20 +1,13 @@
 """What each change is worth, by judging plans again and by planning again."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
-from .. import registry
-from ..errors import InstanceError
 from ..plans import TrainingPlan
-from ..problems import training_plan
 from ..schema import Instance
-from ..search.attempts import tried
-from ..search.improving import improve
+from ..search.quick import fastest, replanned, time_of
 from .changes import Change
 
 _ROUNDS = 3_000  # candidates of a local search
-_PLANNERS = ("islands", "megatron")  # quick ones, where the plan does not fit
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,9 @@ def effect(
     planned_us = judged_us
     if change.replan:
         _, start = _best(change.instance, (*change.plans, *known))
-        plan = _replanned(change.instance, start, deadline, seed)
+        plan = replanned(
+            change.instance, start, rounds=_ROUNDS, deadline=deadline, seed=seed
+        )
         planned_us, plan = _best(change.instance, () if plan is None else (plan,))
     gain = None if planned_us is None else 1 - planned_us / iteration_us
     return Effect(change.kind, change.words, judged_us, planned_us, gain, plan)
@@ -63,37 +58,6 @@ def effect(
 def _best(
     instance: Instance, plans: tuple[TrainingPlan, ...]
 ) -> tuple[int | None, TrainingPlan | None]:
-    """The quickest of the plans that break no rule and whose times were measured."""
-    best: tuple[int | None, TrainingPlan | None] = None, None
-    for plan in plans:
-        try:
-            found = training_plan.evaluate(instance, plan)
-        except InstanceError:  # a size or degree that the profile lacks
-            continue
-        us = found.objective
-        if not found.valid or not isinstance(us, int):
-            continue
-        if best[0] is None or us < best[0]:
-            best = us, plan
-    return best
-
-
-def _replanned(
-    instance: Instance, start: TrainingPlan | None, deadline: float | None, seed: int
-) -> TrainingPlan | None:
-    """Local search from the plan, or from quick planners' where it does not fit."""
-    if start is None:
-        _, start = _best(instance, tuple(_quick(instance, deadline, seed)))
-    if start is None:
-        return None
-    return improve(instance, start, deadline=deadline, rounds=_ROUNDS, seed=seed)
-
-
-def _quick(
-    instance: Instance, deadline: float | None, seed: int
-) -> Iterator[TrainingPlan]:
-    for name in _PLANNERS:
-        plan = partial(registry.entry("planners", name).plan, instance)
-        made = tried(name, partial(plan, seed=seed, deadline=deadline)).made
-        if made is not None:
-            yield made
+    """Return the quickest of the plans that break no rule, and its time."""
+    plan = fastest(instance, iter(plans))
+    return (None, None) if plan is None else (time_of(instance, plan), plan)

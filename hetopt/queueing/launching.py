@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .. import api
-from ..api.planning import QUICK
 from ..formats import exporting
 from ..modelling import Limits
 from ..plans import TrainingPlan
+from ..portfolio import PORTFOLIO
 from ..problems.training_plan.shapes import place
 from ..result import Result, Status
 from ..schema import Instance
@@ -42,7 +42,9 @@ def planned(
     """
     some = part(data, nodes)
     limits = Limits(time_s=seconds)
-    results = [api.plan(some, name, known=False, limits=limits) for name in QUICK]
+    results = [
+        api.plan(some, name, known=False, limits=limits) for name in PORTFOLIO.quick
+    ]
     result = min(results, key=_rank)
     if result.plan is None:
         return result

@@ -17,7 +17,7 @@ from ..problems.recovery.changes import Change
 from ..problems.recovery.storage import Storage
 from ..schema import Cluster, Node
 from .placing import renamed
-from .replanning import DEFAULT_TIME_S, PLANNERS, Candidate, Replanning, kept_plan
+from .replanning import DEFAULT_TIME_S, Candidate, Replanning, kept_plan
 
 _MOST_PLANS = 3  # of one cluster
 _MOST_CHANGES = 8
@@ -29,7 +29,7 @@ class Pool:
 
     def __init__(
         self,
-        planners: Sequence[str] = PLANNERS,
+        planners: Sequence[str] | None = None,
         *,
         time_s: float | None = DEFAULT_TIME_S,
         seed: int = 0,

@@ -13,12 +13,11 @@ is judged, and its recovery timed by AutoHet's rules, before one is chosen:
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any
 
-from .. import registry
+from .. import portfolio
 from ..errors import (
     InstanceError,
     Interrupted,
@@ -34,16 +33,13 @@ from ..problems.recovery import Saved
 from ..problems.recovery.changes import Change
 from ..problems.recovery.posing import posed
 from ..problems.recovery.storage import Storage
-from ..result import Stop
-from ..search.attempts import tried
+from ..result import Method, Result, Status, Stop
 from ..search.balancing import shared
 from ..search.fast_cost import FastCost, Pipe
-from ..search.improving import improve
+from ..search.quick import time_of
 from .placing import settled
 
-PLANNERS = ("megatron", "autohet", "hexiscale", "islands")
 DEFAULT_TIME_S = 1.5
-_FOR_PLANNERS = 0.6  # of the time; the rest is the local search's
 
 
 @dataclass(frozen=True)
@@ -114,20 +110,22 @@ class Replanning:
 
     def work(
         self,
-        planners: Sequence[str] = PLANNERS,
+        planners: Sequence[str] | None = None,
         *,
         exact: bool = False,
         time_s: float | None = DEFAULT_TIME_S,
         seed: int = 0,
         started: Callable[[str], None] | None = None,
     ) -> None:
-        """Make candidates, the planners in turn, in `time_s` seconds together.
+        """Make candidates by these planners, or by all, in `time_s` seconds together.
 
-        What a planner leaves of its share goes to those after it; the local search
-        gets the rest. With `exact` the exact method works in its place.
+        They work in turn by the shares of the portfolio, and local search from the best
+        of their plans has the rest. With `exact` the exact method works in its place.
         """
         try:
-            self._work(planners, exact, time_s, seed, started or (lambda name: None))
+            limits = Limits(time_s=time_s, seed=seed)
+            tell = started or (lambda name: None)
+            self._work(planners, limits, tell, exact=exact)
         except KeyboardInterrupt as signal:
             self.interrupted = True
             if isinstance(signal, Interrupted) and self._planning:
@@ -137,60 +135,65 @@ class Replanning:
 
     def _work(
         self,
-        planners: Sequence[str],
-        exact: bool,
-        time_s: float | None,
-        seed: int,
+        planners: Sequence[str] | None,
+        limits: Limits,
         tell: Callable[[str], None],
+        *,
+        exact: bool,
     ) -> None:
-        start = monotonic()
+        start, results = monotonic(), list[Result]()
         if kept := kept_plan(self.change, self.old_plan):
             self.consider("kept", kept)
-        for waiting, name in zip(range(len(planners), 0, -1), planners, strict=True):
-            tell(name)
-            share = None
-            if time_s is not None:
-                left = _FOR_PLANNERS * time_s - (monotonic() - start)
-                share = monotonic() + max(0.0, left) / waiting
-            plan = partial(registry.entry("planners", name).plan, self.change.new)
-            planned = partial(plan, seed=seed, deadline=share)
+            results += self._given("kept", kept)
+
+        def begin(name: str) -> None:
             self._planning = name
-            found = tried(name, partial(self._consider_of, name, planned))
-            if found.reason is not None:
-                self.reasons.append(found.reason)
-        best = min(self.candidates, key=lambda c: c.iteration_us, default=None)
-        if best is None:
+            tell(name)
+
+        new, known = self.change.new, results[:]
+        for result in portfolio.in_turn(new, limits, 1.0, known, begin, planners):
+            results.append(result)
+            self.reasons += result.reasons
+            self._consider_of(result.method.name, result)
+        best = portfolio.least(results) if results else None
+        if best is None or best.plan is None:
             return
-        left_s = None if time_s is None else time_s - (monotonic() - start)
+        left = limits.after(monotonic() - start)
         if exact:
-            tell("exact")
-            self._exact(best, left_s, seed)
-        elif left_s is not None and left_s > 0:
+            begin("exact")
+            self._exact(best, left)
+        elif left.time_s:
             tell("local search")
-            self._improved(best, monotonic() + 0.7 * left_s, seed)
+            self._planning = f"{best.method.name}+improve"
+            found = portfolio.improved_from_several(
+                *(best, results, left), proof_follows=False
+            )
+            if found is not best:
+                self._consider_of(self._planning, found)
 
-    def _consider_of(self, name: str, make: Callable[[], Any]) -> None:
-        if (made := make()) is not None:
-            self.consider(name, made)
+    def _given(self, name: str, plan: TrainingPlan) -> list[Result]:
+        """Return a plan as a result; an empty list for one that breaks a rule."""
+        new = self.change.new
+        if time_of(new, plan) is None:
+            return []
+        method = Method(name, "given")
+        told = "training_plan", new, method, Status.FEASIBLE, Stop.FINISHED
+        return [Result(*told, plan=plan)]
 
-    def _improved(self, best: Candidate, deadline: float, seed: int) -> None:
-        self._planning = f"{best.name}+improve"
-        found = improve(self.change.new, best.plan, deadline=deadline, seed=seed)
-        if found != best.plan:
-            self.consider(self._planning, found)
+    def _consider_of(self, name: str, result: Result) -> None:
+        if isinstance(result.plan, TrainingPlan):
+            self.consider(name, result.plan)
+        if result.stop is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
 
-    def _exact(self, best: Candidate, left_s: float | None, seed: int) -> None:
-        module: Any = registry.entry("exact", "training_plan")
-        limits = Limits(time_s=left_s, seed=seed)
-        self._planning = "exact"
+    def _exact(self, best: Result, limits: Limits) -> None:
         try:
-            found = module.solve(self.change.new, limits=limits, warm_start=best.plan)
+            new = self.change.new
+            found = portfolio.exactly("training_plan", new, limits, best.plan)
         except Unsupported as error:
             self.reasons.append(str(error))
             return
-        if isinstance(found.plan, TrainingPlan):
-            self.consider("exact", found.plan)
-        self.interrupted = found.stop is Stop.INTERRUPTED
+        self._consider_of("exact", found)
 
     def consider(self, name: str, plan: TrainingPlan) -> None:
         """Judge a plan, as it is and with nodes exchanged, and keep what is valid."""

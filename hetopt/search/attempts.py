@@ -6,7 +6,9 @@ the failure is told (`tried`); one that is asked for by name fails the call (`al
 `KeyboardInterrupt` passes through both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .. import problems
@@ -32,35 +34,61 @@ class Attempt(NamedTuple, Generic[Made]):
     failed: bool = False
 
 
+@dataclass
+class Trial:
+    """Why a method made nothing, once its trial is over; `failed` as in `Attempt`."""
+
+    reason: str | None = None
+    failed: bool = False
+
+
+@contextmanager
+def trial(name: str, *, several: bool) -> Iterator[Trial]:
+    """Let the method `name` work within; a word that there is no plan is a reason.
+
+    What hetopt does not raise on purpose becomes `MethodFailed`. Where `several`
+    methods are asked, every error is a reason; else it is raised.
+    """
+    found = Trial()
+    try:
+        try:
+            yield found
+        except (HetoptError, OutOfTime):
+            raise
+        except Exception as error:
+            # The only place that takes them all: which ones a bug raises nobody knows.
+            raise MethodFailed(name, error) from error
+    except NoPlan as error:
+        found.reason = str(error)
+    except OutOfTime:
+        found.reason = f"{name}: no plan was found in time"
+    except HetoptError as error:
+        if not several:
+            raise
+        found.failed = not isinstance(error, Unsupported)
+        found.reason = str(error)
+        if found.failed and not isinstance(error, MethodFailed):
+            found.reason = f"{name} failed: {error}; please report it"
+
+
 def alone(name: str, work: Callable[[], Made]) -> Attempt[Made]:
-    """What `work` of the method `name` makes, where nothing else was asked for.
+    """Return what `work` of the method `name` makes, where nothing else was asked for.
 
     Raises what is no word of there being no plan; what hetopt does not raise on purpose
     becomes `MethodFailed`.
     """
-    try:
-        return Attempt(work())
-    except NoPlan as error:
-        return Attempt(None, str(error))
-    except OutOfTime:
-        return Attempt(None, f"{name}: no plan was found in time")
-    except HetoptError:
-        raise
-    except Exception as error:
-        # The only place that takes them all: which ones a bug raises nobody knows.
-        raise MethodFailed(name, error) from error
+    made: Made | None = None
+    with trial(name, several=False) as found:
+        made = work()
+    return Attempt(made, found.reason)
 
 
 def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
-    """The same, where others are asked as well: every error of it is a reason."""
-    try:
-        return alone(name, work)
-    except MethodFailed as error:
-        return Attempt(None, str(error), failed=True)
-    except Unsupported as error:
-        return Attempt(None, str(error))
-    except HetoptError as error:
-        return Attempt(None, f"{name} failed: {error}; please report it", failed=True)
+    """Return what `work` makes where others are asked as well: errors are reasons."""
+    made: Made | None = None
+    with trial(name, several=True) as found:
+        made = work()
+    return Attempt(made, found.reason, found.failed)
 
 
 def judged(problem: str, data: Any, name: str, plan: Any) -> tuple[Any, Evaluation]:

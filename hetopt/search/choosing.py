@@ -9,22 +9,17 @@ clusters the exact method chooses (`hetopt.exact`).
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from itertools import product
 
-from .. import registry
 from ..costs import under
 from ..plans import TrainingPlan
-from ..problems import training_plan
 from ..problems.training_plan.settings import offered
 from ..schema import Instance, Recompute
 from ..schema.targets import Feature
-from .attempts import tried
 from .choices import stamped
 from .descent import descended
-from .improving import improve
+from .quick import replanned, share_of, time_of
 
-_PLANNERS = ("islands", "megatron")  # quick ones
 _ROUNDS = 4_000  # candidates of a local search under one setting
 _RULES: tuple[Recompute, ...] = ("none", "selective", "full")
 
@@ -45,14 +40,19 @@ def chosen(
     mixed = Feature.MIXED_RECOMPUTE in instance.workload.target.supports
     best: tuple[int, TrainingPlan] | None = None
     for number, (zero, rule) in enumerate(settings):
-        until = _share(deadline, len(settings) - number)
-        found = _planned(under(instance, rule, zero), until, seed, rounds)
+        until = share_of(deadline, len(settings) - number)
+        found = replanned(
+            *(under(instance, rule, zero), None),
+            rounds=rounds,
+            deadline=until,
+            seed=seed,
+        )
         if found is None:
             continue
         found = stamped(instance, found, rule, zero)
         if mixed:
             found = descended(instance, found, deadline=until)
-        value = _judged(instance, found)
+        value = time_of(instance, found)
         if value is not None and (best is None or value < best[0]):
             best = value, found
     return None if best is None else best[1]
@@ -75,10 +75,12 @@ def remedies(
         if deadline is not None and time.monotonic() >= deadline:
             break
         tried += 1
-        found = _planned(under(instance, recompute, zero), deadline, seed, _ROUNDS // 4)
+        mine = under(instance, recompute, zero)
+        rounds = _ROUNDS // 4
+        found = replanned(mine, None, rounds=rounds, deadline=deadline, seed=seed)
         if found is None:
             continue
-        us = _judged(under(instance, recompute, zero), found)
+        us = time_of(mine, found)
         if us is None:
             continue
         helped += 1
@@ -113,35 +115,3 @@ def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:
     ]
     changes = {p: (p[0] != costs.recompute) + (p[1] != costs.zero) for p in pairs}
     return iter(sorted(pairs, key=lambda pair: changes[pair]))
-
-
-def _planned(
-    instance: Instance, deadline: float | None, seed: int, rounds: int
-) -> TrainingPlan | None:
-    """A plan of an instance with nothing to choose, by planners and local search."""
-    best: tuple[int, TrainingPlan] | None = None
-    for number, name in enumerate(_PLANNERS):
-        until = _share(deadline, len(_PLANNERS) - number + 1)
-        plan = partial(registry.entry("planners", name).plan, instance)
-        made = tried(name, partial(plan, seed=seed, deadline=until)).made
-        if made is None:
-            continue
-        value = _judged(instance, made)
-        if value is not None and (best is None or value < best[0]):
-            best = value, made
-    if best is None:
-        return None
-    return improve(instance, best[1], deadline=deadline, rounds=rounds, seed=seed)
-
-
-def _judged(instance: Instance, plan: TrainingPlan) -> int | None:
-    found = training_plan.evaluate(instance, plan)
-    return found.objective if found.valid and isinstance(found.objective, int) else None
-
-
-def _share(deadline: float | None, parts: int) -> float | None:
-    """The end of the first of so many equal parts of the time that is left."""
-    if deadline is None:
-        return None
-    now = time.monotonic()
-    return now + max(0.0, deadline - now) / parts

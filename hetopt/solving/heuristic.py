@@ -5,7 +5,7 @@ from typing import Any
 
 from ..modelling import Limits
 from ..result import Method
-from ..search.attempts import Attempt, alone, judged
+from ..search.attempts import Attempt, Trial, alone, judged
 from .run import Run
 
 
@@ -49,9 +49,23 @@ class Heuristic(Run):
         found = attempt(self.name, work)
         self._judged = found.made or (None, None)
         self.plan = self._judged[0]
-        reasons = () if found.reason is None else (found.reason,)
+        self.note(Trial(found.reason, found.failed))
+
+    def keep(self, plan: Any) -> None:
+        """Judge a plan and keep it where it is the best so far."""
+        _, found = judged(self.problem, self.data, self.name, plan)
+        if self.objective is None or (
+            found.objective is not None
+            and self._better(found.objective, self.objective)
+        ):
+            self.plan, self.objective = plan, found.objective
+            self._judged = plan, found
+
+    def note(self, trial: Trial) -> None:
+        """Keep why a trial made nothing."""
+        reasons = () if trial.reason is None else (trial.reason,)
         self.reasons += reasons
-        self.failed += reasons if found.failed else ()
+        self.failed += reasons if trial.failed else ()
 
     def method(self) -> Method:
         """Who was asked, and how."""

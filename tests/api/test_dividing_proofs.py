@@ -7,8 +7,8 @@ import pytest
 from mixtures import mixture
 from places import TESTS
 
-from hetopt.api import dividing
 from hetopt.modelling import Limits
+from hetopt.portfolio import variants
 from hetopt.problems.training_plan import settings
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
@@ -50,7 +50,7 @@ def proofs(instance: Instance) -> list[tuple[Instance, object]]:
 
 @pytest.mark.parametrize("zeros", [[0], [0, 1]])
 def test_ways_stand_within_stages_of_zero(zeros: list[int]) -> None:
-    whole = dividing._joined(proofs(chosen(zeros)))
+    whole = variants._joined(proofs(chosen(zeros)))
     assert whole is not None
     found = [one.time_us for one in (whole, *whole.further)]
     assert found == [10 * zero + way for zero, way in product(zeros, range(4))]
@@ -59,28 +59,28 @@ def test_ways_stand_within_stages_of_zero(zeros: list[int]) -> None:
 
 def test_ways_with_other_stages_of_zero_stand_where_they_are_checked() -> None:
     instance = in_groups()
-    whole = dividing._joined(proofs(instance))
+    whole = variants._joined(proofs(instance))
     assert whole is not None
-    variants = settings.variants(instance)
+    each = settings.variants(instance)
     assert [one.time_us // 10 for one in (whole, *whole.further)] == [
-        one.workload.costs.zero for one in variants
+        one.workload.costs.zero for one in each
     ]
     # Without ZeRO there is one way; in groups nothing synchronises for long.
     assert [one.time_us % 10 for one in (whole, *whole.further)] == [
-        one.workload.costs.sync_factor == 0 for one in variants
+        one.workload.costs.sync_factor == 0 for one in each
     ]
 
 
 def test_a_way_without_a_proof_leaves_none() -> None:
     rows = proofs(chosen([0]))
-    assert dividing._joined([*rows[:-1], (rows[-1][0], None)]) is None
+    assert variants._joined([*rows[:-1], (rows[-1][0], None)]) is None
 
 
 def test_a_way_with_a_proof_too_few_leaves_none() -> None:
     (way, whole), *rest = proofs(chosen([0, 1]))
     assert isinstance(whole, TrainingCertificate)
     alone = whole.model_copy(update={"further": ()})
-    assert dividing._joined([(way, alone), *rest]) is None
+    assert variants._joined([(way, alone), *rest]) is None
 
 
 def undecided(instance: Instance, us: int, stop: Stop = Stop.TIME) -> Result:
@@ -96,7 +96,7 @@ def test_an_undecided_result_has_the_least_bound_of_all_ways(
     each: tuple[int, int],
 ) -> None:
     results = [undecided(mixture([4]), us) for us in each]
-    found = dividing._together(results, [Bound(us, "a test") for us in each])
+    found = variants._together(results, [Bound(us, "a test") for us in each])
     assert found.status is Status.UNDECIDED
     assert found.bound is not None
     assert found.bound.value == 3
@@ -104,7 +104,7 @@ def test_an_undecided_result_has_the_least_bound_of_all_ways(
 
 def test_an_interruption_of_any_way_is_told() -> None:
     results = [undecided(mixture([4]), 7), undecided(mixture([4]), 9, Stop.INTERRUPTED)]
-    found = dividing._together(results, [Bound(7, "a test"), Bound(9, "a test")])
+    found = variants._together(results, [Bound(7, "a test"), Bound(9, "a test")])
     assert found.stop is Stop.INTERRUPTED
 
 
@@ -117,7 +117,7 @@ def test_a_way_whose_time_was_too_short_has_what_others_leave() -> None:
         first = way is asked[0] and asked.count(way) == 1
         return undecided(way, 7, Stop.TIME if first else Stop.FINISHED)
 
-    found = dividing.solved(ways, Limits(time_s=1000), solve)
+    found = variants.solved(ways, Limits(time_s=1000), solve)
     assert found.status is Status.UNDECIDED
     assert sorted(map(asked.count, ways)) == [1, 1, 1, 2]
     assert asked[0] is asked[-1]
@@ -127,7 +127,7 @@ def test_reasons_of_all_ways_are_told() -> None:
     method = Method("training_plan", "exact")
     of = ("training_plan", mixture([4]), method, Status.INFEASIBLE, Stop.PROVED)
     results = [Result(*of, reasons=(reason,)) for reason in ("one", "other", "one")]
-    assert dividing._together(results, []).reasons == ("one", "other")
+    assert variants._together(results, []).reasons == ("one", "other")
 
 
 def test_ways_without_a_setting_that_the_target_runs_are_left_out() -> None:

@@ -14,10 +14,10 @@ from settings import setting
 from typer.testing import CliRunner
 
 from hetopt import api, cli, registry
-from hetopt.api import improving
 from hetopt.errors import Unsupported
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
+from hetopt.portfolio import walks
 from hetopt.problems import Objective, training_plan
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
@@ -218,7 +218,7 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
         stop=Stop.FINISHED,
         plan=_one_pipeline(instance),
     )
-    result = improving.improved(start, Limits(time_s=60), interrupt)
+    result = walks.improved(start, Limits(time_s=60), interrupt)
     assert result.stop is Stop.INTERRUPTED
     assert heard[0] == start.objective
     assert result.objective == heard[2] < heard[1]
@@ -309,19 +309,20 @@ def _made(instance: Instance, name: str) -> Result:
 def test_walks_from_several_plans_are_never_worse_and_repeat_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(improving, "_ROUNDS", 60)
+    few = replace(walks.PORTFOLIO, rounds=60)
+    monkeypatch.setattr(walks, "PORTFOLIO", few)
     instance = setting("1", "7b", size=(4, 4, 16))
     results = [_made(instance, name) for name in ("islands", "autohet", "megatron")]
     best = min(results, key=lambda result: result.objective or inf)
     limits = Limits(time_s=600)
-    found = improving.improved_from_several(best, results, limits)
+    found = walks.improved_from_several(best, results, limits)
     assert found.method == best.method
     assert best.objective is not None
     assert found.objective is not None
     assert found.objective <= best.objective
-    again = improving.improved_from_several(best, results[::-1], limits)
+    again = walks.improved_from_several(best, results[::-1], limits)
     assert again.plan == found.plan
-    assert improving.improved_from_several(best, results, Limits(None)) is best
+    assert walks.improved_from_several(best, results, Limits(None)) is best
 
 
 def test_equal_plans_are_one_start_and_bad_ones_none(
@@ -333,15 +334,15 @@ def test_equal_plans_are_one_start_and_bad_ones_none(
         begun.append(result)
         return result
 
-    monkeypatch.setattr(improving, "improved", improved)
+    monkeypatch.setattr(walks, "improved", improved)
     instance = setting("1", "7b", size=(4, 4, 16))
     good, bad = _made(instance, "islands"), _made(instance, "amp")
     assert good.objective is not None
     assert bad.objective is not None
     assert bad.objective > 2 * good.objective
-    improving.improved_from_several(good, [good, bad, good], Limits(time_s=600))
+    walks.improved_from_several(good, [good, bad, good], Limits(time_s=600))
     assert begun == [good]
     begun.clear()
     on_grids = replace(good, data=instance.on("megatron"))
-    improving.improved_from_several(on_grids, [on_grids], Limits(time_s=600))
+    walks.improved_from_several(on_grids, [on_grids], Limits(time_s=600))
     assert begun == []

@@ -12,16 +12,15 @@ from typer.testing import CliRunner
 from hetopt import api, cli, registry
 from hetopt.api import (
     Listener,
-    improving,
     planning,
     recovering,
     scheduling,
-    solving,
 )
 from hetopt.errors import Interrupted, keeping
 from hetopt.explaining import explanation
 from hetopt.modelling import Limits
 from hetopt.planners import megatron, metis
+from hetopt.portfolio import asking, searching, walks
 from hetopt.problems import training_plan
 from hetopt.result import Result, Status, Stop
 from hetopt.scheduling import fitting
@@ -154,14 +153,14 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
 def test_the_local_search_keeps_the_plan_before_it_begins(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(improving, where, interrupt)
+    monkeypatch.setattr(walks, where, interrupt)
     found = api.plan(SMALL, "megatron", improve=True)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 
 
 @pytest.mark.parametrize(
     ("home", "where", "planner"),
-    [(solving, "training_plan_bound", "megatron"), (planning, "exact_result", None)],
+    [(asking, "training_plan_bound", "megatron"), (searching, "exactly", None)],
 )
 def test_the_best_planners_plan_outlives_the_exact_method(
     home: ModuleType, where: str, planner: str | None, monkeypatch: pytest.MonkeyPatch

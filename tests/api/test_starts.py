@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import hetopt
-from hetopt.api import planning, solving, starts
+from hetopt.api import starts
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.files import best
 from hetopt.modelling import Limits
+from hetopt.portfolio import turns
 from hetopt.report import gaps
 from hetopt.result import Result, Stop
 from hetopt.schema import Instance
@@ -216,26 +217,26 @@ def test_the_quickest_planners_have_all_the_time_until_there_is_a_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data, asked = hetopt.load(NAME), dict[str, float]()
-    whole = solving.heuristic
+    whole = turns.ask
 
     def heard(name: str, data: Instance, limits: Limits, **words: Any) -> Result:
         asked[name] = limits.time_s or 0
-        share = 0.0 if name == planning.QUICK[0] else 20.0  # the first finds none
+        share = (
+            0.0 if name == turns.PORTFOLIO.quick[0] else 20.0
+        )  # the first finds none
         return whole(name, data, Limits(share), **words)
 
-    monkeypatch.setattr(planning, "heuristic", heard)
+    monkeypatch.setattr(turns, "ask", heard)
     first, second, third = (
-        next(found)
-        for found in [planning.in_turn(data, Limits(100.0))]
-        for _ in range(3)
+        next(found) for found in [turns.in_turn(data, Limits(100.0))] for _ in range(3)
     )
     assert (first.plan is None, second.plan is None) == (True, False)
     assert asked[first.method.name] == pytest.approx(100, abs=1)
     assert asked[second.method.name] > 50
     assert asked[third.method.name] < 50
     asked.clear()
-    next(planning.in_turn(data, Limits(100.0), known=[second]))
-    assert asked[planning.QUICK[0]] < 10
+    next(turns.in_turn(data, Limits(100.0), known=[second]))
+    assert asked[turns.PORTFOLIO.quick[0]] < 10
 
 
 def test_plans_of_an_instance_by_name_lie_in_the_current_folder(

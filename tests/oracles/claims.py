@@ -11,7 +11,7 @@ from float_judge import FloatJudge
 from random_plans import any_plan
 from soaking import Contradiction
 
-from hetopt.api.solving import exact_result
+from hetopt import portfolio
 from hetopt.errors import NoPlan, Unsupported
 from hetopt.exact import enumeration
 from hetopt.modelling import Limits
@@ -38,7 +38,7 @@ def solved(instance: Instance, *, warm: bool, time_s: float) -> Result:
 def exactly(instance: Instance, time_s: float) -> Result:
     """The exact method's result, as users have it: of all ways to be divided."""
     limits = Limits(time_s=time_s)
-    return exact_result("training_plan", instance, limits, None, None)
+    return portfolio.exactly("training_plan", instance, limits, None, None)
 
 
 def refuted(instance: Instance, result: Result) -> str:

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli, formats
-from hetopt.api.solving import exact_result
 from hetopt.formats import exporting
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.portfolio import exactly
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status
 from hetopt.schema import Instance
@@ -189,7 +189,7 @@ def test_a_plan_to_start_from_is_said_in_the_settings_that_the_target_runs() -> 
     start = hetopt.plan(instance, "islands", limits=3)
     assert start.plan is not None
     limits = hetopt.Limits(time_s=0)
-    found = exact_result("training_plan", instance, limits, start.plan, None)
+    found = exactly("training_plan", instance, limits, start.plan, None)
     assert found.objective == start.objective
 
 

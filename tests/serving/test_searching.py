@@ -8,7 +8,8 @@ import pytest
 
 import hetopt
 from hetopt.api.starts import Known
-from hetopt.result import Bound, Result, Status, Stop
+from hetopt.portfolio import PORTFOLIO
+from hetopt.result import Result, Status, Stop
 from hetopt.serving import searching
 from hetopt.serving.worker import Teller, answered
 
@@ -52,17 +53,6 @@ def test_incumbent_and_bound_close_in_and_never_move_away() -> None:
         assert one.objective is None or one.objective >= plans[-1]
 
 
-def test_two_results_are_joined_to_the_better_plan_and_the_better_bound() -> None:
-    data = hetopt.load("hexiscale/setting-1-llama2-7b")
-    one, two = (hetopt.plan(data, name, limits=2) for name in ("megatron", "islands"))
-    assert one.bound is not None
-    higher = one.with_bound(Bound(one.bound.value + 1, "of the test"))
-    for pair in ((higher, two), (two, higher)):
-        found = searching.joined(*pair)
-        assert found.plan == two.plan
-        assert found.bound == higher.bound
-
-
 @pytest.mark.parametrize("ends", ["local search", "exact method"])
 def test_an_interrupted_search_keeps_the_best_plan(ends: str) -> None:
     data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
@@ -75,7 +65,7 @@ def test_an_interrupted_search_keeps_the_best_plan(ends: str) -> None:
 
 
 def test_a_search_that_is_interrupted_at_once_knows_nothing() -> None:
-    assert searching.searched(TINY, 3, Heard(searching.PLANNERS[0])) is None
+    assert searching.searched(TINY, 3, Heard(PORTFOLIO.quick[0])) is None
 
 
 def test_an_instance_without_a_plan_says_why() -> None:

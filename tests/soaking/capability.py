@@ -14,9 +14,8 @@ from brute_force_training import best_one_pipeline
 from claims import claim, some_plans
 from refuters import by_prices, proves
 
-from hetopt import capability, registry
+from hetopt import capability, portfolio, registry
 from hetopt.api.recovering import saved_in
-from hetopt.api.solving import heuristic
 from hetopt.bounds.crossing import Crossing
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.capability.methods import METHODS
@@ -153,7 +152,7 @@ def _held(found: Result, case: Case) -> str:
 
 
 def _planner(name: str, case: Case) -> str:
-    found = heuristic(name, case.instance, Limits(time_s=_TIME_S))
+    found = portfolio.ask(name, case.instance, Limits(time_s=_TIME_S))
     if found.plan is None and not found.reasons and found.stop is None:
         raise Contradiction(f"{name} has no plan, and no reason")
     return claim(case.instance, found)[0]

@@ -4,6 +4,7 @@ The search (`hetopt.search.improving`) starts from a plan and may run until the 
 end it: what it has by then is never worse.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from time import monotonic
@@ -16,13 +17,13 @@ from ..plans import TrainingPlan
 from ..result import Bound, Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search.improving import Search
-from .calling import Listener, Report
-from .solving import interrupted
+from ..solving.run import Report
+from .asking import interrupted
+from .shares import PORTFOLIO
 
-_STARTS = 3  # the best planners' plans, each of which a walk starts from
-_NEAR = 1.3  # of the best planner's: those that are worth it
-_SHARE, _MOST_S = 0.7, 15.0  # of what is left, for all walks; seconds at the most
-_ROUNDS = 20_000  # candidates of each, where Python looks at them
+
+def unheard(incumbent: object, bound: object) -> None:
+    """Progress that nobody hears."""
 
 
 def improved(
@@ -97,7 +98,14 @@ def _why(found: Result, target: int) -> Stop:
 
 
 def improved_from_several(
-    best: Result, results: list[Result], limits: Limits, part: float = 1.0
+    best: Result,
+    results: list[Result],
+    limits: Limits,
+    part: float = 1.0,
+    report: Report = unheard,
+    *,
+    began: Callable[[], None] = lambda: None,
+    proof_follows: bool = True,
 ) -> Result:
     """The best result after walks from the best planners' plans, one after another.
 
@@ -106,13 +114,16 @@ def improved_from_several(
     `part` of which the walks may have; without a time limit there are none. The method
     stays that of `best`.
     """
-    starts = _starts(best, results)
+    starts = _starts(best, results, proof_follows=proof_follows)
     if limits.time_s is None or not starts:
         return best
     # Islands are a planner's, too: what it was cut short of is worth another look.
     visits = any(r.method.name == "islands" and r.stop is Stop.TIME for r in results)
-    end = monotonic() + part * min(_SHARE * limits.time_s, _MOST_S)
+    end = monotonic() + part * min(
+        PORTFOLIO.walks_share * limits.time_s, PORTFOLIO.walks_s
+    )
     try:
+        began()
         bound = training_plan_bound(best.data)
         for number, start in enumerate(starts):
             seconds = end - monotonic()
@@ -120,7 +131,7 @@ def improved_from_several(
                 break
             # Another seed, or walks into one valley would be the same from there.
             walk = replace(limits, time_s=max(0.0, seconds), seed=limits.seed + number)
-            found = improved(start, walk, Listener().report, _ROUNDS, bound, visits)
+            found = improved(start, walk, report, PORTFOLIO.rounds, bound, visits)
             if found.objective is not None and found.objective < (best.objective or 0):
                 best = replace(found, method=best.method, failed=best.failed)
             if found.stop is Stop.INTERRUPTED:
@@ -132,13 +143,15 @@ def improved_from_several(
     return best
 
 
-def _starts(best: Result, results: list[Result]) -> list[Result]:
+def _starts(
+    best: Result, results: list[Result], *, proof_follows: bool
+) -> list[Result]:
     """Planners' results that are worth a walk, the best first, none twice.
 
     None where the target runs grids alone, which one of the planners searched, and on
-    small clusters, of which the exact method looks at every plan.
+    small clusters where a proof follows: the exact method looks at every plan.
     """
-    if best.objective is None or is_small(best.data):
+    if best.objective is None or (proof_follows and is_small(best.data)):
         return []
     if not best.data.workload.target.free:
         return []
@@ -146,9 +159,9 @@ def _starts(best: Result, results: list[Result]) -> list[Result]:
     for result in results:
         if result.objective is not None:
             by_time.setdefault(float(result.objective), result)
-    worth = _NEAR * float(best.objective)
+    worth = PORTFOLIO.near * float(best.objective)
     ranked = sorted(objective for objective in by_time if objective <= worth)
-    return [by_time[objective] for objective in ranked[:_STARTS]]
+    return [by_time[objective] for objective in ranked[: PORTFOLIO.starts]]
 
 
 def is_small(instance: Instance) -> bool:

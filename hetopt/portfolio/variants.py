@@ -8,38 +8,78 @@ a provisioning problem.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import monotonic
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .. import capability
 from ..bounds.training_plan import training_plan_bound
-from ..errors import Interrupted, NoPlan, keeping
 from ..modelling import Limits
-from ..plans import Provisioning, TrainingPlan
-from ..problems import Objective, provisioning, training_plan
-from ..problems.provisioning import Data
+from ..problems import Objective, provisioning
 from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance, Split
-from ..search import attempts
+from ..search import choices
 from ..solving.certificates import (
     BoxCertificate,
     Certificate,
     TrainingCertificate,
     joined,
 )
+from .shares import PORTFOLIO
 
 _STOPS = {Stop.INTERRUPTED: 0, Stop.TIME: 1}  # what ended one way ended all, first
-_SHARES = 3  # of the time that is left, one is for the next way
 _Item = TypeVar("_Item")
-_Make = Callable[[Instance, float | None], TrainingPlan | None]
 
 
-def ways_of(planner: str, data: Instance) -> list[Instance]:
-    """The instance once for each way that a planner carries.
+class Variant(NamedTuple):
+    """A form of the data that a planner takes, and how its plans are read back.
 
-    Raises `Unsupported` where it carries none.
+    No plan of it is better than `least`, which is None where that is not asked for;
+    `until` is a `time.monotonic()` instant.
     """
+
+    data: Any
+    until: float | None
+    least: Objective | None
+    said: Callable[[Any], Any]
+
+
+def of_planner(
+    planner: str, problem: str, data: Any, deadline: float | None
+) -> Iterator[Variant]:
+    """Yield the variants of the data that a planner carries, the most promising first.
+
+    Each ends with its share of the time until then. Raises `Unsupported` where the
+    planner carries none.
+    """
+    if problem == "provisioning" and data.variants:
+        cases = [(one, provisioning.least(one)) for one in data.cases]
+        for (case, least), until in _in_turn(sorted(cases, key=_least), deadline):
+            yield Variant(case, until, least, _as_it_is)
+        return
+    if problem != "training_plan":
+        yield Variant(data, deadline, None, _as_it_is)
+        return
+    ways = [settings.on_target(way) for way in _carried(planner, data)]
+    if len(ways) == 1:
+        yield Variant(ways[0], deadline, None, _said(data, ways[0]))
+        return
+    for (way, bound), until in _in_turn(_by_bound(ways), deadline):
+        yield Variant(way, until, bound.value, _said(data, way))
+
+
+def _said(data: Instance, twin: Instance) -> Callable[[Any], Any]:
+    """Return what makes plans of the data of plans of a twin: they say its settings."""
+    return _as_it_is if twin is data else partial(choices.said, data, twin)
+
+
+def _as_it_is(plan: Any) -> Any:
+    return plan
+
+
+def _carried(planner: str, data: Instance) -> list[Instance]:
+    """Return the instance once for each way that a planner carries."""
     ways, method = settings.divided(data), f"planner {planner}"
     known = [way for way in ways if capability.carries(method, way)]
     if not known:
@@ -47,87 +87,8 @@ def ways_of(planner: str, data: Instance) -> list[Instance]:
     return known
 
 
-def best_of(
-    ways: Sequence[Instance], make: _Make, deadline: float | None
-) -> tuple[Instance, TrainingPlan | None]:
-    """The best plan that `make` finds, with its way; raises what the last one does."""
-    if len(ways) == 1:
-        return ways[0], make(ways[0], deadline)
-    found: tuple[int, Instance, TrainingPlan] | None = None
-    failed: NoPlan | None = None
-    for (way, bound), until in _in_turn(_by_bound(ways), deadline):
-        if found is not None and bound.value >= found[0]:
-            break  # nor does any way behind it have a better plan
-        try:
-            plan = make(way, until)
-        except NoPlan as error:
-            failed = error
-            continue
-        if plan is None:
-            continue
-        judged = training_plan.evaluate(way, plan)
-        value = judged.objective
-        if not (judged.valid and isinstance(value, int)):
-            continue
-        if found is None or value < found[0]:
-            found = value, way, plan
-    if found is None:
-        if failed is not None:
-            raise failed
-        return ways[0], None
-    return found[1], found[2]
-
-
-def rented(
-    data: Data,
-    make: Callable[[Data, float | None], Provisioning],
-    deadline: float | None,
-) -> Provisioning:
-    """The best plan that a planner of offers finds, asked for one variant at a time.
-
-    Raises what the last one does where none has a plan. Ctrl-C takes along the best.
-    """
-    if not data.variants:
-        return make(data, deadline)
-    best = _Best(data)
-    failed = NoPlan("no variant of the problem has a plan")
-    with keeping(lambda: best.plan):
-        cases = sorted(((provisioning.least(x), x) for x in data.cases), key=_first)
-        for (least, case), until in _in_turn(cases, deadline):
-            if best.value is not None and least >= best.value:
-                break
-            try:
-                best.take(make(case, until))
-            except NoPlan as error:
-                failed = error
-            except Interrupted as signal:
-                best.take(signal.best)
-                raise KeyboardInterrupt from None
-    if best.plan is None:
-        raise failed
-    return best.plan
-
-
-class _Best:
-    """The best plan so far; one that the judge refuses is `PlanRejected`."""
-
-    def __init__(self, data: Data) -> None:
-        self._data = data
-        self.plan: Provisioning | None = None
-        self.value: Objective | None = None
-
-    def take(self, plan: Provisioning) -> None:
-        _, found = attempts.judged(
-            "provisioning", self._data, "a planner of offers", plan
-        )
-        if found.objective is not None and (
-            self.value is None or found.objective < self.value
-        ):
-            self.plan, self.value = plan, found.objective
-
-
-def _first(pair: tuple[Objective, Data]) -> Objective:
-    return pair[0]
+def _least(pair: tuple[Any, Objective]) -> Objective:
+    return pair[1]
 
 
 def _by_bound(ways: Sequence[Instance]) -> list[tuple[Instance, Bound]]:
@@ -148,7 +109,7 @@ def _in_turn(
             yield item, None
             continue
         now = monotonic()
-        shares = min(len(items) - number, _SHARES)
+        shares = min(len(items) - number, PORTFOLIO.variants)
         yield item, now + max(0.0, deadline - now) / shares
 
 

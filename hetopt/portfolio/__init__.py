@@ -1,0 +1,47 @@
+"""The one portfolio: who looks for a training plan, when, and for how long.
+
+`search` is what `plan`, `compare` and the page of `serve` run, so that they find the
+same plan within the same limits and with the same seed: planners in turn, walks from
+the best of their plans, then the exact method. `recover`, `fit`, `scale`, `roles` and
+`rent` take planners by the same order and shares (`in_turn`). Every share stands in
+`shares.Portfolio`.
+"""
+
+from .asking import Options, ask, bounded, exactly, interrupted, options_of
+from .searching import (
+    Closing,
+    Hearing,
+    Silence,
+    explore,
+    first,
+    improve,
+    least,
+    search,
+)
+from .shares import PORTFOLIO, Portfolio
+from .turns import in_turn, order
+from .walks import improved, improved_from_several, is_small
+
+__all__ = [
+    "PORTFOLIO",
+    "Closing",
+    "Hearing",
+    "Options",
+    "Portfolio",
+    "Silence",
+    "ask",
+    "bounded",
+    "exactly",
+    "explore",
+    "first",
+    "improve",
+    "improved",
+    "improved_from_several",
+    "in_turn",
+    "interrupted",
+    "is_small",
+    "least",
+    "options_of",
+    "order",
+    "search",
+]

@@ -1,0 +1,47 @@
+"""Why there is no plan: a proof by counting GPUs, and settings that would fit."""
+
+from dataclasses import replace
+from time import monotonic
+
+from ..bounds import covering
+from ..bounds.impossible import unfit_settings
+from ..modelling import Limits
+from ..result import Result, Status, Stop
+from ..schema import Instance
+from ..search import choosing
+from .shares import PORTFOLIO
+
+
+def refuted(result: Result) -> Result:
+    """Return the result, or where it has no plan the proof that there is none.
+
+    By counting GPUs, where that tells; not after Ctrl-C.
+    """
+    if result.status is not Status.UNDECIDED or result.stop is Stop.INTERRUPTED:
+        return result
+    if (why := covering.reason(result.data)) is None:
+        return result
+    return replace(result, reasons=(why,), status=Status.INFEASIBLE, stop=Stop.PROVED)
+
+
+def remedied(result: Result, limits: Limits) -> Result:
+    """Return the result with remedies among its reasons, where it has no plan.
+
+    They are looked for after the work, for at most ten seconds of the time that the
+    limits still leave; not after Ctrl-C.
+    """
+    if result.plan is not None or result.stop is Stop.INTERRUPTED:
+        return result
+    if result.problem != "training_plan" or not isinstance(result.data, Instance):
+        return result
+    if unfit_settings(result.data):
+        return result  # memory is not what is short
+    seconds = PORTFOLIO.remedies_s
+    if limits.time_s is not None:
+        seconds = min(seconds, limits.time_s)
+    start = monotonic()
+    found = tuple(
+        choosing.remedies(result.data, deadline=start + seconds, seed=limits.seed)
+    )
+    spent = {**result.seconds, "remedies": monotonic() - start}
+    return replace(result, reasons=(*result.reasons, *found), seconds=spent)

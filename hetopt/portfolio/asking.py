@@ -1,0 +1,167 @@
+"""One method at work, a planner or an exact one: its plan, judged, as a result."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from pydantic import BaseModel
+
+from .. import problems, registry
+from ..bounds import impossible
+from ..bounds.training_plan import training_plan_bound
+from ..errors import Interrupted, NoPlan
+from ..modelling import Limits
+from ..problems import Objective
+from ..problems.training_plan import settings, shapes
+from ..result import Result, Status, Stop
+from ..schema import Instance
+from ..search import choices
+from ..search.attempts import trial
+from ..solving.heuristic import Heuristic
+from ..solving.run import Report
+from ..text.options import checked, record
+from . import variants
+
+Options = Mapping[str, Any]
+
+#: Problems whose plans are training plans: bounds of the first are of all of them.
+_ALL_PLANS = ("training_plan", "one_pipeline")
+#: Arguments of every method, which are no options of one.
+_COMMON = ("data", "seed", "deadline", "limits", "warm_start", "report")
+
+
+def options_of(name: str, kind: str = "planners") -> type[BaseModel]:
+    """Return a record of what one planner takes, or one method of `kind` "exact"."""
+    entry = registry.entry(kind, name)
+    function = entry.plan if kind == "planners" else entry.solve
+    return record(name, function, _COMMON)
+
+
+def ask(
+    name: str,
+    data: Any,
+    limits: Limits,
+    options: Options | None = None,
+    *,
+    several: bool = False,
+    problem: str | None = None,
+) -> Result:
+    """Return what a planner finds; no plan becomes a result with its reason.
+
+    A failure does, too, where `several` planners are asked. The result is of the
+    planner's own problem, unless a narrower one is named. Ctrl-C ends it, and the
+    result holds what the planner had by then.
+    """
+    planner = registry.entry("planners", name)
+    chosen = checked("planner", options_of(name), options) if options else {}
+    run = Heuristic(problem or planner.problem, data, name, limits, options=chosen)
+    end = None if limits.time_s is None else monotonic() + limits.time_s
+    made: Any = None  # not judged yet
+    variant: variants.Variant | None = None
+    try:
+        with trial(name, several=several) as first:
+            none: NoPlan | None = None
+            for variant in variants.of_planner(name, planner.problem, data, end):
+                if _is_beaten(variant, run.objective):
+                    break  # nor does any variant behind it have a better plan
+                try:
+                    made = planner.plan(
+                        variant.data, seed=limits.seed, deadline=variant.until, **chosen
+                    )
+                    if made is not None:
+                        run.keep(variant.said(made))
+                except NoPlan as error:
+                    none = error
+                made = None
+            if run.plan is None and none is not None:
+                raise none
+        run.note(first)
+    except KeyboardInterrupt as signal:
+        run.stop = Stop.INTERRUPTED
+        made = signal.best if isinstance(signal, Interrupted) else made
+        if made is not None and variant is not None:
+            # Found by then, or while the judge was at work.
+            with trial(name, several=several) as last:
+                run.keep(variant.said(made))
+            run.note(last)
+    if run.stop is None and run.left_s() == 0.0:
+        run.stop = Stop.TIME
+    return run.result()
+
+
+def _is_beaten(variant: variants.Variant, objective: Objective | None) -> bool:
+    least = variant.least
+    return objective is not None and least is not None and least >= objective
+
+
+def exactly(
+    problem: str,
+    data: Any,
+    limits: Limits,
+    warm_start: Any | None = None,
+    report: Report | None = None,
+    options: Options | None = None,
+) -> Result:
+    """Return what the exact method of a problem finds, in words of the data."""
+    ways = settings.divided(data) if problem == "training_plan" else [data]
+    if len(ways) > 1:
+
+        def solve(way: Instance, share: Limits) -> Result:
+            mine, own = way.workload.costs.split, None
+            if warm_start is not None and shapes.split_of(data, warm_start) == mine:
+                own = choices.said(way, data, warm_start)
+            found = exactly(problem, way, share, own, report, options)
+            return _said(data, way, found)
+
+        return variants.solved(ways, limits, solve)
+    method = registry.entry("exact", problem)
+    twin = settings.on_target(data) if problem == "training_plan" else data
+    if warm_start is not None and twin is not data:
+        warm_start = choices.said(twin, data, warm_start)
+    found: Result = method.solve(
+        twin,
+        limits=limits,
+        warm_start=warm_start,
+        report=report,
+        **(options or {}),
+    )
+    return bounded(_said(data, twin, found))
+
+
+def _said(data: Any, twin: Any, found: Result) -> Result:
+    """Return a result for the twin as one for the data."""
+    if twin is data:
+        return found
+    if found.plan is None:
+        return replace(found, data=data, evaluation=None)
+    plan = choices.said(data, twin, found.plan)
+    evaluation = problems.get(found.problem).evaluate(data, plan)
+    return replace(found, data=data, plan=plan, evaluation=evaluation)
+
+
+def bounded(result: Result) -> Result:
+    """Return the result with the cheap proved bound, where that says more than its own.
+
+    Without a plan, and where arithmetic proves that there is none, it says so.
+    """
+    if result.problem not in _ALL_PLANS or result.status is Status.INFEASIBLE:
+        return result
+    if result.plan is None and (reason := impossible.reason(result.data)):
+        return replace(
+            result, status=Status.INFEASIBLE, stop=Stop.PROVED, reasons=(reason,)
+        )
+    try:
+        cheap = training_plan_bound(result.data)
+    except KeyboardInterrupt:
+        return interrupted(result)
+    if result.bound is None or cheap.value > result.bound.value:
+        return result.with_bound(cheap)
+    return result
+
+
+def interrupted(result: Result) -> Result:
+    """Return the result as ended by Ctrl-C, where it was not proved before."""
+    if result.stop is Stop.PROVED:
+        return result
+    return replace(result, stop=Stop.INTERRUPTED)

@@ -1,0 +1,274 @@
+"""The search for a training plan: planners in turn, walks, then the exact method."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import Protocol
+
+from ..bounds import impossible
+from ..errors import Unsupported
+from ..modelling import Limits
+from ..plans import TrainingPlan
+from ..problems import Objective
+from ..result import Result, Status, Stop
+from ..schema import Instance
+from ..search.quick import fastest
+from .asking import Options, ask, bounded, exactly, interrupted
+from .shares import PORTFOLIO
+from .turns import in_turn
+from .walks import and_improved, improved, improved_from_several, is_small
+
+#: What begins beside the planners.
+LOCAL_SEARCH, EXACT_METHOD = "local search", "exact method"
+
+
+class Hearing(Protocol):
+    """Hears how far the work is; objectives and bounds are in us."""
+
+    def began(self, what: str) -> None:
+        """A planner, `local search` or `exact method` begins."""
+
+    def knows(self, incumbent: Objective | None, bound: Objective | None) -> None:
+        """The best plan so far, and what is proved; never worse than before."""
+
+    def tried(self, planner: str, found: Result) -> None:
+        """A planner is through."""
+
+
+class Silence:
+    """Nobody hears."""
+
+    def began(self, what: str) -> None:
+        """Hear of what begins."""
+
+    def knows(self, incumbent: Objective | None, bound: Objective | None) -> None:
+        """Hear what is known."""
+
+    def tried(self, planner: str, found: Result) -> None:
+        """Hear of a planner's result."""
+
+
+SILENCE = Silence()
+
+
+class Closing:
+    """A hearing that tells another one what is better than before, and nothing else."""
+
+    def __init__(self, hearing: Hearing) -> None:
+        self.began, self.tried = hearing.began, hearing.tried
+        self._tell = hearing.knows
+        self._incumbent: Objective | None = None
+        self._bound: Objective | None = None
+
+    def knows(self, incumbent: Objective | None, bound: Objective | None) -> None:
+        """Tell what is better than before, with what is known beside it."""
+        before = self._incumbent, self._bound
+        if incumbent is not None:
+            mine = self._incumbent
+            self._incumbent = incumbent if mine is None else min(incumbent, mine)
+        if bound is not None:
+            mine = self._bound
+            self._bound = bound if mine is None else max(bound, mine)
+        if before != (self._incumbent, self._bound):
+            self._tell(self._incumbent, self._bound)
+
+    def takes(self, found: Result) -> None:
+        """Tell what a result is better in."""
+        self.knows(found.objective, found.bound.value if found.bound else None)
+
+
+def search(
+    data: Instance,
+    limits: Limits,
+    given: Sequence[Result] = (),
+    hearing: Hearing = SILENCE,
+    *,
+    insist: bool = False,
+) -> Result:
+    """Return the best plan by all planners and walks, then by the exact method.
+
+    It goes on from the results that are `given`. Where the exact method cannot carry
+    the instance, the plan is returned with a cheap bound, or with `insist`
+    `Unsupported` is raised. Ctrl-C ends the work and keeps what there is; it is raised
+    where that is nothing.
+    """
+    began, known = monotonic(), Closing(hearing)
+    for result in given:
+        known.takes(result)
+    enumerates = is_small(data)
+    part = PORTFOLIO.part_before(limits.time_s, enumerates=enumerates)
+    best = _by_planners(data, limits, part, given, known)
+    found = bounded(best)
+    known.takes(found)
+    if best.stop is not Stop.INTERRUPTED:
+        left = limits.after(monotonic() - began)
+        try:
+            found = _exactly(data, best, left, known, enumerates=enumerates)
+        except KeyboardInterrupt:  # before or after the method's own work
+            found = bounded(interrupted(best))
+        except Unsupported:
+            if insist:
+                raise
+        else:
+            found = _with_reasons(found, best)
+    known.takes(found)
+    return _waited(found, monotonic() - began)
+
+
+def improve(
+    data: Instance,
+    limits: Limits,
+    given: Sequence[Result] = (),
+    hearing: Hearing = SILENCE,
+    *,
+    planner: str | None = None,
+    options: Options | None = None,
+) -> Result:
+    """Return the best plan of one planner, or of all, after local search from there.
+
+    One planner has as long as it wants, but for the last quarter of the time. What is
+    given counts where all are asked.
+    """
+    start, known = monotonic(), Closing(hearing)
+    if planner is None:
+        found = _by_planners(data, limits, 1.0, given, known)
+    else:
+        found = ask(planner, data, limits.part(PORTFOLIO.one_share), options)
+    try:
+        left = limits.after(monotonic() - start)
+        return bounded(improved(found, left, known.knows))
+    except KeyboardInterrupt:  # before the search, which keeps what it has
+        return bounded(interrupted(found))
+
+
+def explore(
+    data: Instance, limits: Limits, known: Iterable[TrainingPlan] = ()
+) -> tuple[Result, list[TrainingPlan]]:
+    """Return the best result, and the plans of all planners and those `known`.
+
+    The exact method goes on from the best of them. `KeyboardInterrupt` where it is
+    ended.
+    """
+    began = monotonic()
+    results = [*in_turn(data, limits.part(PORTFOLIO.explore_share))]
+    if results[-1].stop is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
+    made = [result.plan for result in results if isinstance(result.plan, TrainingPlan)]
+    plans = [*known, *made]
+    left = limits.after(monotonic() - began)
+    try:
+        found = exactly("training_plan", data, left, fastest(data, iter(plans)))
+    except Unsupported:
+        found = bounded(least(results))
+    if found.stop is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
+    if isinstance(found.plan, TrainingPlan):
+        plans.append(found.plan)
+    return found, plans
+
+
+def first(data: Instance, limits: Limits) -> Result:
+    """Return the first plan that is found, a proof that there is none, or neither."""
+    began = monotonic()
+    for result in in_turn(data, limits.part(PORTFOLIO.explore_share)):
+        if result.plan is not None or result.stop is Stop.INTERRUPTED:
+            return bounded(result)
+    left = replace(limits.after(monotonic() - began), gap=_ANY_GAP)
+    return exactly("training_plan", data, left)
+
+
+#: Any plan will do: the search for a better one ends at once.
+_ANY_GAP = 1e9
+
+
+def _by_planners(
+    data: Instance,
+    limits: Limits,
+    part: float,
+    given: Sequence[Result],
+    hearing: Closing,
+) -> Result:
+    """Return the best of all planners' results, after walks from the best of them."""
+    start, results, ended = monotonic(), list[Result](), False
+    try:
+        for result in in_turn(data, limits, part, given, hearing.began):
+            results.append(result)
+            ended = result.stop is Stop.INTERRUPTED
+            hearing.takes(result)
+            hearing.tried(result.method.name, result)
+            if result.plan is None and impossible.reason(data):
+                break  # nor does any other find one
+    except KeyboardInterrupt:
+        if not results and not given:
+            raise
+        ended = True
+    # Ties are broken by name, but what was found here stands before what was hearing.
+    results = [*sorted(results, key=lambda result: result.method.name), *given]
+    best = least(results)
+    if ended:
+        return interrupted(best)
+    left = limits.after(monotonic() - start)
+    walks = partial(hearing.began, LOCAL_SEARCH)
+    return improved_from_several(
+        *(best, results, left, part), report=hearing.knows, began=walks
+    )
+
+
+def least(results: Sequence[Result]) -> Result:
+    """Return the result with the least objective, with what failed on the way.
+
+    Without any plan, with all reasons together.
+    """
+    failed = tuple(why for result in results for why in result.failed)
+    planned = [result for result in results if result.objective is not None]
+    if planned:
+        best = min(planned, key=lambda result: result.objective or 0)
+        return replace(best, failed=failed)
+    reasons = tuple(why for result in results for why in result.reasons)
+    return replace(results[0], reasons=reasons, failed=failed)
+
+
+def _exactly(
+    data: Instance,
+    best: Result,
+    limits: Limits,
+    hearing: Closing,
+    *,
+    enumerates: bool,
+) -> Result:
+    """Return what the exact method finds from the best plan so far.
+
+    Where it `enumerates`, looks at every plan, and is not through in time, local search
+    has the rest: on larger clusters the method searches by itself.
+    """
+    start, share = monotonic(), limits
+    if enumerates and limits.time_s is not None:
+        walk = min(limits.time_s * PORTFOLIO.last_walk_share, PORTFOLIO.last_walk_s)
+        share = limits.after(walk)
+    hearing.began(EXACT_METHOD)
+    found = exactly("training_plan", data, share, best.plan, hearing.knows)
+    if not enumerates or found.stop is not Stop.TIME:
+        return found
+    try:
+        hearing.began(LOCAL_SEARCH)
+    except KeyboardInterrupt:
+        return interrupted(found)
+    return and_improved(found, limits.after(monotonic() - start), hearing.knows)
+
+
+def _with_reasons(found: Result, best: Result) -> Result:
+    """Return the exact method's result with what planners said before."""
+    told = found.reasons
+    if found.status is Status.UNDECIDED:  # then the planners' reasons say more
+        told = best.reasons + told
+    failed = tuple(dict.fromkeys(best.failed + found.failed))
+    return replace(found, failed=failed, reasons=told, started_from=best.started_from)
+
+
+def _waited(found: Result, seconds: float) -> Result:
+    """Return the result with what the planners took: its seconds are all of them."""
+    rest = seconds - sum(found.seconds.values())
+    if rest <= 0:
+        return found
+    return replace(found, seconds={"planners": rest, **found.seconds})

@@ -1,0 +1,98 @@
+"""The record of who looks for training plans, in which order, and for how long.
+
+Every command that plans takes it from here: a constant that steers the time of planners
+or walks stands in `Portfolio`, and nowhere else. What an exact method does within its
+own share is the method's (`hetopt.exact`).
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """Who looks for a training plan, when and for how long.
+
+    A share or part is of the time limit or of what is left of it, as its line says;
+    names that end in `_s` are seconds.
+    """
+
+    # --- planners, in turn ---
+    #: Asked first, in the order of what they cost: there is a plan soon.
+    quick: tuple[str, ...] = ("autohet", "megatron", "grid", "islands")
+    #: Asked behind them, before the others.
+    good: tuple[str, ...] = ("whale", "hexiscale", "metis")
+    #: Asked alone where the target runs grids only, or experts are divided: the exact
+    #: method searches grids by itself.
+    of_grids: tuple[str, ...] = ("megatron", "grid")
+    #: Asked before all others on more than `large` nodes: islands (of blends of nodes)
+    #: are there sooner.
+    first_if_large: str = "islands"
+    large: int = 256
+    #: They take a tenth of a second for hundreds of GPUs: without a plan they have all
+    #: the time that there is, with one the `soon_part`-th part of what planners have.
+    soonest: tuple[str, ...] = ("autohet", "megatron")
+    soon_part: float = 6
+    #: Other quick ones have 1 / so much of what planners have left: while there is no
+    #: plan, and with one.
+    parts: dict[str, tuple[float, float]] = field(
+        default_factory=lambda: {"grid": (1.5, 1.5), "islands": (1.2, 1.5)}
+    )
+    #: A good one has 1 / so much of what planners have left, others an equal share.
+    good_part: float = 2
+    #: Of the time: what all planners have, and at the most each of the slower ones.
+    planners_share: float = 0.4
+    planner_share: float = 0.12
+    #: All planners have so many seconds, up to that share: in a shorter time nothing
+    #: else would find more.
+    planners_least_s: float = 3.0
+    planners_most_share: float = 0.8
+
+    # --- local search from the best planners' plans ---
+    #: So many of the best plans are starts, within that factor of the best one.
+    starts: int = 3
+    near: float = 1.3
+    #: Of what planners leave, and seconds: the most for all walks together.
+    walks_share: float = 0.7
+    walks_s: float = 15.0
+    #: Candidates of one walk, where Python looks at them (`Search.pace`).
+    rounds: int = 20_000
+
+    # --- before and behind the exact method ---
+    #: An exact method that searches by itself leaves planners and walks this part of
+    #: their time, and all of it up to so many seconds, which planners need.
+    before_search: float = 0.3
+    whole_up_to_s: float = 12.0
+    #: Of what is left, and seconds: what a method that looks at every plan leaves to a
+    #: last walk, which it has where time ended the method.
+    last_walk_share: float = 0.5
+    last_walk_s: float = 15.0
+
+    # --- other questions ---
+    #: Of the time at most, for one planner whose plan is improved.
+    one_share: float = 0.75
+    #: Of the time, what planners have before the exact method where all of their plans
+    #: are wanted, or the first one.
+    explore_share: float = 0.5
+    #: One in so many parts of the time that is left is for the next way to divide.
+    variants: int = 3
+    #: Seconds at most, to look for settings that would fit where there is no plan.
+    remedies_s: float = 10.0
+
+    def planners_s(self, seconds: float) -> float:
+        """Return what all planners together have of a time limit."""
+        least = min(self.planners_least_s, seconds * self.planners_most_share)
+        return max(seconds * self.planners_share, least)
+
+    def part_before(self, seconds: float | None, *, enumerates: bool) -> float:
+        """Return the part of their time that planners and walks have.
+
+        All of it before a method that looks at every plan (`enumerates`).
+        """
+        if enumerates or not seconds:
+            return 1.0
+        return min(1.0, max(self.before_search, self.whole_up_to_s / seconds))
+
+
+#: Chosen on the library and on generated clusters (`benchmarks/default_plan.py`,
+#: `benchmarks/gap_over_time.py` and their pages in `benchmarks/results`).
+PORTFOLIO = Portfolio()

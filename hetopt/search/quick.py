@@ -1,0 +1,78 @@
+"""A quick plan where a search has none to start from, and a local search from it."""
+
+from collections.abc import Iterator
+from functools import partial
+from time import monotonic
+
+from .. import registry
+from ..errors import InstanceError
+from ..plans import TrainingPlan
+from ..problems import training_plan
+from ..schema import Instance
+from .attempts import tried
+from .improving import improve
+
+#: Planners that find a plan of every shape, and soon.
+PLANNERS = ("islands", "megatron")
+
+
+def replanned(
+    instance: Instance,
+    start: TrainingPlan | None,
+    *,
+    rounds: int,
+    deadline: float | None = None,
+    seed: int = 0,
+) -> TrainingPlan | None:
+    """Return a better plan than `start`, or than those of quick planners without one.
+
+    None where these find no plan either. `rounds` bounds the candidates of the local
+    search; without a deadline the same seed gives the same plan.
+    """
+    if start is None:
+        start = fastest(instance, _plans(instance, deadline, seed))
+    if start is None:
+        return None
+    return improve(instance, start, deadline=deadline, rounds=rounds, seed=seed)
+
+
+def _plans(
+    instance: Instance, deadline: float | None, seed: int
+) -> Iterator[TrainingPlan]:
+    for number, name in enumerate(PLANNERS):
+        until = share_of(deadline, len(PLANNERS) - number + 1)
+        plan = partial(registry.entry("planners", name).plan, instance)
+        made = tried(name, partial(plan, seed=seed, deadline=until)).made
+        if made is not None:
+            yield made
+
+
+def fastest(instance: Instance, plans: Iterator[TrainingPlan]) -> TrainingPlan | None:
+    """Return the first of the fastest plans; None where each breaks a rule."""
+    best: tuple[int, TrainingPlan] | None = None
+    for plan in plans:
+        us = time_of(instance, plan)
+        if us is not None and (best is None or us < best[0]):
+            best = us, plan
+    return None if best is None else best[1]
+
+
+def time_of(instance: Instance, plan: TrainingPlan) -> int | None:
+    """Return what an iteration of a plan takes, in us.
+
+    None where the plan breaks a rule, or has a size or degree that the profile lacks.
+    """
+    try:
+        judged = training_plan.evaluate(instance, plan)
+    except InstanceError:
+        return None
+    found = judged.objective
+    return found if judged.valid and isinstance(found, int) else None
+
+
+def share_of(deadline: float | None, parts: int) -> float | None:
+    """Return the end of the first of so many equal parts of the time that is left."""
+    if deadline is None:
+        return None
+    now = monotonic()
+    return now + max(0.0, deadline - now) / parts

@@ -1,0 +1,164 @@
+"""The one portfolio: how near it is to the planners, and that every command asks it."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetopt
+from hetopt import api, portfolio, registry
+from hetopt.modelling import Limits
+from hetopt.planners import megatron
+from hetopt.portfolio import PORTFOLIO, searching, turns
+from hetopt.result import Method, Result, Status, Stop
+from hetopt.serving.searching import searched
+
+TINY = "tiny/two-nodes"
+MOST_FRAMES = 8
+
+
+def frames_from(function: str) -> list[str]:
+    """Names of the frames from a public function of hetopt to the caller's caller."""
+    frame: FrameType | None = sys._getframe(2)
+    found: list[str] = []
+    while frame is not None and "hetopt" in frame.f_code.co_filename:
+        found.append(frame.f_code.co_name)
+        if frame.f_code.co_name == function:
+            break
+        frame = frame.f_back
+    return found[::-1]
+
+
+@pytest.mark.parametrize("planner", [None, "probe"])
+def test_a_planner_is_at_most_eight_frames_below_the_call_that_asks_it(
+    planner: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+
+    def plan(data: Any, *, seed: int = 0, deadline: float | None = None) -> Any:
+        seen.append(frames_from("called"))
+        return whole(data, seed=seed, deadline=deadline)
+
+    whole = megatron.plan
+    monkeypatch.setattr(megatron, "plan", plan)
+    hetopt.plan(TINY, planner and "megatron", limits=5)
+    assert seen
+    assert seen[0][0] == "called"
+    assert len(seen[0]) + 1 <= MOST_FRAMES, seen[0]
+
+
+class Heard(portfolio.Silence):
+    """Keeps the names of the planners that were through."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def tried(self, planner: str, found: Result) -> None:
+        self.names.append(planner)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float | None]]:
+    """Planners and their times, in the order in which they were asked."""
+    names: list[tuple[str, float | None]] = []
+    whole = turns.ask
+
+    def heard(name: str, data: Any, limits: Limits, **words: Any) -> Result:
+        names.append((name, limits.time_s))
+        return whole(name, data, limits, **words)
+
+    monkeypatch.setattr(turns, "ask", heard)
+    return names
+
+
+def test_plan_serve_and_recover_ask_the_same_planners_in_the_same_order(
+    asked: list[tuple[str, float | None]],
+) -> None:
+    data = hetopt.load(TINY)
+    expected = portfolio.order(data)
+    whole = hetopt.plan(data, limits=30, known=False)
+    assert [name for name, _ in asked] == expected
+    asked.clear()
+    heard = Heard()
+    page = searched(data, 30, heard)
+    assert [name for name, _ in asked] == heard.names == expected
+    assert page is not None
+    assert (page.plan, page.objective, page.bound) == (
+        whole.plan,
+        whole.objective,
+        whole.bound,
+    )
+    asked.clear()
+    found = api.recover(megatron.plan(data), data, old_instance=data, planning_s=None)
+    assert [name for name, _ in asked] == expected
+    assert min(one.iteration_us for one in found.candidates) == whole.objective
+
+
+def test_only_one_planner_is_asked_where_arithmetic_proves_that_there_is_no_plan(
+    asked: list[tuple[str, float | None]],
+) -> None:
+    found = hetopt.plan("tiny/infeasible", limits=30)
+    assert found.status is Status.INFEASIBLE
+    assert len(asked) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(seconds=st.floats(0.01, 10_000), part=st.floats(0.1, 1), took=st.floats(0, 1))
+def test_planners_together_never_have_more_than_their_share(
+    seconds: float, part: float, took: float
+) -> None:
+    """Once there is a plan, however much of its time each planner takes."""
+    data, spent = hetopt.load(TINY), 0.0
+    method = Method("given", "given")
+    plan = megatron.plan(data)
+    told = "training_plan", data, method, Status.FEASIBLE, Stop.FINISHED
+    first = Result(*told, plan=plan)
+
+    def ask(name: str, data: Any, limits: Limits, **words: Any) -> Result:
+        nonlocal spent
+        assert limits.time_s is not None
+        mine = took * limits.time_s
+        spent += mine
+        return Result(*told, plan=plan, seconds={"solve": mine})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turns, "ask", ask)
+        results = [*turns.in_turn(data, Limits(seconds), part, [first])]
+    assert results
+    assert spent <= part * PORTFOLIO.planners_s(seconds) * (1 + 1e-9)
+
+
+def test_every_planner_that_the_record_names_is_there() -> None:
+    names = registry.entries_for("planners", "training_plan")
+    told = {*PORTFOLIO.quick, *PORTFOLIO.good, *PORTFOLIO.of_grids, *PORTFOLIO.parts}
+    assert told | {PORTFOLIO.first_if_large, *PORTFOLIO.soonest} <= {*names}
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.integers(1, 100), st.none() | st.integers(0, 100))
+    )
+)
+def test_what_a_hearing_is_told_never_becomes_worse(
+    states: list[tuple[int | None, int | None]],
+) -> None:
+    told: list[tuple[Any, Any]] = []
+
+    class Told(portfolio.Silence):
+        def knows(self, incumbent: Any, bound: Any) -> None:
+            told.append((incumbent, bound))
+
+    closing = searching.Closing(Told())
+    for incumbent, bound in states:
+        closing.knows(incumbent, bound)
+    plans = [one for one, _ in told if one is not None]
+    bounds = [one for _, one in told if one is not None]
+    assert plans == sorted(plans, reverse=True)
+    assert bounds == sorted(bounds)
+    given_plans = [one for one, _ in states if one is not None]
+    given_bounds = [one for _, one in states if one is not None]
+    best = min(given_plans, default=None), max(given_bounds, default=None)
+    assert (told[-1] if told else (None, None)) == best
