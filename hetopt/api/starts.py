@@ -52,6 +52,10 @@ class Known:
     plans: tuple[tuple[str, TrainingPlan], ...] = ()
     best_known: best.Best | None = field(default=None, repr=False)
 
+    def beside(self, plans: Iterable[tuple[str, TrainingPlan]]) -> "Known":
+        """Return what is known with further plans and their sources."""
+        return replace(self, plans=(*self.plans, *plans))
+
     def starts(self, data: Instance) -> tuple[Start, ...]:
         """The plans that can run on an instance, the fastest first.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..modelling import Limits
+from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan import settings, shapes, support
 from ..problems.training_plan.support import PROGRAMS
@@ -109,11 +110,16 @@ def _results(
     limits: Limits,
     progress: Progress,
 ) -> dict[str, Result]:
-    """By target, each with the best plan of all that it runs."""
+    """By target, each with the best plan of all that it runs.
+
+    Plans that were found for one target are starts for those after it.
+    """
     found: dict[str, Result] = {}
     for name in names:
         progress.started(f"{instance.name}: {name}")
-        found[name] = _planned(instance.on(name), known, limits)
+        made = ((f"the plan for {one}", found[one].plan) for one in found)
+        starts = known.beside((s, p) for s, p in made if isinstance(p, TrainingPlan))
+        found[name] = _planned(instance.on(name), starts, limits)
         if found[name].stop is Stop.INTERRUPTED:
             break
     for name, result in found.items():

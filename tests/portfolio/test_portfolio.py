@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 import hetopt
 from hetopt import api, portfolio, registry
+from hetopt.api import targets
+from hetopt.api.starts import Known
 from hetopt.modelling import Limits
 from hetopt.planners import megatron
+from hetopt.plans import TrainingPlan
 from hetopt.portfolio import PORTFOLIO, searching, turns
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.serving.searching import searched
@@ -162,3 +165,24 @@ def test_what_a_hearing_is_told_never_becomes_worse(
     given_bounds = [one for _, one in states if one is not None]
     best = min(given_plans, default=None), max(given_bounds, default=None)
     assert (told[-1] if told else (None, None)) == best
+
+
+def test_plans_for_one_target_are_starts_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[list[TrainingPlan]] = []
+    made: list[TrainingPlan] = []
+    whole = api.plan
+
+    def plan(data: Any, *, start: Known, limits: Any) -> Result:
+        given.append([one for _, one in start.plans])
+        found = whole(data, start=start, limits=limits)
+        assert isinstance(found.plan, TrainingPlan)
+        made.append(found.plan)
+        return found
+
+    monkeypatch.setattr(targets, "plan", plan)
+    named = ["executor", "megatron", "torchtitan"]
+    report = targets.compare_targets(TINY, named, known=False, limits=2)
+    assert given == [made[:number] for number in range(len(named))]
+    assert [row.target for row in report.rows] == named
