@@ -2,12 +2,16 @@
 
 import ast
 import re
+import tomllib
 from functools import cache
+from inspect import signature
 from pathlib import Path
 
+import pytest
 from places import ROOT
 
 from hetopt import registry
+from hetopt.entries import ExactMethod, Planner, Statement
 
 
 def sources() -> list[Path]:
@@ -93,3 +97,90 @@ def test_every_statement_has_a_row_in_the_table_of_its_folder() -> None:
     assert dict(rows) == {
         name: registry.entry("formulations", name).problem for name in there
     }
+
+
+# --- strings that are arrows ------------------------------------------------------
+
+#: Strings that reach up, and why they still may; a new one needs another way.
+REACHES_UP = {
+    ("search", "planners"): "a quick plan where a local search has no start",
+    ("exact", "planners"): "plans that an exact method starts from by itself",
+    ("result", "report"): "a notebook draws a result",
+    ("gaps", "report"): "a notebook draws a report",
+}
+#: What `hetopt.entries` reaches.
+ENTRIES = {"planner": "planners", "exact_method": "exact", "statement": "formulations"}
+
+
+def layers() -> dict[str, int]:
+    """The floor of each part of hetopt by the import contract, the lowest first."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contract = project["tool"]["importlinter"]["contracts"][0]
+    floors = enumerate(reversed(contract["layers"]))
+    return {part: floor for floor, row in floors for part in re.split(r" [:|] ", row)}
+
+
+@cache
+def constants() -> dict[str, str]:
+    """Texts that stand under names of modules, such as `ENGINES`."""
+    return {
+        target.id: node.value.value
+        for path in sources()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
+
+
+def folder_of(call: ast.Call) -> str | None:
+    """The part of hetopt that a call reaches by a string; None for other calls."""
+    name = "" if called_deeply(call) else ast.unparse(call.func)
+    owner, _, function = name.rpartition(".")
+    if owner == "entries" and function in ENTRIES:
+        return ENTRIES[function]
+    if name != "registry.entry":
+        return None
+    first = call.args[0]
+    if isinstance(first, ast.Constant):
+        return str(first.value).partition(".")[0]
+    word = ast.unparse(first).rpartition(".")[2]
+    return constants().get(word, "").partition(".")[0] or None
+
+
+def test_a_string_of_the_registry_reaches_down_like_an_import() -> None:
+    floor, up = layers(), set()
+    for path in sources():
+        mine = part_of(path) if path.is_relative_to(ROOT / "hetopt") else "formulations"
+        if mine == "entries":
+            continue
+        for node in walked(path):
+            reached = folder_of(node) if isinstance(node, ast.Call) else None
+            if (
+                reached is not None
+                and reached != mine
+                and floor[reached] >= floor[mine]
+            ):
+                up.add((mine, reached))
+    assert up == set(REACHES_UP)
+
+
+def test_entries_have_what_their_protocols_say() -> None:
+    of = {"planners": Planner, "exact": ExactMethod, "formulations": Statement}
+    for folder, protocol in of.items():
+        for name in registry.names(folder):
+            assert isinstance(registry.entry(folder, name), protocol), (folder, name)
+
+
+@pytest.mark.parametrize("folder", ["planners", "exact"])
+def test_entries_take_what_callers_give_by_name(folder: str) -> None:
+    named = {
+        "planners": {"seed", "deadline"},
+        "exact": {"limits", "warm_start", "report"},
+    }
+    for name in registry.names(folder):
+        module = registry.entry(folder, name)
+        work = module.plan if folder == "planners" else module.solve
+        taken = signature(work).parameters
+        keywords = {p for p, one in taken.items() if one.kind is one.KEYWORD_ONLY}
+        assert named[folder] <= keywords, (folder, name)

@@ -7,6 +7,7 @@ Every function takes an instance as a name of the library, a path, or an `Instan
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..portfolio import options_of
 from .calling import Listener, Progress
 from .judging import (
     check,
@@ -22,7 +23,6 @@ from .solving import (
     current_statement,
     has_two_kinds,
     methods_for,
-    options_of,
     solve,
     write_statement,
 )

@@ -127,7 +127,11 @@ class Told(portfolio.Silence):
     """A search's hearing that passes on incumbents and bounds alone."""
 
     def __init__(self, report: Report) -> None:
-        self.knows = report  # type: ignore[method-assign]
+        self._report = report
+
+    def knows(self, incumbent: int | None, bound: int | None) -> None:
+        """Pass on what is known."""
+        self._report(incumbent, bound)
 
 
 def answered(found: Result, known: Known, limits: Limits) -> Result:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from .. import portfolio, problems, registry
+from .. import entries, portfolio, problems, registry
 from ..errors import UnknownName, Unsupported
 from ..modelling import Limits
 from ..plans import Plan
@@ -175,8 +175,8 @@ def planners_for(problem: str) -> list[str]:
 
 def carriers(formulation: str) -> list[str]:
     """Back ends that carry a statement; the statement's favourite comes first."""
-    module = registry.entry("formulations", formulation)
-    return list(getattr(module, "backends", None) or registry.names("backends"))
+    stated = entries.statement(formulation)
+    return list(getattr(stated, "backends", None) or registry.names("backends"))
 
 
 # --- how it is done --------------------------------------------------------------

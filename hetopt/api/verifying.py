@@ -11,7 +11,7 @@ from dataclasses import replace
 from time import process_time
 from typing import Any, NamedTuple
 
-from .. import files, portfolio, problems, registry
+from .. import entries, files, portfolio, problems, registry
 from ..errors import HetoptError, PluginBroken, UnknownName
 from ..modelling import Limits
 from ..result import Result, Status, Stop
@@ -113,7 +113,7 @@ def _kind(plugin: Plugin) -> tuple[str, str]:
 
 
 def _of_planner(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
-    problem = registry.entry("planners", name).problem
+    problem = entries.planner(name).problem
     places = PLANNED if problem == "training_plan" else POSED.get(problem, ())
     if not places:
         raise PluginBroken(f"{name} plans {problem}, of which there is no small data")
@@ -175,7 +175,7 @@ def _not_beyond(place: str, result: Result, data: Any) -> Check:
 
 
 def _of_statement(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
-    problem = registry.entry("formulations", name).problem
+    problem = entries.statement(name).problem
     places = STATED.get(problem, [])
     if not places:
         raise PluginBroken(f"{name} states {problem}, of which there is no small data")

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from .. import problems, registry
+from .. import entries, problems
 from ..bounds import impossible
 from ..bounds.training_plan import training_plan_bound
 from ..errors import Interrupted, NoPlan
@@ -33,9 +33,9 @@ _COMMON = ("data", "seed", "deadline", "limits", "warm_start", "report")
 
 def options_of(name: str, kind: str = "planners") -> type[BaseModel]:
     """Return a record of what one planner takes, or one method of `kind` "exact"."""
-    entry = registry.entry(kind, name)
-    function = entry.plan if kind == "planners" else entry.solve
-    return record(name, function, _COMMON)
+    planned = kind == "planners"
+    own = entries.planner(name).plan if planned else entries.exact_method(name).solve
+    return record(name, own, _COMMON)
 
 
 def ask(
@@ -53,7 +53,7 @@ def ask(
     planner's own problem, unless a narrower one is named. Ctrl-C ends it, and the
     result holds what the planner had by then.
     """
-    planner = registry.entry("planners", name)
+    planner = entries.planner(name)
     chosen = checked("planner", options_of(name), options) if options else {}
     run = Heuristic(problem or planner.problem, data, name, limits, options=chosen)
     end = None if limits.time_s is None else monotonic() + limits.time_s
@@ -115,11 +115,11 @@ def exactly(
             return _said(data, way, found)
 
         return variants.solved(ways, limits, solve)
-    method = registry.entry("exact", problem)
+    method = entries.exact_method(problem)
     twin = settings.on_target(data) if problem == "training_plan" else data
     if warm_start is not None and twin is not data:
         warm_start = choices.said(twin, data, warm_start)
-    found: Result = method.solve(
+    found = method.solve(
         twin,
         limits=limits,
         warm_start=warm_start,

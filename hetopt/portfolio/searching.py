@@ -29,7 +29,7 @@ class Hearing(Protocol):
     def began(self, what: str) -> None:
         """A planner, `local search` or `exact method` begins."""
 
-    def knows(self, incumbent: Objective | None, bound: Objective | None) -> None:
+    def knows(self, incumbent: int | None, bound: int | None) -> None:
         """The best plan so far, and what is proved; never worse than before."""
 
     def tried(self, planner: str, found: Result) -> None:
@@ -42,7 +42,7 @@ class Silence:
     def began(self, what: str) -> None:
         """Hear of what begins."""
 
-    def knows(self, incumbent: Objective | None, bound: Objective | None) -> None:
+    def knows(self, incumbent: int | None, bound: int | None) -> None:
         """Hear what is known."""
 
     def tried(self, planner: str, found: Result) -> None:
@@ -58,18 +58,18 @@ class Closing:
     def __init__(self, hearing: Hearing) -> None:
         self.began, self.tried = hearing.began, hearing.tried
         self._tell = hearing.knows
-        self._incumbent: Objective | None = None
-        self._bound: Objective | None = None
+        self._incumbent: int | None = None
+        self._bound: int | None = None
 
     def knows(self, incumbent: Objective | None, bound: Objective | None) -> None:
         """Tell what is better than before, with what is known beside it."""
         before = self._incumbent, self._bound
         if incumbent is not None:
             mine = self._incumbent
-            self._incumbent = incumbent if mine is None else min(incumbent, mine)
+            self._incumbent = int(incumbent if mine is None else min(incumbent, mine))
         if bound is not None:
             mine = self._bound
-            self._bound = bound if mine is None else max(bound, mine)
+            self._bound = int(bound if mine is None else max(bound, mine))
         if before != (self._incumbent, self._bound):
             self._tell(self._incumbent, self._bound)
 

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from time import monotonic
-from typing import Any
 
-from .. import registry
 from ..bounds.training_plan import training_plan_bound
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -166,8 +164,9 @@ def _starts(
 
 def is_small(instance: Instance) -> bool:
     """Whether the exact method looks at every plan of the instance, given the time."""
-    method: Any = registry.entry("exact", "training_plan")
-    return instance.workload.target.free and method.enumeration.is_small(instance)
+    from ..exact import enumeration  # as long to load as all that is above
+
+    return instance.workload.target.free and enumeration.is_small(instance)
 
 
 def and_improved(found: Result, limits: Limits, report: Report) -> Result:

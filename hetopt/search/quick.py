@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from time import monotonic
 
-from .. import registry
+from .. import entries
 from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -41,9 +41,9 @@ def _plans(
 ) -> Iterator[TrainingPlan]:
     for number, name in enumerate(PLANNERS):
         until = share_of(deadline, len(PLANNERS) - number + 1)
-        plan = partial(registry.entry("planners", name).plan, instance)
+        plan = partial(entries.planner(name).plan, instance)
         made = tried(name, partial(plan, seed=seed, deadline=until)).made
-        if made is not None:
+        if isinstance(made, TrainingPlan):
             yield made
 
 

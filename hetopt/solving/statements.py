@@ -20,7 +20,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from .. import problems, registry
+from .. import entries, problems, registry
+from ..entries import Statement
 from ..errors import BackendMissing, PlanRejected, Unsupported
 from ..modelling import SIZE, Answer, Limits, ReadPlan, Span, looking
 from ..problems import Objective
@@ -68,15 +69,15 @@ def solve(
     return run.result()
 
 
-def cases_of(statement: Any, data: Any) -> list[Any]:
+def cases_of(statement: Statement, data: Any) -> list[Any]:
     """What a statement states one by one: `data` itself, unless it says otherwise."""
     return list(statement.cases(data)) if hasattr(statement, "cases") else [data]
 
 
-def module(problem: str, formulation: str, backend: str) -> Any:
+def module(problem: str, formulation: str, backend: str) -> Statement:
     """The module, where it states `problem` and `backend` carries it."""
     problems.get(problem)
-    statement: Any = registry.entry("formulations", formulation)
+    statement = entries.statement(formulation)
     known = registry.names("backends")
     backend, _, solver = backend.partition(":")
     registry.entry("backends", backend)
@@ -299,7 +300,7 @@ def _exactly_carried(problem: str, formulation: str) -> str | None:
     """The statement itself where CP-SAT carries it, or another of the problem."""
     known = [formulation, *registry.entries_for("formulations", problem)]
     for name in known:
-        statement: Any = registry.entry("formulations", name)
+        statement = entries.statement(name)
         if EXACT in getattr(statement, "backends", (EXACT,)):
             return name
     return None

@@ -31,10 +31,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import registry
-from ...errors import InstanceError, PlanRejected
+from ... import entries
+from ...errors import InstanceError, NoPlan, PlanRejected
 from ...modelling import Limits
-from ...plans import TrainingPlan
+from ...plans import Recovery, TrainingPlan
 from ...problems import training_plan
 from ...problems.recovery import Data, changes
 from ...problems.recovery.changes import Change
@@ -272,8 +272,10 @@ class Replay:
         """What the method's recovery takes, at most; None where states are lost."""
         if self.exact or self.method == "autohet_recovery":
             return candidate.recovery_us
-        module: Any = registry.entry("planners", self.method)
-        found = self._attempt(self.method, lambda: timed(data, module.plan(data)))
+        planner = entries.planner(self.method)
+        found = self._attempt(
+            self.method, lambda: timed(data, _recovery(planner.plan(data)))
+        )
         if found.failed and found.reason not in self.failed:
             self.failed += (str(found.reason),)
         return found.made
@@ -298,14 +300,19 @@ class Replay:
 
     def _proved(self, data: Data) -> int:
         """The judge's time of the exact recovery that is carried out."""
-        module: Any = registry.entry("exact", EXACT)
-        solved = module.solve(data, limits=self._limits)
+        solved = entries.exact_method(EXACT).solve(data, limits=self._limits)
         self.tally.proved += solved.status is Status.OPTIMAL
         if solved.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
         if solved.plan is None:
             raise PlanRejected(f"{EXACT}: no recovery where there was one")
         return timed(data, solved.plan)
+
+
+def _recovery(plan: object) -> Recovery:
+    if not isinstance(plan, Recovery):
+        raise NoPlan("no recovery was found")
+    return plan
 
 
 def _only(instance: Instance, nodes: tuple[str, ...]) -> Instance:
