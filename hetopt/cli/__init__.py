@@ -9,6 +9,7 @@ import typer
 
 from . import (
     benchmarks,
+    checking,
     checkpoints,
     exchange,
     executing,
@@ -32,6 +33,7 @@ __all__ = ["app", "main"]
 
 for _group in (
     planning,
+    checking,
     scheduling,
     benchmarks,
     exchange,

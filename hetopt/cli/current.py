@@ -43,7 +43,7 @@ class CurrentRun:
         self.advice: Advice | None = None
         self.edited: Edited | None = None
 
-    def improve(self, time_limit: float, is_written: bool) -> None:
+    def improve(self, time_limit: float, *, is_written: bool) -> None:
         """Look for settings to change, and where asked for, put them into the files."""
         from ..formats.importing import changes, edits
 

@@ -146,7 +146,7 @@ def _machines() -> list[dict[str, Any]]:
 
 def _options(name: str, folder: str) -> str:
     from ..api.posing import options_of_problem
-    from ..api.solving import options_of
+    from ..portfolio import options_of
 
     of_problem = folder == "problems"
     kind = options_of_problem(name) if of_problem else options_of(name, folder)

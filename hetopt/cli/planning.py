@@ -11,7 +11,6 @@ import typer
 
 from ..errors import Unsupported
 from . import output, runs
-from .current import CurrentRun
 from .options import (
     AsJson,
     Dask,
@@ -34,18 +33,13 @@ from .options import (
     limit_s,
     listed,
 )
-from .quantities import deadline, duration, usd
+from .quantities import deadline, usd
 
 if TYPE_CHECKING:
     from ..api.nodes import NodeChoice
-    from ..api.proving import BoundCheck
     from ..api.provisioning import Tradeoffs
-    from ..files import Origin
     from ..modelling import Limits
-    from ..plans import Plan
-    from ..problems import Evaluation
-    from ..result import Bound, Result
-    from ..schema import Instance
+    from ..result import Result
 
 
 #: Bytes of a file that takes a moment to read: twice would be felt.
@@ -541,205 +535,6 @@ def provision(
     output.deliver(result, out, as_json, lost, answer=front.answer(result))
 
 
-def check(
-    plan: Annotated[
-        str | None, typer.Argument(help="A plan file, or a result document.")
-    ] = None,
-    instance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INSTANCE", help="Judge it on this instead of its own instance."
-        ),
-    ] = None,
-    bound: Annotated[
-        bool,
-        flag("--bound", help="Derive the bound of a result document again."),
-    ] = False,
-    again: Annotated[
-        float,
-        duration(
-            metavar="S",
-            help="With --bound: solve again for so long where nothing else shows it.",
-        ),
-    ] = 0,
-    runs_on: RunsOn = None,
-    from_megatron: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Judge a run of Megatron-LM by its arguments, in place of a plan: a "
-            "command, a launch script, a log, YAML.",
-        ),
-    ] = None,
-    from_torchtitan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Judge a run of torchtitan by its configuration (.toml or .json).",
-        ),
-    ] = None,
-    from_run: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--from",
-            metavar="FILE",
-            help="Judge a run by the files that it is kept in, in place of a plan, and "
-            "say which settings to change: a launch script, a trainer's YAML, TOML, "
-            "JSON or Python (FILE.py:FUNCTION), a log. May be repeated.",
-        ),
-    ] = None,
-    diff: Annotated[
-        bool,
-        flag("--diff", help="With --from: print the changes of the file, as a patch."),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --from: write the changed file here."),
-    ] = None,
-    time_limit: TimeLimit = 10,
-    tokens: runs.Tokens = None,
-    dataset: runs.Dataset = None,
-    epochs: runs.Epochs = 1,
-    as_json: AsJson = False,
-) -> None:
-    """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
-
-    Examples: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`;
-    `hetopt check --from run.sh --instance hosts.yaml`, whose bound says how far the
-    run is from the best one, and which says what to change of its settings.
-    """
-    from .. import api
-
-    asked = runs.length(tokens, dataset, epochs)
-    if again and not bound:
-        raise Unsupported("--again is how long to look for a proof: give --bound, too")
-    running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
-    files = {format: file for format, file in running.items() if file is not None}
-    if len(files) + (plan is not None) + bool(from_run) != 1:
-        raise Unsupported(
-            "expected a plan, --from FILE, --from-megatron FILE or --from-torchtitan "
-            "FILE; give one"
-        )
-    if (diff or out is not None) and not from_run:
-        raise Unsupported("--diff and --out are of a run's files: give --from, too")
-    output.check_writable(out)
-    run = CurrentRun(from_run, instance) if from_run else None
-    if run is not None and run.data is None:
-        if as_json:
-            output.print_json(run.to_json())
-        else:
-            run.shown()
-            for note in run.asked.notes:
-                output.tell(f"{run.asked.place}: {note}")
-        return
-    other = None
-    made: Plan
-    notes: tuple[str, ...] = ()
-    if plan is None:
-        if bound:
-            raise Unsupported("--bound: a run has no bound to derive; leave it out")
-        name, (data, made, notes) = "training_plan", _running(files, instance, run)
-    else:
-        name, data, made = api.posed_plan(plan, instance)
-        other = None if instance is None else _other_origin(plan, data)
-    if runs_on is not None:
-        if name != "training_plan":
-            raise Unsupported(f"--for: {plan} has a plan of {name}, no training plan")
-        data = data.on(runs_on)
-    found = api.check(made, data)
-    beside = runs.answers(data, made, found, asked)
-    proof = None
-    if plan is not None and bound:
-        proof = api.bound_checked(plan, instance, again=limit_s(again))
-    reached = api.no_plan_is_shorter(data) if plan is None else None
-    if run is not None:
-        run.improve(time_limit, diff or out is not None)
-        reached = run.bound() or reached
-    if as_json:
-        document = _judgement(name, data, made, found) | beside.to_json()
-        if reached is not None:
-            document |= {"bound": reached.value, "bound_source": reached.source}
-            document |= {"notes": list(notes)}
-        if run is not None:
-            document |= run.to_json()
-        if other is not None:
-            document |= {"made_for": other._asdict()}
-        output.print_json(document | _proved(proof))
-    else:
-        from ..report import results
-
-        if run is not None:
-            run.shown()
-        output.show([*results.judged(data, made, found), *beside.shown()])
-        if reached is not None and found.objective is not None:
-            output.show([_distance(found, reached)])
-        if proof is not None and not proof.missing:
-            output.show([f"the bound is proved again: {proof.by}"])
-        if run is not None:
-            run.show_advice()
-    if run is not None and out is not None:
-        run.write(out)
-    where = run.asked.place if run is not None else from_megatron or from_torchtitan
-    for note in notes:
-        output.tell(f"{where}: {note}")
-    if other is not None:
-        output.tell(f"{plan}: this plan was made for {_worded(other)}")
-    if not found.valid:
-        count = len(found.violations)
-        output.complain(
-            f"{plan or instance}: the plan breaks {count} rule{'s' * (count > 1)}"
-        )
-        raise typer.Exit(output.BAD_INPUT)
-    if proof is not None and proof.missing:
-        output.complain(f"{plan}: the bound is not proved: {'; '.join(proof.missing)}")
-        raise typer.Exit(output.BAD_INPUT)
-
-
-def _proved(proof: "BoundCheck | None") -> dict[str, Any]:
-    """What is told of a bound that was derived again."""
-    if proof is None:
-        return {}
-    return {
-        "bound_proved": not proof.missing,
-        "bound_misses": list(proof.missing),
-        "bound_proved_by": None if proof.missing else proof.by,
-    }
-
-
-def _running(
-    files: dict[str, Path], instance: str | None, run: CurrentRun | None
-) -> "tuple[Instance, Plan, tuple[str, ...]]":
-    """The instance and the plan of a run, by its trainer's arguments, and notes."""
-    from ..formats import importing
-
-    if run is not None:
-        assert run.claim is not None
-        assert run.claim.plan is not None
-        assert run.claim.data is not None
-        return run.claim.data, run.claim.plan, run.claim.notes
-    ((format, file),) = files.items()
-    return importing.running(format, file, instance)
-
-
-def _distance(found: "Evaluation", bound: "Bound") -> str:
-    """How far a run is at most from the best one; nothing of one that breaks rules."""
-    least = f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source})"
-    if not found.valid:
-        memory = any(broken.rule == "memory" for broken in found.violations)
-        what = "does not fit" if memory else "breaks rules"
-        return (
-            f"{least}: that is of plans that fit, and the run {what} by this model, so "
-            "its time says nothing of how far it is from the best one; hetopt plan "
-            "looks for it"
-        )
-    assert found.objective is not None
-    share = float(found.objective / bound.value - 1) if bound.value else 0.0
-    return (
-        f"{least}: the run is at most {share:.1%} slower than the best one; hetopt "
-        "plan looks for it"
-    )
-
-
 def list_entries(
     kind: Annotated[
         Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.")
@@ -827,7 +622,6 @@ def register(app: typer.Typer) -> None:
     app.command()(solve)
     app.command()(compare)
     app.command()(provision)
-    app.command()(check)
     app.command("list")(list_entries)
 
 
@@ -944,40 +738,3 @@ def _exit_of_instance(codes: list[int]) -> int:
     if output.PLAN not in codes and output.NO_PLAN in codes:
         return output.NO_PLAN
     return min(codes)
-
-
-def _other_origin(plan: str, data: Any) -> "Origin | None":
-    """What a plan file was made for, where that is not what it is judged on."""
-    from ..files import origin_of
-
-    origin = origin_of(plan)
-    return None if origin is None or origin.digest == data.digest else origin
-
-
-def _worded(origin: "Origin") -> str:
-    name = "" if origin.name is None else f" {origin.name}"
-    return f"another instance{name} ({origin.digest[: len('sha256:') + 12]})"
-
-
-def _judgement(name: str, data: Any, made: Any, found: Any) -> dict[str, Any]:
-    """A judgement as a document: the fields of a result, and whether it is valid."""
-    from .. import problems
-
-    evaluation = found.to_json()
-    objective = found.objective
-    return {
-        "problem": name,
-        "instance": getattr(data, "name", None),
-        "digest": data.digest,
-        "valid": found.valid,
-        "sense": problems.get(name).sense,
-        "objective": objective if objective is None else _number(objective),
-        "unit": problems.get(name).unit(data),
-        "evaluation": evaluation,
-        "violations": evaluation["violations"],
-        "plan": made.model_dump(mode="json"),
-    }
-
-
-def _number(value: Any) -> int | float:
-    return value if isinstance(value, int) else float(value)

@@ -6,9 +6,9 @@ import pytest
 
 import hetopt
 from hetopt import registry
-from hetopt.api.solving import options_of
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact.pipelines.schedule import Schedule
+from hetopt.portfolio import options_of
 
 INSTANCE = "tiny/worked-example"
 

@@ -7,10 +7,10 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import registry
-from hetopt.api.solving import options_of
 from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.planners import metis
+from hetopt.portfolio import options_of
 
 INSTANCE = "metis/t4-v100-4-gpt3-1.3b"
 OTHERS = {

@@ -1,0 +1,337 @@
+"""`hetopt check`: a plan judged, or a run by its trainer's arguments or its files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import Unsupported
+from . import output, runs
+from .current import CurrentRun
+from .options import AsJson, RunsOn, TimeLimit, flag, limit_s
+from .quantities import duration
+
+if TYPE_CHECKING:
+    from ..api.proving import BoundCheck
+    from ..files import Origin
+    from ..plans import Plan
+    from ..problems import Evaluation
+    from ..result import Bound
+
+_PlanFile = Annotated[
+    str | None, typer.Argument(help="A plan file, or a result document.")
+]
+_On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INSTANCE", help="Judge it on this instead of its own instance."
+    ),
+]
+_Bound = Annotated[
+    bool, flag("--bound", help="Derive the bound of a result document again.")
+]
+_Diff = Annotated[
+    bool,
+    flag("--diff", help="With --from: print the changes of the file, as a patch."),
+]
+_Changed = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --from: write the changed file here."),
+]
+_FromMegatron = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Judge a run of Megatron-LM by its arguments, in place of a plan: a "
+        "command, a launch script, a log, YAML.",
+    ),
+]
+_FromTorchtitan = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Judge a run of torchtitan by its configuration (.toml or .json).",
+    ),
+]
+_FromRun = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="Judge a run by the files that it is kept in, in place of a plan, and "
+        "say which settings to change: a launch script, a trainer's YAML, TOML, "
+        "JSON or Python (FILE.py:FUNCTION), a log. May be repeated.",
+    ),
+]
+_Again = Annotated[
+    float,
+    duration(
+        metavar="S",
+        help="With --bound: solve again for so long where nothing else shows it.",
+    ),
+]
+
+
+def check(
+    plan: _PlanFile = None,
+    instance: _On = None,
+    bound: _Bound = False,
+    again: _Again = 0,
+    runs_on: RunsOn = None,
+    from_megatron: _FromMegatron = None,
+    from_torchtitan: _FromTorchtitan = None,
+    from_run: _FromRun = None,
+    diff: _Diff = False,
+    out: _Changed = None,
+    time_limit: TimeLimit = 10,
+    tokens: runs.Tokens = None,
+    dataset: runs.Dataset = None,
+    epochs: runs.Epochs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
+
+    Examples: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`;
+    `hetopt check --from run.sh --instance hosts.yaml`, whose bound says how far the
+    run is from the best one, and which says what to change of its settings.
+    """
+    asked = runs.length(tokens, dataset, epochs)
+    running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
+    files = {format: file for format, file in running.items() if file is not None}
+    if again and not bound:
+        raise Unsupported("--again is how long to look for a proof: give --bound, too")
+    if len(files) + (plan is not None) + bool(from_run) != 1:
+        raise Unsupported(
+            "expected a plan, --from FILE, --from-megatron FILE or --from-torchtitan "
+            "FILE; give one"
+        )
+    if bound and plan is None:
+        raise Unsupported("--bound: a run has no bound to derive; leave it out")
+    if (diff or out is not None) and not from_run:
+        raise Unsupported("--diff and --out are of a run's files: give --from, too")
+    output.check_writable(out)
+    run = CurrentRun(from_run, instance) if from_run else None
+    if run is not None and run.data is None:
+        _show_read(run, as_json=as_json)
+        return
+    subject = _subject(plan, instance, files, run).on(runs_on)
+    judged = _judged(subject, asked)
+    if bound and plan is not None:
+        judged = judged.proved(plan, instance, again)
+    if run is not None:
+        run.improve(time_limit, is_written=diff or out is not None)
+        judged = replace(judged, reached=run.bound() or judged.reached)
+    if as_json:
+        output.print_json(judged.to_json())
+    else:
+        judged.show()
+    if run is not None and out is not None:
+        run.write(out)
+    judged.end()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(check)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A plan with the instance that it is judged on, and where both are from.
+
+    `run` is that of a trainer's files; `made_for` another instance, where the plan is
+    of that.
+    """
+
+    place: str
+    problem: str
+    data: Any
+    plan: "Plan"
+    is_running: bool
+    notes: tuple[str, ...] = ()
+    made_for: "Origin | None" = None
+    run: CurrentRun | None = None
+
+    def on(self, target: str | None) -> "_Subject":
+        """Return the subject as judged for another target."""
+        if target is None:
+            return self
+        if self.problem != "training_plan":
+            raise Unsupported(
+                f"--for: {self.place} has a plan of {self.problem}, no training plan"
+            )
+        return replace(self, data=self.data.on(target))
+
+
+def _subject(
+    plan: str | None,
+    instance: str | None,
+    files: Mapping[str, Path],
+    run: CurrentRun | None,
+) -> _Subject:
+    """Return what is judged: a plan, a run by its arguments, or one by its files."""
+    if plan is not None:
+        from .. import api
+        from ..files import origin_of
+
+        problem, data, made = api.posed_plan(plan, instance)
+        origin = None if instance is None else origin_of(plan)
+        if origin is not None and origin.digest == data.digest:
+            origin = None
+        return _Subject(plan, problem, data, made, is_running=False, made_for=origin)
+    if run is not None:
+        claim = run.claim
+        assert claim is not None
+        assert claim.plan is not None
+        told = str(run.asked.place), "training_plan", claim.data, claim.plan
+        return _Subject(*told, is_running=True, notes=claim.notes, run=run)
+    from ..formats import importing
+
+    ((format, file),) = files.items()
+    data, made, notes = importing.running(format, file, instance)
+    return _Subject(
+        str(file), "training_plan", data, made, is_running=True, notes=notes
+    )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What is said of a subject; `reached` is what no plan is shorter than."""
+
+    subject: _Subject
+    found: "Evaluation"
+    beside: runs.Answers
+    reached: "Bound | None" = None
+    proof: "BoundCheck | None" = None
+
+    def proved(self, plan: str, instance: str | None, again: float) -> "_Judged":
+        """Return what is said with the plan's bound derived again."""
+        from .. import api
+
+        limits = limit_s(again)
+        return replace(self, proof=api.bound_checked(plan, instance, again=limits))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document of `--json`."""
+        of = self.subject
+        document = _document(of, self.found) | self.beside.to_json()
+        if self.reached is not None:
+            reached = self.reached
+            document |= {"bound": reached.value, "bound_source": reached.source}
+            document |= {"notes": list(of.notes)}
+        if of.run is not None:
+            document |= of.run.to_json()
+        if of.made_for is not None:
+            document |= {"made_for": of.made_for._asdict()}
+        if self.proof is not None:
+            missing = self.proof.missing
+            document |= {
+                "bound_proved": not missing,
+                "bound_misses": list(missing),
+                "bound_proved_by": None if missing else self.proof.by,
+            }
+        return document
+
+    def show(self) -> None:
+        """Print tables and sentences."""
+        from ..report import results
+
+        of = self.subject
+        if of.run is not None:
+            of.run.shown()
+        shown = results.judged(of.data, of.plan, self.found)
+        output.show([*shown, *self.beside.shown()])
+        if self.reached is not None and self.found.objective is not None:
+            output.show([_distance(self.found, self.reached)])
+        if self.proof is not None and not self.proof.missing:
+            output.show([f"the bound is proved again: {self.proof.by}"])
+        if of.run is not None:
+            of.run.show_advice()
+
+    def end(self) -> None:
+        """Tell notes and what is wrong; exit with 2 where anything is."""
+        of = self.subject
+        for note in of.notes:
+            output.tell(f"{of.place}: {note}")
+        if of.made_for is not None:
+            output.tell(f"{of.place}: this plan was made for {_worded(of.made_for)}")
+        if not self.found.valid:
+            count = len(self.found.violations)
+            broken = f"the plan breaks {count} rule{'s' * (count > 1)}"
+            output.complain(f"{of.place}: {broken}")
+            raise typer.Exit(output.BAD_INPUT)
+        if self.proof is not None and self.proof.missing:
+            missing = "; ".join(self.proof.missing)
+            output.complain(f"{of.place}: the bound is not proved: {missing}")
+            raise typer.Exit(output.BAD_INPUT)
+
+
+def _judged(subject: _Subject, tokens: int | None) -> _Judged:
+    """Return what the judge says, and the cheap bound beside a run that goes on."""
+    from .. import api
+
+    found = api.check(subject.plan, subject.data)
+    beside = runs.answers(subject.data, subject.plan, found, tokens)
+    running = subject.is_running
+    reached = api.no_plan_is_shorter(subject.data) if running else None
+    return _Judged(subject, found, beside, reached)
+
+
+def _show_read(run: CurrentRun, *, as_json: bool) -> None:
+    """Show what was read of a run, which there is no instance to judge on."""
+    if as_json:
+        output.print_json(run.to_json())
+        return
+    run.shown()
+    for note in run.asked.notes:
+        output.tell(f"{run.asked.place}: {note}")
+
+
+def _distance(found: "Evaluation", bound: "Bound") -> str:
+    """How far a run is at most from the best one; nothing of one that breaks rules."""
+    least = f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source})"
+    if not found.valid:
+        memory = any(broken.rule == "memory" for broken in found.violations)
+        what = "does not fit" if memory else "breaks rules"
+        return (
+            f"{least}: that is of plans that fit, and the run {what} by this model, so "
+            "its time says nothing of how far it is from the best one; hetopt plan "
+            "looks for it"
+        )
+    assert found.objective is not None
+    share = float(found.objective / bound.value - 1) if bound.value else 0.0
+    return (
+        f"{least}: the run is at most {share:.1%} slower than the best one; hetopt "
+        "plan looks for it"
+    )
+
+
+def _worded(origin: "Origin") -> str:
+    name = "" if origin.name is None else f" {origin.name}"
+    return f"another instance{name} ({origin.digest[: len('sha256:') + 12]})"
+
+
+def _document(subject: _Subject, found: "Evaluation") -> dict[str, Any]:
+    """Return a judgement's document: a result's fields, and whether it is valid."""
+    from .. import problems
+
+    evaluation, objective = found.to_json(), found.objective
+    judge = problems.get(subject.problem)
+    return {
+        "problem": subject.problem,
+        "instance": getattr(subject.data, "name", None),
+        "digest": subject.data.digest,
+        "valid": found.valid,
+        "sense": judge.sense,
+        "objective": objective if objective is None else _number(objective),
+        "unit": judge.unit(subject.data),
+        "evaluation": evaluation,
+        "violations": evaluation["violations"],
+        "plan": subject.plan.model_dump(mode="json"),
+    }
+
+
+def _number(value: Any) -> int | float:
+    return value if isinstance(value, int) else float(value)
