@@ -20,9 +20,10 @@ sequences: a larger one takes longer, and each of its sequences less long. Bound
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
+from ..caching import cached_method
 from ..errors import InstanceError
 from ..physics import kernels, step
 from ..physics.architecture import (
@@ -231,9 +232,6 @@ class Calibrated:
         self.pace = pace if cluster.gpu_count > 1 else 1.0
         #: The sort of each layer.
         self.sorts = self._sorts()
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self.times_us = lru_cache(None)(self._times_us)
-        self._parts = lru_cache(None)(self._part_times)
 
     def _sorts(self) -> tuple[Sort, ...]:
         model = self.model
@@ -264,7 +262,8 @@ class Calibrated:
             experts=total.experts * sort.share,
         )
 
-    def _part_times(
+    @cached_method
+    def _parts(
         self,
         place: NodeClass,
         t: int,
@@ -292,7 +291,8 @@ class Calibrated:
         """Seconds of one layer, both passes."""
         return step.busy_s(self.terms(place, t, b, rule, sort)) * self.pace
 
-    def _times_us(self, place: NodeClass, t: int, b: int) -> tuple[Times, Times]:
+    @cached_method
+    def times_us(self, place: NodeClass, t: int, b: int) -> tuple[Times, Times]:
         """Both passes of each layer, and its backward pass; whole us, rounded up."""
         known = {sort: self._sort_us(place, t, b, sort) for sort in set(self.sorts)}
         both, backward = zip(*(known[sort] for sort in self.sorts), strict=True)

@@ -19,11 +19,11 @@ unless `head: omit` (a profile that times them has them as its first and last la
 
 from collections.abc import Iterable
 from fractions import Fraction
-from functools import lru_cache
 from itertools import accumulate
 from statistics import median_low
 from typing import NamedTuple
 
+from ..caching import cached_method
 from ..errors import InstanceError
 from ..schema import Instance, Profile
 from .compute import ceil
@@ -52,10 +52,6 @@ class Measurements:
         self.weighs = any(row.layer_mib for row in self._rows.values())
         #: Whether updates are measured.
         self.updates = any(row.update_us for row in self._rows.values())
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._held = lru_cache(None)(self._held_mib)
-        self.least_mib = lru_cache(None)(self._least_mib)
-        self.update_us = lru_cache(None)(self._update)
 
     def __bool__(self) -> bool:
         return bool(self._rows)
@@ -94,7 +90,8 @@ class Measurements:
             return times, None
         return times, tuple(map(sum, zip(*parts, strict=True)))
 
-    def _update(self, gpu: str, t: int) -> Times | None:
+    @cached_method
+    def update_us(self, gpu: str, t: int) -> Times | None:
         """The update of each layer, which does not depend on the micro-batch.
 
         Of the sizes measured the middle time, the lesser of two; None: not measured.
@@ -124,7 +121,8 @@ class Measurements:
         lists = [x for row in rows for x in (row.layer_mib, row.activation_mib) if x]
         return all(len(set(each)) == 1 for each in lists)
 
-    def _held_mib(self, gpu: str, t: int, b: int) -> _Held:
+    @cached_method
+    def _held(self, gpu: str, t: int, b: int) -> _Held:
         rows = self.rows(gpu, t, b)
         totals = [row.layer_mib or () for row in rows]
         parts = [row.activation_mib for row in rows if row.activation_mib is not None]
@@ -137,7 +135,8 @@ class Measurements:
         each = map(sum, zip(*parts, strict=True))
         return _Held(_behind(map(max, zip(*stays, strict=True))), _behind(each))
 
-    def _least_mib(self, gpu: str, t: int, layer: int) -> int | None:
+    @cached_method
+    def least_mib(self, gpu: str, t: int, layer: int) -> int | None:
         """The least that a layer takes at a degree, at any size; None: not measured.
 
         Every size holds at least as much as one of its rows alone.

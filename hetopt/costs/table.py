@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
+from ..caching import cached_method
 from ..schema import GpuType, Instance, Split, exact
 from ..schema.targets import permits
 from . import communication, compute, memory, parameters, settings, updates
@@ -39,16 +40,10 @@ class CostTable:
         # lru_cache on bound methods of this object only: it dies with the object.
         self.layer_us = self._by_class(self._layer_us)
         self.backward_us = self._by_class(self._backward_us)
-        self.waits_us = lru_cache(None)(self._waits_us)
-        self.head_us = lru_cache(None)(self._head_us)
-        self.hop_us = lru_cache(None)(self._hop_us)
         self.link = lru_cache(None)(self.cluster.link)
-        self._update_each = lru_cache(None)(self._update_each_s)
-        self._sync = lru_cache(None)(self._sync_us)
         of = self.model, self.workload
         self._ends_mib = lru_cache(None)(partial(memory.ends_mib, *of))
         self._layer_bytes = lru_cache(None)(partial(memory.layer_bytes, *of))
-        self._least_mib = lru_cache(None)(self._least_states_mib)
         self.permitted = lru_cache(None)(
             partial(permits, instance.workload.runs_on, instance.model, self.split)
         )
@@ -120,7 +115,8 @@ class CostTable:
         plain = self._computed_backward_us(node, t, b)
         return tuple(map(sum, zip(plain, self.waits_us(node, t, b)[1], strict=True)))
 
-    def _waits_us(self, node: str, t: int, b: int) -> tuple[tuple[int, ...], ...]:
+    @cached_method
+    def waits_us(self, node: str, t: int, b: int) -> tuple[tuple[int, ...], ...]:
         """What forward and backward passes wait for links to the host, by layer."""
         sent = self._sent_us(node, t, b)
         if sent is None:
@@ -208,14 +204,16 @@ class CostTable:
             return False
         return not self.profile or self.profile.known(self.cluster.node[node].gpu, t, b)
 
-    def _head_us(self, node: str, t: int, b: int) -> int:
+    @cached_method
+    def head_us(self, node: str, t: int, b: int) -> int:
         """Time of the head, forward and backward; part of the last stage's time."""
         if self.calibrated:
             return self.calibrated.head_us(self.node_class[node], t, b)
         seconds = compute.head_s(self.model, self.workload, self.gpu(node), t, b)
         return ceil(seconds * 10**6)
 
-    def _hop_us(
+    @cached_method
+    def hop_us(
         self, sender: str, receiver: str, t: int, b: int, by: int | None = None
     ) -> int:
         """Time from a stage on `sender` to the next, `t` GPUs of `receiver`.
@@ -291,7 +289,8 @@ class CostTable:
         several = grouped and self.split.groups > 1
         return self._sync(parameters, tuple(sorted(holders)), several)
 
-    def _sync_us(
+    @cached_method
+    def _sync(
         self, parameters: int, holders: tuple[tuple[str, int], ...], grouped: bool
     ) -> int:
         c, costs = self.split.context, self.workload.costs
@@ -459,7 +458,8 @@ class CostTable:
             copied += beside * (own.end or 0) * (holders[at] > 1)
         return {"flat_gradients": memory.flat_mib(costs, copied, t)}
 
-    def _least_states_mib(self, layers: range, t: int) -> int:
+    @cached_method
+    def _least_mib(self, layers: range, t: int) -> int:
         """Where every layer has as many replicas as there can be."""
         return self._states_mib(layers, t, (self.most_replicas,) * self.layers)
 
@@ -495,7 +495,8 @@ class CostTable:
         held = sum((Fraction(p, sharers(n)) for p, n in shares), Fraction(0))
         return self._update_each(node) * held
 
-    def _update_each_s(self, node: str) -> Fraction:
+    @cached_method
+    def _update_each(self, node: str) -> Fraction:
         measured = self.calibrated.update_bytes if self.calibrated else None
         costs, count = self.workload.costs, self.cluster.node[node].count
         return updates.each_s(self.model, costs, self.gpu(node), count, measured)

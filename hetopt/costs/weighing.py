@@ -14,8 +14,8 @@ Bytes are whole numbers, each rounded up once.
 """
 
 import math
-from functools import lru_cache
 
+from ..caching import cached_method
 from ..physics import activations, memory
 from ..physics.layout import Layout
 from ..schema.layers import Parts
@@ -32,10 +32,6 @@ class Weighing:
         self._constant, self._architecture = times.constant, times.architecture
         #: The sort of each layer: equal ones weigh alike.
         self.sorts = times.sorts
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._run = lru_cache(None)(self._layout)
-        self._pass = lru_cache(None)(self._layer)
-        self._stood_in = lru_cache(None)(self._of_kinds)
 
     def held(self, gpu: str, layers: range, t: int, b: int, alone: bool) -> int:
         """Of each micro-batch in flight; `alone` where the stage has no neighbour."""
@@ -69,7 +65,8 @@ class Weighing:
         head = last and self._times.workload.costs.head != "omit"
         return self._stood_in(kinds, run, head)
 
-    def _of_kinds(self, kinds: frozenset[Parts], run: Layout, head: bool) -> float:
+    @cached_method
+    def _stood_in(self, kinds: frozenset[Parts], run: Layout, head: bool) -> float:
         every = (memory.shapes(self._times.of(kind), run, [kind]) for kind in kinds)
         of = frozenset[tuple[float, float]]().union(*every)
         return memory.stand_ins(self._constant, self._architecture, run, of, head)
@@ -78,13 +75,15 @@ class Weighing:
         sorts = self.sorts[layers.start : layers.stop]
         return max((self._pass(gpu, t, b, x)[1] for x in set(sorts)), default=0)
 
-    def _layer(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:
+    @cached_method
+    def _pass(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:
         run = self._run(gpu, t, b, True)
         shape = self._times.of(sort.parts)
         of = activations.of_stage(self._constant, shape, run, (sort.parts,))
         return math.ceil(of.held), math.ceil(of.working)
 
-    def _layout(self, gpu: str, t: int, b: int, alone: bool) -> Layout:
+    @cached_method
+    def _run(self, gpu: str, t: int, b: int, alone: bool) -> Layout:
         times = self._times
         return layout_of(
             times.calibration,

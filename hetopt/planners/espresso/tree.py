@@ -33,11 +33,11 @@ Source: Espresso, section III-B, Algorithm 1, Eq. 4 to 7.
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import expm1, log1p
 from time import monotonic
 from typing import Literal
 
+from ...caching import cached_method
 from ...errors import NoPlan, keeping
 from ...plans import Provisioning
 from ...problems.provisioning import MICRO, Data
@@ -163,7 +163,6 @@ class _Tree:
         self.needed = stock.layers * min(
             kind.layer_mib + kind.in_flight_mib for kind in stock.kinds
         )
-        self.filled = lru_cache(None)(self._filled)
 
     def grow(self) -> None:
         """Algorithm 1, lines 6 to 21."""
@@ -245,7 +244,8 @@ class _Tree:
                 return "cost"
         return None
 
-    def _filled(self, counts: Counts) -> float:
+    @cached_method
+    def filled(self, counts: Counts) -> float:
         """Layers that 80 % of the memory of a partial allocation holds."""
         return BETA * sum(
             n * self.stock.room(t, 0, min(self.k, self.stock.micro_batches))

@@ -9,10 +9,10 @@ judged on the real cluster anyway.
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
 from itertools import accumulate
 from math import ceil, gcd
 
+from ...caching import cached_method
 from ...schema import Instance
 from .costs import LineCost, Row, Share
 
@@ -66,8 +66,6 @@ class Averaged(LineCost):
         self._gpus = list(gpus.values())  # of each kind of nodes
         numbers = {kind: i for i, kind in enumerate(self.cost.kind)}
         self._speakers = [numbers[kind] for kind in gpus]
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._sums = lru_cache(None)(self._mean_sums)
 
     def span_us(self, share: Share, first: int, last: int) -> int:
         """Time of a run of layers on one replica, the head's included."""
@@ -79,7 +77,8 @@ class Averaged(LineCost):
         sums = self._sums(share.t, share.samples)[1]
         return sums[last] - sums[first]
 
-    def _mean_sums(self, t: int, samples: int) -> tuple[list[int], list[int]]:
+    @cached_method
+    def _sums(self, t: int, samples: int) -> tuple[list[int], list[int]]:
         """Sums of times before each layer, with and without forward passes."""
         rows = [
             [

@@ -22,12 +22,12 @@ is as long as that of the mean stage where memory is fastest, at least.
 """
 
 from fractions import Fraction
-from functools import lru_cache
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...caching import cached_method
 from ...costs.communication import rounds
 from ...schema.rates import slower
 from ..fast_cost import FastCost, Slot
@@ -46,13 +46,6 @@ class Least:
         """Tables are made when a shape asks for them."""
         self._cost = cost
         self._layers = cost.layers
-        self._kinds = lru_cache(None)(self._kinds_of)
-        self._times = lru_cache(None)(self._window_us)
-        self._hop = lru_cache(None)(self._hop_us)
-        self._shared = lru_cache(None)(self._shared_of)
-        self._chain = lru_cache(None)(self._chain_us)
-        self._links = lru_cache(None)(self._fastest_links)
-        self._updated = lru_cache(None)(self._update_us)
         self._pairs = bool(cost.instance.planned_cluster.inter.pairs)
         # Parameters that the layers before each exchange.
         self._sums = np.cumsum([0, *cost.table.exchanged.layers])
@@ -116,12 +109,14 @@ class Least:
 
     # --- parts -------------------------------------------------------------------
 
-    def _kinds_of(self, t: int, size: int) -> list[tuple[int, int]]:
+    @cached_method
+    def _kinds(self, t: int, size: int) -> list[tuple[int, int]]:
         """A node that speaks for each kind, and how many groups the kind has."""
         several = nodes_by_kind(self._cost, t, size)
         return [(nodes[0], len(nodes)) for nodes in several]
 
-    def _window_us(self, node: int, t: int, size: int) -> _Floats:
+    @cached_method
+    def _times(self, node: int, t: int, size: int) -> _Floats:
         """Least time of 0, 1, ... layers in a row."""
         sums = np.array(self._cost.prefix(node, t, size)[0], dtype=float)
         spans = (sums[x:] - sums[: len(sums) - x] for x in range(1, len(sums)))
@@ -132,18 +127,21 @@ class Least:
         rows = [self._cost.prefix(node, t, size)[0] for node, _ in self._kinds(t, size)]
         return np.diff(np.array(rows, dtype=float), axis=1)
 
-    def _shared_of(self, t: int, size: int) -> float:
+    @cached_method
+    def _shared(self, t: int, size: int) -> float:
         """What remains of 1 if each layer goes where it is the least share of all."""
         times = self._layer_us(t, size)
         whole = np.maximum(times.sum(axis=1, keepdims=True), 1e-9)
         return float((times / whole).min(axis=0).sum())
 
-    def _chain_us(self, t: int, size: int) -> float:
+    @cached_method
+    def _chain(self, t: int, size: int) -> float:
         """Every layer and the head where they are fastest."""
         heads = [self._cost.head_us(node, t, size) for node, _ in self._kinds(t, size)]
         return float(self._layer_us(t, size).min(axis=0).sum() + min(heads))
 
-    def _hop_us(self, t: int, size: int) -> float:
+    @cached_method
+    def _hop(self, t: int, size: int) -> float:
         """The cheapest hop between any two groups."""
         cost = self._cost
         if self._pairs and len(cost.nodes) > _MANY_NODES:
@@ -230,7 +228,8 @@ class Least:
         times = rounds(costs, [(shape.micro_batches, stages)])
         return times * cost.costs.sync_passes * seconds * 1e6
 
-    def _update_us(self, t: int, stages: int, replicas: int) -> int:
+    @cached_method
+    def _updated(self, t: int, stages: int, replicas: int) -> int:
         """Of a stage with its share of all parameters; ZeRO divides it."""
         cost = self._cost
         trained = cost.table.trained
@@ -242,7 +241,8 @@ class Least:
         speakers = {node.gpu: node.name for node in cost.nodes}.values()
         return min(cost.table.update_us(name, share) for name in speakers)
 
-    def _fastest_links(self, t: int, size: int) -> tuple[tuple[float, float], int]:
+    @cached_method
+    def _links(self, t: int, size: int) -> tuple[tuple[float, float], int]:
         """Bytes/s within a node and between nodes, at the most; groups of a node."""
         cost, cluster = self._cost, self._cost.instance.planned_cluster
         groups = groups_of(cost, t, size)

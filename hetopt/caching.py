@@ -1,0 +1,37 @@
+"""A method whose values are kept, in a cache of each object that dies with it."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class cached_method(Generic[_P, _R]):
+    """A method that is worked out once for each of its arguments, which are hashable.
+
+    The cache replaces the method in the object when it is first asked for, so that
+    later calls cost what they cost with `lru_cache` alone.
+    """
+
+    def __init__(self, method: Callable[Concatenate[Any, _P], _R]) -> None:
+        self._method, self.__doc__ = method, method.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(
+        self, instance: None, owner: type
+    ) -> Callable[Concatenate[Any, _P], _R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[_P, _R]: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Callable[..., _R]:
+        if instance is None:
+            return self._method
+        kept: Callable[..., _R] = lru_cache(None)(self._method.__get__(instance, owner))
+        instance.__dict__[self._name] = kept
+        return kept
