@@ -159,10 +159,10 @@ def _columns(tables: Sequence[CostTable]) -> tuple[Counter[str], list[_Column]]:
 
 
 def _cheapest(
-    tables: Sequence[CostTable], nodes: list[str], fits: bool
+    tables: Sequence[CostTable], nodes: list[str], *, fits: bool
 ) -> list[_Column]:
     """The least of each entry over tables, whose layers are alike in all of them."""
-    each = [_layer_columns(table, nodes, fits) for table in tables]
+    each = [_layer_columns(table, nodes, fits=fits) for table in tables]
     return [
         _Column(
             alike[0].layers,
@@ -182,7 +182,7 @@ def _least_of(
     )
 
 
-def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Column]:
+def _layer_columns(table: CostTable, nodes: list[str], *, fits: bool) -> list[_Column]:
     model = table.model
     costs: dict[object, list[int]] = {}
     profile = table.workload.costs.profile
@@ -202,7 +202,7 @@ def _layer_columns(table: CostTable, nodes: list[str], fits: bool) -> list[_Colu
         pairs = [
             _layer_us(table, node, layers[0], fits, reduced[kind])
             if by_formula
-            else _listed_us(table, node, layers[0], fits)
+            else _listed_us(table, node, layers[0], fits=fits)
             for kind, node in enumerate(nodes)
         ]
         columns.append(
@@ -268,9 +268,9 @@ def _once_us(table: CostTable, gpu: GpuType, layer: int) -> Fraction:
     return Fraction(moved) / rate * 10**6
 
 
-def _listed_us(table: CostTable, node: str, layer: int, fits: bool) -> _Least:
+def _listed_us(table: CostTable, node: str, layer: int, *, fits: bool) -> _Least:
     """From a profile or calibrated times, whose sizes and degrees are listed."""
-    degrees = _degrees(table, node, layer, fits)
+    degrees = _degrees(table, node, layer, fits=fits)
     timed = _calibrated if table.calibrated else _measured
     rows = [row for row in timed(table, node, layer) if row[0] in degrees]
     if not rows:
@@ -307,7 +307,7 @@ def _calibrated(table: CostTable, node: str, layer: int) -> _Rows:
             yield t, largest, max(0, table.layer_us(node, t, largest)[layer] - less)
 
 
-def _degrees(table: CostTable, node: str, layer: int, fits: bool) -> Container[int]:
+def _degrees(table: CostTable, node: str, layer: int, *, fits: bool) -> Container[int]:
     """Degrees at which a profiled layer may be held; with `fits`, if it fits."""
     spec = table.cluster.node[node]
     every = range(1, spec.count + 1)

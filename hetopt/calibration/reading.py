@@ -294,7 +294,7 @@ def _layout(run: Run, machine: Machine, name: str) -> Layout:
         flexible="hybridep" in words,
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
-        states=_states(run, name, bool(shard)),
+        states=_states(run, name, shard=bool(shard)),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
         fused_loss=_fused_loss(run, name),
@@ -349,7 +349,7 @@ def _frozen_bits(run: Run, task: str) -> int | None:
     return 4 if "qlora" in task else None
 
 
-def _states(run: Run, name: str, shard: bool) -> str:
+def _states(run: Run, name: str, *, shard: bool) -> str:
     """What the optimiser works on; plain PyTorch's mixed precision is autocast's."""
     if precision_of(run) in ("fp32", "tf32"):
         return "fp32"

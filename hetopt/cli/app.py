@@ -36,7 +36,7 @@ class _Answering(TyperGroup):
             self._answer(error)
             raise
         except OSError as error:  # of `--help` and `--version`, which print here
-            fail(_of_the_system(error), self.as_json)
+            fail(_of_the_system(error), as_json=self.as_json)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["recover"] and any(
@@ -53,11 +53,11 @@ class _Answering(TyperGroup):
             self._answer(error)
             raise
         except HetoptError as error:
-            fail(error, self.as_json)
+            fail(error, as_json=self.as_json)
         except KeyboardInterrupt:
             stopped("interrupted before anything was found", self.as_json)
         except OSError as error:
-            fail(_of_the_system(error), self.as_json)
+            fail(_of_the_system(error), as_json=self.as_json)
 
     def _answer(self, error: Any) -> None:
         """The document of a usage error, whose words the library prints."""

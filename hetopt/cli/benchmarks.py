@@ -92,7 +92,7 @@ def bench(
         _run(
             str(suite),
             folder,
-            as_json,
+            as_json=as_json,
             file=suites,
             time_limit_s=time_limit,
             workers=workers,
@@ -131,7 +131,7 @@ def _folder(suite: str | None, out: Path | None) -> Path:
     return out
 
 
-def _run(suite: str, out: Path, as_json: bool, **choices: Any) -> None:
+def _run(suite: str, out: Path, *, as_json: bool, **choices: Any) -> None:
     from ..bench import running
     from .bench_progress import Bar
     from .terminal import console

@@ -144,7 +144,12 @@ def profile(
     if constants is not None:
         _refuse({"MODEL": model, "--sequence-length": sequence_length, "--out": out})
         _constants(
-            constants, "cuda" if gpu else "cpu", gpu_name, seconds, rows, as_json
+            constants,
+            "cuda" if gpu else "cpu",
+            gpu_name,
+            seconds,
+            rows,
+            as_json=as_json,
         )
         return
     if rows is not None:
@@ -199,6 +204,7 @@ def _constants(
     gpu: str | None,
     seconds: float,
     measured: Path | None,
+    *,
     as_json: bool,
 ) -> None:
     """Measure, or read what was measured; fit, write and show."""

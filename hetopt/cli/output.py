@@ -227,7 +227,7 @@ def watch(unit: str, time_limit: float) -> "Watch | Silence":
     return Watch(terminal.console(stderr=True), unit, limit_s(time_limit))
 
 
-def tell_limit(seconds: float | None, whose: str, as_json: bool) -> None:
+def tell_limit(seconds: float | None, whose: str, *, as_json: bool) -> None:
     """Say what a time limit is of, where it is not of the whole command."""
     from ..report import words
 
@@ -240,7 +240,7 @@ def tell_limit(seconds: float | None, whose: str, as_json: bool) -> None:
 # --- what is wrong ---------------------------------------------------------------
 
 
-def fail(error: HetoptError, as_json: bool) -> NoReturn:
+def fail(error: HetoptError, *, as_json: bool) -> NoReturn:
     """Say what is wrong, and leave."""
     ours = isinstance(error, InternalError)
     said = f"a bug in hetopt, please report it: {error}" if ours else str(error)

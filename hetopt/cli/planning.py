@@ -147,7 +147,7 @@ def plan(
     nodes = None
     if without or objective is not Objective.TIME:
         whose = "for all nodes, and as much for the sets without some"
-        output.tell_limit(limit_s(time_limit), whose, as_json)
+        output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("us", time_limit) as watch:
         if objective is not Objective.TIME:
             if exact:
@@ -166,7 +166,7 @@ def plan(
             )
     result = result if nodes is None else nodes.result
     found = runs.answers(result.data, result.plan, result.evaluation, asked, nodes)
-    _deliver_plan(result, found, out, as_json)
+    _deliver_plan(result, found, out, as_json=as_json)
 
 
 def solve(
@@ -343,7 +343,7 @@ def compare(
         if others or seeds > 1 or curves is not None:
             raise Unsupported("--targets asks for the best plan of each: give it alone")
         how = {"start": start or None, "known": not fresh}
-        _deliver_targets(instances, how, limits, out, as_json)
+        _deliver_targets(instances, how, limits, out, as_json=as_json)
     if out is not None:
         gaps.FILES.check(out)
     names = None if planners is None else _named(planners, "--planners")
@@ -351,7 +351,7 @@ def compare(
     each = "planner" if names is None else f"of {_counted(len(names), 'planner')}"
     whose = f"for each {each}" + ", and for the exact method" * exact
     whose = "for each method" if given else whose
-    output.tell_limit(limit_s(time_limit), whose, as_json)
+    output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("" if given else "us", time_limit) as watch:
         report = api.compare(
             instances,
@@ -402,6 +402,7 @@ def _deliver_targets(
     how: dict[str, Any],
     limits: "Limits",
     out: Path | None,
+    *,
     as_json: bool,
 ) -> NoReturn:
     from .. import api
@@ -409,7 +410,7 @@ def _deliver_targets(
 
     if out is not None:
         targets.FILES.check(out)
-    output.tell_limit(limits.time_s, "for each target", as_json)
+    output.tell_limit(limits.time_s, "for each target", as_json=as_json)
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)
     failed = output.written(out, lambda path: targets.FILES.write(report, path))
@@ -502,7 +503,7 @@ def provision(
                 limits=Limits(time_limit, gap, threads, seed),
                 progress=watch,
             )
-        _deliver_front(found, out, as_json)
+        _deliver_front(found, out, as_json=as_json)
     if alternatives is not None:
         if planner is not None:
             raise Unsupported("--alternatives are the exact method's: leave --planner")
@@ -515,7 +516,7 @@ def provision(
                 limits=Limits(time_limit, gap, threads, seed),
                 progress=watch,
             )
-        _deliver_alternatives(several, out, as_json)
+        _deliver_alternatives(several, out, as_json=as_json)
     with output.watch("us" if budget is not None else "USD", time_limit) as watch:
         result = api.provision(
             instance,
@@ -647,7 +648,7 @@ def _with_and_without(
 
 
 def _deliver_plan(
-    result: "Result", found: runs.Answers, out: Path | None, as_json: bool
+    result: "Result", found: runs.Answers, out: Path | None, *, as_json: bool
 ) -> NoReturn:
     """Write and show a plan with what else was asked, and leave with its exit code."""
     from ..exact.pipelines import compiling
@@ -692,7 +693,7 @@ def _write_rented(result: "Result", path: Path) -> None:
         )
 
 
-def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoReturn:
+def _deliver_front(found: "Tradeoffs", out: Path | None, *, as_json: bool) -> NoReturn:
     """Write and show a Pareto front, and leave with its exit code."""
     from ..report import front
 
@@ -706,7 +707,7 @@ def _deliver_front(found: "Tradeoffs", out: Path | None, as_json: bool) -> NoRet
 
 
 def _deliver_alternatives(
-    found: list["Result"], out: Path | None, as_json: bool
+    found: list["Result"], out: Path | None, *, as_json: bool
 ) -> NoReturn:
     """Write and show the best plan and the others, and leave with its exit code."""
     from ..report import results

@@ -162,7 +162,7 @@ def scale(
     output.check_writable(out)
     if out is not None:
         scaling.FILES.check(out)
-    output.tell_limit(limit_s(time_limit), "for all points together", as_json)
+    output.tell_limit(limit_s(time_limit), "for all points together", as_json=as_json)
     with output.watch("us", time_limit) as watch:
         found = api.scale(
             instance,

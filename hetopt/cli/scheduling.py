@@ -133,7 +133,7 @@ def schedule(
         limits=time_limit,
         progress=Listener(started=output.tell),
     )
-    _deliver(data, outcomes, out, as_json)
+    _deliver(data, outcomes, out, as_json=as_json)
 
 
 def _announce(data: "Data") -> None:
@@ -145,7 +145,7 @@ def _announce(data: "Data") -> None:
 
 
 def _deliver(
-    data: "Data", outcomes: list["Outcome"], out: Path | None, as_json: bool
+    data: "Data", outcomes: list["Outcome"], out: Path | None, *, as_json: bool
 ) -> None:
     from ..report import schedule as reports
 

@@ -108,7 +108,7 @@ def limits(found: Explanation) -> Iterator[str]:
     )
 
 
-def _bar_table(bars: list[Bar], names: Mapping[str, str], mib: bool) -> Table:
+def _bar_table(bars: list[Bar], names: Mapping[str, str], *, mib: bool) -> Table:
     """A row a bar, a column for each part that occurs."""
     used = stacked.used(bars, names)
     rows = []
@@ -202,7 +202,7 @@ def _layers(found: Explanation) -> Section:
     )
 
 
-def _section(title: str, note: str, panel: Panel, mib: bool) -> Section:
+def _section(title: str, note: str, panel: Panel, *, mib: bool) -> Section:
     meaning = "; ".join(f"{stacked.plain(x)}: {panel.names[x]}" for x in panel.used)
     drawn = Figure(
         title,
@@ -211,7 +211,7 @@ def _section(title: str, note: str, panel: Panel, mib: bool) -> Section:
         lambda: stacked.picture([panel], figures.NARROW),
         "A bar a group of equal stages; the table below has its numbers.",
     )
-    table = _bar_table(list(panel.bars), panel.names, mib)
+    table = _bar_table(list(panel.bars), panel.names, mib=mib)
     return Section(title, (f"{note}.",), table=table, figures=(drawn,))
 
 

@@ -105,7 +105,7 @@ def _panel(
                 turned = _turned(entry.job, bar, inch)
                 if names < _MOST_NAMES and turned is not None:
                     names += 1
-                    _write(panel, entry.job, bar, _ink(face), turned)
+                    _write(panel, entry.job, bar, _ink(face), turned=turned)
     width = 0.7 if inch[1] > 0.05 else 0.0
     boxes_of = PolyCollection(
         boxes, facecolors=faces, edgecolors=EDGE if width else "face", linewidths=width
@@ -128,7 +128,7 @@ def _turned(name: str, bar: Bar, inch: tuple[float, float]) -> bool | None:
     return True if high >= long and wide >= thick else None
 
 
-def _write(panel: Any, name: str, bar: Bar, ink: str, turned: bool) -> None:
+def _write(panel: Any, name: str, bar: Bar, ink: str, *, turned: bool) -> None:
     panel.text(
         (bar.start + bar.end) / 2,
         (bar.low + bar.high) / 2,

@@ -224,7 +224,7 @@ def page(report: GapReport) -> str:
             sections.append(_spread(name, rows))
         sections.append(_pictured(name, rows))
         alike = list(_plans(rows))
-        sections += [_drawn(one, palette, drawn >= _OPEN) for one in alike]
+        sections += [_drawn(one, palette, folded=drawn >= _OPEN) for one in alike]
         drawn += len(alike)
     charts = tuple(_charts(report, several=several))
     sections.append(Section("Over time" if charts else "", figures=charts))
@@ -290,7 +290,7 @@ def _names(rows: list[GapRow]) -> str:
     return ", ".join(Row.of(row).label for row in rows)
 
 
-def _drawn(rows: list[GapRow], palette: dict[str, str], folded: bool) -> Section:
+def _drawn(rows: list[GapRow], palette: dict[str, str], *, folded: bool) -> Section:
     first = rows[0]
     plan, judged = first.result.plan, first.result.evaluation
     assert plan is not None

@@ -187,7 +187,7 @@ class FastCost:
             key = (b, slot, receiver.node, receiver.t, crossings, j == final)
             found = self._alone.get(key)
             if found is None:
-                found = self._stage_us(b, slot, receiver, crossings, j == final)
+                found = self._stage_us(b, slot, receiver, crossings, last=j == final)
                 self._alone[key] = found
             tau, behind, hop = found
             hops.append(hop)
@@ -229,7 +229,7 @@ class FastCost:
         return max(slowest, self.syncs.ports.busiest_us(sent))
 
     def _stage_us(
-        self, b: int, slot: Slot, receiver: Slot, crossings: int, last: bool
+        self, b: int, slot: Slot, receiver: Slot, crossings: int, *, last: bool
     ) -> tuple[int, int, int]:
         """Time of a stage, of its backward pass, and of what it sends."""
         both, back = self.prefix(slot.node, slot.t, b, slot.recompute)
@@ -340,7 +340,7 @@ class FastCost:
             return _NEVER_MIB
         copied = self.costs.flat_gradients and replicas != 1
         if self.table.profile.weighs:
-            return self._measured_mib(b, n, stages, j, slot, copied)
+            return self._measured_mib(b, n, stages, j, slot, copied=copied)
         behind = self._behind_parameters
         parameters = behind[slot.last] - behind[slot.first]
         flight = self.in_flight(n, stages, j)
@@ -393,7 +393,7 @@ class FastCost:
         return memory.flat_mib(self.costs, held, slot.t)
 
     def _measured_mib(
-        self, b: int, n: int, stages: int, j: int, slot: Slot, copied: bool
+        self, b: int, n: int, stages: int, j: int, slot: Slot, *, copied: bool
     ) -> int:
         """`need_mib` by a profile that weighs layers; its rows tell them apart."""
         name, t, first, last = self.names[slot.node], slot.t, slot.first, slot.last

@@ -271,7 +271,7 @@ class SyncTimes:
             if len(self._sending) >= KEPT // 4:
                 self._sending.clear()
             total: dict[int, Fraction] = {}
-            for counts, each in self._rings(signature, divided):
+            for counts, each in self._rings(signature, divided=divided):
                 n = sum(counts)
                 for port, others in self.ports.ring(counts):
                     part = each(self.ports.node(port)) * others / n
@@ -282,7 +282,7 @@ class SyncTimes:
         return found
 
     def _rings(
-        self, signature: int, divided: bool
+        self, signature: int, *, divided: bool
     ) -> Iterable[tuple[Sequence[int], Callable[[int], Fraction]]]:
         """Rings of a parameter: members by node, and bytes that they pass on a node."""
         digits = self._decoded(signature)

@@ -324,7 +324,7 @@ def test_degrees_that_memory_does_not_ask_for_are_seen_without_dp_first() -> Non
     other = next(i for i, held in enumerate(cost.nodes) if held.gpu == "T4")
     shape = Shape(line.micro_batches(size), size, (((other, 2),), ((node, 2),)))
     for dp_first in (True, False):
-        found = list(Intra(line, True, dp_first).plans(shape))
+        found = list(Intra(line, layer_balancing=True, dp_first=dp_first).plans(shape))
         degrees = {tuple(stage.shares[0].t for stage in plan) for plan in found}
         every = set(product((1, 2), repeat=2))
         assert degrees <= every

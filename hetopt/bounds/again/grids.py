@@ -240,7 +240,10 @@ class _Setting:
     ) -> int:
         """Layers that all stages take within tau, at the most."""
         rows = sorted(
-            ((self._most(shape, kind, tau, weighed), kind.groups) for kind in kinds),
+            (
+                (self._most(shape, kind, tau, weighed=weighed), kind.groups)
+                for kind in kinds
+            ),
             key=lambda row: -sum(row[0]),
         )
         held: list[list[int]] = [[0] * shape.stages]
@@ -254,7 +257,9 @@ class _Setting:
             total += sum(gains[shape.stages - stages :])
         return total
 
-    def _most(self, shape: _Shape, kind: _Kind, tau: float, weighed: bool) -> list[int]:
+    def _most(
+        self, shape: _Shape, kind: _Kind, tau: float, *, weighed: bool
+    ) -> list[int]:
         """The most layers of a group of a kind in each stage."""
         hop = self._hop(shape.t, shape.size)
         found = []

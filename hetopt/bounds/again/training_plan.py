@@ -98,7 +98,7 @@ def _needs(
     """Least GPU time of a sample by kind, with how many layers are so; least passes."""
     for fits in (True, False):
         rows = [
-            (count, *_layer(tables, nodes, layer, fits))
+            (count, *_layer(tables, nodes, layer, fits=fits))
             for layer, count in _distinct(tables).items()
         ]
         # A layer that fits nowhere leaves no plan, and any bound holds.
@@ -137,7 +137,7 @@ def _distinct(tables: list[CostTable]) -> dict[int, int]:
 
 
 def _layer(
-    tables: list[CostTable], nodes: list[str], layer: int, fits: bool
+    tables: list[CostTable], nodes: list[str], layer: int, *, fits: bool
 ) -> tuple[_Row, Fraction]:
     """Least GPU time of a sample by kind, and least time of a micro-batch."""
     work: list[Fraction | None] = []

@@ -65,7 +65,7 @@ def plan(
                     best = value, n, b, stages
             line.cost.deadline = grid.averaged.cost.deadline = deadline
     if best is None:
-        raise NoPlan(_reason(grid, late))
+        raise NoPlan(_reason(grid, late=late))
     return line.plan(*best[1:])
 
 
@@ -91,7 +91,7 @@ def placed(grid: Grid, stages: Sequence[Meshed], b: int) -> list[Laid] | None:
     return found
 
 
-def _reason(grid: Grid, late: bool) -> str:
+def _reason(grid: Grid, *, late: bool) -> str:
     if late:
         return "alpa_like: no plan that fits was found in time"
     workload = grid.line.instance.workload

@@ -78,7 +78,7 @@ def plan(
     groups share the batch.
     """
     cost = FastCost(data, deadline)
-    trial = Trial(cost, mapping, balancing)
+    trial = Trial(cost, mapping=mapping, balancing=balancing)
     try:
         with keeping(trial.plan):
             _look_everywhere(
@@ -131,7 +131,7 @@ class Trial:
     Keeps the best of the plans, and the reasons against others.
     """
 
-    def __init__(self, cost: FastCost, mapping: bool, balancing: bool) -> None:
+    def __init__(self, cost: FastCost, *, mapping: bool, balancing: bool) -> None:
         self._cost = cost
         self._balancer = Balancer(cost)
         self._rows = mapped if mapping else in_order

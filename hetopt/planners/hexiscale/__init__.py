@@ -61,7 +61,9 @@ def plan(
     `degree` for all stages (no asymmetry; GPUs that do not make up a group of it stay
     idle), and with a `random_partition`, which deals the GPUs out at random.
     """
-    return plan_with(data, seed, deadline, rounds, degree, random_partition)[0]
+    return plan_with(
+        data, seed, deadline, rounds, degree, random_partition=random_partition
+    )[0]
 
 
 def plan_with(
@@ -70,10 +72,13 @@ def plan_with(
     deadline: float | None = None,
     rounds: int = ROUNDS,
     degree: int | None = None,
+    *,
     random_partition: bool = False,
 ) -> tuple[TrainingPlan, list[Round]]:
     """The same, and every round; for the paper's convergence."""
-    search = _Rounds(FastCost(data, deadline), Random(seed), degree, random_partition)
+    search = _Rounds(
+        FastCost(data, deadline), Random(seed), degree, dealt=random_partition
+    )
     with keeping(search.plan):
         search.run(rounds)
     history = search.history
@@ -90,7 +95,7 @@ def plan_with(
 
 class _Rounds:
     def __init__(
-        self, cost: FastCost, random: Random, degree: int | None, dealt: bool
+        self, cost: FastCost, random: Random, degree: int | None, *, dealt: bool
     ) -> None:
         self.cost = cost
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
@@ -115,7 +120,7 @@ class _Rounds:
                 self.cost.check()
                 pipelines = next(numbers)
                 maximise = self._option(index)
-                objective = self._round(index, pipelines, maximise)
+                objective = self._round(index, pipelines, maximise=maximise)
                 self._learn(maximise, objective)
                 self.history.append(Round(pipelines, maximise, objective))
 
@@ -159,7 +164,7 @@ class _Rounds:
 
     # --- a round ---------------------------------------------------------------------
 
-    def _round(self, index: int, pipelines: int, maximise: bool) -> int | None:
+    def _round(self, index: int, pipelines: int, *, maximise: bool) -> int | None:
         random, workload = self._random, self.cost.instance.workload
         if self._dealt:
             groups = random_partition(self._counts, pipelines, random)

@@ -89,7 +89,7 @@ class Graph:
         levels = [finest]
         parents: list[NDArray[np.intp]] = []
         while len(levels[-1]) > max(4 * groups, 24):
-            parent = self._matched(levels[-1], groups, random, maximise)
+            parent = self._matched(levels[-1], groups, random, maximise=maximise)
             if parent.max() + 1 == len(levels[-1]):
                 break
             coarse = np.zeros((parent.max() + 1, len(counts)))
@@ -113,7 +113,7 @@ class Graph:
         return edges
 
     def _matched(
-        self, vertices: Floats, groups: int, random: Random, maximise: bool
+        self, vertices: Floats, groups: int, random: Random, *, maximise: bool
     ) -> NDArray[np.intp]:
         """Heavy edge matching (light when maximising): each vertex's coarse vertex."""
         edges = self._edges(vertices)

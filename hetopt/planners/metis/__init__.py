@@ -61,7 +61,7 @@ def plan(
     exponential time in the number of stages.
     """
     line = LineCost(data, deadline)
-    intra = Intra(line, layer_balancing, dp_first)
+    intra = Intra(line, layer_balancing=layer_balancing, dp_first=dp_first)
     best: tuple[int, int, int, list[Laid]] | None = None
     in_time = True
     with keeping(lambda: None if best is None else line.plan(*best[1:])):
@@ -76,7 +76,7 @@ def plan(
         except OutOfTime:
             in_time = False
     if best is None:
-        raise NoPlan(f"metis: {_reason(line, intra, in_time)}")
+        raise NoPlan(f"metis: {_reason(line, intra, in_time=in_time)}")
     return line.plan(*best[1:])
 
 
@@ -110,7 +110,7 @@ def _shapes(line: LineCost, variance: float, max_permute_len: int) -> Iterator[S
             yield Shape(line.micro_batches(b), b, chosen)
 
 
-def _reason(line: LineCost, intra: Intra, in_time: bool) -> str:
+def _reason(line: LineCost, intra: Intra, *, in_time: bool) -> str:
     if not in_time:
         return "no mapping of stages to device groups that fits was found in time"
     if intra.nearest_mib is not None:

@@ -31,7 +31,9 @@ class Shape(NamedTuple):
 class Intra:
     """Plans inside a mapping; options of a group are kept."""
 
-    def __init__(self, line: LineCost, layer_balancing: bool, dp_first: bool) -> None:
+    def __init__(
+        self, line: LineCost, *, layer_balancing: bool, dp_first: bool
+    ) -> None:
         self.line = line
         self.layer_balancing, self.dp_first = layer_balancing, dp_first
         # lru_cache on bound methods of this object only: it dies with the object.
@@ -161,6 +163,7 @@ class Intra:
         degrees: list[int],
         most: list[int],
         steps: list[int],
+        *,
         widen: bool = True,
     ) -> Iterator[list[Laid]]:
         """Settle the first stage that lacks memory in both ways, then the others."""
@@ -185,7 +188,7 @@ class Intra:
         fitting = self._fitting(shape, rows, cuts, j)
         if fitting and fitting < cuts[j + 1] - cuts[j]:
             fewer = [fitting if i == j else m for i, m in enumerate(most)]
-            yield from self._deeper(shape, degrees, fewer, steps, widen)
+            yield from self._deeper(shape, degrees, fewer, steps, widen=widen)
 
     def _rows(self, shape: Shape, degrees: Sequence[int]) -> list[Row] | None:
         found = [

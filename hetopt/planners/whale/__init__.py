@@ -57,7 +57,7 @@ def plan(
     """
     cost = FastCost(data, deadline)
     nodes = sorted(cost.timed_nodes, key=lambda i: -cost.room[i])
-    trial = _Trial(cost, equal_layers)
+    trial = _Trial(cost, equal_layers=equal_layers)
     with keeping(lambda: trial.best and trial.best[1]):
         try:
             while nodes and trial.best is None:
@@ -77,7 +77,7 @@ def plan(
 class _Trial:
     """Turns structures into plans; keeps the best, and how near the others came."""
 
-    def __init__(self, cost: FastCost, equal_layers: bool) -> None:
+    def __init__(self, cost: FastCost, *, equal_layers: bool) -> None:
         self._cost = cost
         self._equal_layers = equal_layers
         self._work = work_before(cost)

@@ -61,7 +61,7 @@ def posed(
     if running:
         tasks += [state.running[number] for number in sorted(state.running)]
     for task in tasks:
-        key = _key(offers.data, state, task, as_asked)
+        key = _key(offers.data, state, task, as_asked=as_asked)
         groups.setdefault(key, []).append(task)
     classes, by_name, holds = [], {}, {}
     for number, (key, members) in enumerate(groups.items()):
@@ -72,7 +72,7 @@ def posed(
     return Posed(data, by_name, holds)
 
 
-def _key(data: Data, state: State, task: Task, as_asked: bool) -> ClassKey:
+def _key(data: Data, state: State, task: Task, *, as_asked: bool) -> ClassKey:
     asked = task.job.asked if as_asked else None
     if task.held is None:
         return task.job.model, task.job.batch, asked, None, PARTS

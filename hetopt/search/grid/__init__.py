@@ -178,7 +178,7 @@ class _Search:
     def _closed(self, bound: float) -> bool:
         return bound == inf or (self.objective is not None and bound >= self.objective)
 
-    def _list(self, fills: bool) -> None:
+    def _list(self, *, fills: bool) -> None:
         """All shapes; with `fills`, and a plan of each setting as soon as it is listed.
 
         Where there are many settings, time may be over before all of them are.
