@@ -174,12 +174,8 @@ def first(data: Instance, limits: Limits) -> Result:
     for result in in_turn(data, limits.part(PORTFOLIO.explore_share)):
         if result.plan is not None or result.stop is Stop.INTERRUPTED:
             return bounded(result)
-    left = replace(limits.after(monotonic() - began), gap=_ANY_GAP)
+    left = replace(limits.after(monotonic() - began), gap=PORTFOLIO.any_gap)
     return exactly("training_plan", data, left)
-
-
-#: Any plan will do: the search for a better one ends at once.
-_ANY_GAP = 1e9
 
 
 def _by_planners(
@@ -190,20 +186,22 @@ def _by_planners(
     hearing: Closing,
 ) -> Result:
     """Return the best of all planners' results, after walks from the best of them."""
-    start, results, ended = monotonic(), list[Result](), False
+    start, results, ended, looked = monotonic(), list[Result](), False, False
     try:
         for result in in_turn(data, limits, part, given, hearing.began):
             results.append(result)
             ended = result.stop is Stop.INTERRUPTED
             hearing.takes(result)
             hearing.tried(result.method.name, result)
-            if result.plan is None and impossible.reason(data):
-                break  # nor does any other find one
+            if result.plan is None and not looked:
+                looked = True
+                if impossible.reason(data):
+                    break  # nor does any other planner find one
     except KeyboardInterrupt:
         if not results and not given:
             raise
         ended = True
-    # Ties are broken by name, but what was found here stands before what was hearing.
+    # Ties are broken by name, but what was found here stands before what was known.
     results = [*sorted(results, key=lambda result: result.method.name), *given]
     best = least(results)
     if ended:

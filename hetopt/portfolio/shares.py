@@ -73,6 +73,8 @@ class Portfolio:
     #: Of the time, what planners have before the exact method where all of their plans
     #: are wanted, or the first one.
     explore_share: float = 0.5
+    #: Gap at which the first plan will do: the search for a better one ends at once.
+    any_gap: float = 1e9
     #: One in so many parts of the time that is left is for the next way to divide.
     variants: int = 3
     #: Seconds at most, to look for settings that would fit where there is no plan.
