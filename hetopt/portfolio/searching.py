@@ -93,27 +93,49 @@ def search(
     `Unsupported` is raised. Ctrl-C ends the work and keeps what there is; it is raised
     where that is nothing.
     """
+    began, made = monotonic(), list[Result]()
+    try:
+        found = _searched(data, limits, given, hearing, made, insist=insist)
+    except KeyboardInterrupt:  # wherever it came, what was made is kept
+        if not made and not given:
+            raise
+        found = bounded(interrupted(least([*made, *given])))
+    return _waited(found, monotonic() - began)
+
+
+def _searched(
+    data: Instance,
+    limits: Limits,
+    given: Sequence[Result],
+    hearing: Hearing,
+    made: list[Result],
+    *,
+    insist: bool,
+) -> Result:
+    """Return what `search` does; every result is put into `made` when it is there."""
     began, known = monotonic(), Closing(hearing)
     for result in given:
         known.takes(result)
     enumerates = is_small(data)
     part = PORTFOLIO.part_before(limits.time_s, enumerates=enumerates)
-    best = _by_planners(data, limits, part, given, known)
-    found = bounded(best)
-    known.takes(found)
-    if best.stop is not Stop.INTERRUPTED:
+    best = _by_planners(data, limits, part, given, known, made)
+    if best.stop is Stop.INTERRUPTED:
+        found = bounded(best)
+    else:
+        made.append(best)
+        known.takes(bounded(best))
         left = limits.after(monotonic() - began)
         try:
             found = _exactly(data, best, left, known, enumerates=enumerates)
-        except KeyboardInterrupt:  # before or after the method's own work
-            found = bounded(interrupted(best))
         except Unsupported:
             if insist:
                 raise
+            found = bounded(best)
         else:
             found = _with_reasons(found, best)
+    made.append(found)
     known.takes(found)
-    return _waited(found, monotonic() - began)
+    return found
 
 
 def improve(
@@ -132,7 +154,7 @@ def improve(
     """
     start, known = monotonic(), Closing(hearing)
     if planner is None:
-        found = _by_planners(data, limits, 1.0, given, known)
+        found = _by_planners(data, limits, 1.0, given, known, [])
     else:
         found = ask(planner, data, limits.part(PORTFOLIO.one_share), options)
     try:
@@ -184,12 +206,16 @@ def _by_planners(
     part: float,
     given: Sequence[Result],
     hearing: Closing,
+    made: list[Result],
 ) -> Result:
-    """Return the best of all planners' results, after walks from the best of them."""
-    start, results, ended, looked = monotonic(), list[Result](), False, False
+    """Return the best of all planners' results, after walks from the best of them.
+
+    Each is put into `made` when it is there.
+    """
+    start, ended, looked = monotonic(), False, False
     try:
         for result in in_turn(data, limits, part, given, hearing.began):
-            results.append(result)
+            made.append(result)
             ended = result.stop is Stop.INTERRUPTED
             hearing.takes(result)
             hearing.tried(result.method.name, result)
@@ -198,11 +224,11 @@ def _by_planners(
                 if impossible.reason(data):
                     break  # nor does any other planner find one
     except KeyboardInterrupt:
-        if not results and not given:
+        if not made and not given:
             raise
         ended = True
     # Ties are broken by name, but what was found here stands before what was known.
-    results = [*sorted(results, key=lambda result: result.method.name), *given]
+    results = [*sorted(made, key=lambda result: result.method.name), *given]
     best = least(results)
     if ended:
         return interrupted(best)

@@ -23,8 +23,7 @@ def searched(
     instance.
     """
     support.require(data)
-    start = monotonic()
-    limits = Limits(time_s)
+    start, limits, starts = monotonic(), Limits(time_s), list[Result]()
     told = portfolio.Closing(hearing)
     try:
         told.knows(None, int(api.no_plan_is_shorter(data).value))
@@ -36,8 +35,10 @@ def searched(
             hearing.tried(one.method.name, one)
         left = limits.after(monotonic() - start)
         found = portfolio.search(data, left, starts, told)
-    except KeyboardInterrupt:
-        return None
+    except KeyboardInterrupt:  # before the search, which keeps what it has
+        if not starts:
+            return None
+        found = portfolio.interrupted(starts[0])
     found = answered(found, known, limits.after(monotonic() - start))
     bound = None if found.bound is None else found.bound.value
     told.knows(found.objective, bound)

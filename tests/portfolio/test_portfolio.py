@@ -186,3 +186,41 @@ def test_plans_for_one_target_are_starts_for_the_next(
     report = targets.compare_targets(TINY, named, known=False, limits=2)
     assert given == [made[:number] for number in range(len(named))]
     assert [row.target for row in report.rows] == named
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_what_was_found_is_kept_wherever_the_interruption_comes(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the `at`-th call of what tells results, or in what comes between steps."""
+    data, calls = hetopt.load(TINY), 0
+    whole = searching.Closing.takes
+
+    def takes(self: searching.Closing, found: Result) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise KeyboardInterrupt
+        whole(self, found)
+
+    monkeypatch.setattr(searching.Closing, "takes", takes)
+    monkeypatch.setattr(turns, "order", lambda data: ["megatron", "islands"])
+    found = portfolio.search(data, Limits(20))
+    assert isinstance(found.plan, TrainingPlan)
+    if calls >= at:
+        assert found.stop in (Stop.INTERRUPTED, Stop.PROVED)
+    assert calls <= at + 1  # what is kept may be told
+
+
+def test_a_start_outlives_an_interruption_before_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*args: Any, **words: Any) -> Any:
+        raise KeyboardInterrupt
+
+    data = hetopt.load(TINY)
+    plan = megatron.plan(data)
+    monkeypatch.setattr(searching, "is_small", interrupt)
+    found = searched(data, 5, Heard(), Known((("mine", plan),)))
+    assert found is not None
+    assert (found.plan, found.stop) == (plan, Stop.INTERRUPTED)
