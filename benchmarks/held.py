@@ -33,9 +33,9 @@ sys.path.append(str(ROOT / "tests" / "oracles"))
 from exporter_plans import MIXED, UNEVEN, asymmetric, instance  # noqa: E402
 
 from hetopt.formats import exporting  # noqa: E402
-from hetopt.formats.versions import HELD  # noqa: E402
 from hetopt.schema import Instance  # noqa: E402
 
+HELD = {name: exporting.target_named(name).held for name in exporting.names()}
 LINES, PAGE = "held.jsonl", "held.md"
 TESTS = ROOT / "tests" / "targets"
 #: Where the environment names the checkout of a tool.

@@ -68,19 +68,20 @@ def tools() -> list[dict[str, Any]]:
 
     `unknown` is why that cannot be told of a tool that is no Python package.
     """
-    from ..formats.versions import HELD
+    from ..formats import exporting
 
-    programs = {"slurm": "sbatch", "jobset": "kubectl"}
+    targets = [exporting.target_named(name) for name in exporting.names()]
     return [
         {
-            "target": name,
+            "target": target.name,
             "tool": held.tool,
-            "installed": held.installed or _program(programs.get(name)),
-            "unknown": None if held.package or name in programs else "no package",
+            "installed": held.installed or _program(held.program),
+            "unknown": None if held.package or held.program else "no package",
             "oldest": held.oldest,
             "held_against": list(held.held),
         }
-        for name, held in HELD.items()
+        for target in targets
+        for held in (target.held,)
     ]
 
 

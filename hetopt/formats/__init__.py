@@ -1,22 +1,10 @@
 """Other tools' files: what is read of them, and what is written for them.
 
 A module or package here is a foreign tool. What it can do, it says by the functions
-that it or a module in it has, and the first line of that module's docstring describes
-the format:
-
-    read(paths, **options) -> dict        import TOOL: a document to write, plain data
-    claims(path, data, **options)         import TOOL_plan: the plans of a file, judged
-                                          against an instance
-    export(data, plan) -> dict[str, str]  export TOOL: texts by file name
-
-Beside `read` and `claims` stands `OPTIONS: dict[str, Any]`, the names of the options
-and their types: without it a module is no importer (`runs` reads what was measured).
-Beside `export` may stand
-
-    refusals(data, plan) -> list[str]     its reasons not to take names, files, GPUs
-    OPTIONS: dict[str, Any]               what `export` is told besides, by name
-    RULES: str                            the target whose plans it runs, if not its own
-    WITHOUT: frozenset[Feature]           what of that target's features it has not
+that it or a module in it has, `read`, `claims` or `export` (`contract`), and the first
+line of that module's docstring describes the format: TOOL for what reads or writes,
+TOOL_plan for what reads plans. `read` without `OPTIONS` beside it makes no importer
+(`runs` reads what was measured).
 
 What a target can run is said in `hetopt.schema.targets`, whose rules planners keep to.
 
@@ -25,36 +13,39 @@ Files are data: nothing in them is run, and what is wrong with one is an
 lacks is refused, never rounded; tests read back what is written (`tests/oracles`).
 """
 
+import warnings
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, cast
 
 from .. import registry
-from ..errors import UnknownName
+from ..errors import PluginBroken, UnknownName
+from . import contract
+from .contract import Exporter, Importer, PlanReader
 
 _FUNCTIONS = {"importer": {"read": "", "claims": "_plan"}, "exporter": {"export": ""}}
 _BESIDE = {"importer": "OPTIONS", "exporter": "export"}
 
 
-def importers() -> dict[str, Any]:
-    """The modules that read, by the names of their formats, sorted."""
+def importers() -> dict[str, Importer | PlanReader]:
+    """Return the modules that read, by the names of their formats, sorted."""
     return _all("importer")
 
 
-def exporters() -> dict[str, Any]:
-    """The modules that write, by the names of their targets, sorted."""
+def exporters() -> dict[str, Exporter]:
+    """Return the modules that write, by the names of their targets, sorted."""
     return _all("exporter")
 
 
-def importer(name: str) -> Any:
-    """The module that reads a format; `UnknownName` lists what there is."""
-    return _one("importer", name)
+def importer(name: str) -> Importer | PlanReader:
+    """Return the module that reads a format; `UnknownName` lists what there is."""
+    return cast(Importer | PlanReader, _one("importer", name))
 
 
-def exporter(name: str) -> Any:
-    """The module that writes for a target; `UnknownName` lists what there is."""
-    return _one("exporter", name)
+def exporter(name: str) -> Exporter:
+    """Return the module that writes for a target; `UnknownName` lists what there is."""
+    return cast(Exporter, _one("exporter", name))
 
 
 def _one(kind: str, name: str) -> Any:
@@ -68,20 +59,25 @@ def _one(kind: str, name: str) -> Any:
 
 
 def _all(kind: str) -> dict[str, Any]:
-    tools = registry.names("formats")
-    found = {n: m for tool in tools for n, m in _of_tool(kind, tool).items()}
+    """Return all modules of a kind; those of others that are broken are warned of."""
+    found: dict[str, Any] = {}
+    for tool in registry.names("formats"):
+        try:
+            found |= _of_tool(kind, tool)
+        except PluginBroken as error:
+            warnings.warn(str(error), stacklevel=3)
     return dict(sorted(found.items()))
 
 
 @cache
 def _of_tool(kind: str, tool: str) -> dict[str, Any]:
-    """Modules of one tool by the names of formats that they read or write."""
+    """Return modules of one tool by the names of formats that they read or write."""
     whole = registry.entry("formats", tool)
     inner = iter_modules(getattr(whole, "__path__", ()), f"{whole.__name__}.")
-    modules = [whole, *(import_module(module.name) for module in inner)]
-    return {
-        tool + suffix: module
-        for module in modules
-        for function, suffix in _FUNCTIONS[kind].items()
-        if hasattr(module, function) and hasattr(module, _BESIDE[kind])
-    }
+    found: dict[str, Any] = {}
+    for module in (whole, *(import_module(module.name) for module in inner)):
+        for function, suffix in _FUNCTIONS[kind].items():
+            if hasattr(module, function) and hasattr(module, _BESIDE[kind]):
+                contract.check(module, function)
+                found[tool + suffix] = module
+    return found

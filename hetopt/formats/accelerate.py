@@ -16,9 +16,12 @@ from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance
 from ..schema.targets import Feature
+from .contract import Held
 from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import ARGUMENTS, arguments, divided, ranks
+
+HELD = Held("Accelerate", "1.10", ("1.15.0",), "accelerate")
 
 RULES = "transformers"
 WITHOUT = frozenset(

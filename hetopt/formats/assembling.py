@@ -105,7 +105,7 @@ def _assembled(
     own: dict[str, Any] = {}
     if "costs" not in workload:
         own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
-    told = typed(clusters.OPTIONS | own | _OF_MODEL, options)
+    told = typed({**clusters.OPTIONS, **own, **_OF_MODEL}, options)
     how = {name: told.pop(name) for name in own if name in told}
     read = _model(config, {name: told.pop(name) for name in _OF_MODEL if name in told})
     model = read.document

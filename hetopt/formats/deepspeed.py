@@ -22,7 +22,10 @@ from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
+from .contract import Held
 from .exporting.launching import ranks, runs
+
+HELD = Held("DeepSpeed", "0.15", ("0.19.8",), "deepspeed")
 
 MODULE, CONFIG = "pipeline_plan.py", "ds_config.json"
 HOSTS, LAUNCH = "hostfile", "launch.sh"

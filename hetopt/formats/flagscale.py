@@ -20,9 +20,12 @@ from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.widths import words
 from ..text.parsing import yaml_text
+from .contract import Held
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
 from .megatron.model import fields as megatron_fields
+
+HELD = Held("FlagScale", "0.8.0", ("0.8.0 (16a2dd5)", "main (da4935e)"))
 
 EXPERIMENT, TRAIN, HOSTS = "config.yaml", "train/plan.yaml", "hostfile"
 

@@ -7,20 +7,14 @@ type has GPUs of the option `gpu`. Options are those of all importers of cluster
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import InstanceError
 from ..text.parsing import read_text
+from .contract import Document
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 
 OPTIONS = clusters.OPTIONS
-
-
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`source`, `cluster` and `assumed` of the hosts of all files, in their order."""
-    found, left_out = listed(paths)
-    return clusters.document("hostfile", paths, found, options, left_out)
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
@@ -28,9 +22,15 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     return [one for path in paths for one in hosts(read_text(path), str(path))], []
 
 
-def is_one(text: str) -> bool:
-    """Whether a text has a line of a hostfile."""
-    return re.search(r"(?m)^[^\s#]\S*[ \t]+(?:\S+[ \t]+)*slots=", text) is not None
+read = clusters.reader("hostfile", listed)
+
+
+def is_one(text: str, tree: Document | None) -> bool:
+    """Tell whether a text has a line of a hostfile."""
+    return (
+        tree is None
+        and re.search(r"(?m)^[^\s#]\S*[ \t]+(?:\S+[ \t]+)*slots=", text) is not None
+    )
 
 
 def hosts(text: str, where: str) -> list[Host]:

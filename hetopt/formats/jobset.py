@@ -25,8 +25,11 @@ from ..errors import InstanceError, quoted
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
+from .contract import Held
 from .exporting import allocation, programs
 from .exporting.allocation import LABEL, PLAN, Share, plan_text, shares
+
+HELD = Held("JobSet", "v1alpha2", ("v1alpha2 (08dfbdf)",), program="kubectl")
 
 JOBSET, LAUNCH = "jobset.yaml", "launch.sh"
 OPTIONS: dict[str, Any] = {

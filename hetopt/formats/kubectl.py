@@ -18,6 +18,7 @@ from pydantic import Field
 from ..errors import InstanceError, quoted
 from ..text.complaints import validated
 from ..text.parsing import read_tree
+from .contract import Document
 from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
@@ -60,18 +61,12 @@ class _Nodes(Foreign):
     items: tuple[_Node, ...]
 
 
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`source`, `cluster` and `assumed` of the nodes with GPUs, in their order."""
-    hosts, left_out = listed(paths)
-    return clusters.document("kubectl", paths, hosts, options, left_out)
-
-
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     """The nodes of all files with GPUs, and those that are left out."""
     hosts: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:
-        found = list(nodes(read_tree(path), str(path)))
+        found = [*nodes(read_tree(path), str(path))]
         there = [one for one in found if isinstance(one, Host)]
         gone = [one for one in found if isinstance(one, LeftOut)]
         if not there:
@@ -79,6 +74,14 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
         hosts += there
         left_out += gone
     return hosts, left_out
+
+
+def is_one(text: str, tree: Document | None) -> bool:
+    """Tell whether a tree is a list of nodes, or one of them."""
+    return tree is not None and tree.get("kind") in ("Node", "List", "NodeList")
+
+
+read = clusters.reader("kubectl", listed)
 
 
 def _no_host(where: str, left_out: Sequence[LeftOut]) -> str:

@@ -14,6 +14,9 @@ from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from . import jobset
+from .contract import Held
+
+HELD = Held("Kueue", "v1beta2", ("v1beta2 (ff69552)",))
 
 OPTIONS = jobset.OPTIONS
 QUEUE, NAME = "queue.yaml", "hetopt"

@@ -18,6 +18,7 @@ from typing import Any
 from ..catalogue import rented
 from ..errors import InstanceError, quoted
 from ..text.parsing import read_tree
+from .contract import Document
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 
@@ -25,12 +26,6 @@ OPTIONS = clusters.OPTIONS
 _MOST_NODES = 20_000
 _GPU = "nvidia.com/gpu"
 _PRODUCT = "nvidia.com/gpu.product"
-
-
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`source`, `cluster` and `assumed` of the machines, as their files have them."""
-    hosts, left_out = listed(paths)
-    return clusters.document("launcher", paths, hosts, options, left_out)
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
@@ -53,8 +48,13 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     return hosts, left_out
 
 
-def is_one(tree: Mapping[str, Any]) -> bool:
-    """Whether a tree is of one of these tools."""
+read = clusters.reader("launcher", listed)
+
+
+def is_one(text: str, tree: Document | None) -> bool:
+    """Tell whether a tree is of one of these tools."""
+    if tree is None:
+        return False
     resources = tree.get("resources")
     asks = isinstance(resources, dict) and not {"accelerators", "gpu", "any_of",
         "ordered", "instance_type"}.isdisjoint(resources)  # fmt: skip
@@ -62,14 +62,12 @@ def is_one(tree: Mapping[str, Any]) -> bool:
     return asks or "available_node_types" in tree or tree.get("kind") in kinds
 
 
-def _machines(
-    tree: Mapping[str, Any], place: str, stem: str
-) -> Iterator[Host | LeftOut]:
+def _machines(tree: Document, place: str, stem: str) -> Iterator[Host | LeftOut]:
     if "available_node_types" in tree:
         yield from _of_ray(tree, place)
     elif tree.get("kind") in ("RayCluster", "RayJob"):
         yield from _of_kuberay(tree, place)
-    elif is_one(tree):
+    elif is_one("", tree):
         name = str(tree.get("name") or stem)
         resources = _tree(tree["resources"], f"{place}: resources")
         if "gpu" in resources:

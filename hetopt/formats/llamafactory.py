@@ -14,9 +14,12 @@ import yaml
 from ..plans import TrainingPlan
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
+from .contract import Held
 from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import OPTIMISERS, ranks
+
+HELD = Held("LLaMA-Factory", "0.9.3", ("0.9.5, by its source",), "llamafactory")
 
 ARGUMENTS, CONFIG, LAUNCH = "plan.yaml", "ds_config.json", "launch.sh"
 _HEAD = "# A plan of hetopt for LLaMA-Factory\n"

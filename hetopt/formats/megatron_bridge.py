@@ -19,9 +19,12 @@ from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.states import Lora
 from ..schema.widths import words
+from .contract import Held
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
 from .megatron.model import experts_of, windows_of
+
+HELD = Held("Megatron-Bridge", "0.4.2", ("0.6.0, by its source",), "megatron-bridge")
 
 SETTINGS, RECIPE, LAUNCH = "settings.json", "recipe.py", "launch.sh"
 _ABOUT = """\

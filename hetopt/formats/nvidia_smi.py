@@ -15,10 +15,11 @@ clusters.
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..text.parsing import read_text
+from .contract import Document
 from .importing import clusters, topology
 from .importing.clusters import Host, LeftOut
 from .importing.topology import BUS, SELF, Pairs, nvlinks
@@ -46,12 +47,6 @@ class Listed(NamedTuple):
     name: str
     mib: int | None = None
     is_in_parts: bool = False
-
-
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`source`, `cluster` and `assumed` of the hosts, in the order of their files."""
-    hosts, left_out = listed(paths)
-    return clusters.document("nvidia-smi", paths, hosts, options, left_out)
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
@@ -89,6 +84,9 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
         why = clusters.reasons(left_out)
         raise InstanceError(f"{lists[name][1]}: No whole GPUs found: {why}")
     return hosts, left_out
+
+
+read = clusters.reader("nvidia-smi", listed)
 
 
 def _in_parts(name: str, listed: Sequence[Listed]) -> list[LeftOut]:
@@ -129,8 +127,10 @@ def by_host(text: str, name: str) -> dict[str, str]:
     return {host: "\n".join(part) for host, part in found.items()}
 
 
-def is_one(text: str) -> bool:
-    """Whether a text is one of nvidia-smi's: a list of GPUs, or their topology."""
+def is_one(text: str, tree: Document | None) -> bool:
+    """Tell whether a text is one of nvidia-smi's: a list of GPUs, or their topology."""
+    if tree is not None:
+        return False
     begins = (
         rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|0, ?[^,\n]*, ?[0-9]+|"
         r"\| NVIDIA-SMI |(?:index|name), |[^,\n]{3,80}, ?[0-9]{4,7} MiB$)"

@@ -16,8 +16,11 @@ from typing import Any
 
 from ..plans import TrainingPlan
 from ..schema import Instance
+from .contract import Held
 from .exporting import allocation, programs
 from .exporting.allocation import PLAN, plan_text, shares
+
+HELD = Held("Ray", "2.49", ("2.60.0",), "ray")
 
 refusals = allocation.refusals
 OPTIONS: dict[str, Any] = programs.OPTION

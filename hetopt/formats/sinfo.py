@@ -15,11 +15,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, read_text
+from .contract import Document
 from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
@@ -93,12 +94,6 @@ class _Columns(NamedTuple):
     width: int | None = None
 
 
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
-    """`source`, `cluster` and `assumed` of the nodes with GPUs, in their order."""
-    found, left_out = listed(paths)
-    return clusters.document("sinfo", paths, found, options, left_out)
-
-
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     """The nodes of all files with GPUs, and those that are left out."""
     found: list[Host] = []
@@ -110,8 +105,13 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     return found, left_out
 
 
-def is_one(text: str) -> bool:
-    """Whether a text is one of Slurm's, with GPUs or without."""
+read = clusters.reader("sinfo", listed)
+
+
+def is_one(text: str, tree: Document | None) -> bool:
+    """Tell whether a text or a tree is one of Slurm's, with GPUs or without."""
+    if tree is not None:
+        return isinstance(tree.get("sinfo", tree.get("nodes")), list)
     heads = rf"(?m)^(?:NodeName=|.*\b(?:{'|'.join(_NODES)})\b)"
     return re.search(heads, text) is not None or is_gres(text)
 

@@ -31,9 +31,12 @@ from ..errors import InstanceError, UnknownName, quoted
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
+from .contract import Held
 from .exporting import allocation, programs
 from .exporting.allocation import LABEL, PLAN, Share, plan_text, shares
 from .exporting.launching import WAIT, parts
+
+HELD = Held("Slurm", "20.02", ("22.05.8",), program="sbatch")
 
 OPTIONS: dict[str, Any] = {
     **programs.OPTION,

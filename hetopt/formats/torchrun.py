@@ -10,9 +10,12 @@ numbers of processes on different hosts
 
 from ..plans import TrainingPlan
 from ..schema import Instance
+from .contract import Held
 from .exporting.allocation import PLAN, plan_text
 from .exporting.launching import WAIT
 from .exporting.programs import TRAIN, by_host, executor_refusals, train_text
+
+HELD = Held("PyTorch", "2.5", ("2.11 (CUDA)", "2.13 (CPU)"), "torch")
 
 refusals = executor_refusals
 LAUNCH = "launch.sh"

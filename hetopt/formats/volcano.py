@@ -14,7 +14,10 @@ from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.parsing import yaml_text
 from . import jobset
+from .contract import Held
 from .exporting.allocation import Share
+
+HELD = Held("Volcano", "v1alpha1", ("v1alpha1 (ed72c7c)",))
 
 OPTIONS = jobset.OPTIONS
 JOB = "volcano.yaml"

@@ -2,10 +2,10 @@
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import formats
 from ...errors import InstanceError, Unsupported
@@ -17,8 +17,8 @@ from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
 from ...search import choices
 from ...text.writing import writable
+from ..contract import Held, Options
 from ..importing import typed
-from ..versions import HELD
 from .launching import bad_hosts, bad_parts
 
 #: Targets that take devices of any maker; what others start asks for CUDA or ROCm.
@@ -27,23 +27,57 @@ ANY_MAKER = ("flagscale", "skypilot", "slurm")
 BY_TYPE = ("slurm",)
 
 
+class Target(NamedTuple):
+    """What an exporter has, and what stands in place of what it says nothing of.
+
+    `rules` is the target of `TARGETS` whose plans it takes, or its own name; it has
+    no files for the features `without`.
+    """
+
+    name: str
+    export: Callable[..., dict[str, str]]
+    refusals: Callable[[Instance, TrainingPlan], list[str]]
+    options: Options
+    rules: str
+    without: frozenset[Feature]
+    held: Held
+
+
+def target_named(name: str) -> Target:
+    """Return the target of a name; `UnknownName` lists what there is."""
+    module, own = formats.exporter(name), name.replace("-", "_")
+    return Target(
+        own,
+        module.export,
+        getattr(module, "refusals", lambda data, plan: []),
+        getattr(module, "OPTIONS", {}),
+        getattr(module, "RULES", own),
+        getattr(module, "WITHOUT", frozenset()),
+        getattr(module, "HELD", Held(own)),
+    )
+
+
 def names() -> list[str]:
-    """The targets, sorted."""
+    """Return the targets, sorted."""
     return list(formats.exporters())
 
 
 def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
-    """Why `target` cannot take a plan; none where it can.
+    """Return why `target` cannot take a plan; none where it can.
 
     Raises `UnknownName` for a target that is not there.
     """
-    exporter: Any = formats.exporter(target)
-    name, ruled = _rules(target), []
+    return _reasons(target_named(target), data, plan)
+
+
+def _reasons(target: Target, data: Instance, plan: TrainingPlan) -> list[str]:
+    name, ruled = target.rules, []
     data, asked = data.launched_by(name), data
-    cards = [] if name in ANY_MAKER else targets.foreign(_types(data, plan))
+    foreign = targets.foreign(_types(data, plan))
+    cards = [] if target.name in ANY_MAKER else foreign
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
-        if why := targets.lacking(name, data, plan, _without(target)):
+        if why := targets.lacking(name, data, plan, target.without):
             return [*cards, *why]
         degrees = targets.bad_degrees(data, plan)
         ruled = targets.without_precision(data, _types(data, plan))
@@ -54,10 +88,8 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
             ruled.append(
                 f"{name} keeps gradients of four bytes, for which there is no memory"
             )
-    own: list[str] = []
-    if hasattr(exporter, "refusals"):
-        own = exporter.refusals(*choices.settled(data, plan))
-    parts = [] if name in BY_TYPE else bad_parts(data, plan)
+    own = target.refusals(*choices.settled(data, plan))
+    parts = [] if target.name in BY_TYPE else bad_parts(data, plan)
     return [*bad_hosts(plan), *parts, *cards, *ruled, *own]
 
 
@@ -66,83 +98,67 @@ def _lacks_memory(data: Instance, plan: TrainingPlan) -> bool:
     return any(violation.rule == "memory" for violation in broken)
 
 
-def _rules(target: str) -> str:
-    """The target of `TARGETS` whose plans an exporter takes, or its own name."""
-    name = target.replace("-", "_")
-    return str(getattr(formats.exporter(target), "RULES", name))
-
-
-def _without(target: str) -> frozenset[Feature]:
-    """What an exporter has no files for of the features of that target."""
-    exporter: Any = formats.exporter(target)
-    found: frozenset[Feature] = getattr(exporter, "WITHOUT", frozenset())
-    return found
-
-
 def _types(data: Instance, plan: TrainingPlan) -> list[str]:
     node = data.planned_cluster.node
     return sorted({node[replica.node].gpu for replica in plan.replicas()})
 
 
 def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
-    """One row a target: the plan's features that it has or lacks, and its reasons.
+    """Return one row a target: the plan's features that it has or lacks, its reasons.
 
     `unsupported` is what the target lacks for any plan of the instance.
     """
     used = features(data, plan)
     rows = []
-    for target in names():
-        rules = _rules(target)
-        on = rules if rules in TARGETS else "any"
-        supports = TARGETS[on].supports - _without(target)
-        held = HELD[target]
+    for target in map(target_named, names()):
+        on = target.rules if target.rules in TARGETS else "any"
+        supports = TARGETS[on].supports - target.without
         rows.append(
             {
-                "name": target,
-                "tool": held.tool,
-                "oldest": held.oldest,
-                "held_against": list(held.held),
+                "name": target.name,
+                "tool": target.held.tool,
+                "oldest": target.held.oldest,
+                "held_against": list(target.held.held),
                 "features": {
                     str(one.value): one in supports for one in Feature if one in used
                 },
                 "unsupported": "; ".join(support.lacking(data.on(on))) or None,
-                "reasons": reasons(target, data, plan),
+                "reasons": _reasons(target, data, plan),
             }
         )
     return rows
 
 
 def exported(
-    target: str, data: Instance, plan: TrainingPlan, options: Iterable[str] = ()
+    name: str, data: Instance, plan: TrainingPlan, options: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The texts for `target` by file name; `options` are its own, as `name=value`.
+    """Return the texts for a target by file name; `options` are its own `name=value`.
 
     Raises `InstanceError` for a plan that the judge refuses, `Unsupported` for one
     that the target cannot express, with every reason, `UnknownName` for an option that
     the target has not.
     """
-    exporter: Any = formats.exporter(target)
-    told = typed(getattr(exporter, "OPTIONS", {}), options)
+    target = target_named(name)
+    told = typed(target.options, options)
     support.require(data)
     if broken := training_plan.evaluate(data, plan).violations:
         listed = "; ".join(map(str, broken[:5]))
         raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
-    if why := reasons(target, data, plan):
-        raise Unsupported(_refused(target, data, why))
-    data, plan = choices.settled(data.launched_by(_rules(target)), plan)
-    files: dict[str, str] = exporter.export(data, plan, **told)
-    return files
+    if why := _reasons(target, data, plan):
+        raise Unsupported(_refused(name, target.rules, data, why))
+    data, plan = choices.settled(data.launched_by(target.rules), plan)
+    return target.export(data, plan, **told)
 
 
-def _refused(target: str, data: Instance, why: list[str]) -> str:
-    """A message of the reasons; another plan helps where they blame the plan."""
-    name, other = _rules(target), "choose another target (hetopt export --explain)"
+def _refused(target: str, rules: str, data: Instance, why: list[str]) -> str:
+    """Return a message of the reasons; another plan helps where they blame the plan."""
+    other = "choose another target (hetopt export --explain)"
     told = "; ".join(why)
-    if name not in TARGETS:
+    if rules not in TARGETS:
         return f"{target} cannot run this plan: {told}; {other} or another plan"
-    if support.lacking(data.on(name)):
-        return f"not supported by {TARGETS[name].program}: {told}; {other}"
-    remedy = f"another plan (hetopt plan --for {name})"
+    if support.lacking(data.on(rules)):
+        return f"not supported by {TARGETS[rules].program}: {told}; {other}"
+    remedy = f"another plan (hetopt plan --for {rules})"
     return f"{target} cannot run this plan: {told}; {other} or {remedy}"
 
 

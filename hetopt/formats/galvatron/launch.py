@@ -19,7 +19,10 @@ from ...schema import Instance
 from ...schema.architecture import Architecture
 from ...schema.widths import words
 from ...text.parsing import yaml_text
+from ..contract import Held
 from ..exporting.launching import ranks, torchruns
+
+HELD = Held("Hetu-Galvatron", "2.0", ("2.4.0", "main (cea12ff)"), "hetu-galvatron")
 
 CONFIG, TRAIN, LAUNCH = "galvatron_config.json", "train_dist.yaml", "launch.sh"
 _LISTS = (

@@ -14,7 +14,10 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.models import HEXISCALE
 from ...problems.training_plan.shapes import apart, place
 from ...schema import Instance
+from ..contract import Held
 from ..exporting.launching import WAIT, ranks
+
+HELD = Held("FlashFlex", "5ee1726", ("5ee1726",))
 
 CONFIG, MACHINES, LAUNCH = "hetero_configs.json", "machines", "launch.sh"
 _LAUNCH = """\

@@ -5,7 +5,7 @@ options are its own and `rank`, which of a ranked list is meant (the first by de
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from ...text import options, writing
 from ...text.complaints import validated
 from ...text.editions import marked
 from ...text.parsing import yaml_text
+from ..contract import Document, Importer, Options, PlanReader
 from .assumptions import Assumption
 from .placing import Claim
 
@@ -36,7 +37,7 @@ _INCOMPLETE = {
 class Imported(NamedTuple):
     """A document of ours, and what was taken for granted in it."""
 
-    document: dict[str, Any]
+    document: Document
     assumed: tuple[Assumption, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def split(
 
 def document(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
-) -> dict[str, Any]:
+) -> Document:
     """The document alone of `imported`."""
     return imported(format, paths, options, instance).document
 
@@ -102,13 +103,13 @@ def imported(
     `UnknownName` for a format or an option, `InstanceError` for files that cannot be
     used.
     """
-    importer: Any = formats.importer(format)
-    if hasattr(importer, "claims"):
+    importer = formats.importer(format)
+    if isinstance(importer, PlanReader):
         return Imported(_plan_file(format, paths, options, instance))
     if not paths and getattr(importer, "NEEDS_PATHS", True):
         raise InstanceError(f"import {format}: found no file, expected some; name them")
     told = given(importer.OPTIONS, options, instance)
-    read: dict[str, Any] = importer.read(paths, **told)
+    read = importer.read(paths, **told)
     _check_records(read, f"import {format}")
     if instance is None or not hasattr(importer, "completed"):
         found = put_in(read, format, instance)
@@ -122,9 +123,7 @@ def imported(
     return Imported(found.document, (*found.assumed, *more))
 
 
-def given(
-    known: Mapping[str, Any], words: Iterable[str], instance: str | None
-) -> dict[str, Any]:
+def given(known: Options, words: Iterable[str], instance: str | None) -> dict[str, Any]:
     """The options of an importer that are told, by `typed`.
 
     No memory is reserved twice: an instance that has a reserve of its own keeps it.
@@ -137,7 +136,7 @@ def given(
     return told
 
 
-def _check_records(read: dict[str, Any], what: str) -> None:
+def _check_records(read: Document, what: str) -> None:
     """`InstanceError` where what was read could not be read again as a file of ours."""
     if "workload" in read:
         validated(Instance, read, what)
@@ -147,7 +146,7 @@ def _check_records(read: dict[str, Any], what: str) -> None:
             validated(record, read[field], what, (field,))
 
 
-def put_in(read: dict[str, Any], what: str, instance: str | None) -> Imported:
+def put_in(read: Document, what: str, instance: str | None) -> Imported:
     """What was read, as it is or put into an instance in place of its own."""
     if instance is None:
         assumed = tuple(read.get("assumed", ()))
@@ -160,7 +159,7 @@ def put_in(read: dict[str, Any], what: str, instance: str | None) -> Imported:
     return Imported(whole, tuple(read.get("assumed", ())))
 
 
-def _joined(read: dict[str, Any], what: str, instance: str) -> dict[str, Any]:
+def _joined(read: Document, what: str, instance: str) -> Document:
     base = files.load_instance(instance).model_dump(mode="json", exclude_unset=True)
     if "offers" in read:
         base.pop("cluster", None)
@@ -172,7 +171,7 @@ def _joined(read: dict[str, Any], what: str, instance: str) -> dict[str, Any]:
     return whole
 
 
-def write(out: Path, content: dict[str, Any]) -> None:
+def write(out: Path, content: Document) -> None:
     """Write a document as YAML or JSON, by the suffix; it says its schema."""
     content = marked(content)
     if out.suffix.lower() == ".json":
@@ -238,7 +237,7 @@ def running(
 
 def _plan_file(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
-) -> dict[str, Any]:
+) -> Document:
     data, claims, rank = _claimed(format, paths, options, instance)
     found = next((claim for claim in claims if claim.rank == rank), None)
     if found is None:
@@ -259,8 +258,8 @@ def _plan_file(
 def _claimed(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> tuple[Instance, list[Claim], int]:
-    importer: Any = formats.importer(format)
-    if not hasattr(importer, "claims"):
+    importer = formats.importer(format)
+    if not isinstance(importer, PlanReader):
         raise Unsupported(f"{format} reads no plans: import it without --judge")
     if instance is None:
         raise InstanceError(
@@ -278,12 +277,12 @@ def _claimed(
 # --- options ---------------------------------------------------------------------
 
 
-def _options(importer: Any) -> dict[str, Any]:
-    own: dict[str, Any] = importer.OPTIONS
-    return {**own, "rank": int} if hasattr(importer, "claims") else own
+def _options(importer: Importer | PlanReader) -> Options:
+    own = importer.OPTIONS
+    return {**own, "rank": int} if isinstance(importer, PlanReader) else own
 
 
-def typed(known: Mapping[str, Any], words: Iterable[str]) -> dict[str, Any]:
+def typed(known: Options, words: Iterable[str]) -> dict[str, Any]:
     """`name=value` words as values of the types of `known`.
 
     `UnknownName` for a name that is none of these, `InstanceError` for a value that is

@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, permutations, product
 from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from ...errors import InstanceError
 from ...problems import training_plan
 from ...problems.training_plan import targets
 from ...schema import Alternatives, Instance, Workload
+from ..contract import RunReader
 from .asked import Asked, opened
 from .current import offered
 from .placing import Claim, Settings
@@ -114,7 +116,7 @@ class Advice(NamedTuple):
         }
 
 
-def recognised(paths: Sequence[Any]) -> tuple[Any, Asked]:
+def recognised(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
     """The module of the trainer whose run some files are, and what they ask.
 
     `InstanceError` where no trainer has such names.
@@ -134,13 +136,13 @@ def recognised(paths: Sequence[Any]) -> tuple[Any, Asked]:
     )
 
 
-def _trainers() -> list[Any]:
-    """The modules that know the names of a trainer, in the order of theirs."""
-    return [one for one in formats.importers().values() if hasattr(one, "asked")]
+def _trainers() -> list[RunReader]:
+    """Return the modules that know the names of a trainer, in the order of theirs."""
+    return [x for x in formats.importers().values() if isinstance(x, RunReader)]
 
 
 def advised(
-    module: Any, asked: Asked, data: Instance, limit_s: float, hosts: str = ""
+    module: RunReader, asked: Asked, data: Instance, limit_s: float, hosts: str = ""
 ) -> Advice:
     """What to change of a run that was recognised.
 
@@ -200,7 +202,9 @@ def _union(values: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
 class _Search:
     """Settings of one run, judged once each."""
 
-    def __init__(self, module: Any, asked: Asked, data: Instance, hosts: str) -> None:
+    def __init__(
+        self, module: RunReader, asked: Asked, data: Instance, hosts: str
+    ) -> None:
         self.module, self.asked, self.data, self.hosts = module, asked, data, hosts
         claim: Claim = module.claimed(asked, data, hosts)
         assert claim.settings is not None  # readers of runs tell them
@@ -384,10 +388,10 @@ class _Search:
     @cached_property
     def _values(self) -> dict[str, list[Any]]:
         """What each setting may be, the run's own value first."""
-        values: dict[str, Sequence[Any]] = self.module.choices(self.asked, self.data)
+        offered_by = self.module.choices(self.asked, self.data)
         workload = self.data.workload
         samples = [*_SAMPLES, *offered(workload, "micro_batch_sizes")]
-        values = {**values, "micro_batch_size": samples}
+        values = {**offered_by, "micro_batch_size": samples}
         for name in ("context_parallel", "expert_parallel", "zero_groups"):
             values[name] = offered(workload, name)
         return {

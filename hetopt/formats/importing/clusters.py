@@ -11,7 +11,7 @@ joined by the bus. `assumed` tells what of it was assumed.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,11 +19,12 @@ from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
 from ...errors import InstanceError, cut
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
+from ..contract import Document, Options
 from . import assumptions, ports
 from .assumptions import Assumed, Assumption
 from .topology import Links, nvlinks
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "inter_gbytes_per_s": GbytesPerS,
     **ports.OPTIONS,
     "inter_latency_us": LatencyUs,
@@ -118,13 +119,27 @@ def _label(gpu: str | None) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", gpu or "gpu").strip("-").lower()
 
 
+Listing = Callable[[Sequence[Path]], tuple[list[Host], list[LeftOut]]]
+
+
+def reader(tool: str, listed: Listing) -> Callable[..., Document]:
+    """Return the `read` of a tool, whose files `listed` knows as hosts."""
+
+    def read(paths: Sequence[Path], **options: Any) -> Document:
+        """Return `source`, `cluster` and `assumed` of all hosts, in their order."""
+        hosts, left_out = listed(paths)
+        return document(tool, paths, hosts, options, left_out)
+
+    return read
+
+
 def document(
     tool: str,
     paths: Sequence[Path],
     hosts: Sequence[Host],
     options: dict[str, Any],
     left_out: Iterable[LeftOut] = (),
-) -> dict[str, Any]:
+) -> Document:
     """`source`, `cluster` and `assumed` of the hosts that files of a tool list."""
     names = ", ".join(path.name for path in paths)
     settings = Settings(**options)

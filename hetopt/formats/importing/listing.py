@@ -8,11 +8,14 @@ from typing import Any
 from ... import formats
 from ...errors import InstanceError
 from ...text.parsing import parse_value, read_text
+from ..contract import HostReader
 from . import clusters
 from .clusters import Host, LeftOut
 
 #: The formats that describe hosts; a launcher is asked for them.
 FORMATS = ("hostfile", "nvidia_smi", "sinfo", "kubectl", "launchers")
+#: The same in the order in which a file is asked whether it is one of theirs.
+_BY_CONTENT = ("launchers", "kubectl", "nvidia_smi", "hostfile", "sinfo")
 #: Finds out of every file what it is.
 AUTO = "auto"
 _ALIASES = {"ray": "launchers", "dstack": "launchers", "skypilot": "launchers",
@@ -46,7 +49,7 @@ def document(
     hosts: list[Host] = []
     left_out: list[LeftOut] = []
     for name, those in groups.items():
-        found, gone = formats.importer(name).listed(those)
+        found, gone = _reader(name).listed(those)
         hosts += found
         left_out += gone
     tools = ", ".join(name.replace("_", "-") for name in groups)
@@ -56,15 +59,15 @@ def document(
 def format_of(path: Path) -> str:
     """The format of a file, by what it holds; `InstanceError` where it is none."""
     text = read_text(path)
-    suffix = path.suffix.lower()
+    suffix, tree = path.suffix.lower(), None
     is_json = suffix == ".json" or text.lstrip()[:1] in ("{", "[")
     if is_json or suffix in (".yaml", ".yml"):
         tree = parse_value(text, str(path), is_json=is_json)
-        if isinstance(tree, dict) and (found := _of_tree(tree)) is not None:
-            return found
-    for name in ("nvidia_smi", "hostfile", "sinfo"):
-        if formats.importer(name).is_one(text):
-            return name
+        tree = tree if isinstance(tree, dict) else None
+    for held in (None,) if tree is None else (tree, None):
+        for name in _BY_CONTENT:
+            if _reader(name).is_one(text, held):
+                return name
     first = text.strip().partition("\n")[0][:100]
     raise InstanceError(
         f"{path}: found no list of hosts that is known, expected one; it begins "
@@ -73,13 +76,10 @@ def format_of(path: Path) -> str:
     )
 
 
-def _of_tree(tree: dict[str, Any]) -> str | None:
-    if formats.importer("launchers").is_one(tree):
-        return "launchers"
-    if tree.get("kind") in ("Node", "List", "NodeList"):
-        return "kubectl"
-    nodes = tree.get("sinfo", tree.get("nodes"))
-    return "sinfo" if isinstance(nodes, list) else None
+def _reader(name: str) -> HostReader:
+    reader = formats.importer(name)
+    assert isinstance(reader, HostReader)  # each of `FORMATS` is one
+    return reader
 
 
 def is_gres(text: str) -> bool:

@@ -16,9 +16,18 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, Split
 from ...schema.targets import Feature
+from ..contract import Held
 from ..exporting.launching import ranks, torchruns
 from ..importing.current import in_runs
 from . import model, weights
+
+# Uneven stages need 0.13, or 0.12 by the older arguments beside the layout.
+HELD = Held(
+    "Megatron-LM",
+    "core 0.12.0",
+    ("core 0.12.0", "core 0.13.0", "core 0.16.1", "0.20.0 (d98e8a6)"),
+    "megatron-core",
+)
 
 #: Adapters are Megatron-Bridge's.
 WITHOUT = frozenset({Feature.LORA})

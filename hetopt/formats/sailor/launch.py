@@ -23,6 +23,9 @@ from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance
 from ...schema.widths import words
+from ..contract import Held
+
+HELD = Held("Sailor", "cf2c8e3", ("cf2c8e3",))
 
 PLAN, NODES, LAUNCH = "sailor_plan.json", "nodes", "launch.py"
 SETTINGS = "ds_config.json"

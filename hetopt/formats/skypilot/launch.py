@@ -18,8 +18,11 @@ from ...catalogue import known
 from ...plans import TrainingPlan
 from ...schema import Cluster, GpuType, Instance
 from ...text.parsing import yaml_text
+from ..contract import Held
 from ..exporting import allocation, programs
 from ..exporting.allocation import PLAN, Share, plan_text, shares
+
+HELD = Held("SkyPilot", "0.9", ("0.14.1",), "skypilot")
 
 OPTIONS: dict[str, Any] = programs.OPTION
 LAUNCH = "launch.sh"

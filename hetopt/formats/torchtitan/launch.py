@@ -30,9 +30,12 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.models import like_llama
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, ModelSpec
+from ..contract import Held
 from ..exporting.launching import ranks, torchruns
 from ..exporting.sharding import refusals, reshards
 from . import module
+
+HELD = Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan")
 
 __all__ = ["OPTIONS", "export", "refusals"]
 

@@ -23,9 +23,12 @@ from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import CostSettings, Instance, Recompute
 from ...schema.widths import words
+from ..contract import Held
 from ..exporting.launching import torchruns
 from ..exporting.sharding import refusals, reshards
 from .program import TRAIN
+
+HELD = Held("transformers", "5.0", ("5.24.0",), "transformers")
 
 __all__ = ["export", "refusals"]
 
