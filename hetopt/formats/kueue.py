@@ -10,31 +10,29 @@ The option `queue` is the queue's name; the others are those of `jobset`.
 
 from typing import Any
 
-from ..plans import TrainingPlan
-from ..schema import Instance
 from ..text.parsing import yaml_text
 from . import jobset
 from .contract import Held
+from .exporting import allocation, kubernetes
+from .exporting.allocation import Machines
 
 HELD = Held("Kueue", "v1beta2", ("v1beta2 (ff69552)",))
 
-OPTIONS = jobset.OPTIONS
+OPTIONS = kubernetes.OPTIONS
 QUEUE, NAME = "queue.yaml", "hetopt"
 _API = "kueue.x-k8s.io/v1beta2"
-refusals = jobset.refusals
+refusals = kubernetes.refusals
 
 
-def export(
-    data: Instance, plan: TrainingPlan, *, queue: str = NAME, **asked: Any
-) -> dict[str, str]:
-    """`queue.yaml`, and the files of `jobset`."""
-    files = jobset.export(data, plan, queue=queue, **asked)
+def _ask(made: Machines, *, queue: str = NAME, **asked: Any) -> dict[str, str]:
+    """Return `queue.yaml`, and the files of `jobset`."""
+    files = jobset.ask(made, queue=queue, **asked)
     counts: dict[str, int] = {}
-    found = jobset.machines(data, plan)
+    found = kubernetes.machines(made.data, made.plan)
     for share in found:
         counts[share.gpu] = counts.get(share.gpu, 0) + share.gpus * len(share.nodes)
-    labels = {share.gpu: jobset.selector(share) for share in found}
-    flavours = {gpu: f"{queue}-{jobset.plain(gpu)}" for gpu in counts}
+    labels = {share.gpu: kubernetes.selector(share) for share in found}
+    flavours = {gpu: f"{queue}-{kubernetes.plain(gpu)}" for gpu in counts}
     documents = [
         *(
             {
@@ -53,12 +51,12 @@ def export(
                 "namespaceSelector": {},
                 "resourceGroups": [
                     {
-                        "coveredResources": [jobset.GPU],
+                        "coveredResources": [kubernetes.GPU],
                         "flavors": [
                             {
                                 "name": flavours[gpu],
                                 "resources": [
-                                    {"name": jobset.GPU, "nominalQuota": count}
+                                    {"name": kubernetes.GPU, "nominalQuota": count}
                                 ],
                             }
                             for gpu, count in counts.items()
@@ -76,3 +74,6 @@ def export(
     ]
     whole = {"apiVersion": "v1", "kind": "List", "items": documents}
     return {**files, QUEUE: yaml_text(whole, width=88)}
+
+
+export = allocation.exporter(_ask, kubernetes.WORDS)

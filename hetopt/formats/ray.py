@@ -14,16 +14,14 @@ seconds and then says which labels and GPUs it asked for and which nodes there a
 
 from typing import Any
 
-from ..plans import TrainingPlan
-from ..schema import Instance
 from .contract import Held
 from .exporting import allocation, programs
-from .exporting.allocation import PLAN, plan_text, shares
+from .exporting.allocation import Machines
 
 HELD = Held("Ray", "2.49", ("2.60.0",), "ray")
 
 refusals = allocation.refusals
-OPTIONS: dict[str, Any] = programs.OPTION
+OPTIONS = allocation.options({})
 LAUNCH, LABEL = "launch.py", "gpu-type"
 _LAUNCH = '''\
 """Start TRAIN on every node of a plan of hetopt: `python launch.py`, in this folder.
@@ -120,21 +118,21 @@ if __name__ == "__main__":
 '''
 
 
-def export(
-    data: Instance, plan: TrainingPlan, *, train: str | None = None
-) -> dict[str, str]:
-    """`launch.py`, `plan.json` and `train.sh`."""
-    program = programs.program(data, plan, train)
-    held = [(share, node) for share in shares(data, plan) for node in share.nodes]
+def _ask(made: Machines) -> dict[str, str]:
+    """Return `launch.py`."""
+    held = [(share, node) for share in made.shares() for node in share.nodes]
     launch = _LAUNCH.format(
         nodes=_rows([node for _, node in held]),
         bundles=_rows([{"GPU": share.gpus} for share, _ in held]),
         label=LABEL,
         labels=_rows([{LABEL: share.gpu} for share, _ in held]),
-        program=program.path,
+        program=made.program.path,
         own=programs.TRAIN,
     )
-    return {LAUNCH: launch, PLAN: plan_text(data, plan), **program.files}
+    return {LAUNCH: launch}
+
+
+export = allocation.exporter(_ask, {})
 
 
 def _rows(values: list[Any]) -> str:

@@ -27,44 +27,30 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from ..catalogue import gpus
-from ..errors import InstanceError, UnknownName, quoted
+from ..errors import InstanceError, UnknownName
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
 from .contract import Held
-from .exporting import allocation, programs
-from .exporting.allocation import LABEL, PLAN, Share, plan_text, shares
+from .exporting import allocation
+from .exporting.allocation import LABEL, Machines, Share, Word
 from .exporting.launching import WAIT, parts
 
 HELD = Held("Slurm", "20.02", ("22.05.8",), program="sbatch")
 
-OPTIONS: dict[str, Any] = {
-    **programs.OPTION,
-    "gres": str,
-    "nodes": Literal["named"],
-    "partition": str,
-    "time": str,
-    "account": str,
-    "cpus_per_gpu": int,
-    "mem_per_gpu": str,
-}
 _BY_TYPE = rf"{LABEL}|{LABEL}:{LABEL}(,{LABEL}:{LABEL})*"
-_WORD = {
-    "gres": _BY_TYPE,
-    "partition": _BY_TYPE,
-    "time": r"[0-9]+(-[0-9]+)?(:[0-9]+){0,2}",
-    "account": LABEL,
-    "cpus_per_gpu": r"[1-9][0-9]*",
-    "mem_per_gpu": r"[1-9][0-9]*[KMGT]?",
+_NAMES = Word(str, _BY_TYPE, "a name, or TYPE:NAME,TYPE:NAME")
+_TIME = r"[0-9]+(-[0-9]+)?(:[0-9]+){0,2}"
+WORDS = {
+    "gres": _NAMES,
+    "nodes": Word(Literal["named"], "named", "named"),
+    "partition": _NAMES,
+    "time": Word(str, _TIME, "a time as 2-00:00:00 or 12:00:00"),
+    "account": Word(str, LABEL, "a name"),
+    "cpus_per_gpu": Word(int, r"[1-9][0-9]*", "a positive whole number"),
+    "mem_per_gpu": Word(str, r"[1-9][0-9]*[KMGT]?", "a size as 64G"),
 }
-_EXPECTED = {
-    "gres": "a name, or TYPE:NAME,TYPE:NAME",
-    "partition": "a name, or TYPE:NAME,TYPE:NAME",
-    "time": "a time as 2-00:00:00 or 12:00:00",
-    "account": "a name",
-    "cpus_per_gpu": "a positive whole number",
-    "mem_per_gpu": "a size as 64G",
-}
+OPTIONS = allocation.options(WORDS)
 UNTYPED = "gpu"
 JOB = "job.sbatch"
 _RUN = """\
@@ -121,33 +107,24 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     ]
 
 
-def export(
-    data: Instance,
-    plan: TrainingPlan,
+def _ask(
+    made: Machines,
     *,
-    train: str | None = None,
     gres: str | None = None,
-    nodes: Literal["named"] | None = None,
+    nodes: str | None = None,
     partition: str | None = None,
     **asked: Any,
 ) -> dict[str, str]:
-    """`job.sbatch`, `plan.json` and `train.sh`.
-
-    Raises `InstanceError` for an option that is none of Slurm's words.
-    """
-    for name, word in {"gres": gres, "partition": partition, **asked}.items():
-        if word is not None and not re.fullmatch(_WORD[name], str(word)):
-            raise InstanceError(
-                f"option {name}: found {quoted(str(word))}, expected {_EXPECTED[name]}"
-            )
-    types = [share.gpu for share in shares(data, plan)]
+    """Return `job.sbatch`."""
+    data, plan = made.data, made.plan
+    types = [share.gpu for share in made.shares()]
     named = _by_type(gres, types)
     if gres is not None and len(set(types)) > 1 and ":" not in gres:
         raise InstanceError(
             f"option gres: found one name, {gres}, for GPUs of several types, expected "
             f"one for each; write gres={','.join(f'{x}:NAME' for x in [*named])}"
         )
-    found = shares(data, plan, lambda node: named.get(node.gpu) or _gres(node))
+    found = made.shares(lambda node: named.get(node.gpu) or _gres(node))
     partitions = _by_type(partition, types)
     lines = ["#!/usr/bin/env bash", *_assumed(data, plan, named)]
     lines.append("#SBATCH --job-name=hetopt")
@@ -169,16 +146,17 @@ def export(
         lines.append(f"#SBATCH {_size(share, asked)}")
         if share.gpu in partitions:
             lines.append(f"#SBATCH --partition={partitions[share.gpu]}")
-    program = programs.program(data, plan, train)
     run = _RUN.format(
-        train=program.chosen("$folder", "$folder"),
+        train=made.program.chosen("$folder", "$folder"),
         names=" ".join(f'"{" ".join(share.nodes)}"' for share in found),
         lists=_granted("SLURM_JOB_NODELIST", len(found)),
         processors=_granted("SLURM_JOB_CPUS_PER_NODE", len(found)),
         group='--het-group="$group" ' if len(found) > 1 else "",
     )
-    job = "\n".join(lines) + "\n" + run + WAIT
-    return {JOB: job, PLAN: plan_text(data, plan), **program.files}
+    return {JOB: "\n".join(lines) + "\n" + run + WAIT}
+
+
+export = allocation.exporter(_ask, WORDS)
 
 
 def _gres(node: Node) -> str | None:

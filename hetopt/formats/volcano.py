@@ -10,40 +10,28 @@ batch.volcano.sh/v1alpha1). Options are those of `jobset`.
 
 from typing import Any
 
-from ..plans import TrainingPlan
-from ..schema import Instance
 from ..text.parsing import yaml_text
-from . import jobset
 from .contract import Held
-from .exporting.allocation import Share
+from .exporting import allocation, kubernetes
+from .exporting.allocation import Machines, Share
 
 HELD = Held("Volcano", "v1alpha1", ("v1alpha1 (ed72c7c)",))
 
-OPTIONS = jobset.OPTIONS
+OPTIONS = kubernetes.OPTIONS
 JOB = "volcano.yaml"
 _RUN = """\
 names=($NODES)
 exec "$TRAIN" /plan/plan.json "${names[${VC_TASK_INDEX:-$VK_TASK_INDEX}]}"
 """
-refusals = jobset.refusals
+refusals = kubernetes.refusals
 
 
-def export(
-    data: Instance,
-    plan: TrainingPlan,
-    *,
-    train: str | None = None,
-    name: str | None = None,
-    queue: str = "",
-    restarts: int = 0,
+def _ask(
+    made: Machines, *, name: str | None = None, queue: str = "", restarts: int = 0
 ) -> dict[str, str]:
-    """`volcano.yaml`, `launch.sh`, `plan.json` and `train.sh`.
-
-    Raises `InstanceError` for what Kubernetes does not take.
-    """
-    jobset.check(name=name, queue=queue or None, restarts=restarts)
-    found = jobset.machines(data, plan)
-    called = jobset.called(plan, found, name)
+    """Return `volcano.yaml` and `launch.sh`."""
+    found = kubernetes.machines(made.data, made.plan)
+    called = kubernetes.called(made.plan, found, name)
     head = f"{called}-{found[0].label}-0.{called}"
     job = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -67,18 +55,21 @@ def export(
     }
     return {
         JOB: yaml_text(job, width=88),
-        **jobset.launch(called, JOB, data, plan, train),
+        **kubernetes.launch(made, called, JOB),
     }
 
 
 def _task(share: Share, head: str, called: str) -> dict[str, Any]:
     alone = {"volcano.sh/job-name": called}
-    pod = jobset.pod(share, head, called, _RUN, alone)
+    pod = kubernetes.pod(share, head, called, _RUN, alone)
     return {
         "name": share.label,
         "replicas": len(share.nodes),
         "template": {
-            "metadata": {"annotations": {jobset.TYPE: share.gpu}},
+            "metadata": {"annotations": {kubernetes.TYPE: share.gpu}},
             "spec": pod,
         },
     }
+
+
+export = allocation.exporter(_ask, kubernetes.WORDS)

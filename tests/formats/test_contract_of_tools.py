@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from exporter_plans import EVEN, instance
+from exporter_plans import EVEN, MIXED, instance
 
 from hetopt import formats, registry
-from hetopt.errors import PluginBroken, UnknownName
+from hetopt.errors import InstanceError, PluginBroken, UnknownName
 from hetopt.formats import contract, exporting
 
 MODULES = [
@@ -105,3 +105,14 @@ def test_the_tool_of_the_readme_keeps_the_contract() -> None:
     files = module["export"](instance(), EVEN)
     nodes = {replica.node for replica in EVEN.replicas()}
     assert {line.split()[0] for line in files["hosts.txt"].splitlines()} == nodes
+
+
+ALLOCATORS = ("jobset", "kueue", "ray", "skypilot", "slurm", "volcano")
+
+
+@pytest.mark.parametrize("target", ALLOCATORS)
+def test_each_option_of_a_scheduler_is_held_to_its_word(target: str) -> None:
+    for name in exporting.target_named(target).options:
+        with pytest.raises(InstanceError, match=rf"\b{name}: ") as error:
+            exporting.exported(target, instance(), MIXED, [f"{name}=a'\n$(b)"])
+        assert "expected" in str(error.value)

@@ -18,12 +18,12 @@ from hetopt.files import load_instance
 from hetopt.formats import (
     hostfile,
     huggingface,
-    jobset,
     kubectl,
     nvidia_smi,
     sinfo,
 )
 from hetopt.formats.assembling import assembly
+from hetopt.formats.exporting import kubernetes
 from hetopt.schema import Cluster, Instance, ModelSpec
 
 RUN = "sinfo -N -h -o '%N %G'"
@@ -468,7 +468,7 @@ def test_the_label_of_a_product_that_jobs_ask_for_means_the_card(
     for name, card in gpus().items():
         if card.product is None or card.maker != "NVIDIA":
             continue
-        label = jobset.label_of(name)
+        label = kubernetes.label_of(name)
         found = cluster(kubectl_of(tmp_path, k8s("a", 1, label, labels=NO_MEMORY)))
         assert [node.gpu for node in found.nodes] == [name]
 

@@ -6,18 +6,23 @@ ours, and on every machine `PROGRAM plan.json NODE` is started (`programs`): it 
 what to run from the plan, and which of the plan's nodes it is. The k-th GPU that the
 plan uses on a node is the k-th that the scheduler grants.
 
-Every feature of a plan can be carried so.
+Every feature of a plan can be carried so. What differs between schedulers is a table of
+options, `Word` by name, and the function that asks for `Machines`: `exporter` makes the
+`export` of a module of them.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+from ...errors import InstanceError, quoted
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import Instance, Node
+from ..contract import Options
+from .programs import Program, program
 
 PLAN = "plan.json"
 LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -59,6 +64,69 @@ def shares(
         Share(gpu, gpus, tuple(names), name)
         for (gpu, gpus, name), names in found.items()
     ]
+
+
+class Word(NamedTuple):
+    """An option of a scheduler: its type, the pattern of its text, and what that is."""
+
+    kind: Any
+    pattern: str
+    expected: str
+
+
+class Machines(NamedTuple):
+    """What a scheduler is asked for: the machines of a plan, and what they start."""
+
+    data: Instance
+    plan: TrainingPlan
+    program: Program
+    files: dict[str, str]
+
+    def shares(
+        self, called: Callable[[Node], str | None] = lambda node: None
+    ) -> list[Share]:
+        """Return the machines by type and number of GPUs (`shares`)."""
+        return shares(self.data, self.plan, called)
+
+
+_PROGRAM = Word(str, r"[A-Za-z0-9_./+@-]{1,200}", "the path of a program")
+
+
+def options(words: Mapping[str, Word]) -> Options:
+    """Return the options of a scheduler by their types, with the one that all have."""
+    return {name: word.kind for name, word in _all(words).items()}
+
+
+def exporter(
+    ask: Callable[..., dict[str, str]], words: Mapping[str, Word]
+) -> Callable[..., dict[str, str]]:
+    """Return the `export` of a scheduler.
+
+    `ask(machines, **options)` are the texts that ask for machines; the plan and the
+    program stand beside them. `words` are its options.
+    """
+
+    def export(
+        data: Instance, plan: TrainingPlan, *, train: str | None = None, **asked: Any
+    ) -> dict[str, str]:
+        """Return all texts; `InstanceError` for an option that is none of its words."""
+        told = asked if train is None else {"train": train, **asked}
+        for name, value in told.items():
+            word = _all(words)[name]
+            if not re.fullmatch(word.pattern, str(value)):
+                raise InstanceError(
+                    f"option {name}: found {quoted(str(value))}, expected "
+                    f"{word.expected}"
+                )
+        started = program(data, plan, train)
+        files = {PLAN: plan_text(data, plan), **started.files}
+        return {**ask(Machines(data, plan, started, files), **asked), **files}
+
+    return export
+
+
+def _all(words: Mapping[str, Word]) -> dict[str, Word]:
+    return {"train": _PROGRAM, **words}
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:

@@ -19,12 +19,12 @@ from ...plans import TrainingPlan
 from ...schema import Cluster, GpuType, Instance
 from ...text.parsing import yaml_text
 from ..contract import Held
-from ..exporting import allocation, programs
-from ..exporting.allocation import PLAN, Share, plan_text, shares
+from ..exporting import allocation
+from ..exporting.allocation import Machines, Share, shares
 
 HELD = Held("SkyPilot", "0.9", ("0.14.1",), "skypilot")
 
-OPTIONS: dict[str, Any] = programs.OPTION
+OPTIONS = allocation.options({})
 LAUNCH = "launch.sh"
 #: The end of the name of an offer at spot prices (`prices`).
 SPOT = "spot"
@@ -56,13 +56,9 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     return found
 
 
-def export(
-    data: Instance, plan: TrainingPlan, *, train: str | None = None
-) -> dict[str, str]:
-    """`TYPE-GPUS.yaml` for each type, `launch.sh`, `plan.json` and `train.sh`."""
-    program = programs.program(data, plan, train)
-    found = shares(data, plan)
-    cluster = data.planned_cluster
+def _ask(made: Machines) -> dict[str, str]:
+    """Return `TYPE-GPUS.yaml` for each type, and `launch.sh`."""
+    found, cluster = made.shares(), made.data.planned_cluster
     files = {f"{share.label}.yaml": _task(share, cluster) for share in found}
     lines = []
     for number, share in enumerate(found):
@@ -74,8 +70,11 @@ def export(
         )
         if not number:
             lines.append(f'head="$(sky status --ip "$cluster-{share.label}")"')
-    launch = _HEAD + program.chosen() + "\n".join(lines) + "\n"
-    return {**files, LAUNCH: launch, PLAN: plan_text(data, plan), **program.files}
+    launch = _HEAD + made.program.chosen() + "\n".join(lines) + "\n"
+    return {**files, LAUNCH: launch}
+
+
+export = allocation.exporter(_ask, {})
 
 
 def _task(share: Share, cluster: Cluster) -> str:
