@@ -381,7 +381,7 @@ _KERNELS = {
 def _kernel(run: Run, machine: Machine, name: str) -> str | None:
     """Return the family of attention kernels; None where scores pass through memory."""
     if run.attention is not None:
-        return _kernel_of(run.attention)
+        return _run_by(machine, run.attention)
     if "flash" in (run.framework or "").lower():
         return _kernel_of(run.framework or "")
     if "bf16" not in machine.flops:  # no fused kernel is written for such cards
@@ -389,6 +389,23 @@ def _kernel(run: Run, machine: Machine, name: str) -> str | None:
     if name == "torch" and machine.generation == "Hopper":
         return "cudnn"  # what PyTorch 2.11 takes there
     return framework(name).kernel
+
+
+def _run_by(machine: Machine, words: str) -> str | None:
+    """Return the kernel of attention by its name; `NotModelled` where no card runs it.
+
+    FlashAttention 2 and 3 and cuDNN's want compute capability 8.0, which came with
+    bf16, and FlashAttention 1 wants 7.5. PyTorch's `sdpa` chooses what there is.
+    """
+    kernel = _kernel_of(words)
+    if kernel is None or "bf16" in machine.flops or "sdpa" in words.lower():
+        return kernel
+    if kernel == "flash1" and machine.generation == "Turing":
+        return kernel
+    oldest = "7.5" if kernel == "flash1" else "8.0"
+    raise NotModelled(
+        f"attention {words!r} wants compute capability {oldest}, which this GPU has not"
+    )
 
 
 def _kernel_of(words: str) -> str | None:

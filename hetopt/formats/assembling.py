@@ -133,7 +133,9 @@ def _assembled(
     assumed = (*read.assumed, *found.assumed, *rows)
     if not own or times == "analytic" or "efficiency" in told:
         return Imported(made, assumed)
-    made, more = calibrating.calibrated(made, cards, how, "reserve_mib" in told)
+    made, more = calibrating.calibrated(
+        made, cards, how, reserved="reserve_mib" in told
+    )
     validated(Instance, made, "the assembled instance", file="")
     if "calibration" in made["workload"]["costs"]:
         newer = {row.what for row in more}

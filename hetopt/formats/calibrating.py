@@ -22,6 +22,7 @@ from ..physics.kernels import Constants
 from ..schema import CostSettings, GpuType, Instance, exact
 from ..schema.calibration import Precision
 from ..text.complaints import validated
+from .contract import Document
 from .importing import assumptions, divisions
 from .importing.assumptions import RULES, Assumption
 
@@ -51,6 +52,7 @@ def calibrated(
     made: dict[str, Any],
     cards: Mapping[str, Gpu | None],
     options: Mapping[str, Any],
+    *,
     reserved: bool = False,
 ) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
     """The document of an instance with calibrated times, and what is assumed for it.
@@ -58,13 +60,15 @@ def calibrated(
     `cards` are the sheets of its GPU types; `options` those of `OPTIONS` that were
     told; `reserved` says that what is kept free was told. Where a card is not in the
     catalogue, or there are no constants for the precision, the document stays as it
-    is, and the row says why.
+    is, and the row says why. `InstanceError` for a kernel that no card can run.
     """
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     precision = _products(costs, options.get("products"))
     if why := _unfit(cards, precision):
         row = Assumption("times of layers", "share of the peak", why, _CHANGE)
         return made, (row,)
+    made, unfused = _unfused(made, cards, options)
+    costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     framework = _framework(made, options)
     usual = FRAMEWORKS[framework]
     fused = usual.kernel or "flash2"
@@ -76,7 +80,7 @@ def calibrated(
         "kernel": kernel,
         "precision": precision,
         "constants": dict(constants()),
-        "spread": _spread(made, cards, kernel, costs.lora is not None),
+        "spread": _spread(made, cards, kernel),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     rows: tuple[Assumption, ...]
@@ -93,7 +97,7 @@ def calibrated(
     if costs.zero == 3:
         settings["gathers"] = "micro_batch"
     settings |= _exposed(lookup(constants(), set()), framework, usual, costs)
-    made, rows = _with(made, cards, settings, offers), (row, *divided)
+    made, rows = _with(made, cards, settings, offers), (row, *unfused, *divided)
     if not reserved:
         made, more = _roomy(made, framework)
         rows += more
@@ -145,9 +149,41 @@ def _framework(made: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     return str(name)
 
 
+def _unfused(
+    made: Document, cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
+) -> tuple[Document, tuple[Assumption, ...]]:
+    """Return the document without flash attention where no card has it, and a row.
+
+    FlashAttention 2 and cuDNN's kernel want compute capability 8.0, which came with
+    bf16; an older card keeps its scores in memory, beside newer ones as well.
+    `InstanceError` where such a kernel was asked for and no card can run it.
+    """
+    without = [name for name, card in cards.items() if card and not card.has_bf16]
+    costs = made["workload"]["costs"]
+    if not without or not costs["flash"]:
+        return made, ()
+    names, change = ", ".join(without), "-o flash=false, or --times analytic"
+    why = "FlashAttention 2 and cuDNN want capability 8.0; scores stay in memory"
+    if len(without) < len(cards):
+        row = Assumption(f"flash on {names}", "off", why, change)
+        return made, () if "flash" in options else (row,)
+    kernel = options.get("kernel", "none")
+    if options.get("flash") or kernel != "none":
+        asked = f"kernel: found {kernel!r}" if kernel != "none" else "flash: found true"
+        raise InstanceError(
+            f"option {asked}, which is not calibrated on {names}, as FlashAttention 2 "
+            "and cuDNN want compute capability 8.0; leave it out, or give --times "
+            "analytic, whose flash is PyTorch's memory-efficient attention as well"
+        )
+    workload = {**made["workload"], "costs": {**costs, "flash": False}}
+    row = Assumption("flash", "off", f"none on {names}: {why}", change)
+    return {**made, "workload": workload}, (row,)
+
+
 def _spread(
-    made: Mapping[str, Any], cards: Mapping[str, Gpu | None], kernel: str, lora: bool
+    made: Mapping[str, Any], cards: Mapping[str, Gpu | None], kernel: str
 ) -> float:
+    lora = made["workload"]["costs"].get("lora") is not None
     scores = kernel == "none" or not all(c and c.has_bf16 for c in cards.values())
     return spread(experts=bool(made["model"].get("experts")), scores=scores, lora=lora)
 

@@ -92,6 +92,28 @@ def test_no_kernel_is_fused_on_a_card_without_bf16() -> None:
     assert layout(**run).kernel is None
 
 
+@pytest.mark.parametrize(
+    ("gpu", "told", "wanted"),
+    [
+        ("t4", "flash2", "8.0"),
+        ("v100_32gb", "cudnn", "8.0"),
+        ("v100_32gb", "flash1", "7.5"),
+        ("t4", "flash1", None),
+        ("t4", "sdpa", None),
+        ("t4", "eager", None),
+        ("a100_80gb", "flash2", None),
+    ],
+)
+def test_a_kernel_that_the_card_cannot_run_is_not_modelled(
+    gpu: str, told: str, wanted: str | None
+) -> None:
+    if wanted is None:
+        layout(gpu=gpu, attention=told)
+        return
+    with pytest.raises(NotModelled, match=f"wants compute capability {wanted}"):
+        layout(gpu=gpu, attention=told)
+
+
 def test_neither_citations_nor_notes_decide() -> None:
     plain = layout()
     words = "torch.compile flash QLoRA 4 bits LoRA --checkpoint-in-cpu 202506"

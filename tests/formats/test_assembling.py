@@ -20,7 +20,7 @@ from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
 from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import assembly
-from hetopt.formats.importing import assumptions
+from hetopt.formats.importing import Imported, assumptions
 from hetopt.formats.importing.assumptions import Assumption
 from hetopt.physics import memory
 from hetopt.problems import training_plan
@@ -111,10 +111,41 @@ def test_all_cards_can_train_in_the_precision_that_is_assumed(
     costs = data.workload.costs
     assert costs.precision == precision
     assert costs.bytes_per_parameter == 16
-    assert costs.flash
+    assert costs.flash == (cards != ["T4"])  # FlashAttention 2 wants capability 8.0
     assert costs.sequence_parallel
     assert set(data.workload.recomputes) == {"none", "selective", "full"}
     assert set(data.workload.zeros) == {0, 1}
+
+
+@pytest.mark.parametrize("gpu", ["T4", "V100-32G", "RTX2080Ti"])
+def test_no_old_card_is_planned_with_flash_attention(tmp_path: Path, gpu: str) -> None:
+    config, hosts = put(tmp_path, LLAMA, f"n1 slots=2 type={gpu}")
+
+    def read(*options: str, times: str = "calibrated") -> Imported:
+        return assembly(config, "hostfile", [hosts], [*options], WORK, times=times)
+
+    own = read()
+    without = read("flash=false")
+    assert own.document == without.document
+    (row,) = (row for row in own.assumed if row.what == "flash")
+    assert (row.value, row.source.split(":")[0]) == ("off", f"none on {own_name(own)}")
+    for option in ("flash=true", "kernel=flash2", "kernel=cudnn"):
+        with pytest.raises(InstanceError, match=r"capability 8\.0; leave it out"):
+            read(option)
+    assert read("flash=true", times="analytic").document["workload"]["costs"]["flash"]
+
+
+def own_name(made: Imported) -> str:
+    (name,) = made.document["cluster"]["gpus"]
+    return str(name)
+
+
+def test_an_old_card_beside_a_new_one_keeps_its_scores(tmp_path: Path) -> None:
+    lines = "n1 slots=2 type=T4\nn2 slots=2 type=A100-80GB"
+    config, hosts = put(tmp_path, LLAMA, lines)
+    made = assembly(config, "hostfile", [hosts], [LINK], WORK)
+    assert made.document["workload"]["costs"]["flash"]
+    assert [row.value for row in made.assumed if row.what == "flash on T4"] == ["off"]
 
 
 def test_a_card_has_the_figures_of_the_catalogue_less_a_reserve(tmp_path: Path) -> None:
