@@ -123,7 +123,7 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
                 f"another list than in {first.place}, expected one model; remove one"
             )
     weighed = _weighed(options.get("memory"), found)
-    rows = [_row(one, len(parameters), weighed) for one in found]
+    rows = [_row(one, len(parameters), weighed=weighed) for one in found]
     model = {
         "name": _model_name(first),
         "layer_parameters": parameters,
@@ -229,7 +229,7 @@ def _weighed(told: str | None, found: Sequence[_Measured]) -> bool:
     return told == "measured"
 
 
-def _row(one: _Measured, layers: int, weighed: bool) -> dict[str, Any]:
+def _row(one: _Measured, layers: int, *, weighed: bool) -> dict[str, Any]:
     count = one.profile.model.num_layers
     if count is not None and count not in (layers, layers - 2):
         raise InstanceError(

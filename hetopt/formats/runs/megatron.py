@@ -166,7 +166,7 @@ def _fields(arguments: Arguments) -> dict[str, Any]:
         "cp": arguments.get("context_parallel_size", 1),
         "ep": arguments.get("expert_model_parallel_size", 1),
         "vp": arguments.get("virtual_pipeline_model_parallel_size") or 1,
-        **_sharding(arguments, deepspeed),
+        **_sharding(arguments),
         "precision": _precision(arguments),
         "recompute": _recompute(arguments),
         "overlap": _overlap(arguments),
@@ -206,7 +206,7 @@ def _experts(arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def _sharding(arguments: Arguments, deepspeed: bool) -> dict[str, Any]:
+def _sharding(arguments: Arguments) -> dict[str, Any]:
     """ZeRO's stage, and by whose FSDP."""
     fsdp = ("use_megatron_fsdp", "use_custom_fsdp")
     if any(arguments.get(name) is True for name in fsdp):
@@ -214,7 +214,7 @@ def _sharding(arguments: Arguments, deepspeed: bool) -> dict[str, Any]:
         return {"zero": _SHARDED.get(strategy), "fsdp": f"Megatron-FSDP, {strategy}"}
     if arguments.get("use_torch_fsdp2") is True:
         return {"zero": 3, "fsdp": "FSDP2"}
-    if deepspeed:
+    if arguments.get("deepspeed") is True:
         return {"zero": arguments.get("zero_stage")}
     if "use_distributed_optimizer" not in arguments:
         return {"zero": 0}  # older than the option

@@ -107,7 +107,7 @@ class Fits:
             found = self._near if zone == other_zone else self._far
             found.setdefault(ends, []).append(line(fit, place))
 
-    def _of_one_type(self, tree: Any, path: str, between: bool) -> None:
+    def _of_one_type(self, tree: Any, path: str, *, between: bool) -> None:
         for keys, fit in _leaves(tree, ()):
             place = f"{path}: {'.'.join(keys)}"
             if len(keys) != 2:

@@ -87,13 +87,15 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     parameters, weighed = _weighed(options, rows, layers, _folder(paths))
     model["layer_parameters"] = parameters
     made = measured.instance(
-        "; ".join(_said(weighed, options, fits)), model, cluster, rows, options
+        "; ".join(_said(options, fits, weighed=weighed)), model, cluster, rows, options
     )
     made["workload"]["costs"] |= costs_of(options)
     return made
 
 
-def _said(weighed: bool, options: Mapping[str, Any], fits: network.Fits) -> list[str]:
+def _said(
+    options: Mapping[str, Any], fits: network.Fits, *, weighed: bool
+) -> list[str]:
     """What a reader of the instance must know."""
     said = ["Sailor profiles"]
     if options.get("updates") is False:

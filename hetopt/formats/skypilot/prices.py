@@ -39,6 +39,7 @@ from ...schema.record import Written
 from ...text import units
 from ...text.complaints import shown
 from ...text.parsing import read_table
+from ..contract import Document
 from .market import assumed, completed
 
 __all__ = ["OPTIONS", "assumed", "completed", "read", "rented"]
@@ -76,59 +77,71 @@ class _Row(NamedTuple):
     spot: bool
 
 
-def read(
-    paths: Sequence[Path],
-    *,
-    region: str | None = None,
-    places: str | None = None,
-    spot: bool = False,
-    losses_per_hour: float | None = None,
-    quota: int = 64,
-    machines: int | None = None,
-    gbytes_per_s: float = 1.25,
-    intra_gbytes_per_s: float | None = None,
-    efficiency: float | None = None,
-    **of_the_job: Any,
-) -> dict[str, Any]:
-    """`{"source": ..., "offers": [...]}` of all rows of a region (any, by default).
+class _Asked(NamedTuple):
+    """The options of a list of prices.
 
     `spot` takes SpotPrice as well, of machines lost `losses_per_hour`; `quota` is in
     GPUs of each offer, `machines` in whole instances. `places` tells apart what clouds
-    or regions offer. Options `of_the_job` are for `market`. Raises `InstanceError` for
-    a file that is no such list, and where no row is left.
+    or regions offer.
     """
-    _check_losses(spot, losses_per_hour)
+
+    region: str | None = None
+    places: str | None = None
+    spot: bool = False
+    losses_per_hour: float | None = None
+    quota: int = 64
+    machines: int | None = None
+    gbytes_per_s: float = 1.25
+    intra_gbytes_per_s: float | None = None
+    efficiency: float | None = None
+
+    def whole(self, gpus: int) -> int:
+        """Return the GPUs to rent in whole instances of so many."""
+        if self.machines is None:
+            return self.quota - self.quota % gpus
+        return self.machines * gpus
+
+
+def read(paths: Sequence[Path], **options: Any) -> Document:
+    """Return `{"source": ..., "offers": [...]}` of all rows of a region, or of any.
+
+    `options` are those of `_Asked`, and for `market` those of the job. Raises
+    `InstanceError` for a file that is no such list, and where no row is left.
+    """
+    asked = _Asked(**{k: v for k, v in options.items() if k in _Asked._fields})
+    _check_losses(asked)
     best: dict[tuple[str, int, str], _Row] = {}
     regions: set[str] = set()
-    told = places or ("cloud" if len(paths) > 1 else "none")
+    if asked.places is None:
+        asked = asked._replace(places="cloud" if len(paths) > 1 else "none")
     for path in paths:
-        for row in _rows(path, region, spot, regions, told):
+        for row in _rows(path, asked, regions):
             key = row.name, row.gpus, row.place
             if (old := best.get(key)) is None or row.price < old.price:
                 best[key] = row
-    if not any(row.spot == spot for row in best.values()):
-        raise InstanceError(_nothing(paths, region, spot, regions))
+    if not any(row.spot == asked.spot for row in best.values()):
+        raise InstanceError(_nothing(paths, asked, regions))
     offers = [
         {
             "gpu": f"{row.gpus}x{row.name}" + (row.place and f"@{row.place}"),
-            "quota": _quota(row.gpus, quota, machines),
+            "quota": asked.whole(row.gpus),
             "usd_per_hour": float(
                 (row.price / row.gpus).quantize(_MICRO, rounding=ROUND_CEILING)
             ),
             "peak_tflops": row.card.peak_tflops,
             "memory_gib": row.memory_gib,
-            "efficiency": efficiency or generation(row.card).efficiency,
-            "gbytes_per_s": gbytes_per_s,
+            "efficiency": asked.efficiency or generation(row.card).efficiency,
+            "gbytes_per_s": asked.gbytes_per_s,
             "gpus_per_instance": row.gpus,
         }
-        | _within(row, intra_gbytes_per_s)
-        | ({"losses_per_hour": losses_per_hour} if row.spot else {})
+        | _within(row, asked.intra_gbytes_per_s)
+        | ({"losses_per_hour": asked.losses_per_hour} if row.spot else {})
         for _, row in sorted(best.items())
-        if _quota(row.gpus, quota, machines)
+        if asked.whole(row.gpus)
     ]
-    where = region or "any region"
+    where = asked.region or "any region"
     names = ", ".join(path.name for path in paths)
-    kind = "on demand and spot" if spot else "on demand"
+    kind = "on demand and spot" if asked.spot else "on demand"
     return {"source": f"SkyPilot catalogue {names}, {where}, {kind}", "offers": offers}
 
 
@@ -143,7 +156,8 @@ def rented(paths: Sequence[Path], region: str | None = None) -> list[Price]:
     for path in paths:
         columns = read_table(path).columns
         date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-        for row in _rows(path, region, "SpotPrice" in columns, regions, "cloud"):
+        asked = _Asked(region, "cloud", spot="SpotPrice" in columns)
+        for row in _rows(path, asked, regions):
             cloud = row.place.removesuffix("-spot")
             dates[cloud] = date
             kinds = best.setdefault((cloud, row.card.name, row.gpus), {})
@@ -155,27 +169,22 @@ def rented(paths: Sequence[Path], region: str | None = None) -> list[Price]:
         if False in kinds
     ]
     if not found:
-        raise InstanceError(_nothing(paths, region, False, regions))
+        raise InstanceError(_nothing(paths, _Asked(region), regions))
     return found
 
 
-def _check_losses(spot: bool, losses_per_hour: float | None) -> None:
-    if spot and losses_per_hour is None:
+def _check_losses(asked: _Asked) -> None:
+    if asked.spot and asked.losses_per_hour is None:
         raise InstanceError(
             "option spot: found no losses_per_hour, and no list says how often a spot "
             "machine is lost; give --losses-per-hour N, of one machine (0.02 is one "
             "loss in 50 hours)"
         )
-    if losses_per_hour is not None and not spot:
+    if asked.losses_per_hour is not None and not asked.spot:
         raise InstanceError(
             "found the option losses_per_hour without spot, whose machines alone are "
             "lost; add --spot, or remove it"
         )
-
-
-def _quota(gpus: int, quota: int, machines: int | None) -> int:
-    """GPUs to rent in whole instances of so many."""
-    return quota - quota % gpus if machines is None else machines * gpus
 
 
 def _within(row: _Row, asked: float | None) -> dict[str, float]:
@@ -185,7 +194,7 @@ def _within(row: _Row, asked: float | None) -> dict[str, float]:
     return {"intra_gbytes_per_s": asked or float(row.card.link_gbytes_per_s)}
 
 
-def _place(path: Path, region: str, told: str, spot: bool) -> str:
+def _place(path: Path, region: str, told: str | None, *, spot: bool) -> str:
     """Where and how a row is offered: SkyPilot's lists are `CLOUD/vms.csv`."""
     kind = ["spot"] if spot else []
     if told == "none":
@@ -194,12 +203,13 @@ def _place(path: Path, region: str, told: str, spot: bool) -> str:
     return "-".join([cloud if told == "cloud" else f"{cloud}/{region}", *kind])
 
 
-def _rows(
-    path: Path, region: str | None, spot: bool, regions: set[str], told: str
-) -> Iterator[_Row]:
-    """The rows with GPUs of a known card, one for each of their prices."""
+def _rows(path: Path, asked: _Asked, regions: set[str]) -> Iterator[_Row]:
+    """Yield the rows with GPUs of a known card, one for each of their prices.
+
+    Regions of all rows are put into `regions`.
+    """
     table = read_table(path)
-    prices = {"Price": False} | ({"SpotPrice": True} if spot else {})
+    prices = {"Price": False} | ({"SpotPrice": True} if asked.spot else {})
     missing = [c for c in (*_NEEDED, *prices) if c not in table.columns]
     if missing:
         raise InstanceError.at(
@@ -215,7 +225,8 @@ def _rows(
         if not name or not told_prices:
             continue
         regions.add(line["Region"] or "")
-        if (region and line["Region"] != region) or name not in skypilot_gpus():
+        elsewhere = asked.region and line["Region"] != asked.region
+        if elsewhere or name not in skypilot_gpus():
             continue
         with naming(path):
             count = _count(line["AcceleratorCount"], place)
@@ -228,7 +239,7 @@ def _rows(
             rows = []
             for column, text in told_prices.items():
                 own = prices[column]
-                where = _place(path, line["Region"] or "", told, own)
+                where = _place(path, line["Region"] or "", asked.places, spot=own)
                 price = _price(text, place)
                 rows.append(_Row(name, count, where, price, memory, card, own))
         yield from rows
@@ -299,11 +310,10 @@ def _positive(value: Any) -> Iterator[float]:
         yield float(value)
 
 
-def _nothing(
-    paths: Sequence[Path], region: str | None, spot: bool, regions: set[str]
-) -> str:
+def _nothing(paths: Sequence[Path], asked: _Asked, regions: set[str]) -> str:
+    region = asked.region
     names = ", ".join(map(str, paths))
-    kind = "a spot price" if spot else "a price"
+    kind = "a spot price" if asked.spot else "a price"
     if region and region not in regions:
         known = ", ".join(sorted(regions)[:20]) or "none"
         return (

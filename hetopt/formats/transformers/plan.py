@@ -170,41 +170,13 @@ def _text(value: Any) -> str | None:
 
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
-    """The run as a plan of an instance."""
+    """Return the run as a plan of an instance."""
     given, place = asked.values, asked.place
-    kind = given.get("distributed", "").lower()
-    if kind in ("megatron_lm", "tp", "xla"):
-        raise InstanceError(
-            f"{asked.place}: {asked.spelled('distributed')}: found {kind.upper()}, "
-            "expected FSDP, DEEPSPEED or MULTI_GPU: give the arguments of that trainer"
-        )
-    if names.RANKS in given:
-        ranks, shares = _shares(given, asked, data)
-    else:
-        ranks, shares = gpus(data, hosts), ()
-    world = _number(given, "world", asked, len(ranks))
-    if world != len(ranks):
-        raise InstanceError(
-            f"{place}: {asked.spelled('world')}: found {world}, expected {len(ranks)}, "
-            "the GPUs of the hosts; name the hosts of the run (hosts=A,B)"
-        )
+    _same_launcher(given, asked)
+    ranks, shares = _ranks(given, asked, data, hosts)
     tensor, context = (_number(given, name, asked, 1) for name in ("tensor", "context"))
     replicas = replicas_of(len(ranks), tensor * context, place)
-    batch = _number(given, "batch", asked, 0)
-    if shares:
-        samples, steps = shares[0].samples, shares[0].micro_batches
-        found = sum(share.samples * share.micro_batches for share in shares)
-    else:
-        samples = _number(given, "samples", asked)
-        steps = _number(given, "accumulation", asked, 0)
-        if not steps:
-            steps = max(1, batch // (samples * replicas)) if samples else 1
-        found = samples * steps * replicas
-    if batch and batch != found:
-        raise InstanceError(
-            f"{place}: {asked.spelled('batch')}: found {batch}, expected {samples} x "
-            f"{steps} x {replicas} replicas = {found}; correct it"
-        )
+    samples, steps, found = _samples(given, asked, replicas, shares)
     length = _number(given, "length", asked, data.workload.sequence_length)
     workload = data.workload
     same(
@@ -238,6 +210,56 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         f"{workload.costs.precision or '16 bits'}",
     ]
     return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
+
+
+def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
+    """Raise `InstanceError` where Accelerate hands over to another trainer."""
+    kind = given.get("distributed", "").lower()
+    if kind in ("megatron_lm", "tp", "xla"):
+        raise InstanceError(
+            f"{asked.place}: {asked.spelled('distributed')}: found {kind.upper()}, "
+            "expected FSDP, DEEPSPEED or MULTI_GPU: give the arguments of that trainer"
+        )
+
+
+def _ranks(
+    given: Mapping[str, Any], asked: Asked, data: Instance, hosts: str
+) -> tuple[list[str], tuple[Share, ...]]:
+    """Return the GPUs of the ranks; where these differ, what each is told."""
+    if names.RANKS in given:
+        ranks, shares = _shares(given, asked, data)
+    else:
+        ranks, shares = gpus(data, hosts), ()
+    world = _number(given, "world", asked, len(ranks))
+    if world != len(ranks):
+        raise InstanceError(
+            f"{asked.place}: {asked.spelled('world')}: found {world}, expected "
+            f"{len(ranks)}, the GPUs of the hosts; name the hosts of the run "
+            "(hosts=A,B)"
+        )
+    return ranks, shares
+
+
+def _samples(
+    given: Mapping[str, str], asked: Asked, replicas: int, shares: Sequence[Share]
+) -> tuple[int, int, int]:
+    """Return the size and number of micro-batches, and the sequences of a step."""
+    batch = _number(given, "batch", asked, 0)
+    if shares:
+        samples, steps = shares[0].samples, shares[0].micro_batches
+        found = sum(share.samples * share.micro_batches for share in shares)
+    else:
+        samples = _number(given, "samples", asked)
+        steps = _number(given, "accumulation", asked, 0)
+        if not steps:
+            steps = max(1, batch // (samples * replicas)) if samples else 1
+        found = samples * steps * replicas
+    if batch and batch != found:
+        raise InstanceError(
+            f"{asked.place}: {asked.spelled('batch')}: found {batch}, expected "
+            f"{samples} x {steps} x {replicas} replicas = {found}; correct it"
+        )
+    return samples, steps, found
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
