@@ -24,18 +24,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...calibration.runs import Run
 from ...errors import InstanceError
 from . import logs
 from .facts import Facts, Given
-from .logs import NUMBER
-from .source import Form, Line, Source
+from .logs import NUMBER, Peak, Trainer
+from .source import Source
 
 Settings = Mapping[str, Any]
 
 _ARGUMENT = re.compile(r"\]  {1,4}([a-z][a-z0-9_]{0,60}) \.{1,40} (.{0,200})$")
 _RATE = re.compile(rf"CurrSamplesPerSec={NUMBER}")
-_PEAK = re.compile(rf"MaxMemAllocated={NUMBER}GB")
+_PEAK = Peak(
+    "peak_allocated_mib",
+    re.compile(rf"MaxMemAllocated={NUMBER}GB"),
+    lambda match: float(match[1]) * 1024,
+)
 _PIPELINE = re.compile(rf"\biter time \(s\): {NUMBER} samples/sec: ")
 _STAGE = re.compile(r"\bRANK=[0-9]{1,6} STAGE=([0-9]{1,5}) LAYERS=")
 _TIMER = re.compile(rf"\| (fwd|bwd|step|forward|backward): {NUMBER}")
@@ -48,16 +51,7 @@ _RESOLVED = {
 }
 
 
-def _is_one(source: Source) -> bool:
-    marks = ("CurrSamplesPerSec=", "iter time (s): ", "train_batch_size")
-    return source.kind == "log" and any(mark in source.text for mark in marks)
-
-
-def _runs(source: Source, given: Given) -> list[Run]:
-    facts = given.facts(source.path)
-    facts.add("DeepSpeed", {"framework": "DeepSpeed"})
-    for one in given.of("deepspeed"):
-        facts.add(one.source, _settings(one.tree))
+def _read(source: Source, facts: Facts, given: Given) -> list[float]:
     resolved: dict[str, Any] = {}
     for index, line in enumerate(source.lines):
         if match := _ARGUMENT.search(line.text):
@@ -68,11 +62,10 @@ def _runs(source: Source, given: Given) -> list[Run]:
             facts.add(line.place, _settings(tree))
     if resolved:
         facts.add("what is resolved", {"precision": _precision(resolved)})
-    _layout(source.lines, facts)
-    logs.name_gpus(source.lines, facts)
-    readings = _seconds(source, facts)
-    logs.measured(source, facts, "iteration_s", readings)
-    return [facts.run()]
+    stages = [m[1] for line in source.lines if (m := _STAGE.search(line.text))]
+    if stages:
+        facts.add("the pipeline's stages", {"pp": max(map(int, stages)) + 1, "vp": 1})
+    return _seconds(source, facts)
 
 
 def _argument(name: str, value: Any) -> dict[str, Any]:
@@ -126,15 +119,6 @@ def _device(section: Any) -> Any:
     return section.get("device") if isinstance(section, dict) else None
 
 
-def _layout(lines: tuple[Line, ...], facts: Facts) -> None:
-    stages = [m[1] for line in lines if (m := _STAGE.search(line.text))]
-    if stages:
-        facts.add("the pipeline's stages", {"pp": max(map(int, stages)) + 1, "vp": 1})
-    peaks = [float(m[1]) for line in lines if (m := _PEAK.search(line.text))]
-    if peaks and max(peaks) > 0:
-        facts.add("MaxMemAllocated", {"peak_allocated_mib": max(peaks) * 1024})
-
-
 def _seconds(source: Source, facts: Facts) -> list[float]:
     times = [m[1] for line in source.lines if (m := _PIPELINE.search(line.text))]
     if times:
@@ -157,4 +141,13 @@ def _seconds(source: Source, facts: Facts) -> list[float]:
     ]
 
 
-FORM = Form("deepspeed", "logs of DeepSpeed", "log", _is_one, _runs, config="deepspeed")
+FORM = Trainer(
+    name="deepspeed",
+    title="DeepSpeed",
+    marks=(("CurrSamplesPerSec=",), ("iter time (s): ",), ("train_batch_size",)),
+    read=_read,
+    peaks=(_PEAK,),
+    told={"framework": "DeepSpeed"},
+    settings=_settings,
+    config="deepspeed",
+).form

@@ -1,4 +1,7 @@
-"""What logs of all trainers have in common: readings, GPUs, running out of memory.
+"""The one reader of logs, by a table a trainer: readings, GPUs, running out of memory.
+
+A `Trainer` says by which texts its logs are known, which lines tell the most memory,
+and what else its lines tell of a run; `form` makes the form of a file of it.
 
 A run's speed is the median of its readings without the first, which warm up: three of
 them, or a tenth where that is more. GPUs are named by nvidia-smi, in its table or by
@@ -6,15 +9,17 @@ them, or a tenth where that is more. GPUs are named by nvidia-smi, in its table 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from statistics import median
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from ...calibration.runs import Run
 from ...errors import InstanceError
 from ...text.parsing import parse_tree
-from .facts import Facts
-from .source import Line, Source
+from .facts import Facts, Fields, Given
+from .source import Form, Line, Source
 
 NUMBER = r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,3})?)"
 _WARM_UP = 3
@@ -28,6 +33,67 @@ _GPUS = (
     ),
 )
 _NO_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "HIP out of memory")
+
+
+class Peak(NamedTuple):
+    """A line that tells memory, and what of it is a field of a run, in its unit."""
+
+    field: str
+    pattern: re.Pattern[str]
+    value: Callable[[re.Match[str]], float] = lambda match: float(match[1])
+
+
+class Trainer(NamedTuple):
+    """A table of what a trainer prints.
+
+    A text with all of one of `marks` is a log of it. `read` takes what lines tell and
+    returns the readings of `speed`. `settings` are the fields of a run in the trainer's
+    own configuration, which may lie beside, where `read` does not take them itself.
+    """
+
+    name: str
+    title: str
+    marks: tuple[tuple[str, ...], ...]
+    read: Callable[[Source, Facts, Given], list[float]]
+    peaks: tuple[Peak, ...] = ()
+    speed: str = "iteration_s"
+    told: Fields = MappingProxyType({})
+    settings: Callable[[Fields], Fields] | None = None
+    config: str | None = None
+
+    def is_one(self, source: Source) -> bool:
+        """Tell whether a file is a log of the trainer."""
+        text = source.text if source.kind == "log" else ""
+        return any(all(mark in text for mark in marks) for marks in self.marks)
+
+    def facts(self, source: Source, given: Given) -> Facts:
+        """Return what is known of a run before its lines are read."""
+        facts = given.facts(source.path)
+        facts.add(self.title, self.told)
+        if self.settings is not None:
+            for one in given.of(self.name):
+                facts.add(one.source, self.settings(one.tree))
+        return facts
+
+    def runs(self, source: Source, given: Given) -> list[Run]:
+        """Return the one run of a log."""
+        facts = self.facts(source, given)
+        readings = self.read(source, facts, given)
+        most: dict[str, float] = {}
+        for line in source.lines:
+            for field, pattern, value in self.peaks:
+                if match := pattern.search(line.text):
+                    most[field] = max(most.get(field, 0.0), value(match))
+        facts.add("memory of the ranks", {k: v for k, v in most.items() if v > 0})
+        name_gpus(source.lines, facts)
+        measured(source, facts, self.speed, readings)
+        return [facts.run()]
+
+    @property
+    def form(self) -> Form:
+        """The form of its logs."""
+        reads = f"logs of {self.title}"
+        return Form(self.name, reads, "log", self.is_one, self.runs, self.config)
 
 
 def steady(readings: Sequence[float]) -> float | None:

@@ -23,11 +23,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...calibration.runs import Run
 from . import logs
 from .facts import Facts, Given
-from .logs import NUMBER
-from .source import Form, Line, Source
+from .logs import NUMBER, Peak, Trainer
+from .source import Line, Source
 
 Arguments = Mapping[str, Any]
 
@@ -38,10 +37,13 @@ _ITERATION = re.compile(r"\biteration {1,12}[0-9]{1,12}/ {0,12}[0-9]{1,12} \|")
 _ELAPSED = re.compile(rf"elapsed time per iteration \((ms|s)\): {{1,12}}{NUMBER}")
 _BATCH = re.compile(r"global batch size: {1,12}([0-9]{1,12})")
 _VOCABULARY = re.compile(r"> padded vocab \(size: ([0-9]{1,9})\)")
-_PEAKS = {
-    "peak_allocated_mib": re.compile(rf"\| max allocated: {NUMBER}"),
-    "peak_reserved_mib": re.compile(rf"\| max reserved: {NUMBER}"),
-}
+_PEAKS = tuple(
+    Peak(
+        f"peak_{name}_mib",
+        re.compile(rf"memory \(MB\).{{0,400}}\| max {name}: {NUMBER}"),
+    )
+    for name in ("allocated", "reserved")
+)
 _PLAIN = {
     "layers": "num_layers",
     "hidden": "hidden_size",
@@ -69,16 +71,7 @@ _OVERLAP = (
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
-def _is_one(source: Source) -> bool:
-    if source.kind != "log":
-        return False
-    return "elapsed time per iteration (" in source.text or (
-        "end of arguments" in source.text and "num_attention_heads" in source.text
-    )
-
-
-def _runs(source: Source, given: Given) -> list[Run]:
-    facts = given.facts(source.path)
+def _read(source: Source, facts: Facts, given: Given) -> list[float]:
     readings, batch = _seconds(source.lines)
     facts.add("the iterations", {"gbs": batch})
     padded = [
@@ -94,10 +87,7 @@ def _runs(source: Source, given: Given) -> list[Run]:
         facts.add(place, fields if batch is None else {**fields, "gbs": None})
     for place, size in padded:
         facts.add(place, {"vocabulary": size})
-    _peaks(source.lines, facts)
-    logs.name_gpus(source.lines, facts)
-    logs.measured(source, facts, "iteration_s", readings)
-    return [facts.run()]
+    return readings
 
 
 def printed(source: Source) -> Arguments:
@@ -139,17 +129,6 @@ def _seconds(lines: tuple[Line, ...]) -> tuple[list[float], int | None]:
             readings.append((float(elapsed[2]) / unit, size))
     last = readings[-1][1] if readings else None
     return [seconds for seconds, size in readings if size == last], last
-
-
-def _peaks(lines: tuple[Line, ...], facts: Facts) -> None:
-    """The most memory of all ranks that say it."""
-    most: dict[str, float] = {}
-    for line in lines:
-        if "memory (MB)" in line.text:
-            for field, pattern in _PEAKS.items():
-                if match := pattern.search(line.text):
-                    most[field] = max(most.get(field, 0.0), float(match[1]))
-    facts.add("memory of the ranks", most)
 
 
 # --- arguments ---------------------------------------------------------------------
@@ -276,4 +255,13 @@ def _stages(arguments: Arguments) -> tuple[int, ...] | None:
     return (*first, *[each] * within, *last)
 
 
-FORM = Form("megatron", "logs of Megatron-LM", "log", _is_one, _runs)
+FORM = Trainer(
+    name="megatron",
+    title="Megatron-LM",
+    marks=(
+        ("elapsed time per iteration (",),
+        ("end of arguments", "num_attention_heads"),
+    ),
+    read=_read,
+    peaks=_PEAKS,
+).form

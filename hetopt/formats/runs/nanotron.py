@@ -26,7 +26,7 @@ from ...calibration.runs import Run
 from ...errors import InstanceError
 from . import logs
 from .facts import Facts, Given
-from .logs import NUMBER
+from .logs import NUMBER, Peak, Trainer
 from .source import Form, Line, Source
 
 Settings = Mapping[str, Any]
@@ -36,8 +36,6 @@ _ITERATION = re.compile(r"\biteration: ([0-9]{1,12}) / [0-9]{1,12} \| ")
 _TIME = re.compile(rf"\b(?:elapsed_)?time_per_iteration_ms: {NUMBER}([KMBGT]?)")
 _START = re.compile(r"\bmbs: ([0-9]{1,9}) \| grad_accum: ([0-9]{1,9}) \| ")
 _LENGTH = re.compile(r"\bsequence_length: ([0-9]{1,12}) \| ")
-_PEAKS = re.compile(rf"Peak allocated:? {NUMBER}MiB\.? Peak reserved: {NUMBER}MiB")
-_RESERVED = re.compile(rf"\bcuda_max_memory_reserved: {NUMBER}([KMBGT]?)")
 _PAIR = re.compile(
     r"(?:^|[\s(])([a-z_][a-z0-9_]{1,40})=(?:<[A-Za-z]{1,40}\.)?'?([A-Za-z0-9_.]{1,40})"
 )
@@ -88,36 +86,17 @@ _BENCHMARK = {
 _GATED = ("silu", "swish", "swiglu")
 
 
-def _is_log(source: Source) -> bool:
-    text = source.text if source.kind == "log" else ""
-    return any(mark in text for mark in ("time_per_iteration_ms: ", *_PRINTED))
-
-
-def _log_runs(source: Source, given: Given) -> list[Run]:
-    facts = _facts(source, given)
+def _read(source: Source, facts: Facts, given: Given) -> list[float]:
     facts.add("the printed configuration", _settings(_printed(source.lines)))
     readings: dict[str, float] = {}
-    most: dict[str, float] = {}
     for line in source.lines:
         _start(line, facts)
-        _peaks(line, most)
         if "iteration: " not in line.text:
             continue
         iteration, time = _ITERATION.search(line.text), _TIME.search(line.text)
         if iteration and time:
             readings[iteration[1]] = number(time[1], time[2]) / 1000
-    facts.add("memory of the ranks", most)
-    logs.name_gpus(source.lines, facts)
-    logs.measured(source, facts, "iteration_s", list(readings.values()))
-    return [facts.run()]
-
-
-def _facts(source: Source, given: Given) -> Facts:
-    facts = given.facts(source.path)
-    facts.add("nanotron", {"framework": "nanotron", "vp": 1})
-    for one in given.of("nanotron"):
-        facts.add(one.source, _settings(_named(one.tree)))
-    return facts
+    return list(readings.values())
 
 
 def number(digits: str, power: str) -> float:
@@ -137,17 +116,6 @@ def _start(line: Line, facts: Facts) -> None:
                 "seq": int(length[1]) if length else None,
             },
         )
-
-
-def _peaks(line: Line, most: dict[str, float]) -> None:
-    if "Peak reserved: " not in line.text and "max_memory_reserved: " not in line.text:
-        return
-    if match := _PEAKS.search(line.text):
-        for field, mib in zip(_PEAK_COLUMNS, match.groups(), strict=True):
-            most[field] = max(most.get(field, 0.0), float(mib))
-    elif match := _RESERVED.search(line.text):
-        mib = number(match[1], match[2]) / 2**20
-        most["peak_reserved_mib"] = max(most.get("peak_reserved_mib", 0.0), mib)
 
 
 # --- configuration -----------------------------------------------------------------
@@ -216,6 +184,27 @@ def _precision(said: Settings) -> str | None:
     return None
 
 
+TRAINER = Trainer(
+    name="nanotron",
+    title="nanotron",
+    marks=(("time_per_iteration_ms: ",), *((mark,) for mark in _PRINTED)),
+    read=_read,
+    peaks=(
+        Peak("peak_allocated_mib", re.compile(rf"Peak allocated:? {NUMBER}MiB")),
+        Peak("peak_reserved_mib", re.compile(rf"Peak reserved: {NUMBER}MiB")),
+        Peak(
+            "peak_reserved_mib",
+            re.compile(rf"\bcuda_max_memory_reserved: {NUMBER}([KMBGT]?)"),
+            lambda match: number(match[1], match[2]) / 2**20,
+        ),
+    ),
+    told={"framework": "nanotron", "vp": 1},
+    settings=lambda tree: _settings(_named(tree)),
+    config="nanotron",
+)
+LOG = TRAINER.form
+
+
 # --- tables ------------------------------------------------------------------------
 
 
@@ -224,7 +213,7 @@ def _is_metrics(source: Source) -> bool:
 
 
 def _metrics_runs(source: Source, given: Given) -> list[Run]:
-    facts = _facts(source, given)
+    facts = TRAINER.facts(source, given)
     readings, most = [], dict[str, float]()
     for place, row in _cells(source):
         readings.append(_cell(source, place, row, _COLUMN) / 1000)
@@ -255,7 +244,7 @@ def _benchmark_runs(source: Source, given: Given) -> list[Run]:
             for name, text in row.items()
             if text.strip()
         }
-        facts = _facts(source, given)
+        facts = TRAINER.facts(source, given)
         facts.add(place, _settings(said))
         facts.add(place, {field: said.get(name) for field, name in _BENCHMARK.items()})
         if row.get(_RESERVED_COLUMN):
@@ -285,7 +274,6 @@ def _cell(source: Source, place: str, row: Mapping[str, str], name: str) -> floa
     )
 
 
-LOG = Form("nanotron", "logs of nanotron", "log", _is_log, _log_runs, "nanotron")
 METRICS = Form(
     "nanotron-metrics",
     "log_metrics.csv of nanotron",

@@ -25,18 +25,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...calibration.runs import Run
 from . import logs
 from .configs import flat
 from .facts import Facts, Given
-from .logs import NUMBER
-from .source import Form, Line, Source
+from .logs import NUMBER, Peak, Trainer
+from .source import Line, Source
 
 Settings = Mapping[str, Any]
 
 _STEP = re.compile(r"(?<!validate )\bstep: {1,12}([0-9]{1,12}) {1,4}loss:")
+_PEAK = Peak(
+    "peak_gib",
+    re.compile(rf"{_STEP.pattern}.{{0,400}}\bmemory: {{1,12}}{NUMBER}GiB"),
+    lambda match: float(match[2]),
+)
 _RATE = re.compile(r"\btps: ([0-9][0-9,]{0,20})")
-_MEMORY = re.compile(rf"\bmemory: {{1,12}}{NUMBER}GiB")
 _CAPACITY = re.compile(r"capacity: (.{1,80}) with [0-9.]{1,12}GiB memory")
 _MESH = re.compile(r"Building device mesh with parallelism: (.{1,200})")
 _MESH_OLD = re.compile(
@@ -59,14 +62,7 @@ _APPLIED = re.compile(r"Applied ([a-z_]{4,20}) activation checkpointing to the m
 _POLICY = "selective, per op (torchtitan's policy)"
 
 
-def _is_one(source: Source) -> bool:
-    text = source.text if source.kind == "log" else ""
-    return "[titan]" in text or ("step: " in text and "tps: " in text)
-
-
-def _runs(source: Source, given: Given) -> list[Run]:
-    facts = given.facts(source.path)
-    facts.add("torchtitan", {"framework": "torchtitan"})
+def _read(source: Source, facts: Facts, given: Given) -> list[float]:
     settings = [(c.source, c.tree) for c in given.of("torchtitan")]
     for index, line in enumerate(source.lines):
         _layout(line, facts)
@@ -82,23 +78,16 @@ def _runs(source: Source, given: Given) -> list[Run]:
         facts.add("one stage", {"vp": 1})
     for place, fields in settings:
         facts.add(place, _sharding(fields, facts))
-    logs.name_gpus(source.lines, facts)
-    _speed(source, facts)
-    return [facts.run()]
+    return _rates(source)
 
 
-def _speed(source: Source, facts: Facts) -> None:
-    """Tokens a second of each step, as the first rank that prints it has it."""
+def _rates(source: Source) -> list[float]:
+    """Return tokens a second of each step, as the first rank that prints it has it."""
     rates: dict[str, float] = {}
-    most = 0.0
     for line in source.lines:
         if (step := _STEP.search(line.text)) and (rate := _RATE.search(line.text)):
             rates.setdefault(step[1], logs.number(rate[1]))
-            if memory := _MEMORY.search(line.text):
-                most = max(most, float(memory[1]))
-    if most:
-        facts.add("memory of the steps", {"peak_gib": most})
-    logs.measured(source, facts, "tokens_per_s_gpu", list(rates.values()))
+    return list(rates.values())
 
 
 # --- lines -------------------------------------------------------------------------
@@ -278,6 +267,13 @@ def _sharding(said: Settings, facts: Facts) -> dict[str, Any]:
     return {"zero": 3 if again else 2, "fsdp": name if copies == 1 else copied}
 
 
-FORM = Form(
-    "torchtitan", "logs of torchtitan", "log", _is_one, _runs, config="torchtitan"
-)
+FORM = Trainer(
+    name="torchtitan",
+    title="torchtitan",
+    marks=(("[titan]",), ("step: ", "tps: ")),
+    read=_read,
+    peaks=(_PEAK,),
+    speed="tokens_per_s_gpu",
+    told={"framework": "torchtitan"},
+    config="torchtitan",
+).form
