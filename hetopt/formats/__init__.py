@@ -22,7 +22,7 @@ from typing import Any, cast
 from .. import registry
 from ..errors import PluginBroken, UnknownName
 from . import contract
-from .contract import Exporter, Importer, PlanReader
+from .contract import Document, Exporter, Importer, PlanReader
 
 _FUNCTIONS = {"importer": {"read": "", "claims": "_plan"}, "exporter": {"export": ""}}
 _BESIDE = {"importer": "OPTIONS", "exporter": "export"}
@@ -58,9 +58,9 @@ def _one(kind: str, name: str) -> Any:
     return found[name]
 
 
-def _all(kind: str) -> dict[str, Any]:
+def _all(kind: str) -> Document:
     """Return all modules of a kind; those of others that are broken are warned of."""
-    found: dict[str, Any] = {}
+    found: Document = {}
     for tool in registry.names("formats"):
         try:
             found |= _of_tool(kind, tool)
@@ -70,11 +70,11 @@ def _all(kind: str) -> dict[str, Any]:
 
 
 @cache
-def _of_tool(kind: str, tool: str) -> dict[str, Any]:
+def _of_tool(kind: str, tool: str) -> Document:
     """Return modules of one tool by the names of formats that they read or write."""
     whole = registry.entry("formats", tool)
     inner = iter_modules(getattr(whole, "__path__", ()), f"{whole.__name__}.")
-    found: dict[str, Any] = {}
+    found: Document = {}
     for module in (whole, *(import_module(module.name) for module in inner)):
         for function, suffix in _FUNCTIONS[kind].items():
             if hasattr(module, function) and hasattr(module, _BESIDE[kind]):

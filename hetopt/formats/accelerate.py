@@ -8,7 +8,6 @@ are.
 """
 
 from collections import Counter
-from typing import Any
 
 import yaml
 
@@ -16,7 +15,7 @@ from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance
 from ..schema.targets import Feature
-from .contract import Held
+from .contract import Document, Held
 from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import ARGUMENTS, arguments, divided, ranks
@@ -63,7 +62,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     told = arguments(data, found)
     hosts = [place(rank.gpu)[0] for rank in found]
     fsdp = divided(data, plan, found)
-    config: dict[str, Any] = {
+    config: Document = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "FSDP" if fsdp else "MULTI_GPU",
         "num_machines": len(set(hosts)),

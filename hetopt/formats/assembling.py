@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..catalogue import Gpu, known, models
 from ..catalogue import model as shape_of
@@ -14,6 +13,7 @@ from ..schema import Instance, ModelSpec
 from ..text import units
 from ..text.complaints import validated
 from . import calibrating
+from .contract import Document, Values
 from .importing import (
     Imported,
     assumptions,
@@ -25,7 +25,7 @@ from .importing import (
     typed,
 )
 
-_OF_MODEL: dict[str, Any] = {"mtp": bool, "parameters": str}
+_OF_MODEL: Document = {"mtp": bool, "parameters": str}
 
 
 def assembly(
@@ -33,7 +33,7 @@ def assembly(
     format: str,
     paths: Sequence[Path],
     options: Iterable[str],
-    workload: dict[str, Any],
+    workload: Document,
     name: str | None = None,
     islands: Iterable[str] = (),
     times: str = "calibrated",
@@ -69,7 +69,7 @@ def on_hosts(
     config: Path | str | ModelSpec,
     hosts: Sequence[clusters.Host],
     options: Iterable[str],
-    workload: dict[str, Any],
+    workload: Document,
     name: str,
 ) -> Imported:
     """An instance with the model of `config` on hosts that no file lists.
@@ -89,9 +89,9 @@ def on_hosts(
 
 def _assembled(
     config: Path | str | ModelSpec,
-    read_cluster: Callable[[dict[str, Any]], Imported],
+    read_cluster: Callable[[Document], Imported],
     options: Iterable[str],
-    workload: dict[str, Any],
+    workload: Document,
     names: tuple[str | None, str],
     islands: Iterable[str] = (),
     times: str = "calibrated",
@@ -102,7 +102,7 @@ def _assembled(
     none.
     """
     name, hosts = names
-    own: dict[str, Any] = {}
+    own: Document = {}
     if "costs" not in workload:
         own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
     told = typed({**clusters.OPTIONS, **own, **_OF_MODEL}, options)
@@ -147,7 +147,7 @@ def _assembled(
     return Imported(made, (*more, *assumed))
 
 
-def _model(config: Path | str | ModelSpec, told: Mapping[str, Any]) -> Imported:
+def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
     """Return the model of a configuration, or of the catalogue: its shape alone."""
     if isinstance(config, ModelSpec):
         document = config.model_dump(mode="json", exclude_unset=True)
@@ -170,8 +170,8 @@ def _model(config: Path | str | ModelSpec, told: Mapping[str, Any]) -> Imported:
 
 
 def _training(
-    cards: Mapping[str, Gpu | None], how: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[assumptions.Assumption, ...]]:
+    cards: Mapping[str, Gpu | None], how: Values
+) -> tuple[Document, tuple[assumptions.Assumption, ...]]:
     """The workload's fields of how and what is trained, and what is assumed."""
     fields, rows = assumptions.training(cards, how)
     adapters, more = finetuning.trained(how)
@@ -180,14 +180,14 @@ def _training(
     return fields | {"costs": costs}, (*rows, *more, *others)
 
 
-def _island(word: str) -> dict[str, Any]:
+def _island(word: str) -> Document:
     """`a100-*,h100-*=400Gb/s@5us` as an island of a cluster; the latency may lack."""
     names, equals, link = word.rpartition("=")
     rate, _, latency = link.partition("@")
     try:
         if not equals or not all(listed := names.split(",")):
             raise ValueError(f"found {quoted(word)}, expected HOSTS=RATE")
-        island: dict[str, Any] = {
+        island: Document = {
             "nodes": [name.strip() for name in listed],
             "gbytes_per_s": units.whole(units.parse(rate, units.GBYTES_PER_S)),
         }

@@ -8,7 +8,7 @@ the framework: `sync_factor`, `hop_factor`.
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Any, get_args
+from typing import get_args
 
 from ..catalogue import Gpu, reserve
 from ..catalogue.constants import constants, spread
@@ -22,12 +22,12 @@ from ..physics.kernels import Constants
 from ..schema import CostSettings, GpuType, Instance, exact
 from ..schema.calibration import Precision
 from ..text.complaints import validated
-from .contract import Document
+from .contract import Document, Options, Values
 from .importing import assumptions, divisions
 from .importing.assumptions import RULES, Assumption
 
 #: Options of what runs the plan, as far as times depend on it.
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     **dict.fromkeys(("framework", "style", "kernel", "products"), str),
     **divisions.OPTIONS,
 }
@@ -49,12 +49,12 @@ def frameworks() -> list[str]:
 
 
 def calibrated(
-    made: dict[str, Any],
+    made: Document,
     cards: Mapping[str, Gpu | None],
-    options: Mapping[str, Any],
+    options: Values,
     *,
     reserved: bool = False,
-) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+) -> tuple[Document, tuple[Assumption, ...]]:
     """The document of an instance with calibrated times, and what is assumed for it.
 
     `cards` are the sheets of its GPU types; `options` those of `OPTIONS` that were
@@ -90,7 +90,7 @@ def calibrated(
         "constants fitted to measured runs",
         f"{_CHANGE}; -o framework=NAME, style=NAME, kernel=NAME, products=fp8",
     )
-    settings: dict[str, Any] = dict.fromkeys(("layer_times", "activations"), TIMES[0])
+    settings: Document = dict.fromkeys(("layer_times", "activations"), TIMES[0])
     settings["calibration"] = calibration
     offers, divided = divisions.offered(made, options)
     settings |= {field: degrees[0] for field, degrees in offers.items()}
@@ -104,9 +104,7 @@ def calibrated(
     return _stated(made), rows
 
 
-def _roomy(
-    made: dict[str, Any], framework: str
-) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, ...]]:
     """With the memory that is for what a plan weighs, in place of the rule's."""
     constant = lookup(constants(), set())
     alone = sum(node.get("count", 1) for node in made["cluster"]["nodes"]) == 1
@@ -141,7 +139,7 @@ def _unfit(cards: Mapping[str, Gpu | None], precision: str) -> str | None:
     return None
 
 
-def _framework(made: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+def _framework(made: Values, options: Values) -> str:
     runs_on = made["workload"].get("runs_on") or "any"
     name = options.get("framework") or _RUNNING.get(runs_on, "megatron")
     if name not in frameworks():
@@ -150,7 +148,7 @@ def _framework(made: Mapping[str, Any], options: Mapping[str, Any]) -> str:
 
 
 def _unfused(
-    made: Document, cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
+    made: Document, cards: Mapping[str, Gpu | None], options: Values
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """Return the document without flash attention where no card has it, and a row.
 
@@ -180,9 +178,7 @@ def _unfused(
     return {**made, "workload": workload}, (row,)
 
 
-def _spread(
-    made: Mapping[str, Any], cards: Mapping[str, Gpu | None], kernel: str
-) -> float:
+def _spread(made: Values, cards: Mapping[str, Gpu | None], kernel: str) -> float:
     lora = made["workload"]["costs"].get("lora") is not None
     scores = kernel == "none" or not all(c and c.has_bf16 for c in cards.values())
     return spread(experts=bool(made["model"].get("experts")), scores=scores, lora=lora)
@@ -211,11 +207,11 @@ def _exposed(
 
 
 def _with(
-    made: dict[str, Any],
+    made: Document,
     cards: Mapping[str, Gpu | None],
-    settings: Mapping[str, Any],
+    settings: Values,
     offers: Mapping[str, list[int]],
-) -> dict[str, Any]:
+) -> Document:
     gpus = {}
     for name, fields in made["cluster"]["gpus"].items():
         card = cards[name]
@@ -236,7 +232,7 @@ def _with(
     }
 
 
-def _stated(made: dict[str, Any]) -> dict[str, Any]:
+def _stated(made: Document) -> Document:
     """With the constants that are read, and the share of the peak that layers reach."""
     instance = validated(Instance, made, "the assembled instance", file="")
     table = CostTable(instance)

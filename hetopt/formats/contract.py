@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from .importing.placing import Claim, Settings
 
 #: The types of options by their names, as `text.options` reads them.
-Options = Mapping[str, Any]
+Options = dict[str, Any]
+#: Values by their names: options that were given, or fields of a file.
+Values = Mapping[str, Any]
+#: Plain data, as JSON has it: a file of ours, or a part of one.
 Document = dict[str, Any]
 
 
@@ -157,7 +160,7 @@ def check(module: Any, function: str) -> None:
 
 
 def _uncallable(
-    module: Any, name: str, arguments: int, options: Options | None = None
+    module: Any, name: str, arguments: int, options: Values | None = None
 ) -> list[str]:
     """Return why a function cannot be called with its arguments and all options."""
     function = getattr(module, name, None)

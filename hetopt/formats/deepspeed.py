@@ -15,14 +15,13 @@ states are on hosts (`offload_optimizer`) are made by DeepSpeed; add their rates
 """
 
 import json
-from typing import Any
 
 from ..plans import TrainingPlan
 from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
-from .contract import Held
+from .contract import Document, Held
 from .exporting.launching import ranks, runs
 
 HELD = Held("DeepSpeed", "0.15", ("0.19.8",), "deepspeed")
@@ -79,7 +78,7 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 """
 
 
-def _updated(costs: CostSettings) -> dict[str, Any]:
+def _updated(costs: CostSettings) -> Document:
     """Which optimiser, and where its states are; AdamW on GPUs is the user's to make.
 
     On hosts it must be DeepSpeed's own, which it makes itself. SGD has a momentum, as

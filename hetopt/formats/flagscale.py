@@ -20,7 +20,7 @@ from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.widths import words
 from ..text.parsing import yaml_text
-from .contract import Held
+from .contract import Document, Held
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
 from .megatron.model import fields as megatron_fields
@@ -81,7 +81,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     fields = megatron_fields(data, largest)
     samples = pipeline.micro_batch_size // len(pipeline.stages[0].replicas)
     model = {"micro_batch_size": samples, **fields}
-    system: dict[str, Any] = {
+    system: Document = {
         "tensor_model_parallel_size": meshes[0],
         "pipeline_model_parallel_size": len(pipeline.stages),
         "hetero": {
@@ -106,7 +106,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     }
 
 
-def _experiment(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+def _experiment(data: Instance, pipeline: Pipeline) -> Document:
     visible = {
         host: {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(len(indices))))}
         for host, indices in runs(ranks(pipeline))
@@ -149,5 +149,5 @@ def _hostfile(labelled: list[tuple[Mesh, Any]], pipeline: Pipeline) -> str:
     )
 
 
-def _yaml(tree: dict[str, Any]) -> str:
+def _yaml(tree: Document) -> str:
     return yaml_text(tree, default_flow_style=None, width=88)

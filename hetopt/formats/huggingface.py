@@ -10,15 +10,15 @@ index of weights beside it.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..catalogue.architectures import from_config, published, remarks
 from ..errors import InstanceError
 from ..schema import LONGEST_NAME, ModelSpec, name_fault
 from ..text.parsing import parse_tree, read_text
+from .contract import Document, Options
 from .importing.assumptions import Assumption
 
-OPTIONS: dict[str, type] = {"name": str, "mtp": bool, "parameters": str}
+OPTIONS: Options = {"name": str, "mtp": bool, "parameters": str}
 _CHANGE = "model.layer_parameters of the instance"
 
 
@@ -28,7 +28,7 @@ def read(
     name: str | None = None,
     mtp: bool = True,
     parameters: str | None = None,
-) -> dict[str, Any]:
+) -> Document:
     """Return `source`, `model` and `assumed` of one configuration."""
     if len(paths) != 1:
         raise InstanceError(
@@ -81,7 +81,7 @@ def _unmodelled(remark: str) -> Assumption:
     return Assumption("not modelled", remark, "config.json", _CHANGE)
 
 
-def _name(config: dict[str, Any], path: Path) -> str:
+def _name(config: Document, path: Path) -> str:
     said = config.get("_name_or_path")
     if isinstance(said, str) and said.strip("/. "):
         return said.strip("/. ")[:LONGEST_NAME].strip()

@@ -7,10 +7,8 @@ JobSet is submitted to. Where a pod fails, the run fails; with `restarts` all st
 again, so many times, and go on from the states of `--checkpoint` in ARGS.
 """
 
-from typing import Any
-
 from ..text.parsing import yaml_text
-from .contract import Held
+from .contract import Document, Held
 from .exporting import allocation, kubernetes
 from .exporting.allocation import Machines, Share
 
@@ -60,7 +58,7 @@ def ask(
     }
 
 
-def _job(share: Share, head: str, called: str) -> dict[str, Any]:
+def _job(share: Share, head: str, called: str) -> Document:
     count = len(share.nodes)
     alone = {"jobset.sigs.k8s.io/jobset-name": called}
     return {

@@ -11,7 +11,6 @@ all importers of clusters.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -93,7 +92,7 @@ def _no_host(where: str, left_out: Sequence[LeftOut]) -> str:
     )
 
 
-def nodes(tree: dict[str, Any], where: str) -> Iterator[Host | LeftOut]:
+def nodes(tree: Document, where: str) -> Iterator[Host | LeftOut]:
     """Yield what a list of nodes, or one node, has of GPUs."""
     listed = [tree] if tree.get("kind") == "Node" else tree.get("items")
     if not isinstance(listed, list):

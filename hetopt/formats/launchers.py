@@ -11,14 +11,14 @@ which card is meant is refused. Options are those of all importers of clusters.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..catalogue import rented
 from ..errors import InstanceError, quoted
 from ..text.parsing import read_tree
-from .contract import Document
+from .contract import Document, Values
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 
@@ -84,7 +84,7 @@ def _machines(tree: Document, place: str, stem: str) -> Iterator[Host | LeftOut]
 # --- Ray ---------------------------------------------------------------------------
 
 
-def _of_ray(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
+def _of_ray(tree: Values, place: str) -> Iterator[Host | LeftOut]:
     types = _tree(tree["available_node_types"], f"{place}: available_node_types")
     head = tree.get("head_node_type")
     for name, fields in types.items():
@@ -115,7 +115,7 @@ def _of_ray(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
         yield from _named(str(name), card, gpus, least, most, at, kind)
 
 
-def _of_kuberay(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]:
+def _of_kuberay(tree: Values, place: str) -> Iterator[Host | LeftOut]:
     spec = _tree(tree.get("spec") or {}, f"{place}: spec")
     spec = _tree(spec.get("rayClusterSpec") or spec, f"{place}: spec")
     groups = [("head", 1, spec.get("headGroupSpec"))]
@@ -141,7 +141,7 @@ def _of_kuberay(tree: Mapping[str, Any], place: str) -> Iterator[Host | LeftOut]
 
 
 def _of_skypilot(
-    tree: Mapping[str, Any], resources: Mapping[str, Any], name: str, place: str
+    tree: Values, resources: Values, name: str, place: str
 ) -> Iterator[Host | LeftOut]:
     if more := [one for one in ("any_of", "ordered") if one in resources]:
         raise InstanceError(
@@ -176,7 +176,7 @@ def _of_skypilot(
 
 
 def _of_dstack(
-    tree: Mapping[str, Any], resources: Mapping[str, Any], name: str, place: str
+    tree: Values, resources: Values, name: str, place: str
 ) -> Iterator[Host | LeftOut]:
     at = f"{place}: resources.gpu"
     nodes = tree.get("nodes", 1)
@@ -281,7 +281,7 @@ def _count(value: Any, place: str) -> int:
     return int(float(text))
 
 
-def _tree(value: Any, place: str) -> dict[str, Any]:
+def _tree(value: Any, place: str) -> Document:
     if not isinstance(value, dict):
         raise InstanceError(
             f"{place}: found {quoted(str(value))}, expected named fields; correct it"

@@ -7,14 +7,13 @@ user's: `launch.sh model_name_or_path=DIR dataset=NAME template=llama3`.
 """
 
 import json
-from typing import Any
 
 import yaml
 
 from ..plans import TrainingPlan
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
-from .contract import Held
+from .contract import Document, Held
 from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import OPTIMISERS, ranks
@@ -42,7 +41,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`plan.yaml`, `launch.sh`, and with ZeRO `ds_config.json`."""
     found, costs = ranks(data, plan), data.workload.costs
     rank = found[0]
-    told: dict[str, Any] = {
+    told: Document = {
         "stage": "sft",
         "do_train": True,
         "output_dir": "states",
@@ -66,7 +65,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     }
 
 
-def _adapters(costs: CostSettings) -> dict[str, Any]:
+def _adapters(costs: CostSettings) -> Document:
     if (lora := costs.lora) is None:
         return {"finetuning_type": "full"}
     told = {
@@ -81,9 +80,9 @@ def _adapters(costs: CostSettings) -> dict[str, Any]:
     return told
 
 
-def _deepspeed(costs: CostSettings) -> dict[str, Any]:
+def _deepspeed(costs: CostSettings) -> Document:
     """What DeepSpeed is told; `auto` is what the trainer was told."""
-    zero: dict[str, Any] = {"stage": costs.zero}
+    zero: Document = {"stage": costs.zero}
     if costs.hosts_update:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     return {

@@ -12,14 +12,13 @@ values, output, gate, up and down, as the instance counts them.
 """
 
 import json
-from typing import Any
 
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.states import Lora
 from ..schema.widths import words
-from .contract import Held
+from .contract import Document, Held
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
 from .megatron.model import experts_of, windows_of
@@ -147,9 +146,9 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     }
 
 
-def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _sections(data: Instance, told: Document) -> dict[str, Document]:
     """Fields by the section of the configuration; those of the whole under ''."""
-    shape: dict[str, Any] = {}
+    shape: Document = {}
     for name, value in told.items():
         if name in _NOT:
             shape[_NOT[name]] = False
@@ -189,9 +188,9 @@ def _sections(data: Instance, told: dict[str, Any]) -> dict[str, dict[str, Any]]
     }
 
 
-def _adapters(data: Instance, lora: Lora) -> dict[str, Any]:
+def _adapters(data: Instance, lora: Lora) -> Document:
     """What `CanonicalLoRA` is made with; of experts each has its own."""
-    made: dict[str, Any] = {
+    made: Document = {
         "target_modules": list(_BESIDE[lora.beside]),
         "dim": lora.rank,
         "alpha": lora.rank,

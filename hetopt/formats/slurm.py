@@ -31,7 +31,7 @@ from ..errors import InstanceError, UnknownName
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
-from .contract import Held
+from .contract import Document, Held
 from .exporting import allocation
 from .exporting.allocation import LABEL, Machines, Share, Word
 from .exporting.launching import WAIT, parts
@@ -186,7 +186,7 @@ def _gpus(share: Share) -> str:
     return f"--gres=gpu:{kind}{share.gpus}"
 
 
-def _size(share: Share, asked: dict[str, Any]) -> str:
+def _size(share: Share, asked: Document) -> str:
     """What of a node a component asks for."""
     each = asked.get("cpus_per_gpu")
     words = [f"--cpus-per-task={each * share.gpus}"] if each else ["--exclusive"]

@@ -8,10 +8,8 @@ names of pods are resolved by its `svc` plug-in (https://volcano.sh,
 batch.volcano.sh/v1alpha1). Options are those of `jobset`.
 """
 
-from typing import Any
-
 from ..text.parsing import yaml_text
-from .contract import Held
+from .contract import Document, Held
 from .exporting import allocation, kubernetes
 from .exporting.allocation import Machines, Share
 
@@ -59,7 +57,7 @@ def _ask(
     }
 
 
-def _task(share: Share, head: str, called: str) -> dict[str, Any]:
+def _task(share: Share, head: str, called: str) -> Document:
     alone = {"volcano.sh/job-name": called}
     pod = kubernetes.pod(share, head, called, _RUN, alone)
     return {

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ... import formats
 from ...errors import InstanceError, Unsupported
@@ -17,7 +17,7 @@ from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
 from ...search import choices
 from ...text.writing import writable
-from ..contract import Held, Options
+from ..contract import Document, Held, Options
 from ..importing import typed
 from .launching import bad_hosts, bad_parts
 
@@ -103,7 +103,7 @@ def _types(data: Instance, plan: TrainingPlan) -> list[str]:
     return sorted({node[replica.node].gpu for replica in plan.replicas()})
 
 
-def explained(data: Instance, plan: TrainingPlan) -> list[dict[str, Any]]:
+def explained(data: Instance, plan: TrainingPlan) -> list[Document]:
     """Return one row a target: the plan's features that it has or lacks, its reasons.
 
     `unsupported` is what the target lacks for any plan of the instance.

@@ -15,12 +15,12 @@ beyond a container's 64 MiB.
 
 import re
 from hashlib import sha256
-from typing import Any
 
 from ...catalogue import known
 from ...errors import InstanceError
 from ...plans import TrainingPlan
 from ...schema import Instance
+from ..contract import Document
 from . import allocation, programs
 from .allocation import LABEL, Machines, Share, Word, plan_text, shares
 
@@ -122,7 +122,7 @@ def launch(made: Machines, name: str, job: str) -> dict[str, str]:
 
 def pod(
     share: Share, head: str, called: str, run: str, labels: dict[str, str]
-) -> dict[str, Any]:
+) -> Document:
     """A pod of a share, on a machine with no other pod of these labels."""
     container = {
         "name": "train",

@@ -11,7 +11,6 @@ flags instead.
 """
 
 import json
-from typing import Any
 
 from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
@@ -19,7 +18,7 @@ from ...schema import Instance
 from ...schema.architecture import Architecture
 from ...schema.widths import words
 from ...text.parsing import yaml_text
-from ..contract import Held
+from ..contract import Document, Held
 from ..exporting.launching import ranks, torchruns
 
 HELD = Held("Hetu-Galvatron", "2.0", ("2.4.0", "main (cea12ff)"), "hetu-galvatron")
@@ -88,7 +87,7 @@ def _list(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _runtime(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+def _runtime(data: Instance, pipeline: Pipeline) -> Document:
     """Arguments of a run by section (galvatron/core/runtime/args_schema.py).
 
     Data are the user's: what stands here of them is empty.
@@ -113,9 +112,9 @@ def _runtime(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _model(data: Instance) -> dict[str, Any]:
+def _model(data: Instance) -> Document:
     model = data.model
-    told: dict[str, Any] = {
+    told: Document = {
         "model_size": "planned",
         "num_layers": model.layers,
         "hidden_size": model.hidden,
@@ -140,10 +139,10 @@ def _model(data: Instance) -> dict[str, Any]:
     return told
 
 
-def _architecture(of: Architecture) -> dict[str, Any]:
+def _architecture(of: Architecture) -> Document:
     """What the shape does not tell; rope is scaled by nothing here."""
     functions = {"gelu_tanh": "gelu"}
-    told: dict[str, Any] = {
+    told: Document = {
         "normalization": "RMSNorm" if of.normalization == "rms" else "LayerNorm",
         "norm_epsilon": of.norm_epsilon,
         "layernorm_epsilon": of.norm_epsilon,

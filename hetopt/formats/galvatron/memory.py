@@ -1,11 +1,11 @@
 """Galvatron's `memory_profiling_*.json`: what layers, embedding and head take."""
 
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import InstanceError
+from ..contract import Document, Values
 from ..importing.measured import field, number
 
 ByDegree = dict[int, Fraction]
@@ -36,9 +36,7 @@ def _at(value: Fraction | ByDegree, t: int, place: str) -> Fraction:
     return value[t]
 
 
-def weights(
-    path: Path, tree: dict[str, Any], options: Mapping[str, Any]
-) -> list[Weight]:
+def weights(path: Path, tree: Document, options: Values) -> list[Weight]:
     """Of the embedding, of a layer and of the head, for the sequence length asked."""
     suffix = "" if "layertype_0" in tree else "_sp"
     place = str(path)
@@ -60,7 +58,7 @@ def weights(
     return [found[1], found[0], found[2]]
 
 
-def _of_length(held: Any, options: Mapping[str, Any]) -> Any:
+def _of_length(held: Any, options: Values) -> Any:
     """The part for a sequence length, in files that tell several apart."""
     length = str(options["sequence_length"])
     return held[length] if isinstance(held, dict) and length in held else held

@@ -22,10 +22,11 @@ from pydantic import BeforeValidator, WithJsonSchema, model_validator
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
+from ..contract import Options
 from ..foreign import Foreign, Whole, read_record
 from ..importing.placing import Claim, equal_shares
 
-OPTIONS: dict[str, type] = {}
+OPTIONS: Options = {}
 
 
 def _numbers(told: Any) -> tuple[int, ...]:

@@ -33,13 +33,14 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import MemoryGib
 from ...text.parsing import read_tree
+from ..contract import Document, Options, Values
 from ..importing import measured
 from ..importing.clusters import node
 from ..importing.measured import number
 from .memory import Weight
 from .memory import weights as of_layers
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "gpu": str,
     "memory_gib": MemoryGib,
     "layers": int,
@@ -63,10 +64,10 @@ class _File(NamedTuple):
     """A file of Galvatron: where it lies, its name and what it holds."""
 
     path: Path
-    tree: dict[str, Any]
+    tree: Document
 
 
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
+def read(paths: Sequence[Path], **options: Any) -> Document:
     """The instance; `InstanceError` for a file that is none of the four kinds."""
     files = _files(paths)
     measured.required("galvatron", options, ("gpu", "layers", "vocabulary"))
@@ -117,9 +118,7 @@ def _files(paths: Sequence[Path]) -> dict[str, _File]:
 # --- the cluster -----------------------------------------------------------------
 
 
-def _machines(
-    files: Mapping[str, _File], options: Mapping[str, Any]
-) -> tuple[int, int]:
+def _machines(files: Mapping[str, _File], options: Values) -> tuple[int, int]:
     """Nodes, and GPUs of each: as told, else as the names of the files say."""
     told = [options.get("nodes"), options.get("gpus_per_node")]
     for file in files.values():
@@ -172,10 +171,10 @@ def _rate(value: Any, place: str) -> Fraction:
 def _cluster(
     p2p: _File | None,
     rates: Mapping[int, Fraction],
-    options: Mapping[str, Any],
+    options: Values,
     nodes: int,
     each: int,
-) -> dict[str, Any]:
+) -> Document:
     gpu, gib = options["gpu"], options.get("memory_gib")
     if gib is None:
         card = known(gpu)
@@ -186,7 +185,7 @@ def _cluster(
             )
         gib = card.memory_gib
     intra = float(rates[each]) if each > 1 else None
-    made: dict[str, Any] = {
+    made: Document = {
         "gpus": {gpu: {"memory_gib": gib}},
         "nodes": [node(f"node{i}", gpu, each, intra) for i in range(nodes)],
     }
@@ -207,9 +206,7 @@ def _cluster(
 # --- times -----------------------------------------------------------------------
 
 
-def _timed(
-    file: _File, options: Mapping[str, Any]
-) -> Iterator[tuple[int, Fraction, Fraction]]:
+def _timed(file: _File, options: Values) -> Iterator[tuple[int, Fraction, Fraction]]:
     """Size of the micro-batch, ms of a layer's forward pass, and of what is left."""
     length = options["sequence_length"]
     times: dict[int, dict[int, Fraction]] = {}
@@ -245,8 +242,8 @@ def _row(
     t: int,
     timed: tuple[int, Fraction, Fraction],
     weights: list[Weight] | None,
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
+    options: Values,
+) -> Document:
     b, layer, other = timed
     ratio = number(options.get("backward_ratio", 2.0), "option backward_ratio")
     reduce_us = Fraction(0)

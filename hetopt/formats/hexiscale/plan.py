@@ -21,10 +21,11 @@ from pydantic import Field, model_validator
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
+from ..contract import Options
 from ..foreign import Foreign, read_record
 from ..importing.placing import Claim, Pool, equal_shares
 
-OPTIONS: dict[str, type] = {
+OPTIONS: Options = {
     "machines": str,
     "micro_batches": str,
     "micro_batch_size": int,

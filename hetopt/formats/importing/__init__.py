@@ -40,7 +40,7 @@ class Imported(NamedTuple):
     document: Document
     assumed: tuple[Assumption, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document with `assumed`, a list of objects."""
         rows = [row._asdict() for row in self.assumed]
         return {**self.document, "assumed": rows}
@@ -123,7 +123,7 @@ def imported(
     return Imported(found.document, (*found.assumed, *more))
 
 
-def given(known: Options, words: Iterable[str], instance: str | None) -> dict[str, Any]:
+def given(known: Options, words: Iterable[str], instance: str | None) -> Document:
     """The options of an importer that are told, by `typed`.
 
     No memory is reserved twice: an instance that has a reserve of its own keeps it.
@@ -187,7 +187,7 @@ def write(out: Path, content: Document) -> None:
 
 def judged(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
-) -> list[dict[str, Any]]:
+) -> list[Document]:
     """Every plan of a list beside what it claims, one object each, in its order.
 
     `complete`, `fits` and `judged_us` are None where an earlier fault hides them; the
@@ -197,8 +197,8 @@ def judged(
     return [_judged(claim.data or data, claim) for claim in claims]
 
 
-def _judged(data: Instance, claim: Claim) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _judged(data: Instance, claim: Claim) -> Document:
+    row: Document = {
         "rank": claim.rank,
         "claimed_us": claim.claimed_us,
         "judged_us": None,
@@ -282,7 +282,7 @@ def _options(importer: Importer | PlanReader) -> Options:
     return {**own, "rank": int} if isinstance(importer, PlanReader) else own
 
 
-def typed(known: Options, words: Iterable[str]) -> dict[str, Any]:
+def typed(known: Options, words: Iterable[str]) -> Document:
     """`name=value` words as values of the types of `known`.
 
     `UnknownName` for a name that is none of these, `InstanceError` for a value that is

@@ -13,8 +13,9 @@ A module that knows the names of a trainer offers, beside `claims`,
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ..contract import Values
 from ..runs.source import Source
 from . import forms
 from .forms import Form
@@ -41,7 +42,7 @@ class Asked(NamedTuple):
 
     what: str
     files: tuple[File, ...]
-    values: Mapping[str, Any]
+    values: Values
     written: Mapping[str, tuple[int, str]]
     notes: tuple[str, ...] = ()
     names: Mapping[str, str] = MappingProxyType({})
@@ -86,7 +87,7 @@ class Asked(NamedTuple):
             if "-" in key
         )
 
-    def changed(self, words: Mapping[str, Any]) -> "Asked":
+    def changed(self, words: Values) -> "Asked":
         """The run with other values; those that are None are not there."""
         values = {**self.values, **words}
         kept = {name: value for name, value in values.items() if value is not None}

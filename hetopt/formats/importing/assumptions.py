@@ -13,9 +13,10 @@ from ...catalogue import Gpu, generation, reserve
 from ...errors import InstanceError
 from ...schema.targets import TARGETS, Feature
 from ...schema.widths import launched
+from ..contract import Document, Options, Values
 
 #: Options of how the model is trained; a list of values is a choice of the plan.
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "precision": str,
     "flash": bool,
     "sequence_parallel": bool,
@@ -100,15 +101,15 @@ def of_the_peak(row: Assumption) -> bool:
 
 
 def training(
-    cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    cards: Mapping[str, Gpu | None], options: Values
+) -> tuple[Document, tuple[Assumption, ...]]:
     """The workload's fields of how it is trained on these cards, what is assumed.
 
     These are `costs`, `alternatives` and `runs_on`.
 
     `options` are those of `OPTIONS` that were told, typed.
     """
-    costs: dict[str, Any] = {}
+    costs: Document = {}
     rows = []
 
     def settle(field: str, value: Any, why: str, change: str) -> None:
@@ -125,7 +126,7 @@ def training(
     settle("flash", True, kernels, "-o flash=false")
     usual = "usual where there is tensor parallelism"
     settle("sequence_parallel", True, usual, "-o sequence_parallel=false")
-    chosen: dict[str, Any] = {}
+    chosen: Document = {}
     offers: dict[str, tuple[Any, ...]] = {"recompute": RULES, "zero": ZEROS}
     for field, values in offers.items():
         told = options.get(field)
@@ -141,7 +142,7 @@ def training(
         costs["zero_groups"], *others = _choices("zero_groups", told)
         if others:
             chosen["zero_groups"] = others
-    made: dict[str, Any] = {"costs": costs, "runs_on": options.get("runs_on")}
+    made: Document = {"costs": costs, "runs_on": options.get("runs_on")}
     if made["runs_on"] is None:
         made["runs_on"] = target = _target(options)
         why = "degrees divide the heads; stages may have any shape"
@@ -155,11 +156,11 @@ def training(
 
 
 def runner(
-    workload: dict[str, Any],
+    workload: Document,
     lacking: Iterable[str],
     able: Sequence[str],
     rows: Iterable[Assumption],
-) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+) -> tuple[Document, tuple[Assumption, ...]]:
     """The workload's fields and rows where who was to run it is `lacking` features.
 
     Nobody is, then: `architecture` has every one. `able` are the programs that have
@@ -177,7 +178,7 @@ def runner(
     return workload | {"runs_on": last}, tuple(kept)
 
 
-def _widened(costs: dict[str, Any], target: str, row: Assumption) -> Assumption:
+def _widened(costs: Document, target: str, row: Assumption) -> Assumption:
     """The row of the precision, which becomes the one that the target launches."""
     precision = launched(target, costs["precision"])
     if precision == costs["precision"]:
@@ -186,7 +187,7 @@ def _widened(costs: dict[str, Any], target: str, row: Assumption) -> Assumption:
     return row._replace(value=str(precision), source=f"{target} sums gradients in fp32")
 
 
-def _target(options: Mapping[str, Any]) -> str:
+def _target(options: Values) -> str:
     """The first program that divides weights, sequences and experts as it is told."""
     asked = set()
     for field, degree in (("zero", 1), *((field, 1) for field in _DEGREES)):

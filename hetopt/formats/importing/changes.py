@@ -7,7 +7,7 @@ What a change brings by itself, and with those before it, is judged again, too.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, permutations, product
@@ -22,7 +22,7 @@ from ...errors import InstanceError
 from ...problems import training_plan
 from ...problems.training_plan import targets
 from ...schema import Alternatives, Instance, Workload
-from ..contract import RunReader
+from ..contract import Document, RunReader, Values
 from .asked import Asked, opened
 from .current import offered
 from .placing import Claim, Settings
@@ -96,7 +96,7 @@ class Advice(NamedTuple):
     is_whole: bool
     offering: tuple[Instance, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Times in us; None where a run breaks a rule, which `why` names."""
         return {
             "run": self.run._asdict(),
@@ -214,7 +214,7 @@ class _Search:
         self.world = (
             sum(len(r.gpus) for r in claim.plan.replicas()) if claim.plan else 0
         )
-        self._told: Mapping[str, Any] = module.words(self.base, asked, data)
+        self._told: Values = module.words(self.base, asked, data)
 
     def asked_for(self, settings: Settings) -> Asked:
         """The run with these settings in place of its own."""

@@ -137,7 +137,7 @@ def document(
     tool: str,
     paths: Sequence[Path],
     hosts: Sequence[Host],
-    options: dict[str, Any],
+    options: Document,
     left_out: Iterable[LeftOut] = (),
 ) -> Document:
     """`source`, `cluster` and `assumed` of the hosts that files of a tool list."""
@@ -204,7 +204,7 @@ def _less(settings: Settings) -> str:
     return "" if settings.reserve_mib == 0 else "; memory_gib is less a reserve"
 
 
-def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
+def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
     """The `cluster` of an instance; `InstanceError` names what is missing."""
     if not hosts:
         raise InstanceError("found no host with GPUs, expected at least one; add one")
@@ -242,7 +242,7 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> dict[str, Any]:
         }
         if held.sheet is not None and held.sheet.watts is not None:
             gpus[name]["watts"] = held.sheet.watts
-    found: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
+    found: Document = {"gpus": gpus, "nodes": nodes}
     if rate is not None:
         latency = settings.inter_latency_us or 0.0
         found["inter"] = {"gbytes_per_s": rate, "latency_us": latency}
@@ -284,7 +284,7 @@ def _machines(hosts: Sequence[Host]) -> dict[str, list[Host]]:
 
 def _mixed(
     hosts: Sequence[Host], settings: Settings
-) -> Iterator[tuple[dict[str, Any], Assumption]]:
+) -> Iterator[tuple[Document, Assumption]]:
     """Yield what joins the parts of each machine with several types of GPUs.
 
     That is the slowest bus of its cards. Where there is no other machine, the rate
@@ -412,9 +412,7 @@ def named_well(place: str, what: str, name: str) -> None:
         raise InstanceError(f"{place}: {what}: {fault}")
 
 
-def node(
-    name: str, gpu: str, count: int, intra_gbytes_per_s: float | None
-) -> dict[str, Any]:
+def node(name: str, gpu: str, count: int, intra_gbytes_per_s: float | None) -> Document:
     """A node of an instance; a rate that is None is not said."""
     intra = {"intra_gbytes_per_s": intra_gbytes_per_s}
     return {"name": name, "gpu": gpu, "count": count} | (

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import InstanceError
+from ..contract import Document
 
 _MOST_CHARACTERS = 2**20  # of a configuration
 _MOST_CALLS = 500  # of functions of a file
@@ -25,13 +26,12 @@ _LINE = re.compile(r"(?m)^[ \t]*([a-z_]\w{0,80})=(.{0,2000}?),?$")
 _DTYPE = re.compile(r"torch\.(?:b?float|u?int)\w{1,12}")
 _UNREAD = object()
 
-Values = dict[str, Any]
 Functions = Mapping[str, ast.FunctionDef]
 
 
 def read(
-    text: str, place: str, function: str = "", *, is_run: Callable[[Values], bool]
-) -> tuple[Values, str, tuple[str, ...]]:
+    text: str, place: str, function: str = "", *, is_run: Callable[[Document], bool]
+) -> tuple[Document, str, tuple[str, ...]]:
     """Return values by names, no program, and notes.
 
     `is_run` says of the values of a function whether they are a run's. `InstanceError`
@@ -46,8 +46,8 @@ def read(
 
 
 def _read(
-    tree: ast.Module, place: str, function: str, is_run: Callable[[Values], bool]
-) -> tuple[Values, str, tuple[str, ...]]:
+    tree: ast.Module, place: str, function: str, is_run: Callable[[Document], bool]
+) -> tuple[Document, str, tuple[str, ...]]:
     functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
     if function and function not in functions:
         raise InstanceError(
@@ -78,7 +78,7 @@ def _read(
     return found | reader.function(chosen), "", (f"read of the function {chosen}",)
 
 
-def printed(text: str) -> Values:
+def printed(text: str) -> Document:
     """Return the fields of an object with which a text begins, as `Name(field=1, ...)`.
 
     Its brackets end it; fields that are no constants are left out.
@@ -147,12 +147,12 @@ class _Reader:
 
     def __init__(self, place: str, functions: Functions) -> None:
         self.place, self.functions = place, functions
-        self.globals: Values = {}
+        self.globals: Document = {}
         self._calls = 0
         self._depth = 0
 
-    def function(self, name: str, call: ast.Call | None = None, names: Values | None
-                 = None) -> Values:  # fmt: skip
+    def function(self, name: str, call: ast.Call | None = None, names: Document | None
+                 = None) -> Document:  # fmt: skip
         """What a function says, by the arguments that a call gives it."""
         self._calls += 1
         if self._calls > _MOST_CALLS or self._depth >= _MOST_DEEP:
@@ -180,9 +180,9 @@ class _Reader:
         finally:
             self._depth -= 1
 
-    def block(self, body: list[ast.stmt], names: Values) -> Values:
+    def block(self, body: list[ast.stmt], names: Document) -> Document:
         """What statements say; variables that they set are known from there on."""
-        found: Values = {}
+        found: Document = {}
         for one in body:
             match one:
                 case (
@@ -207,7 +207,7 @@ class _Reader:
             return value.func.id if value.func.id in self.functions else ""
         return ""
 
-    def _of(self, value: ast.expr, name: str, names: Values) -> Values:
+    def _of(self, value: ast.expr, name: str, names: Document) -> Document:
         """What an assigned value says; of a variable's name fields are enough."""
         behind = name.partition(".")[2]
         if own := self._own_call(value):
@@ -222,7 +222,7 @@ class _Reader:
         return {} if constant is _UNREAD or not name else {behind or name: constant}
 
     def of_call(
-        self, call: ast.Call, before: str, names: Values
+        self, call: ast.Call, before: str, names: Document
     ) -> Iterator[tuple[str, Any]]:
         """Yield the fields of a call."""
         for word in call.keywords:
@@ -230,14 +230,14 @@ class _Reader:
                 yield from self._of_field(word.value, before + word.arg, names)
 
     def _of_dict(
-        self, tree: ast.Dict, before: str, names: Values
+        self, tree: ast.Dict, before: str, names: Document
     ) -> Iterator[tuple[str, Any]]:
         for key, value in zip(tree.keys, tree.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield from self._of_field(value, before + key.value, names)
 
     def _of_field(
-        self, value: ast.expr, name: str, names: Values
+        self, value: ast.expr, name: str, names: Document
     ) -> Iterator[tuple[str, Any]]:
         constant = self.constant(value, names)
         if constant is not _UNREAD:
@@ -260,7 +260,7 @@ class _Reader:
             calls = [one for one in value.elts if isinstance(one, ast.Call)]
             yield name, [_dotted(one.func) for one in calls]
 
-    def constant(self, node: ast.expr, names: Values) -> Any:
+    def constant(self, node: ast.expr, names: Document) -> Any:
         """A constant's value; `_UNREAD` for what is none."""
         match node:
             case ast.Constant(value=value) if isinstance(

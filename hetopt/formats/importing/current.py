@@ -1,6 +1,6 @@
 """The plan of a run that goes on: a grid of ranks, on the hosts in their order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from ...problems.training_plan import targets
 from ...schema import Instance, Recompute, Split, Workload
 from ...schema.splits import FIELDS
 from ...schema.targets import ONE
+from ..contract import Values
 from .placing import Claim, Settings
 
 
@@ -130,7 +131,7 @@ def in_runs(layers: Sequence[int], runs: int) -> list[int]:
     ]
 
 
-def same(place: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def same(place: str, found: Values, expected: Values) -> None:
     """`InstanceError` where a run is of another model or batch than the instance."""
     for name, value in found.items():
         if value is not None and value != expected[name]:

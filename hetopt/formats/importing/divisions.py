@@ -5,15 +5,15 @@ and stages of one, two or four runs of layers. A trainer that has none of it is 
 for without (`hetopt.search.choices`).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ...errors import InstanceError
 from ...schema.splits import FIELDS
+from ..contract import Options, Values
 from .assumptions import Assumption
 
 #: Options, as lists of degrees: `1,2,4`.
-OPTIONS: dict[str, Any] = dict.fromkeys(FIELDS[:3], str)
+OPTIONS: Options = dict.fromkeys(FIELDS[:3], str)
 
 _LONG = 32_768  # tokens, from where sequences are divided unless told
 _RUNS = (1, 2, 4)
@@ -21,7 +21,7 @@ _MOST = 64  # GPUs that divide experts unless told
 
 
 def offered(
-    made: Mapping[str, Any], options: Mapping[str, Any]
+    made: Values, options: Values
 ) -> tuple[dict[str, list[int]], tuple[Assumption, ...]]:
     """The fields of `workload.alternatives`, and what is assumed.
 

@@ -7,17 +7,18 @@ from ...catalogue import Gpu
 from ...errors import InstanceError, UnknownName
 from ...schema import Lora, Offload
 from ...schema.states import Optimiser
+from ..contract import Document, Options, Values
 from .assumptions import Assumption
 
 #: Options: `finetune=lora`, with `rank=16` and `beside=attention`; `optimiser=muon`;
 #: `offload=optimiser,activations`, or one of them, with the rate of each GPU's link to
 #: its host if it is not the bus's.
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     **{"finetune": str, "rank": int, "beside": str},
     **{"optimiser": str, "offload": str, "host_gbytes_per_s": float},
 }
 
-_WAYS: dict[str, dict[str, Any] | None] = {
+_WAYS: dict[str, Document | None] = {
     "full": None,
     "lora": {},
     "qlora": {"weight_bits": 4},
@@ -28,10 +29,10 @@ _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
 
 
 def updated(
-    options: Mapping[str, Any],
-) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    options: Values,
+) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs` of the optimiser, and what is assumed of it."""
-    made: dict[str, Any] = {}
+    made: Document = {}
     known = list(get_args(Optimiser))
     if (name := options.get("optimiser", known[0])) not in known:
         raise UnknownName("optimiser", name, known)
@@ -61,9 +62,7 @@ def updated(
     return made, (row,)
 
 
-def linked(
-    gpus: Mapping[str, Any], cards: Mapping[str, Gpu | None], options: Mapping[str, Any]
-) -> dict[str, Any]:
+def linked(gpus: Values, cards: Mapping[str, Gpu | None], options: Values) -> Document:
     """`cluster.gpus` with the links to their hosts, where states are offloaded.
 
     `InstanceError` for a card whose bus nobody knows.
@@ -85,8 +84,8 @@ def linked(
 
 
 def trained(
-    options: Mapping[str, Any],
-) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    options: Values,
+) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs`, and what is assumed; none where all is trained.
 
     `options` are those of `OPTIONS` that were told. `UnknownName` for another way to

@@ -8,11 +8,11 @@ of a file is run.
 
 import re
 import tomllib
-from collections.abc import Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import InstanceError
+from ..contract import Document, Values
 from ..runs.megatron import printed
 from ..runs.source import Source
 from . import constants, flags
@@ -42,7 +42,7 @@ class Form(NamedTuple):
     """
 
     kind: str
-    values: dict[str, Any]
+    values: Document
     program: str = ""
     notes: tuple[str, ...] = ()
 
@@ -77,13 +77,13 @@ def read(source: Source) -> Form:
     return Form(_COMMAND, dict(given), program)
 
 
-def _is_run(values: Mapping[str, Any]) -> bool:
+def _is_run(values: Values) -> bool:
     """Whether values of a configuration in Python are those of a run."""
     names = {name.rpartition(".")[2].replace("_", "-") for name in values}
     return not OF_A_RUN.isdisjoint(names)
 
 
-def _resolved(values: dict[str, Any]) -> dict[str, Any]:
+def _resolved(values: Document) -> Document:
     """Values with those in place of `${model.name}` that Hydra's files refer to."""
     found = dict(values)
     for name, value in values.items():
@@ -95,7 +95,7 @@ def _resolved(values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _of_log(text: str) -> dict[str, Any]:
+def _of_log(text: str) -> Document:
     """Return the fields of the object of arguments that a log prints."""
     for match in islice(_PRINTED.finditer(text), _MOST_TRIED):
         part = text[match.start() : match.start() + _MOST_PRINTED]
@@ -104,9 +104,9 @@ def _of_log(text: str) -> dict[str, Any]:
     return {}
 
 
-def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flat(tree: Values, before: str = "") -> Document:
     """Return the leaves of a tree by their dotted names."""
-    found: dict[str, Any] = {}
+    found: Document = {}
     for name, value in tree.items():
         if isinstance(value, dict) and value:
             found |= flat(value, f"{before}{name}.")
@@ -115,12 +115,12 @@ def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _is_of_wandb(tree: Mapping[str, Any]) -> bool:
+def _is_of_wandb(tree: Values) -> bool:
     others = [v for k, v in tree.items() if k != "wandb_version"]
     return bool(others) and all(isinstance(v, dict) and "value" in v for v in others)
 
 
-def _toml(text: str, place: str) -> dict[str, Any]:
+def _toml(text: str, place: str) -> Document:
     try:
         return tomllib.loads(text)
     except ValueError as error:

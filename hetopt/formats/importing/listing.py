@@ -3,12 +3,11 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ... import formats
 from ...errors import InstanceError
 from ...text.parsing import parse_value, read_text
-from ..contract import HostReader
+from ..contract import Document, HostReader
 from . import clusters
 from .clusters import Host, LeftOut
 
@@ -38,9 +37,7 @@ def format_named(name: str) -> str:
     return name
 
 
-def document(
-    format: str, paths: Sequence[Path], options: dict[str, Any]
-) -> dict[str, Any]:
+def document(format: str, paths: Sequence[Path], options: Document) -> Document:
     """`source`, `cluster` and `assumed` of the hosts of all files, in their order."""
     groups: dict[str, list[Path]] = {}
     for path in paths:

@@ -11,17 +11,18 @@ peak. Layer times come from the profile in any case; the speed weighs GPUs again
 other, and MFU refers to the peak.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 from ...catalogue import gpus, known
 from ...errors import InstanceError
 from ...schema import Length
+from ..contract import Document, Options, Values
 from ..foreign import quantity
 from . import ports
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "name": str,
     "hidden": int,
     "heads": int,
@@ -37,7 +38,7 @@ _MODEL = ("hidden", "heads", "sequence_length", "global_batch")
 _MOST_SIZES = 64
 
 
-def required(format: str, options: Mapping[str, Any], names: Iterable[str]) -> None:
+def required(format: str, options: Values, names: Iterable[str]) -> None:
     """`InstanceError` that names every option of `names` and of the model not given."""
     missing = [name for name in (*names, *_MODEL) if options.get(name) is None]
     if missing:
@@ -72,7 +73,7 @@ def field(tree: Any, path: str, place: str) -> Any:
 
 def row(
     gpu: str, t: int, b: int, forward_us: list[int], backward_us: list[int]
-) -> dict[str, Any]:
+) -> Document:
     """A row of a profile whose passes were measured apart, without its memory."""
     return {
         "gpu": gpu,
@@ -86,11 +87,11 @@ def row(
 
 def instance(
     source: str,
-    model: dict[str, Any],
-    cluster: dict[str, Any],
-    rows: list[dict[str, Any]],
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
+    model: Document,
+    cluster: Document,
+    rows: list[Document],
+    options: Values,
+) -> Document:
     """The instance of a profile; `model` has its name, layers and layer_parameters."""
     length = options["sequence_length"]
     model = {
@@ -163,9 +164,9 @@ def _sizes(told: str | None, batch: int, most: int) -> list[int]:
 
 
 def _speeds(
-    gpus: dict[str, dict[str, Any]],
-    rows: list[dict[str, Any]],
-    model: dict[str, Any],
+    gpus: dict[str, Document],
+    rows: list[Document],
+    model: Document,
     length: int,
     told: str,
 ) -> None:

@@ -6,7 +6,7 @@ it, through `ports`. Where one port's rate is told, a host has that many times a
 
 from collections.abc import Iterable
 from math import ceil
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,9 +14,10 @@ from ...catalogue import Gpu, Machine
 from ...catalogue import machine as usual_machine
 from ...errors import InstanceError, UnknownName
 from ...schema import GbytesPerS, exact
+from ..contract import Options
 from .assumptions import Assumption
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "ports": Annotated[int, Field(ge=1, le=4096)],
     "port_gbytes_per_s": GbytesPerS,
 }

@@ -9,14 +9,13 @@ stand beside it as a comment. Equal stages need neither.
 """
 
 import shlex
-from typing import Any
 
 from ...errors import escaped
 from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, Split
 from ...schema.targets import Feature
-from ..contract import Held
+from ..contract import Document, Held, Options
 from ..exporting.launching import ranks, torchruns
 from ..importing.current import in_runs
 from . import model, weights
@@ -32,7 +31,7 @@ HELD = Held(
 #: Adapters are Megatron-Bridge's.
 WITHOUT = frozenset({Feature.LORA})
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
-OPTIONS: dict[str, Any] = {"init_from": str}
+OPTIONS: Options = {"init_from": str}
 #: Where an argument has another name than its field.
 _OPTIONS = {
     "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank"
@@ -71,7 +70,7 @@ def export(
     return {ARGUMENTS: "\n".join(lines) + "\n", **made}
 
 
-def given(data: Instance, pipeline: Pipeline) -> dict[str, Any]:
+def given(data: Instance, pipeline: Pipeline) -> Document:
     """Arguments by the names of Megatron's configuration, True for a flag."""
     replica = pipeline.stages[0].replicas[0]
     layers = [len(stage.span) for stage in pipeline.stages]
@@ -98,7 +97,7 @@ def _divided(split: Split) -> dict[str, int]:
     return made
 
 
-def _cuts(layers: list[int], runs: int) -> dict[str, Any]:
+def _cuts(layers: list[int], runs: int) -> Document:
     """Equal stages need nothing but their runs of layers, others the layout of all.
 
     Of a stage's layers that no number of runs divides, the first runs have one more.

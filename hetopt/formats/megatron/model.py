@@ -10,19 +10,19 @@ left to the user, too: Megatron's own defaults are GPT-2's.
 """
 
 from itertools import groupby
-from typing import Any
 
 from ...problems.training_plan.models import has_sinks
 from ...schema import CostSettings, Instance, ModelSpec
 from ...schema.architecture import Architecture, RopeScaling
 from ...schema.layers import EXPERTS, WINDOW
 from ...schema.widths import words
+from ..contract import Document
 
 
-def fields(data: Instance, degree: int) -> dict[str, Any]:
+def fields(data: Instance, degree: int) -> Document:
     """Arguments by name, True for a flag; `degree` is the largest in the plan."""
     model, workload = data.model, data.workload
-    made: dict[str, Any] = {
+    made: Document = {
         "num_layers": model.layers,
         "hidden_size": model.hidden,
         "num_attention_heads": model.heads,
@@ -67,9 +67,9 @@ def fields(data: Instance, degree: int) -> dict[str, Any]:
     return made
 
 
-def _updated(costs: CostSettings) -> dict[str, Any]:
+def _updated(costs: CostSettings) -> Document:
     """Which optimiser, and where its states are; Adam is Megatron's own."""
-    made: dict[str, Any] = {}
+    made: Document = {}
     if costs.zero:
         made["use_distributed_optimizer"] = True
     if costs.zero_groups > 1:
@@ -85,9 +85,9 @@ def _updated(costs: CostSettings) -> dict[str, Any]:
     return made
 
 
-def architecture(told: Architecture, length: int) -> dict[str, Any]:
+def architecture(told: Architecture, length: int) -> Document:
     """Arguments of what the shape does not tell, for sequences of that length."""
-    made: dict[str, Any] = {
+    made: Document = {
         "normalization": "RMSNorm" if told.normalization == "rms" else "LayerNorm",
         "norm_epsilon": told.norm_epsilon,
         "hidden_dropout": told.dropout,
@@ -111,7 +111,7 @@ def architecture(told: Architecture, length: int) -> dict[str, Any]:
     return made
 
 
-def _scaling(told: RopeScaling | None) -> dict[str, Any]:
+def _scaling(told: RopeScaling | None) -> Document:
     if told is None:
         return {}
     if told.kind == "linear":
@@ -131,10 +131,10 @@ def untold(data: Instance) -> list[str]:
     ]
 
 
-def _experts(data: Instance) -> dict[str, Any]:
+def _experts(data: Instance) -> Document:
     model = data.model
     width = model.expert_intermediate or model.intermediate or 4 * model.hidden
-    made: dict[str, Any] = {
+    made: Document = {
         "num_experts": model.experts,
         "moe_router_topk": model.active_experts,
         "moe_ffn_hidden_size": width,
@@ -146,7 +146,7 @@ def _experts(data: Instance) -> dict[str, Any]:
     return made
 
 
-def _windows(data: Instance) -> dict[str, Any]:
+def _windows(data: Instance) -> Document:
     """The window of those layers that see one, since core 0.15.
 
     Megatron counts the tokens before a token, the instance this one, too.
@@ -155,7 +155,7 @@ def _windows(data: Instance) -> dict[str, Any]:
     seen = windows_of(model, data.workload.sequence_length)
     if model.window is None or 1 not in seen:
         return {}
-    made: dict[str, Any] = {"window_size": f"{model.window - 1},0"}
+    made: Document = {"window_size": f"{model.window - 1},0"}
     if 0 in seen:
         made["window_attn_skip_freq"] = pattern(seen)
     return made

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
+from ..contract import Options
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
@@ -30,7 +31,7 @@ from . import meanings
 from .arguments import arguments, plain
 from .launch import layout_of
 
-OPTIONS: dict[str, type] = {"hosts": str}
+OPTIONS: Options = {"hosts": str}
 TRAINER = "megatron"
 _RECOMPUTE: dict[str | None, Recompute] = {
     None: "none",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...errors import InstanceError
 from ...text.parsing import read_text, read_tree
+from ..contract import Document
 from ..importing.clusters import named_well, node
 from ..importing.measured import field, number
 
@@ -105,9 +106,9 @@ def _rate(about: Any, name: str, place: str, unit: Unit) -> float:
     return rate
 
 
-def cluster(hosts: Sequence[Host]) -> dict[str, Any]:
+def cluster(hosts: Sequence[Host]) -> Document:
     """The `cluster` of an instance, GPUs still without their speeds."""
-    gpus: dict[str, dict[str, Any]] = {}
+    gpus: dict[str, Document] = {}
     for host in hosts:
         before = gpus.setdefault(host.kind, {"memory_gib": host.memory_gib})
         if before["memory_gib"] != host.memory_gib:
@@ -119,13 +120,13 @@ def cluster(hosts: Sequence[Host]) -> dict[str, Any]:
     nodes = [
         node(host.name, host.kind, host.gpus, host.intra_gbytes_per_s) for host in hosts
     ]
-    made: dict[str, Any] = {"gpus": gpus, "nodes": nodes}
+    made: Document = {"gpus": gpus, "nodes": nodes}
     if len(hosts) > 1:
         made["inter"] = _inter(hosts)
     return made
 
 
-def _inter(hosts: Sequence[Host]) -> dict[str, Any]:
+def _inter(hosts: Sequence[Host]) -> Document:
     """One rate for all pairs, and the pairs of two hosts that are faster."""
     rates = {}
     for host in hosts:

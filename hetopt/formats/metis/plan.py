@@ -33,10 +33,11 @@ from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...text.parsing import read_text
+from ..contract import Options
 from ..importing import placing
 from ..importing.placing import Claim
 
-OPTIONS: dict[str, type] = {"types": str}
+OPTIONS: Options = {"types": str}
 
 _LINE = re.compile(r"\s*(\d{1,9})\s*,\s*([^,\[\]]{1,40}),(.*\[.*\].*)")
 _ENUM = re.compile(r"<?\bDeviceType\.(\w+)(?:\s*:\s*'[^']*'\s*>)?")

@@ -22,7 +22,7 @@ instance: optimiser, batch generator and gradient all-reduces are named in `sour
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -33,12 +33,13 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME
 from ...text.complaints import validated
+from ..contract import Document, Options, Values
 from ..foreign import Foreign, Quantity, read_record
 from ..importing import measured
 from ..importing.clusters import named_well
 from . import cluster
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "hostfile": Path,
     "clusterfile": Path,
     "profiles": Path,
@@ -99,7 +100,7 @@ class _Measured(NamedTuple):
     profile: _Profile
 
 
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
+def read(paths: Sequence[Path], **options: Any) -> Document:
     """The instance; `paths` may name the profiles' folder in place of `--profiles`."""
     if paths and options.get("profiles") is None:
         options["profiles"], *paths = paths
@@ -185,7 +186,7 @@ def _profiles(folder: Path, kinds: Sequence[str]) -> list[_Measured]:
     return found
 
 
-def _parameters(one: _Measured, options: Mapping[str, Any]) -> list[int]:
+def _parameters(one: _Measured, options: Values) -> list[int]:
     """Parameters of every layer, in elements."""
     divisor = _element(options)
     counts = []
@@ -202,7 +203,7 @@ def _parameters(one: _Measured, options: Mapping[str, Any]) -> list[int]:
     return counts
 
 
-def _element(options: Mapping[str, Any]) -> int:
+def _element(options: Values) -> int:
     unit, size = options["parameter_unit"], options.get("bytes_per_element")
     if unit == "elements" and size is None:
         return 1
@@ -229,7 +230,7 @@ def _weighed(told: str | None, found: Sequence[_Measured]) -> bool:
     return told == "measured"
 
 
-def _row(one: _Measured, layers: int, *, weighed: bool) -> dict[str, Any]:
+def _row(one: _Measured, layers: int, *, weighed: bool) -> Document:
     count = one.profile.model.num_layers
     if count is not None and count not in (layers, layers - 2):
         raise InstanceError(
@@ -238,7 +239,7 @@ def _row(one: _Measured, layers: int, *, weighed: bool) -> dict[str, Any]:
         )
     ms = one.profile.execution_time.layer_compute_total_ms
     place = f"{one.place}: execution_time.layer_compute_total_ms"
-    row: dict[str, Any] = {
+    row: Document = {
         "gpu": one.kind,
         "tensor_parallel": one.t,
         "micro_batch": one.b,

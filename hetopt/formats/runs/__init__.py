@@ -12,6 +12,7 @@ from typing import Any
 
 from ...calibration.runs import Run
 from ...errors import InstanceError, Place, naming
+from ..contract import Document
 from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan
 from .configs import Config, config
 from .facts import Given, told
@@ -55,7 +56,7 @@ def completed(
     return _given(configs, fields).filled(runs, None)
 
 
-def _given(configs: Iterable[Place], fields: dict[str, Any]) -> Given:
+def _given(configs: Iterable[Place], fields: Document) -> Given:
     return Given(told(fields), tuple(config(Path(place)) for place in configs))
 
 

@@ -10,7 +10,6 @@ Which one a file is, is seen by its fields.
 
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +19,9 @@ from ...problems.training_plan.shapes import of_layers
 from ...schema import ModelSpec
 from ...schema.targets import Feature
 from ...text.parsing import parse_tree, read_text
+from ..contract import Document, Values
 
-Fields = Mapping[str, Any]
+Fields = Values
 _OPTION = re.compile(r"--([a-z_\-]{1,60}(?:\.[a-z0-9_\-]{1,60}){1,3})(?:=(.{0,1000}))?")
 _SECTIONS = ("--training.", "--parallelism.", "--model.", "--job.")
 _DEEPSPEED = (
@@ -92,14 +92,14 @@ def config(path: Path) -> Config:
     )
 
 
-def shape(tree: Fields, path: Path) -> dict[str, Any]:
+def shape(tree: Fields, path: Path) -> Document:
     """The fields of a run that a model's Hugging Face `config.json` tells."""
     latent = tree.get(_LATENT[0]) is not None
     try:
         spec = from_config({k: v for k, v in tree.items() if k not in _LATENT}, "model")
     except InstanceError as error:
         raise InstanceError.at(path, error.field, str(error)) from None
-    fields: dict[str, Any] = {
+    fields: Document = {
         "kind": "moe" if spec.experts else "dense",
         "layers": spec.layers,
         "hidden": spec.hidden,
@@ -142,7 +142,7 @@ def _hybrid(spec: ModelSpec, path: Path) -> list[str]:
     return [f"hybrid pattern {pattern}", widths]
 
 
-def _toml(text: str, path: Path) -> dict[str, Any]:
+def _toml(text: str, path: Path) -> Document:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -153,9 +153,9 @@ def _toml(text: str, path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _options(text: str) -> dict[str, Any]:
+def _options(text: str) -> Document:
     """`--training.seq_len 8192 --compile.enable`; dashes of names are underscores."""
-    fields: dict[str, Any] = {}
+    fields: Document = {}
     words = text.replace("\\\n", " ").split()
     for word, following in zip(words, [*words[1:], "--"], strict=True):
         if (option := _OPTION.fullmatch(word)) is None:
@@ -166,9 +166,9 @@ def _options(text: str) -> dict[str, Any]:
     return fields
 
 
-def flat(tree: Fields) -> dict[str, Any]:
+def flat(tree: Fields) -> Document:
     """Fields of sections by their dotted names, `training.seq_len`."""
-    fields: dict[str, Any] = {}
+    fields: Document = {}
     for name, value in tree.items():
         if isinstance(value, dict):
             fields |= {f"{name}.{inner}": v for inner, v in flat(value).items()}

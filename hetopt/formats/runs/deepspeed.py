@@ -21,16 +21,16 @@ tensor-parallel degree the user's groups have, or which GPUs there are. Its
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from ...errors import InstanceError
+from ..contract import Document, Values
 from . import logs
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer
 from .source import Source
 
-Settings = Mapping[str, Any]
+Settings = Values
 
 _ARGUMENT = re.compile(r"\]  {1,4}([a-z][a-z0-9_]{0,60}) \.{1,40} (.{0,200})$")
 _RATE = re.compile(rf"CurrSamplesPerSec={NUMBER}")
@@ -52,7 +52,7 @@ _RESOLVED = {
 
 
 def _read(source: Source, facts: Facts, given: Given) -> list[float]:
-    resolved: dict[str, Any] = {}
+    resolved: Document = {}
     for index, line in enumerate(source.lines):
         if match := _ARGUMENT.search(line.text):
             resolved[match[1]] = logs.literal(match[2])
@@ -68,7 +68,7 @@ def _read(source: Source, facts: Facts, given: Given) -> list[float]:
     return _seconds(source, facts)
 
 
-def _argument(name: str, value: Any) -> dict[str, Any]:
+def _argument(name: str, value: Any) -> Document:
     fields = {field: value for field, n in _RESOLVED.items() if n == name}
     return {"zero": value} if name == "zero_optimization_stage" else fields
 
@@ -81,7 +81,7 @@ def _precision(resolved: Settings) -> str | None:
     return "fp16 mixed" if resolved.get("fp16_enabled") is True else "fp32"
 
 
-def _settings(said: Settings) -> dict[str, Any]:
+def _settings(said: Settings) -> Document:
     """The fields of a run in a configuration; `auto` tells nothing."""
     zero = said.get("zero_optimization")
     zero = zero if isinstance(zero, dict) else {}
@@ -108,7 +108,7 @@ def _settings(said: Settings) -> dict[str, Any]:
     }
 
 
-def _enabled(sections: Mapping[str, Any]) -> str | None:
+def _enabled(sections: Values) -> str | None:
     for name, said in sections.items():
         if said is True:
             return f"{name} mixed"

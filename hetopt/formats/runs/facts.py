@@ -4,7 +4,7 @@ Each fact keeps its source. Two sources that tell different things are an error 
 names both; none wins over another.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import isclose, prod
@@ -17,10 +17,11 @@ from ...calibration.runs import Run, expected
 from ...catalogue import known
 from ...errors import InstanceError
 from ...text.complaints import nearest, shown
+from ..contract import Values
 from . import cells
 from .configs import Config
 
-Fields = Mapping[str, Any]
+Fields = Values
 _OPTION = "option {}"
 _AXES = ("dp", "tp", "pp", "cp")  # of which the GPUs are the product
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ...calibration.runs import Run
 from ...errors import InstanceError
 from ...text.parsing import parse_tree
+from ..contract import Document
 from .facts import Facts, Fields, Given
 from .source import Form, Line, Source
 
@@ -134,7 +135,7 @@ def name_gpus(lines: Iterable[Line], facts: Facts) -> None:
                 facts.add(line.place, {"gpu": match[1].strip()})
 
 
-def printed(source: Source, index: int, start: int) -> dict[str, Any]:
+def printed(source: Source, index: int, start: int) -> Document:
     """A JSON object that begins in a line, at column `start`, and ends with a `}`."""
     first = source.lines[index]
     parts = [first.text[start:]]

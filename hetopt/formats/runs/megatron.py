@@ -20,15 +20,16 @@ is not told, unless nvidia-smi ran before.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+from ..contract import Document, Values
 from . import logs
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer
 from .source import Line, Source
 
-Arguments = Mapping[str, Any]
+Arguments = Values
 
 _TITLE = re.compile(r"-{8,40} ?(end of )?[A-Za-z0-9_ \-]{0,60}arguments ?-{8,40}")
 _WIDEST_TITLE = 200
@@ -103,7 +104,7 @@ def printed(source: Source) -> Arguments:
 
 def _dumps(lines: tuple[Line, ...]) -> Iterator[tuple[str, Arguments]]:
     """What is printed of the arguments, with its place: once, or once a restart."""
-    held: dict[str, Any] | None = None
+    held: Document | None = None
     first = ""
     for line in lines:
         is_title = "arguments" in line.text[:_WIDEST_TITLE]
@@ -134,7 +135,7 @@ def _seconds(lines: tuple[Line, ...]) -> tuple[list[float], int | None]:
 # --- arguments ---------------------------------------------------------------------
 
 
-def _fields(arguments: Arguments) -> dict[str, Any]:
+def _fields(arguments: Arguments) -> Document:
     fields = {field: arguments.get(name) for field, name in _PLAIN.items()}
     deepspeed = arguments.get("deepspeed") is True
     return {
@@ -160,7 +161,7 @@ def _kv_heads(arguments: Arguments) -> Any:
     return arguments.get("num_attention_heads")
 
 
-def _experts(arguments: Arguments) -> dict[str, Any]:
+def _experts(arguments: Arguments) -> Document:
     experts = logs.positive(arguments.get("num_experts"))
     notes = []
     if arguments.get("multi_latent_attention") is True:
@@ -185,7 +186,7 @@ def _experts(arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def _sharding(arguments: Arguments) -> dict[str, Any]:
+def _sharding(arguments: Arguments) -> Document:
     """ZeRO's stage, and by whose FSDP."""
     fsdp = ("use_megatron_fsdp", "use_custom_fsdp")
     if any(arguments.get(name) is True for name in fsdp):

@@ -20,16 +20,16 @@ from the YAML file. `benchmark_csv_path` of main has a row a run, its layout inc
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ...calibration.runs import Run
 from ...errors import InstanceError
+from ..contract import Document, Values
 from . import logs
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer
 from .source import Form, Line, Source
 
-Settings = Mapping[str, Any]
+Settings = Values
 
 _POWER = {"": 0, "K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 _ITERATION = re.compile(r"\biteration: ([0-9]{1,12}) / [0-9]{1,12} \| ")
@@ -123,7 +123,7 @@ def _start(line: Line, facts: Facts) -> None:
 
 def _printed(lines: tuple[Line, ...]) -> Settings:
     """Names and values of the configuration as `pformat` prints it."""
-    said: dict[str, Any] = {}
+    said: Document = {}
     started = False
     for line in lines:
         started = started or any(mark in line.text for mark in _PRINTED)
@@ -135,7 +135,7 @@ def _printed(lines: tuple[Line, ...]) -> Settings:
 
 def _named(tree: Settings) -> Settings:
     """The same of the YAML file: sections that are read, by names of their fields."""
-    said: dict[str, Any] = {}
+    said: Document = {}
     model = tree.get("model")
     model = model if isinstance(model, dict) else {}
     sections = [tree.get(name) for name in ("parallelism", "tokens", "optimizer")]
@@ -145,7 +145,7 @@ def _named(tree: Settings) -> Settings:
     return said
 
 
-def _settings(said: Settings) -> dict[str, Any]:
+def _settings(said: Settings) -> Document:
     if not said:
         return {}
     fields = {field: said.get(name) for field, name in _NAMES.items()}

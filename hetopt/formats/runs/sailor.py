@@ -8,13 +8,13 @@ and head and loss as its last: they are no layers here. The GPU is not told.
 """
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from ...calibration.runs import Run
 from ...errors import InstanceError
 from ...text.complaints import validated
+from ..contract import Document
 from ..foreign import Foreign
 from .facts import Given, checked
 from .source import Form, Source
@@ -76,7 +76,7 @@ def _runs(source: Source, given: Given) -> list[Run]:
     return given.filled(rows, source.path)
 
 
-def _fields(model: _Model, row: _Row, path: Path, at: str) -> dict[str, Any]:
+def _fields(model: _Model, row: _Row, path: Path, at: str) -> Document:
     name = f"{at} ({row.source_file})" if row.source_file else at
     dp, tp = _equal(row.dp, path, f"{name}: dp"), _equal(row.tp, path, f"{name}: tp")
     passes, over = divmod(row.gbs, row.mbs * dp)

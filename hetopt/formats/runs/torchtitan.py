@@ -22,16 +22,16 @@ that was reserved, of the ranks that print.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
+from ..contract import Document, Values
 from . import logs
 from .configs import flat
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer
 from .source import Line, Source
 
-Settings = Mapping[str, Any]
+Settings = Values
 
 _STEP = re.compile(r"(?<!validate )\bstep: {1,12}([0-9]{1,12}) {1,4}loss:")
 _PEAK = Peak(
@@ -157,7 +157,7 @@ def _model(source: Source, index: int, facts: Facts) -> None:
         facts.add(line.place, _shape({k: logs.literal(v) for k, v in pairs}))
 
 
-def _shape(said: Settings) -> dict[str, Any]:
+def _shape(said: Settings) -> Document:
     """A model by its arguments; every MLP of torchtitan's models has a gate."""
     hidden, heads = (logs.positive(said.get(name)) for name in ("dim", "n_heads"))
     sparse = said.get("moe_enabled") is True or "n_dense_layers" in said
@@ -202,7 +202,7 @@ def _width(said: Settings, hidden: int | None) -> int | None:
 # --- configuration -----------------------------------------------------------------
 
 
-def _settings(said: Settings) -> dict[str, Any]:
+def _settings(said: Settings) -> Document:
     """The fields of a run that a configuration tells by itself."""
     get = said.get
     degrees = {
@@ -252,7 +252,7 @@ def _precision(said: Settings) -> str:
     return "fp32"
 
 
-def _sharding(said: Settings, facts: Facts) -> dict[str, Any]:
+def _sharding(said: Settings, facts: Facts) -> Document:
     """ZeRO's stage: 3 where weights are divided again after the forward pass."""
     replicas, pp = facts["dp"], facts["pp"]
     copies = logs.positive(said.get("parallelism.data_parallel_replicate_degree", 1))

@@ -8,11 +8,10 @@ model's. Memory of a profile's row is measured where its degree is described wit
 activations: states by the bytes of a parameter, activations by those of an element.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, RootModel
 
@@ -21,6 +20,7 @@ from ...errors import InstanceError
 from ...schema import CostSettings
 from ...text.complaints import validated
 from ...text.parsing import read_tree
+from ..contract import Document, Values
 from ..foreign import Foreign, Quantity
 
 _SHAPE = '{degree: {layer: {"params_floats": n, "act_mem_floats": n}}}'
@@ -110,7 +110,7 @@ def _model(named: list[str], told: str | None, folder: str, place: str) -> str:
     return alike[0]
 
 
-def costs_of(options: Mapping[str, Any]) -> dict[str, Any]:
+def costs_of(options: Values) -> Document:
     """The `costs` that options say: `precision`, where it is told."""
     told = options.get("precision")
     return {} if told is None else {"precision": told}

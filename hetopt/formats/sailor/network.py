@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from ...errors import InstanceError
 from ...text.parsing import read_value
+from ..contract import Document, Values
 
 _SIZES_MB = [2.0**x for x in range(11)]
 _ALIKE = 1.05  # rates within so much of each other are one measurement
@@ -194,9 +195,7 @@ class Fits:
             self.disagreements.append(what)
 
 
-def joined(
-    cluster: dict[str, Any], fits: Fits, names: Mapping[str, Sequence[str]]
-) -> None:
+def joined(cluster: Document, fits: Fits, names: Mapping[str, Sequence[str]]) -> None:
     """Put the fitted links into a cluster; `names` are those of each type in the files.
 
     A pair of types without a fit keeps the rate that was told for all; where none was
@@ -241,9 +240,9 @@ _Row = tuple[float, float, float | None]  # GB/s, us, GB/s back
 
 
 def _pair(
-    one: Mapping[str, Any],
-    other: Mapping[str, Any],
-    cluster: Mapping[str, Any],
+    one: Values,
+    other: Values,
+    cluster: Values,
     fits: Fits,
     names: Mapping[str, Sequence[str]],
 ) -> _Row | None:

@@ -27,11 +27,12 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...text.complaints import validated
 from ...text.parsing import read_value
+from ..contract import Options
 from ..foreign import Foreign
 from ..importing import placing
 from ..importing.placing import Claim, Pool, equal_shares
 
-OPTIONS: dict[str, type] = {"types": str}
+OPTIONS: Options = {"types": str}
 _MOST = 10_000  # plans of a list, pipelines, stages, replicas, layers
 
 

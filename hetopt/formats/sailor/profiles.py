@@ -30,13 +30,14 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import PRECISIONS, CostSettings
 from ...text.parsing import read_text
+from ..contract import Document, Options, Values
 from ..foreign import Quantity, read_record
 from ..hostfile import hosts
 from ..importing import clusters, measured
 from . import network
 from .memory import Description, costs_of, key
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "hostfile": Path,
     "memory_info": Path,
     "parameters_per_layer": int,
@@ -58,7 +59,7 @@ _Degrees = Annotated[dict[_Count, _Times], Field(min_length=1)]
 _Profile = RootModel[Annotated[dict[_Count, _Degrees], Field(min_length=1)]]
 
 
-def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
+def read(paths: Sequence[Path], **options: Any) -> Document:
     """The instance of one profile for each type of GPU that the hostfile has."""
     needed = ["hostfile"]
     if options.get("memory_info") is None:
@@ -93,9 +94,7 @@ def read(paths: Sequence[Path], **options: Any) -> dict[str, Any]:
     return made
 
 
-def _said(
-    options: Mapping[str, Any], fits: network.Fits, *, weighed: bool
-) -> list[str]:
+def _said(options: Values, fits: network.Fits, *, weighed: bool) -> list[str]:
     """What a reader of the instance must know."""
     said = ["Sailor profiles"]
     if options.get("updates") is False:
@@ -110,7 +109,7 @@ def _said(
     return said
 
 
-def _one_of(name: str, options: Mapping[str, Any], known: list[str]) -> None:
+def _one_of(name: str, options: Values, known: list[str]) -> None:
     told = options.get(name)
     if told is not None and told not in known:
         raise InstanceError(
@@ -129,13 +128,13 @@ def _folder(paths: Sequence[Path]) -> str:
 
 def _cluster(
     machines: Sequence[clusters.Host],
-    options: Mapping[str, Any],
+    options: Values,
     fits: network.Fits,
     folders: Sequence[str],
-) -> dict[str, Any]:
+) -> Document:
     """The cluster, where links stand that the fits replace."""
     told = {name: value for name, value in options.items() if name in clusters.OPTIONS}
-    asked: dict[str, Any] = {"reserve_mib": 0} | told
+    asked: Document = {"reserve_mib": 0} | told
     if options.get("network") is None:
         return clusters.cluster(machines, clusters.Settings(**asked))
     fitted = not told.keys() & {"inter_gbytes_per_s", "port_gbytes_per_s"}
@@ -151,7 +150,7 @@ def _cluster(
 
 def _inside(
     host: clusters.Host,
-    told: Mapping[str, Any],
+    told: Values,
     fits: network.Fits,
     folders: Sequence[str],
 ) -> bool:
@@ -164,7 +163,7 @@ def _inside(
 def _names(
     kinds: Mapping[Path, str],
     machines: Sequence[clusters.Host],
-    cluster: Mapping[str, Any],
+    cluster: Values,
     default: str | None,
 ) -> dict[str, list[str]]:
     """Names that Sailor's files may have for each type of the cluster."""
@@ -180,9 +179,7 @@ def _names(
     }
 
 
-def _layers(
-    paths: Sequence[Path], rows: Sequence[Mapping[str, Any]], told: int | None
-) -> int:
+def _layers(paths: Sequence[Path], rows: Sequence[Values], told: int | None) -> int:
     """Layers of the profiles, embedding and head among them."""
     counts = {len(row["layer_us"]) for row in rows}
     if len(counts) > 1:
@@ -200,7 +197,7 @@ def _layers(
 
 
 def _weighed(
-    options: Mapping[str, Any], rows: Sequence[dict[str, Any]], layers: int, folder: str
+    options: Values, rows: Sequence[Document], layers: int, folder: str
 ) -> tuple[list[int], bool]:
     """Parameters of layers; and whether rows were given the memory of theirs."""
     path, told = options.get("memory_info"), options.get("memory")
@@ -234,7 +231,7 @@ def _weighed(
 def _types(
     paths: Sequence[Path],
     machines: Sequence[clusters.Host],
-    cluster: Mapping[str, Any],
+    cluster: Values,
     default: str | None,
 ) -> dict[Path, str]:
     """The cluster's name of the type that each profile is of."""
@@ -263,7 +260,7 @@ def _types(
     return found
 
 
-def _rows(path: Path, kind: str) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, kind: str) -> Iterator[Document]:
     """Rows of a profile."""
     for b, by_degree in read_record(_Profile, path).root.items():
         for t, layers in by_degree.items():

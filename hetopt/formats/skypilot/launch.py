@@ -12,13 +12,12 @@ be installed there (`setup` of a task), or that of the option `train`.
 """
 
 import re
-from typing import Any
 
 from ...catalogue import known
 from ...plans import TrainingPlan
 from ...schema import Cluster, GpuType, Instance
 from ...text.parsing import yaml_text
-from ..contract import Held
+from ..contract import Document, Held
 from ..exporting import allocation
 from ..exporting.allocation import Machines, Share, shares
 
@@ -110,7 +109,7 @@ def _offer(kind: GpuType) -> str | None:
     return next((name for name in kind.aliases if _OFFER.match(name)), None)
 
 
-def _place(kind: GpuType) -> dict[str, Any]:
+def _place(kind: GpuType) -> Document:
     """Return where the type is offered, and whether at spot prices."""
     place = (_offer(kind) or "").partition("@")[2]
     spot = place == SPOT or place.endswith(f"-{SPOT}")

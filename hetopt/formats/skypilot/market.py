@@ -9,14 +9,14 @@ search block of the instance's own: degrees of 1, 2, 4 and 8 that divide the glo
 batch with one of the micro-batch sizes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import ceil
-from typing import Any
 
 from ...errors import InstanceError
 from ...schema import CostSettings
 from ...schema.splits import FIELDS
 from ...text import units
+from ..contract import Document, Values
 from ..importing.assumptions import Assumption
 
 _DEGREES = (1, 2, 4, 8)
@@ -33,11 +33,9 @@ _BESIDE = {
 }
 _TIMES = {"calibrated": "calibration", "profile": "profile"}
 
-Document = dict[str, Any]
-
 
 def completed(
-    whole: Document, options: Mapping[str, Any]
+    whole: Document, options: Values
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """The instance with iterations and a search block, as far as it lacks them.
 
@@ -86,7 +84,7 @@ def _by_formula(workload: Document) -> tuple[Document, tuple[Assumption, ...]]:
     return kept | ({"alternatives": other} if other else {}), tuple(rows)
 
 
-def _length(workload: Document, options: Mapping[str, Any]) -> dict[str, int]:
+def _length(workload: Document, options: Values) -> dict[str, int]:
     if "iterations" in options and "tokens" in options:
         raise InstanceError(
             "found both of the options iterations and tokens: give one of them"
@@ -99,7 +97,7 @@ def _length(workload: Document, options: Mapping[str, Any]) -> dict[str, int]:
     return {}
 
 
-def _recovery(whole: Document, options: Mapping[str, Any]) -> dict[str, float]:
+def _recovery(whole: Document, options: Values) -> dict[str, float]:
     """What a loss costs, which has to be told where machines are lost."""
     names = ("restart_s", "checkpoint_every_s")
     told = {name: options[name] for name in names if name in options}
@@ -147,7 +145,7 @@ def _searched(whole: Document, micro_batches: int | None) -> Document:
 # --- what was assumed ------------------------------------------------------------
 
 
-def assumed(made: Document, options: Mapping[str, Any]) -> Iterator[Assumption]:
+def assumed(made: Document, options: Values) -> Iterator[Assumption]:
     """What no price list tells: what, as what it was taken, the flag that changes it.
 
     What was asked for is no assumption; `options` are those that were given.

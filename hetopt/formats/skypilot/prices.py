@@ -39,12 +39,12 @@ from ...schema.record import Written
 from ...text import units
 from ...text.complaints import shown
 from ...text.parsing import read_table
-from ..contract import Document
+from ..contract import Document, Options
 from .market import assumed, completed
 
 __all__ = ["OPTIONS", "assumed", "completed", "read", "rented"]
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: Options = {
     "region": str,
     "places": Literal["none", "cloud", "region"],
     "spot": bool,

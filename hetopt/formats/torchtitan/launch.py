@@ -24,13 +24,12 @@ is [pp, dp, tp]. A schedule needs as many micro-batches as stages, or more
 
 import json
 import os
-from typing import Any
 
 from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.models import like_llama
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, ModelSpec
-from ..contract import Held
+from ..contract import Document, Held, Options
 from ..exporting.launching import ranks, torchruns
 from ..exporting.sharding import refusals, reshards
 from . import module
@@ -41,7 +40,7 @@ __all__ = ["OPTIONS", "export", "refusals"]
 
 MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
 FLAVOUR = "hetopt_flavour.py"
-OPTIONS: dict[str, Any] = {"init_from": str}
+OPTIONS: Options = {"init_from": str}
 _BASE = "torchtitan.models.llama3.config_registry:llama3_8b"
 _FIRST, _LAST = ["tok_embeddings"], ["norm", "output"]
 _ABOUT = """\
@@ -85,7 +84,7 @@ def export(
     return files
 
 
-def _has_flavour(told: dict[str, Any]) -> bool:
+def _has_flavour(told: Document) -> bool:
     """Whether releases up to 0.2.2 have it: untied, heads that divide the width."""
     model = told.get("model")
     if model is None or "tied" in model:
@@ -93,7 +92,7 @@ def _has_flavour(told: dict[str, Any]) -> bool:
     return bool(model["head_dim"] * model["n_heads"] == model["dim"])
 
 
-def _model(model: ModelSpec, length: int) -> dict[str, Any]:
+def _model(model: ModelSpec, length: int) -> Document:
     """The shape of a model of Llama 3's kind, on sequences of `length`; else nothing.
 
     By the names of torchtitan's arguments; what is absent is not so.
@@ -101,7 +100,7 @@ def _model(model: ModelSpec, length: int) -> dict[str, Any]:
     of = model.architecture
     if of is None or not like_llama(model):
         return {}
-    made: dict[str, Any] = {
+    made: Document = {
         "dim": model.hidden,
         "n_layers": model.layers,
         "n_heads": model.heads,
@@ -126,7 +125,7 @@ def _model(model: ModelSpec, length: int) -> dict[str, Any]:
     return {"model": made}
 
 
-def _told(data: Instance, pipeline: Pipeline, reshard: str) -> dict[str, Any]:
+def _told(data: Instance, pipeline: Pipeline, reshard: str) -> Document:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
     groups = {"groups": costs.zero_groups} if costs.zero_groups > 1 else {}
@@ -150,11 +149,11 @@ def _told(data: Instance, pipeline: Pipeline, reshard: str) -> dict[str, Any]:
     }
 
 
-def _toml(told: dict[str, Any]) -> str:
+def _toml(told: Document) -> str:
     stages, groups = told["pipeline_parallel_degree"], told.get("groups", 1)
     parts = told["module_fqns_per_model_part"]
     local = told["micro_batch_size"] * (told["micro_batches"] if stages > 1 else 1)
-    sections: dict[str, dict[str, Any]] = {
+    sections: dict[str, Document] = {
         "training": {
             "local_batch_size": local,
             "global_batch_size": told["global_batch"],

@@ -10,12 +10,13 @@ are read by their parts.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...errors import InstanceError
 from ...schema import Instance, Recompute, Split
+from ..contract import Document, Options, Values
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
@@ -29,7 +30,7 @@ from ..importing.current import (
 from ..importing.placing import Claim, Settings
 from ..runs.logs import literal
 
-OPTIONS: dict[str, type] = {"hosts": str}
+OPTIONS: Options = {"hosts": str}
 TRAINER = "torchtitan"
 _RULES: dict[str, Recompute] = {
     "full": "full",
@@ -95,7 +96,7 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     return _claimed(asked.values, asked.place, data, hosts, asked.notes)
 
 
-def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, Any]:
+def words(settings: Settings, asked: Asked, data: Instance) -> Document:
     """The fields that settings have.
 
     A global batch is told as soon as replicas may be others, so that it stays.
@@ -106,7 +107,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, Any]:
     replicas = max(1, world // (stages * degree))
     samples, batch = settings.micro_batch_size, data.workload.global_batch
     shard = _SHARD if settings.zero else 1
-    made: dict[str, Any] = {
+    made: Document = {
         "parallelism.tensor_parallel_degree": settings.tensor_parallel,
         "parallelism.pipeline_parallel_degree": stages,
         "parallelism.context_parallel_degree": settings.context_parallel,
@@ -155,7 +156,7 @@ def _is_toml(asked: Asked) -> bool:
     return any(file.form.kind == "TOML" for file in asked.files)
 
 
-def _checkpointed(settings: Settings, asked: Asked) -> dict[str, Any]:
+def _checkpointed(settings: Settings, asked: Asked) -> Document:
     """The mode of older releases; newer ones name a class, which nobody is told."""
     if "activation_checkpoint.mode" in asked.values or _is_toml(asked):
         return {"activation_checkpoint.mode": settings.recompute}
@@ -170,7 +171,7 @@ def _reshard(settings: Settings) -> str:
     return "always" if settings.zero == 3 else "never"
 
 
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(values: Values) -> Document:
     """Values by the names of torchtitan's fields; a command has dashes and texts."""
     return {
         name.replace("-", "_"): literal(value) if isinstance(value, str) else value
@@ -179,7 +180,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claimed(
-    given: Mapping[str, Any],
+    given: Values,
     place: str,
     data: Instance,
     hosts: str,
@@ -236,7 +237,7 @@ def _claimed(
     return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
 
 
-def _older(given: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+def _older(given: Values, place: str) -> Values:
     """The same in sequences, where a batch is told in tokens (releases of 2026)."""
     if _LENGTH not in given and _TOKENS not in given:
         return given
@@ -257,7 +258,7 @@ def _older(given: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     return {**given, **made}
 
 
-def _same_products(given: Mapping[str, Any], data: Instance, place: str) -> None:
+def _same_products(given: Values, data: Instance, place: str) -> None:
     """A run of layers in eight bits is of an instance that times them so."""
     told = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
     kind = next((one for one in ("mxfp8", "float8") if one in told), None)
@@ -273,7 +274,7 @@ def _same_products(given: Mapping[str, Any], data: Instance, place: str) -> None
     )
 
 
-def _section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _section(given: Values, name: str) -> Document:
     before = f"{name}."
     return {
         key.removeprefix(before): value
@@ -283,7 +284,7 @@ def _section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _number(
-    section: dict[str, Any], name: str, place: str, default: int | None = None
+    section: Document, name: str, place: str, default: int | None = None
 ) -> int:
     value = section.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -293,7 +294,7 @@ def _number(
     return value
 
 
-def _rule(given: Mapping[str, Any], place: str) -> Recompute:
+def _rule(given: Values, place: str) -> Recompute:
     """The mode of older releases; newer ones name a class, or save its fields alone."""
     name = "activation_checkpoint"
     section = _section(given, name)
@@ -318,7 +319,7 @@ def _rule_of_class(name: str) -> Recompute:
     return "full" if name.startswith("Full") else "selective"
 
 
-def _zero(parallel: dict[str, Any], replicas: int, stages: int) -> int:
+def _zero(parallel: Document, replicas: int, stages: int) -> int:
     """The stage of ZeRO that FSDP amounts to: 3 where weights are divided again."""
     if replicas == 1 or parallel.get("data_parallel_shard_degree", -1) == 1:
         return 0
@@ -327,9 +328,7 @@ def _zero(parallel: dict[str, Any], replicas: int, stages: int) -> int:
     return 3 if again else 2
 
 
-def _parts(
-    parallel: dict[str, Any], stages: int, layers: int, place: str
-) -> tuple[int, ...]:
+def _parts(parallel: Document, stages: int, layers: int, place: str) -> tuple[int, ...]:
     """Layers of each part of the model, in their order: runs of stages, or stages."""
     schedule = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
     if schedule.lower() not in _SCHEDULES:
@@ -350,7 +349,7 @@ def _parts(
 
 
 def _divided(
-    parallel: dict[str, Any], parts: int, layers: int, place: str
+    parallel: Document, parts: int, layers: int, place: str
 ) -> tuple[int, ...]:
     """As torchtitan divides layers where no parts are told."""
     first, last = (

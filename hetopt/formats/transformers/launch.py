@@ -23,7 +23,7 @@ from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import CostSettings, Instance, Recompute
 from ...schema.widths import words
-from ..contract import Held
+from ..contract import Document, Held
 from ..exporting.launching import torchruns
 from ..exporting.sharding import refusals, reshards
 from .program import TRAIN
@@ -64,7 +64,7 @@ class Rank(NamedTuple):
     recompute: Recompute
 
     @property
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Document:
         """Return its share by the names of `TrainingArguments`."""
         return {
             "per_device_train_batch_size": self.samples,
@@ -106,7 +106,7 @@ def ranks(data: Instance, plan: TrainingPlan) -> list[Rank]:
     return sorted(found, key=key)
 
 
-def arguments(data: Instance, found: Sequence[Rank]) -> dict[str, Any]:
+def arguments(data: Instance, found: Sequence[Rank]) -> Document:
     """Return what all ranks are told, by the names of transformers and of TRL."""
     costs = data.workload.costs
     shares = [rank.told for rank in found]
@@ -125,9 +125,7 @@ def arguments(data: Instance, found: Sequence[Rank]) -> dict[str, Any]:
     }
 
 
-def divided(
-    data: Instance, plan: TrainingPlan, found: Sequence[Rank]
-) -> dict[str, Any]:
+def divided(data: Instance, plan: TrainingPlan, found: Sequence[Rank]) -> Document:
     """Return what FSDP is told; nothing where each GPU has all states.
 
     Without `sync_each_batch` it keeps whole gradients from one micro-batch to the next.
@@ -136,7 +134,7 @@ def divided(
     if data.workload.costs.zero == 0:
         return {}
     recomputes = found[0].recompute == "full"
-    told: dict[str, Any] = {
+    told: Document = {
         "fsdp": True,
         "fsdp_config": {
             "version": 2,

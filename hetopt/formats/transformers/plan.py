@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
+from ..contract import Document, Options, Values
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
@@ -29,7 +30,7 @@ from ..importing.current import (
 from ..importing.placing import Claim, Settings
 from . import names
 
-OPTIONS: dict[str, type] = {"hosts": str}
+OPTIONS: Options = {"hosts": str}
 #: No program of ours trains so; the model's own rules of degrees hold.
 TRAINER = "architecture"
 _STRATEGIES = {
@@ -79,7 +80,7 @@ def asked(files: Sequence[File]) -> Asked | None:
         return None
     tools = [name for file in found if (name := names.tool_of(file.form))]
     tool = tools[0] if tools else "transformers"
-    values: dict[str, Any] = {}
+    values: Document = {}
     written: dict[str, tuple[int, str]] = {}
     for number, file in enumerate(found):
         for key, value in file.form.values.items():
@@ -223,7 +224,7 @@ def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
 
 
 def _ranks(
-    given: Mapping[str, Any], asked: Asked, data: Instance, hosts: str
+    given: Values, asked: Asked, data: Instance, hosts: str
 ) -> tuple[list[str], tuple[Share, ...]]:
     """Return the GPUs of the ranks; where these differ, what each is told."""
     if names.RANKS in given:
@@ -306,7 +307,7 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
 
 
 def _shares(
-    given: Mapping[str, Any], asked: Asked, data: Instance
+    given: Values, asked: Asked, data: Instance
 ) -> tuple[list[str], tuple[Share, ...]]:
     """The GPUs of the ranks, and what each is told; FSDP recomputes for all."""
     by_fsdp = _recompute(given) == "full"
