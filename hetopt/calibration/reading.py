@@ -247,10 +247,10 @@ def _layout(run: Run, machine: Machine, name: str) -> Layout:
     usual = framework(name)
     b, n = _micro_batches(run)
     words = (run.overlap or "").lower()
-    task, notes = (run.task or "").lower(), run.shape_notes or ""
+    task = (run.task or "").lower()
     recompute, share = _recompute(run)
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
-    lora = "lora" in task or "LoRA" in notes or "lora" in (run.model or "").lower()
+    lora = _has_adapters(run)
     shard = 0
     if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
         shard = run.dp * (run.cp or 1)
@@ -340,6 +340,14 @@ def _gradients_fp32(run: Run, usual: Framework) -> bool:
     own = (run.framework or "").lower()
     plain = "megatron" in own and not re.search("bridge|nemo", own)
     return usual.fp32_gradients or (plain and precision_of(run) == "bf16")
+
+
+def _has_adapters(run: Run) -> bool:
+    """Tell whether frozen weights have adapters: a rank alone says so, too."""
+    told = (run.lora_rank, run.lora_targets, run.frozen_bits)
+    words = " ".join((run.task or "", run.shape_notes or "", run.model or ""))
+    named = re.search(r"(?<![a-z])(?:q|r|rs)?lora(?![a-z])", words.lower())
+    return named is not None or any(one is not None for one in told)
 
 
 def _frozen_bits(run: Run, task: str) -> int | None:

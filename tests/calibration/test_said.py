@@ -155,6 +155,23 @@ def test_bits_of_frozen_weights_are_what_they_weigh() -> None:
     assert gib(**{**ADAPTERS, "task": "qlora"}) == pytest.approx(four)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [{"lora_rank": 16}, {"frozen_bits": 4}, {"lora_targets": "attention"}],
+)
+@pytest.mark.parametrize("task", [None, "sft"])
+def test_what_only_adapters_have_says_that_there_are_some(
+    words: dict[str, Any], task: str | None
+) -> None:
+    told = {"framework": "HF PEFT", **words}
+    assert gib(**told, task=task) == pytest.approx(gib(**told, task="lora"))
+
+
+def test_a_word_that_has_the_letters_of_lora_means_no_adapters() -> None:
+    assert layout(shape_notes="an exploration").lora is False
+    assert layout(model="llama-qlora").lora is True
+
+
 def test_adapters_weigh_all_states() -> None:
     sum_of_widths = 4 * 2 * 4096 + 3 * (4096 + 11008)
     more = gib(**{**ADAPTERS, "lora_rank": 256}) - gib(**ADAPTERS)
