@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import files
 from ..errors import InstanceError, Interrupted, UnknownName, Unsupported
+from ..formats.importing import divisions
 from ..modelling import Limits
 from ..plans import Plan, TrainingPlan
 from ..result import Result, Status, Stop
@@ -133,8 +134,10 @@ def fit(
     GPUs' names, of which the fewest that hold the model are found (`A100-80GB-SXM4`),
     or that many are meant (`8xA100-80GB-SXM4`); or the name of an instance or queue for
     its cluster. With `longest` the longest context that fits is found, too. `options`
-    are those of `hetopt assemble` for named GPUs, such as `finetune=lora`. Limits are
-    shared among what is asked; after Ctrl-C what is known by then is returned.
+    are those of `hetopt assemble` for named GPUs, such as `finetune=lora`; of an
+    instance, how it is divided (`expert_parallel=8`, `zero=1,3`), which its file may
+    say otherwise. Limits are shared among what is asked; after Ctrl-C what is known by
+    then is returned.
     """
     began, asked = monotonic(), limits_of(limits)
     for word, value in (("batch", batch), ("sequence", sequence)):
@@ -142,12 +145,8 @@ def fit(
             raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
     question: _Here | _Named
     if on is None or isinstance(on, str | Path | Cluster):
-        if options:
-            raise Unsupported(
-                "found options beside a cluster, whose instance says how models are "
-                "trained: give them with names of GPUs"
-            )
-        question = _Here(instance_with(model, on, batch, sequence))
+        data = instance_with(model, on, batch, sequence)
+        question = _Here(divisions.asked(data, options))
     else:
         sizes = batch or SEQUENCES, sequence or TOKENS
         question = _Named(spec_of(model), [*on], *sizes, options)

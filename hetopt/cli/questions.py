@@ -91,8 +91,9 @@ def fit(
     """Say whether a model fits, with what margin, and how many GPUs it needs.
 
     With pipelines, ZeRO, recomputation and LoRA, as `plan` has them; what does not fit
-    is proved, where it can be. An instance is asked about its own GPUs. Below stands
-    what Frenzy's MARP says, which knows data and tensor parallelism alone.
+    is proved, where it can be. An instance is asked about its own GPUs, as its file or
+    `-o expert_parallel=8`, `zero=1,3` divides it. Below stands what Frenzy's MARP says,
+    which knows data and tensor parallelism alone.
 
     Examples: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`;
     `hetopt fit my-cluster.yaml --longest`;
@@ -108,8 +109,6 @@ def fit(
             "found neither of --cluster and --gpus: give one of them, or an instance, "
             "whose GPUs are meant"
         )
-    if option and gpus is None:
-        raise Unsupported("-o says how models are trained on --gpus: give these, too")
     found = api.fit(
         model,
         cluster if gpus is None else listed(gpus, "--gpus"),

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
@@ -14,6 +15,7 @@ from hetopt import cli
 from hetopt.api import boxes, feasibility, scheduling
 from hetopt.api.fitting import instance_with
 from hetopt.errors import InstanceError, Unsupported
+from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.result import Status
@@ -143,6 +145,34 @@ def test_a_model_is_trained_as_the_instance_says_whose_cluster_is_meant() -> Non
     assert data.model.name == "gpt2"
     assert data.workload.costs == whole.workload.costs
     assert (data.workload.global_batch, data.workload.sequence_length) == (8, 512)
+
+
+@pytest.mark.parametrize(
+    ("option", "costs", "offered"),
+    [
+        ("zero=1", {"zero": 1}, {}),
+        ("zero=1,3", {"zero": 1}, {"zero": (1, 3)}),
+        ("recompute=full,none", {"recompute": "full"}, {"recompute": ("full", "none")}),
+    ],
+)
+def test_an_instance_is_asked_with_another_split_than_its_files(
+    option: str, costs: dict[str, Any], offered: dict[str, Any]
+) -> None:
+    data = hetopt.load(TWO_NODES)
+    workload = data.workload
+    others = {**dict.fromkeys(costs, ()), **offered}
+    edited = workload.model_copy(
+        update={
+            "costs": workload.costs.model_copy(update=costs),
+            "alternatives": workload.alternatives.model_copy(update=others),
+        }
+    )
+    other = divisions.asked(data, [option])
+    assert other.workload.costs.model_dump() == edited.costs.model_dump()
+    assert other.workload.alternatives == edited.alternatives
+    (found,) = hetopt.fit(TWO_NODES, options=[option]).verdicts
+    (same,) = hetopt.fit(data.model_copy(update={"workload": edited})).verdicts
+    assert (found.status, found.margin.value) == (same.status, same.margin.value)
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

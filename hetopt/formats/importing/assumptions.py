@@ -130,7 +130,7 @@ def training(
     offers: dict[str, tuple[Any, ...]] = {"recompute": RULES, "zero": ZEROS}
     for field, values in offers.items():
         told = options.get(field)
-        first, *others = values if told is None else _choices(field, told)
+        first, *others = values if told is None else choices(field, told)
         costs[field] = first
         if others:
             chosen[field] = [first, *others]
@@ -139,7 +139,7 @@ def training(
             shown = " / ".join(map(str, values))
             rows.append(Assumption(field, shown, "a plan chooses", change))
     if (told := options.get("zero_groups")) is not None:
-        costs["zero_groups"], *others = _choices("zero_groups", told)
+        costs["zero_groups"], *others = choices("zero_groups", told)
         if others:
             chosen["zero_groups"] = others
     made: Document = {"costs": costs, "runs_on": options.get("runs_on")}
@@ -225,7 +225,7 @@ def _sixteen_bits(cards: Mapping[str, Gpu | None]) -> tuple[str, str]:
     return "bf16_mixed", "all cards have bf16"
 
 
-def _choices(field: str, told: str) -> list[Any]:
-    """`full,none` as values; what they may be, the schema says."""
+def choices(field: str, told: str) -> list[Any]:
+    """Return `full,none` as values; what they may be, the schema says."""
     words: Iterable[str] = [word.strip() for word in told.split(",")]
     return [int(w) if field != "recompute" and w.isdecimal() else w for w in words]

@@ -5,12 +5,15 @@ and stages of one, two or four runs of layers. A trainer that has none of it is 
 for without (`hetopt.search.choices`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from ...errors import InstanceError
+from ...errors import InstanceError, Unsupported
+from ...schema import Alternatives, Instance
 from ...schema.splits import FIELDS
+from ...text import options
+from ...text.complaints import validated
 from ..contract import Options, Values
-from .assumptions import Assumption
+from .assumptions import Assumption, choices
 
 #: Options, as lists of degrees: `1,2,4`.
 OPTIONS: Options = dict.fromkeys(FIELDS[:3], str)
@@ -21,11 +24,11 @@ _MOST = 64  # GPUs that divide experts unless told
 
 
 def offered(
-    made: Values, options: Values
+    made: Values, given: Values
 ) -> tuple[dict[str, list[int]], tuple[Assumption, ...]]:
     """The fields of `workload.alternatives`, and what is assumed.
 
-    `options` are those of `OPTIONS` that were told. `InstanceError` for what is no
+    `given` are the values of `OPTIONS` that were told. `InstanceError` for what is no
     degree.
     """
     counts = [node.get("count", 1) for node in made["cluster"]["nodes"]]
@@ -35,11 +38,11 @@ def offered(
         "expert_parallel": _experts(made["model"].get("experts") or 1, sum(counts)),
         "interleave": (v for v in _RUNS if v == 1 or sum(counts) > max(counts)),
     }
-    if "zero_groups" in options:  # which are not priced with these
+    if "zero_groups" in given:  # which are not priced with these
         usual |= {"context_parallel": iter([1]), "expert_parallel": iter([1])}
     found, rows = {}, []
     for field, degrees in usual.items():
-        told = options.get(field)
+        told = given.get(field)
         found[field] = [*degrees] if told is None else _told(field, told)
         if told is None and len(found[field]) > 1:
             value = " / ".join(map(str, found[field]))
@@ -48,6 +51,29 @@ def offered(
             rows.append(Assumption(what, value, "a plan chooses, if it can", change))
     offers = {field: degrees for field, degrees in found.items() if degrees != [1]}
     return offers, tuple(rows)
+
+
+def asked(data: Instance, words: Iterable[str]) -> Instance:
+    """Return an instance with other ways to be divided, `name=value` or `name=1,2`.
+
+    The first value stands in its costs, several are a choice of the plan. `Unsupported`
+    for what is no field of `workload.alternatives`.
+    """
+    tree = data.model_dump(mode="json", exclude_unset=True)
+    workload = tree["workload"]
+    costs, offers = workload.setdefault("costs", {}), workload.get("alternatives", {})
+    for name, text in options.pairs(words).items():
+        if name not in Alternatives.model_fields:
+            raise Unsupported(
+                f"found options beside a cluster whose instance says what is trained "
+                f"({name}), expected some of {', '.join(Alternatives.model_fields)}; "
+                "give others with names of GPUs (--gpus)"
+            )
+        values = choices(name, text)
+        costs[name] = values[0]
+        offers = {**offers, name: values if len(values) > 1 else []}
+    workload["alternatives"] = {name: x for name, x in offers.items() if x}
+    return validated(Instance, tree, f"instance {data.name}", file="")
 
 
 def _contexts(tokens: int, gpus: int) -> Iterator[int]:
