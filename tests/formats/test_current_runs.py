@@ -394,6 +394,34 @@ def test_another_run_than_the_instances_is_refused(
         read("megatron", arguments(tmp_path, *words), data)
 
 
+EXPERTS = {"experts": 8, "active_experts": 2, "expert_intermediate": 512}
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ("--moe-router-topk 2 --moe-ffn-hidden-size 512 --kv-channels 64", None),
+        ("--moe-router-topk 1", "moe-router-topk: found 1, expected 2"),
+        ("--moe-ffn-hidden-size 2048", "moe-ffn-hidden-size: found 2048, expected 512"),
+        (
+            "--moe-shared-expert-intermediate-size 512",
+            "moe-shared-expert-intermediate-size: found 512, expected 0",
+        ),
+        ("--kv-channels 128", "kv-channels: found 128, expected 64"),
+    ],
+)
+def test_experts_and_heads_are_those_of_the_instance(
+    told: str, message: str | None, tmp_path: Path
+) -> None:
+    data = instance(intermediate=2048, **EXPERTS)
+    run = arguments(tmp_path, "--num-experts 8 ", told)
+    if message is None:
+        read("megatron", run, data)
+        return
+    with pytest.raises(InstanceError, match=message):
+        read("megatron", run, data)
+
+
 @pytest.mark.parametrize(
     ("change", "name", "value"),
     [

@@ -64,7 +64,9 @@ _READ = _UNEVEN | {
     *("context-parallel-size", "expert-model-parallel-size", _GROUPS),
     *("micro-batch-size", "global-batch-size", "world-size", "sequence-parallel"),
     *("num-layers", "hidden-size", "num-attention-heads", "seq-length"),
-    *("ffn-hidden-size", "group-query-attention", "num-query-groups", "num-experts"),
+    *("ffn-hidden-size", "group-query-attention", "num-query-groups", "kv-channels"),
+    *("num-experts", "moe-ffn-hidden-size", "moe-router-topk"),
+    "moe-shared-expert-intermediate-size",
     *("mtp-num-layers", "recompute-granularity", "recompute-method"),
     "gradient-accumulation-steps",
     *("recompute-num-layers", "recompute-activations", "use-distributed-optimizer"),
@@ -235,7 +237,14 @@ def _same_model(
         names["ffn-hidden-size"] = model.intermediate
     if "group-query-attention" in given:
         names["num-query-groups"] = model.kv_heads or model.heads
+    if model.common_attention:
+        names["kv-channels"] = model.key_dim
     names["num-experts"] = model.experts or 0
+    if model.experts:
+        width = model.expert_intermediate or model.mlp_width
+        names["moe-ffn-hidden-size"] = width
+        names["moe-router-topk"] = model.active_experts or 0
+        names["moe-shared-expert-intermediate-size"] = model.shared_experts * width
     told = {name: _number(given, name, place) for name in names if name in given}
     if "num-layers" in given:
         told["mtp-num-layers"] = _number(given, "mtp-num-layers", place, 0)
