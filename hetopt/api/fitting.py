@@ -19,8 +19,17 @@ from ..plans import Plan, TrainingPlan
 from ..result import Result, Status, Stop
 from ..scheduling import fitting as by_marp
 from ..scheduling.fitting import Fit
-from ..schema import Cluster, CostSettings, Instance, ModelSpec, Workload, exact
-from ..schema.workload import Alternatives
+from ..schema import (
+    Alternatives,
+    Cluster,
+    Compute,
+    CostSettings,
+    Instance,
+    ModelSpec,
+    Updates,
+    Workload,
+    exact,
+)
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
 from .calling import AnyLimits, Place, limits_of, public
@@ -347,7 +356,9 @@ def _usual(batch: int, sequence: int) -> Workload:
     return Workload(
         sequence_length=sequence,
         global_batch=batch,
-        costs=CostSettings(recompute="full", sync_overlap="backward"),
+        costs=CostSettings(
+            compute=Compute(recompute="full"), updates=Updates(sync_overlap="backward")
+        ),
         alternatives=Alternatives(recompute=("selective", "none"), zero=(1, 3)),
     )
 

@@ -31,7 +31,7 @@ def _cost(words: str, field: str, usual: object) -> Setting:
     """Return the setting that a field of costs is when it has no usual value."""
 
     def found(instance: Instance) -> object:
-        value = getattr(instance.workload.costs, field)
+        value = instance.workload.costs.value(field)
         return None if value == usual else value
 
     return Setting(words, f"{_COSTS}.{field}", found)
@@ -41,7 +41,7 @@ def _every(words: str, field: str, usual: int) -> Setting:
     """Return the setting that no plan may do with the usual value of a field."""
 
     def found(instance: Instance) -> object:
-        own = getattr(instance.workload.costs, field)
+        own = instance.workload.costs.value(field)
         other = getattr(instance.workload.alternatives, field)
         return None if usual in (own, *other) else own
 
@@ -52,7 +52,7 @@ def _choice(words: str, field: str) -> Setting:
     """Return the setting that plans choose a field of costs among several values."""
 
     def found(instance: Instance) -> object:
-        own = getattr(instance.workload.costs, field)
+        own = instance.workload.costs.value(field)
         other = getattr(instance.workload.alternatives, field)
         return list(other) if {*other} - {own} else None
 

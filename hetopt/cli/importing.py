@@ -1,4 +1,4 @@
-"""The command that reads what other tools write, registered by `hetopt.cli`."""
+"""The commands that rewrite files, registered by `hetopt.cli`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from ..errors import Unsupported
 from . import output
 from .assumed import tell_assumed
-from .options import OutTree, flag
+from .options import AsJson, OutTree, flag
 from .output import written
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ _OWN = ("out", "instance", "option", "judge", "json", "help")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
+    app.command()(migrate)
     # What is no option of the command is one of the format: it comes with the paths.
     app.command("import", context_settings={"ignore_unknown_options": True})(
         import_file
@@ -93,6 +94,46 @@ def import_file(
     found = importing.imported(format, files, options, instance)
     importing.write(out, found.document)
     told(found, out, as_json)
+
+
+def migrate(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files of schema 1.")
+    ],
+    presets: Annotated[
+        bool,
+        flag(
+            "--presets",
+            help="Say settings that are a paper's or a trainer's by its name.",
+        ),
+    ] = False,
+    out: OutTree = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rewrite instances, queues and plans with their cost settings in groups.
+
+    Files stay what they are, digest for digest, and YAML keeps its comments. Without
+    --out each file is rewritten where it is. Files of schema 1 are read as before.
+
+    Examples: `hetopt migrate my-cluster.yaml`;
+    `hetopt migrate plan.json --out new.json`
+    """
+    from ..files.migration import migrated
+    from ..text.writing import write_text
+
+    if out is not None and len(paths) > 1:
+        raise Unsupported(f"found --out and {len(paths)} files, expected one of them")
+    texts = [migrated(path, presets=presets) for path in paths]
+    places = paths if out is None else [out]
+    for place in places:
+        output.check_writable(place)
+    for place, text in zip(places, texts, strict=True):
+        write_text(place, text)
+    if as_json:
+        output.print_json({"written": [str(place) for place in places]})
+        return
+    for place in places:
+        output.tell(f"written to {place}")
 
 
 def told(found: "Imported", out: Path, as_json: bool) -> None:

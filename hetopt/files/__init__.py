@@ -294,24 +294,38 @@ def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Ins
 def _with_profile(
     tree: dict[str, Any], file: Path, at: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The tree with the rows of a profile that lies in a file of its own."""
+    """Return the tree with the rows of a profile that lies in a file of its own."""
     workload: Any = tree.get("workload")
     costs = workload.get("costs") if isinstance(workload, dict) else None
-    if not isinstance(costs, dict) or not isinstance(costs.get("profile"), str):
+    if not isinstance(costs, dict):
         return tree
-    field = path_of((*at, "workload", "costs", "profile"))
-    profile = _beside(costs["profile"], file, field)
+    compute = costs.get("compute")
+    if isinstance(compute, dict):
+        place = (*at, "workload", "costs", "compute")
+        costs = {**costs, "compute": _with_rows(compute, file, place)}
+    costs = _with_rows(costs, file, (*at, "workload", "costs"))
+    return {**tree, "workload": {**workload, "costs": costs}}
+
+
+def _with_rows(
+    fields: dict[str, Any], file: Path, at: tuple[str, ...]
+) -> dict[str, Any]:
+    name = fields.get("profile")
+    if not isinstance(name, str):
+        return fields
+    field = path_of((*at, "profile"))
+    profile = _beside(name, file, field)
     rows = read_value(profile)
     if not isinstance(rows, list):
         raise InstanceError.at(
             file,
             field,
-            f"{cut(costs['profile'])} holds {shown(rows)}, expected a list of rows "
+            f"{cut(name)} holds {shown(rows)}, expected a list of rows "
             "with gpu, tensor_parallel, micro_batch, layer_us; correct that file",
         )
     for number, row in enumerate(rows):
         validated(Profile, row, str(profile), (number,))
-    return {**tree, "workload": {**workload, "costs": {**costs, "profile": rows}}}
+    return {**fields, "profile": rows}
 
 
 def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:

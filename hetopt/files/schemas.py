@@ -1,9 +1,9 @@
 """JSON Schemas of the files that are ours, for editors and for other programs.
 
 They are made from the records that check the files, and widened by what a file may say
-in place of what a record holds: a preset for a model, a row for a link, a file for a
-profile. A file that breaks its schema is refused; a file that keeps it may still be
-refused, for a schema knows no sums across fields.
+in place of what a record holds: a preset for a model or for cost settings, a row for a
+link, a file for a profile. A file that breaks its schema is refused; a file that keeps
+it may still be refused, for a schema knows no sums across fields.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ from .. import problems
 from ..catalogue import models
 from ..errors import KINDS
 from ..result import Status, Stop
-from ..schema import Instance, Profile
-from ..text.editions import SCHEMA
+from ..schema import PRESETS, Instance, Profile
+from ..text.editions import GROUPED, SCHEMA
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -36,7 +36,7 @@ def schemas() -> list[dict[str, Any]]:
         data = problems.get(name).Data
         if data is not Instance:
             made = _widened(data.model_json_schema())
-            made["properties"]["schema"] = {"enum": [SCHEMA]}
+            made["properties"]["schema"] = {"enum": [SCHEMA, GROUPED]}
             made["required"] = sorted({*made.get("required", ()), "problem"})
             rows.append(_row(name, f"A problem file of {name}.", made))
     return rows
@@ -52,7 +52,7 @@ def instance() -> Schema:
     made = _widened(Instance.model_json_schema())
     made["properties"] |= {
         "problem": {"enum": _posed_by_instances()},
-        "schema": {"enum": [SCHEMA]},
+        "schema": {"enum": [SCHEMA, GROUPED]},
     }
     return made
 
@@ -189,9 +189,14 @@ def _widened(schema: Schema) -> Schema:
         row = _link_row(defs["Link"]["properties"])
         pairs["items"] = {"anyOf": [pairs["items"], row]}
     if "CostSettings" in defs:
-        fields = defs["CostSettings"]["properties"]
         name = {"type": "string", "description": "A file beside this one."}
-        fields["profile"] = {"anyOf": [fields["profile"], name]}
+        for record in ("CostSettings", "Compute"):
+            fields = defs[record]["properties"]
+            fields["profile"] = {"anyOf": [fields["profile"], name]}
+        for fields in (one.get("properties", {}) for one in [schema, *defs.values()]):
+            if "costs" in fields:
+                preset = {"enum": sorted(PRESETS), "description": "A preset's name."}
+                fields["costs"] = {"anyOf": [fields["costs"], preset]}
     if "ModelSpec" in defs and "model" in schema.get("properties", {}):
         spec = defs["ModelSpec"]
         named = [_model_by(spec, "preset", {"enum": sorted(models())})]

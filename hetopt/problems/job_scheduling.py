@@ -31,11 +31,13 @@ from ..costs.job_rates import JobRates, Trained
 from ..errors import InstanceError
 from ..schema import (
     Cluster,
+    Compute,
     CostSettings,
     Count,
     ModelSpec,
     Name,
     Record,
+    Updates,
     exact,
     lora_fault,
 )
@@ -104,7 +106,9 @@ class Assumptions(Record):
         description="Frenzy's formula; the cost model; or that of one sequence at a "
         "time, whose gradients are accumulated.",
     )
-    costs: CostSettings = CostSettings(recompute="none", sync_overlap="backward")
+    costs: CostSettings = CostSettings(
+        compute=Compute(recompute="none"), updates=Updates(sync_overlap="backward")
+    )
     launch_s: Seconds = 30
     restart_s: Seconds = 60
     trial_s: Seconds = 120

@@ -14,7 +14,7 @@ from typing import Any
 from ..costs import marp as formulas
 from ..costs.job_rates import DEGREES, MICRO, JobRates, Trained
 from ..errors import InstanceError, keeping
-from ..schema import Cluster, CostSettings, ModelSpec, exact
+from ..schema import Cluster, Compute, CostSettings, ModelSpec, Updates, exact
 from .catalogue import GPUS, cluster, sheet
 
 NODES, A_NODE = 8, 8  # of a type that is given by its name alone
@@ -22,7 +22,9 @@ LOOKED_AT = (
     "data x tensor parallelism on GPUs of one type, no ZeRO, no pipelines (Frenzy's "
     "MARP)"
 )
-_USUAL = CostSettings(recompute="none", sync_overlap="backward")
+_USUAL = CostSettings(
+    compute=Compute(recompute="none"), updates=Updates(sync_overlap="backward")
+)
 
 
 @dataclass(frozen=True)

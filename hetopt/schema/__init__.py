@@ -7,6 +7,7 @@ the same rationals.
 
 from .calibration import Calibration
 from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
+from .groups import Compute, Links, Memory, Recompute, Schedule, Updates
 from .instance import Instance, Offer, Requirements, Search, Storage
 from .islands import Island
 from .layers import (
@@ -20,6 +21,8 @@ from .layers import (
     Vectors,
 )
 from .model import MOST_LAYERS, ModelSpec
+from .presets import PRESETS
+from .profile import Profile
 from .record import (
     LONGEST_NAME,
     Count,
@@ -42,23 +45,22 @@ from .record import (
     printable,
     tabled,
 )
+from .settings import GROUP_OF, GROUPS, CostSettings, grouped, ungrouped
 from .splits import Split
 from .states import PRECISIONS, Lora, Offload, StateBytes, lora_fault
-from .workload import (
-    Alternatives,
-    CostSettings,
-    Profile,
-    Recompute,
-    Workload,
-)
+from .workload import Alternatives, Workload
 
 __all__ = [
+    "GROUPS",
+    "GROUP_OF",
     "LONGEST_NAME",
     "MOST_LAYERS",
     "PRECISIONS",
+    "PRESETS",
     "Alternatives",
     "Calibration",
     "Cluster",
+    "Compute",
     "CostSettings",
     "Count",
     "Counted",
@@ -76,8 +78,10 @@ __all__ = [
     "Length",
     "LinearAttention",
     "Link",
+    "Links",
     "Lora",
     "MambaMixer",
+    "Memory",
     "MemoryGib",
     "ModelSpec",
     "Name",
@@ -91,6 +95,7 @@ __all__ = [
     "Recompute",
     "Record",
     "Requirements",
+    "Schedule",
     "Search",
     "Seconds",
     "SelectiveMixer",
@@ -98,14 +103,17 @@ __all__ = [
     "Split",
     "StateBytes",
     "Storage",
+    "Updates",
     "Usd",
     "UsdPerHour",
     "Vectors",
     "Workload",
     "exact",
+    "grouped",
     "link_of",
     "lora_fault",
     "name_fault",
     "printable",
     "tabled",
+    "ungrouped",
 ]

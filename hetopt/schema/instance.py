@@ -22,10 +22,11 @@ from .record import (
     Usd,
     UsdPerHour,
 )
+from .settings import CostSettings
 from .splits import FIELDS
 from .states import lora_fault
 from .targets import TARGETS
-from .workload import CostSettings, Workload
+from .workload import Workload
 
 
 class Offer(Record):
@@ -123,7 +124,7 @@ class Instance(Record):
         names = [offer.gpu for offer in self.offers]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
-        for row in self.workload.costs.profile:
+        for row in self.workload.costs.compute.profile:
             if len(row.layer_us) != self.model.layers:
                 raise ValueError(
                     f"the profile of {row.gpu!r} (tensor_parallel "
@@ -165,12 +166,12 @@ class Instance(Record):
                 )
 
     def _adapters_are_counted(self) -> None:
-        lora = self.workload.costs.lora
+        lora = self.workload.costs.updates.lora
         if lora is not None and (fault := lora_fault(self.model)):
             raise ValueError(f"workload.costs.lora: {fault}")
 
     def _hosts_are_reached(self) -> None:
-        if self.workload.costs.offload is None:
+        if self.workload.costs.memory.offload is None:
             return
         if self.cluster is None:
             raise ValueError(
@@ -184,14 +185,14 @@ class Instance(Record):
                     "host_gbytes_per_s: add the rate of its link to the host"
                 )
         for field in ("update_us", "layer_mib"):
-            if any(getattr(row, field) for row in self.workload.costs.profile):
+            if any(getattr(row, field) for row in self.workload.costs.compute.profile):
                 raise ValueError(
                     f"found workload.costs.offload and a profile with {field}, which "
                     "is measured with all on GPUs: remove one of them"
                 )
 
     def _cards_are_told(self) -> None:
-        calibration = self.workload.costs.calibration
+        calibration = self.workload.costs.compute.calibration
         if calibration is None:
             return
         if self.cluster is None:

@@ -171,6 +171,16 @@ class Record(BaseModel):
             text = text.replace(f'"{mark}"', links)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
+    def _written(self) -> dict[str, tuple[Any, bool]]:
+        """Return by its name in a dump each value, and whether digests see it."""
+        return {
+            name: (
+                value := getattr(self, name),
+                name not in self._later or value != field.get_default(),
+            )
+            for name, field in type(self).model_fields.items()
+        }
+
     def model_copy(
         self, *, update: Mapping[str, Any] | None = None, deep: bool = False
     ) -> Self:
@@ -216,12 +226,11 @@ def tabled(
 def _said(value: Any, data: Any) -> Any:
     """The JSON `data` of a value, without later fields at their defaults."""
     if isinstance(value, Record):
-        fields = type(value).model_fields
+        written = value._written()
         return {
-            name: _said(getattr(value, name), inner)
+            name: _said(written[name][0], inner)
             for name, inner in data.items()
-            if name not in value._later
-            or getattr(value, name) != fields[name].get_default()
+            if written[name][1]
         }
     if isinstance(value, list | tuple):
         return [_said(*pair) for pair in zip(value, data, strict=True)]

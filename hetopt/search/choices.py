@@ -27,10 +27,13 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
         )
         for pipeline in plan.pipelines
     )
-    fields = {"pipelines": pipelines, "zero": None if zero == own.zero else zero}
+    fields = {
+        "pipelines": pipelines,
+        "zero": None if zero == own.zero else zero,
+    }
     for field in FIELDS:
-        degree = getattr(plan, field) or getattr(new, field)
-        fields[field] = None if degree == getattr(own, field) else degree
+        degree = getattr(plan, field) or new.value(field)
+        fields[field] = None if degree == own.value(field) else degree
     return plan.model_copy(update=fields)
 
 

@@ -263,7 +263,9 @@ def _one(node: dict[str, Any]) -> str:
         case "array":
             return "a list" + _items(node)
         case "object" if "properties" in node:
-            names = node.get("required") or list(node["properties"])
+            fields = node["properties"].items()
+            known = [name for name, field in fields if not field.get("deprecated")]
+            names = node.get("required") or known
             return f"an object with {', '.join(names)}"
     return "an object"
 

@@ -1,7 +1,9 @@
-"""Which schema a file of ours is of: 1 so far, and of those that do not say it.
+"""Which schema a file of ours is of: 1, as those that do not say it, or 2.
 
-What we write says `schema: 1`. A reader of ours reads that schema and earlier ones, and
-refuses a later one by its number, in place of whatever field it would stumble over.
+What programs write says `schema: 1`, as programs that read it expect. What people write
+may be of `schema: 2`, whose cost settings are in groups (`hetopt.schema.settings`).
+A reader of ours reads both, and refuses a later schema by its number, in place of
+whatever field it would stumble over.
 """
 
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from ..errors import InstanceError
 from .complaints import shown
 
 SCHEMA = 1
+GROUPED = 2
 _FIELD = "schema"
 
 
@@ -33,12 +36,14 @@ def refuse_later(tree: Mapping[str, Any], file: Path) -> None:
     found = tree.get(_FIELD, SCHEMA)
     if isinstance(found, bool) or not isinstance(found, int) or found < 1:
         raise InstanceError.at(
-            file, _FIELD, f"found {shown(found)}, expected {SCHEMA}; correct it"
+            file,
+            _FIELD,
+            f"found {shown(found)}, expected {SCHEMA} or {GROUPED}; correct it",
         )
-    if found > SCHEMA:
+    if found > GROUPED:
         raise InstanceError.at(
             file,
             _FIELD,
-            f"found {found}, expected at most {SCHEMA}; a later hetopt wrote the file: "
-            "install that one",
+            f"found {found}, expected at most {GROUPED}; a later hetopt wrote the "
+            "file: install that one",
         )

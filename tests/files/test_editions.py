@@ -25,7 +25,7 @@ from hetopt.files import schemas
 from hetopt.recovery.replay import traces as spot
 from hetopt.scheduling import traces
 from hetopt.text.complaints import validated
-from hetopt.text.editions import SCHEMA
+from hetopt.text.editions import GROUPED, SCHEMA
 from hetopt.text.parsing import read_tree
 
 OLD = TESTS / "files" / "old"
@@ -118,7 +118,7 @@ READERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize(
-    ("found", "said"), [(SCHEMA + 1, "a later hetopt"), ("1", "expected 1")]
+    ("found", "said"), [(GROUPED + 1, "a later hetopt"), ("1", "expected 1")]
 )
 def test_a_later_schema_is_refused(
     name: str, found: Any, said: str, tmp_path: Path
@@ -134,7 +134,7 @@ def test_a_later_schema_is_refused(
 
 def test_rows_of_a_later_schema_are_refused(tmp_path: Path) -> None:
     first, _, rest = (OLD / "bench" / journal.ROWS).read_text().partition("\n")
-    header = {**json.loads(first), "schema": SCHEMA + 1}
+    header = {**json.loads(first), "schema": GROUPED + 1}
     (tmp_path / journal.ROWS).write_text(f"{json.dumps(header)}\n{rest}")
     with pytest.raises(InstanceError, match="a later hetopt"):
         journal.read(tmp_path)

@@ -93,7 +93,10 @@ _ARCHITECTURE = {
 def record(draw: Draw, kind: type[schema.Record]) -> Tree:
     """A record, field by field; fields that draw None keep the schema's default."""
     ways = FIELDS[kind]
-    tree = {name: ways[name](draw) for name in kind.model_fields}
+    is_flat = kind is schema.CostSettings  # the fields of all its groups
+    assert ways.keys() == {*(schema.GROUP_OF if is_flat else kind.model_fields)}
+    names = ways if is_flat else kind.model_fields
+    tree = {name: ways[name](draw) for name in names}
     return {name: value for name, value in tree.items() if value is not None}
 
 
@@ -405,13 +408,13 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "tied_sync": lambda d: d.maybe(*[False] * 5, True),
         "iteration_overhead_us": lambda d: d.limit(d.maybe(0, 0, 17, 2500.5), 1e9),
         "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
+        "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
+        "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),
         "gathers": lambda d: d.maybe("iteration", "iteration", "micro_batch"),
         "context_parallel": lambda d: d.maybe(1, 1, 1, 2) if d.weighed else 1,
         "expert_parallel": lambda d: d.maybe(1, 1, *_shares(d)),
         "zero_groups": lambda d: d.maybe(1, 1, 1, 2, 3),
-        "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),
         "reserve_mib": lambda d: d.limit(d.maybe(0, 10, 150), 10**7),
-        "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
         "lora": lambda d: (
             d.maybe(None, None, record(d, schema.Lora)) if d.shaped else None
         ),

@@ -14,7 +14,10 @@ KINDS: dict[str, Any] = {
     "boolean": bool,
     "null": type(None),
 }
-TELLING = {"$schema", "$defs", "title", "description", "default", "examples"}
+TELLING = {
+    *("$schema", "$defs", "title", "description", "default", "examples"),
+    "deprecated",
+}
 
 
 def faults(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> list[str]:

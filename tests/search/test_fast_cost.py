@@ -54,11 +54,11 @@ def test_random_instances_cover_every_cost_setting() -> None:
     for seed in range(100):
         costs = random_instance(Random(f"fast {seed}")).workload.costs
         seen |= {
-            (name, getattr(costs, name))
+            (name, costs.value(name))
             for name in ("head", "recompute", "activations", "in_flight", "flash")
         }
         seen |= {
-            (name, getattr(costs, name))
+            (name, costs.value(name))
             for name in ("pipeline", "sync", "sync_overlap", "sequence_parallel")
         }
     assert len(seen) == 2 + 2 + 2 + 3 + 2 + 2 + 2 + 2 + 2

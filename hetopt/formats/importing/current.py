@@ -271,5 +271,5 @@ def offered(workload: Workload, name: str) -> tuple[Any, ...]:
     """Values of a setting that plans of the workload may have."""
     if name == "micro_batch_sizes":
         return workload.micro_batch_sizes
-    own, other = getattr(workload.costs, name), getattr(workload.alternatives, name)
+    own, other = workload.costs.value(name), getattr(workload.alternatives, name)
     return tuple(dict.fromkeys((own, *other)))

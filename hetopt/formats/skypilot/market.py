@@ -210,7 +210,7 @@ def _chosen(workload: Document, search: Document) -> Iterator[Assumption]:
         sizes = " / ".join(map(str, workload.get("micro_batch_sizes", [1])))
         yield Assumption("micro-batch sizes", sizes, "the instance", change)
     for field, others in workload.get("alternatives", {}).items():
-        own = workload.get("costs", {}).get(field, getattr(CostSettings(), field))
+        own = workload.get("costs", {}).get(field, CostSettings().value(field))
         values = " / ".join(map(str, dict.fromkeys((own, *others))))
         yield Assumption(
             field, values, "a plan chooses", "alternatives of the instance"

@@ -102,10 +102,11 @@ def _same_model(old: Instance, new: Instance) -> None:
                 f"{new.model.name!r}, with other {field}: expected one model; give the "
                 "instance of the old plan's model"
             )
-    if old.workload.costs.head != new.workload.costs.head:
+    heads = [x.workload.costs.head for x in (old, new)]
+    if heads[0] != heads[1]:
         raise MixedData(
-            f"costs.head is {old.workload.costs.head!r} in the old plan's instance, "
-            f"{new.workload.costs.head!r} in {new.name!r}: make them equal"
+            f"costs.head is {heads[0]!r} in the old plan's instance, {heads[1]!r} in "
+            f"{new.name!r}: make them equal"
         )
     was, now = (trained(x.model, x.workload.costs) for x in (old, new))
     if was != now:

@@ -162,7 +162,7 @@ def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
 def split_of(data: Instance, plan: TrainingPlan) -> Split:
     """How a plan divides sequences, experts and the layers of its stages."""
     costs = data.workload.costs
-    return Split(*(getattr(plan, field) or getattr(costs, field) for field in FIELDS))
+    return Split(*(getattr(plan, field) or costs.value(field) for field in FIELDS))
 
 
 def of_split(split: Split) -> frozenset[Feature]:

@@ -1,0 +1,268 @@
+"""The five groups of cost settings, each with the rules that its own fields keep.
+
+Every field says one thing about the cost model; a paper's variant of it is data. What
+two groups must agree on stands in `hetopt.schema.settings`.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .calibration import Calibration
+from .profile import Profile
+from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib
+from .splits import Parallel
+from .states import Lora, Offload, Optimiser, StateBytes, states_of
+
+Recompute = Literal["full", "selective", "none"]
+Precision = Literal["fp32", "bf16", "bf16_mixed", "fp16_mixed", "bf16_fp32_gradients"]
+
+
+class Compute(Record):
+    """What GPUs compute in both passes, how GPUs divide it, and what times it.
+
+    `context_parallel: c` divides sequences among c parts of every group of GPUs, each
+    of which is tensor-parallel: a group of g GPUs has degree g / c. `expert_parallel:
+    e` gives each GPU an e-th of the experts, whole, e GPUs of a layer's replicas
+    together all of them; 1 cuts every expert into tensor-parallel parts. Both need
+    calibrated times and activations.
+    """
+
+    head: Literal["include", "omit"] = "include"
+    recompute: Recompute = "full"
+    flash: bool = False
+    sequence_parallel: bool = False
+    context_parallel: Parallel = 1
+    expert_parallel: Parallel = 1
+    layer_times: Literal["analytic", "profile", "calibrated"] = "analytic"
+    profile: tuple[Profile, ...] = ()
+    calibration: Calibration | None = None
+
+    _later = frozenset({"context_parallel", "expert_parallel", "calibration"})
+
+    @model_validator(mode="after")
+    def _times_have_a_source(self) -> Self:
+        if (self.layer_times == "profile") != bool(self.profile):
+            raise ValueError(
+                f"layer_times is {self.layer_times!r} and profile has "
+                f"{len(self.profile)} rows: give both or neither"
+            )
+        if (self.layer_times == "calibrated") != (self.calibration is not None):
+            there = "has no" if self.calibration is None else "has a"
+            raise ValueError(
+                f"layer_times is {self.layer_times!r} and costs {there} calibration: "
+                "give both or neither"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rows_are_alike(self) -> Self:
+        for field in ("layer_mib", "activation_mib", "update_us"):
+            given = [getattr(row, field) is not None for row in self.profile]
+            if any(given) and not all(given):
+                row = self.profile[given.index(False)]
+                raise ValueError(
+                    f"profile[{given.index(False)}] ({row.gpu!r}, tensor_parallel "
+                    f"{row.tensor_parallel}, micro_batch {row.micro_batch}) has no "
+                    f"{field}, other rows have: measure it, or remove it from all"
+                )
+        keys = [(r.gpu, r.tensor_parallel, r.micro_batch) for r in self.profile]
+        if twice := [key for key, times in Counter(keys).items() if times > 1]:
+            gpu, t, b = twice[0]
+            raise ValueError(
+                f"profile has {gpu!r} at tensor_parallel {t} and micro_batch {b} "
+                "twice: remove one row"
+            )
+        return self
+
+
+class Memory(Record):
+    """What takes memory on a GPU: states of parameters, activations, logits.
+
+    `precision` in place of `bytes_per_parameter` says what these bytes are, and how
+    wide activations and gradients are on links; without it they are 16-bit.
+    `optimiser` in place of AdamW keeps other states, which needs a `precision`;
+    `offload` has them, or activations, in the host's memory. `fused_loss` keeps one
+    copy of the logits, in their own precision; `logit_gradients` counts those of the
+    loss beside them. `flat_gradients` weighs the flat copy from which the gradients of
+    layers with several replicas are reduced.
+    """
+
+    bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
+    precision: Precision | None = None
+    optimiser: Optimiser = "adamw"
+    offload: Offload | None = None
+    activations: Literal["standard", "checkpoint", "architecture", "calibrated"] = (
+        "standard"
+    )
+    fused_loss: bool = False
+    logit_gradients: bool = False
+    flat_gradients: bool = False
+    reserve_mib: ReserveMib = 0
+
+    _later = frozenset(
+        {
+            *("precision", "fused_loss", "logit_gradients", "flat_gradients"),
+            *("optimiser", "offload"),
+        }
+    )
+
+    @model_validator(mode="after")
+    def _bytes_of_the_precision(self) -> Self:
+        if self.precision is None:
+            if self.optimiser != "adamw":
+                raise ValueError(
+                    f"found optimiser {self.optimiser!r} and no precision, which says "
+                    "how wide its states are: give precision 'bf16_mixed' or another"
+                )
+            return self
+        known = ceil(self.updated.whole)
+        if "bytes_per_parameter" not in self.model_fields_set:
+            # Frozen from the outside; here the record is still being made.
+            self.__dict__["bytes_per_parameter"] = known
+        elif self.bytes_per_parameter != known:
+            raise ValueError(
+                f"bytes_per_parameter is {self.bytes_per_parameter}, precision "
+                f"{self.precision!r} makes it {known}: give one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_fused_loss_keeps_no_gradients(self) -> Self:
+        if self.fused_loss and self.logit_gradients:
+            raise ValueError(
+                "found fused_loss and logit_gradients, expected one of them: a fused "
+                "loss writes gradients in place of the logits; remove one"
+            )
+        return self
+
+    @cached_property
+    def updated(self) -> StateBytes:
+        """What the bytes of a trained parameter are; 16-bit weights unless told."""
+        return self.updated_by(self.optimiser)
+
+    def updated_by(self, optimiser: Optimiser) -> StateBytes:
+        """Return the bytes of a trained parameter whose optimiser is this one."""
+        if (known := states_of(self.precision, optimiser)) is not None:
+            return known
+        each = self.bytes_per_parameter
+        # Fewer than four bytes leave nothing for an optimiser: all are weights then.
+        return StateBytes(2, 2, each - 4) if each > 4 else StateBytes(each, 0, 0)
+
+    def on_gpu(self, states: StateBytes) -> StateBytes:
+        """Return what a GPU holds of such states."""
+        return states._replace(optimiser=0) if self.hosts_update else states
+
+    @property
+    def hosts_update(self) -> bool:
+        """Whether optimiser states are in the memory of hosts."""
+        return self.offload is not None and self.offload.optimiser
+
+    @cached_property
+    def states(self) -> StateBytes:
+        """What of a trained parameter a GPU holds."""
+        return self.on_gpu(self.updated)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element of an activation."""
+        return 4 if self.precision == "fp32" else 2
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient when it is synchronised."""
+        return 2 if self.precision is None else self.states.gradient
+
+
+class Links(Record):
+    """How activations pass from stage to stage.
+
+    `hops: both` lets a transfer occupy the receiving stage too. `hop_parts: whole` has
+    each GPU of a group send all activations to its partner, in place of a part that
+    the receivers gather. `hop_factor` is the share of a hop that nothing hides,
+    `interleaved_hop_factor` that of interleaved pipelines where it is another.
+    """
+
+    hops: Literal["sender", "both"] = "sender"
+    hop_parts: Literal["shared", "whole"] = "shared"
+    hop_factor: NotNegative = 1
+    interleaved_hop_factor: NotNegative | None = None
+
+    _later = frozenset({"hops", "hop_parts", "hop_factor", "interleaved_hop_factor"})
+
+
+class Schedule(Record):
+    """In which order a pipeline does its passes, and how long that takes.
+
+    `interleave: v` gives each GPU v virtual stages in place of one.
+    `iteration_overhead_us` is what an iteration takes beside what is told apart:
+    launches, clipping, loss.
+    """
+
+    in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
+    interleave: Annotated[int, Field(ge=1, le=1000)] = 1
+    pipeline: Literal["critical", "lockstep"] = "critical"
+    pipeline_factor: Positive = 1
+    iteration_overhead_us: LatencyUs = 0
+
+    _later = frozenset({"interleave", "iteration_overhead_us"})
+
+    @model_validator(mode="after")
+    def _interleaved_pipelines_are_1f1b(self) -> Self:
+        if self.interleave > 1 and not self.is_1f1b:
+            raise ValueError(
+                f"interleave {self.interleave} is a 1F1B schedule, found in_flight "
+                f"{self.in_flight!r} and pipeline {self.pipeline!r}: give in_flight "
+                "'1f1b' and pipeline 'critical', or interleave 1"
+            )
+        return self
+
+    @property
+    def is_1f1b(self) -> bool:
+        """Whether pipelines may be interleaved."""
+        return self.in_flight != "gpipe" and self.pipeline != "lockstep"
+
+
+class Updates(Record):
+    """What is trained, how replicas divide its states, and how they synchronise.
+
+    `zero: 1..3` divides optimiser states, gradients too, weights too, among the
+    replicas of a layer. `zero_groups: r` lets them divide states in r groups, each of
+    which has all of them (HSDP): passes over gradients and weights stay in a group,
+    filled in the order of the nodes' names, and groups sum what their members have.
+    With ZeRO 3, `gathers: micro_batch` gathers weights and reduces gradients for every
+    micro-batch, as FSDP does where pipelines have one stage; `iteration` once.
+
+    With `lora` adapters alone are trained: frozen weights have neither gradients nor
+    optimiser states, and backward passes make no gradients of them. `tied_sync` times
+    the all-reduce of tied embeddings between first and last stage.
+    """
+
+    lora: Lora | None = None
+    zero: Annotated[int, Field(ge=0, le=3)] = 0
+    zero_groups: Parallel = 1
+    gathers: Literal["iteration", "micro_batch"] = "iteration"
+    sync: Literal["ring", "bottleneck"] = "ring"
+    sync_overlap: Literal["none", "backward"] = "none"
+    sync_factor: NotNegative = 1
+    tied_sync: bool = False
+
+    _later = frozenset({"lora", "zero", "zero_groups", "gathers", "tied_sync"})
+
+    def sharers(self, replicas: int) -> int:
+        """Return how many of the replicas of a layer divide its states."""
+        return max(1, replicas // self.zero_groups) if self.zero else 1
+
+    def kept(self, states: StateBytes) -> int | Fraction:
+        """Return the bytes of a parameter that each of any number of replicas holds."""
+        weight, gradient, _ = states
+        return (states.whole, weight + gradient, weight, 0)[self.zero]
+
+    @property
+    def sync_passes(self) -> int:
+        """Passes over the gradients: reduce, gather; ZeRO-3 gathers weights twice."""
+        return 3 if self.zero == 3 else 2

@@ -1,0 +1,312 @@
+"""By which variant of the cost model a run is timed and weighed: five groups of fields.
+
+A file of `schema: 2` says the groups, or a preset; one of `schema: 1` says their fields
+side by side, which is read as before, and which is what programs are given: the dump of
+the record is flat, and so is what its digest is made of.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import (
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema, InitErrorDetails
+
+from ..text.complaints import unknown_name
+from .groups import Compute, Links, Memory, Schedule, Updates
+from .presets import PRESETS
+from .record import Record
+from .splits import Split
+from .states import StateBytes
+from .widths import launched
+
+GROUPS: Mapping[str, type[Record]] = {
+    "compute": Compute,
+    "memory": Memory,
+    "links": Links,
+    "schedule": Schedule,
+    "updates": Updates,
+}
+
+#: The group of each field.
+GROUP_OF: Mapping[str, str] = {
+    field: group for group, record in GROUPS.items() for field in record.model_fields
+}
+
+#: The group of each public name that one has beside what all records have.
+_HOLDERS: Mapping[str, str] = {
+    name: group
+    for group, record in GROUPS.items()
+    for name in (*record.model_fields, *vars(record))
+    if not name.startswith("_") and not hasattr(Record, name)
+}
+
+PRESET = "preset"
+
+
+class CostSettings(Record):
+    """The variants of the one cost model; each paper's variant is data here.
+
+    Settings are made of groups, of a preset by its name, which the fields beside it
+    change, or of the fields of all groups side by side, as in `schema: 1`.
+    `settings.zero` is `settings.updates.zero` for programs that were written for these,
+    and `model_copy(update={"zero": 1})` changes the field in its group; code of our own
+    reads groups.
+    """
+
+    compute: Compute = Compute()
+    memory: Memory = Memory()
+    links: Links = Links()
+    schedule: Schedule = Schedule()
+    updates: Updates = Updates()
+
+    if not TYPE_CHECKING:  # so that our own code is held to the groups
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what a group has of this name."""
+            if (group := _HOLDERS.get(name)) is not None:
+                return getattr(getattr(self, group), name)
+            return super().__getattr__(name)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_groups(
+        cls,
+        data: Any,
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
+    ) -> Self:
+        if isinstance(data, str):
+            data = {PRESET: data}
+        if not isinstance(data, Mapping):
+            return handler(data)
+        tree = _with_preset(grouped(data))
+        if info.mode == "json" and isinstance(tree.get("compute"), dict):
+            # Seen from here JSON's lists are lists already, which tuples refuse.
+            compute = tree["compute"]
+            if isinstance(rows := compute.get("profile"), list):
+                tree["compute"] = {**compute, "profile": tuple(rows)}
+        try:
+            return handler(tree)
+        except ValidationError as error:
+            raise _placed(error, data) from None
+
+    @model_validator(mode="after")
+    def _groups_agree(self) -> Self:
+        compute, activations = self.compute, self.memory.activations
+        for field in ("context_parallel", "expert_parallel"):
+            if getattr(compute, field) > 1 and activations != "calibrated":
+                raise ValueError(
+                    f"{field} is {getattr(compute, field)} and activations is "
+                    f"{activations!r}: give layer_times and activations "
+                    f"'calibrated', or {field} 1"
+                )
+        if activations == "calibrated" and compute.calibration is None:
+            raise ValueError(
+                "activations is 'calibrated' and costs has no calibration: give "
+                "layer_times 'calibrated' too, or activations 'architecture'"
+            )
+        if self.updates.zero and any(row.layer_mib for row in compute.profile):
+            raise ValueError(
+                f"zero is {self.updates.zero} and profile has layer_mib, whose states "
+                "are not told apart: remove layer_mib, or zero"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _side_by_side(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return ungrouped(handler(self))
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema of both forms, fields side by side being deprecated."""
+        made = handler(schema)
+        found = handler.resolve_ref_schema(made)
+        if PRESET in found.get("properties", {}):
+            return made  # it was widened before
+        flat: dict[str, Any] = {}
+        for group in GROUPS:
+            inner = handler.resolve_ref_schema(found["properties"][group])
+            for name, field in inner["properties"].items():
+                flat[name] = {**field, "deprecated": True}
+        names = {"enum": sorted(PRESETS)}
+        found["properties"] = {PRESET: names, **found["properties"], **flat}
+        return made
+
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> Self:
+        """Return a copy with changes of groups, or of fields in their groups."""
+        groups: dict[str, Any] = {}
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in (update or {}).items():
+            if name in GROUPS:
+                groups[name] = value
+            else:
+                changes.setdefault(GROUP_OF[name], {})[name] = value
+        for group, fields in changes.items():
+            own = groups.get(group, getattr(self, group))
+            groups[group] = own.model_copy(update=fields)
+        return super().model_copy(update=groups, deep=deep)
+
+    def _written(self) -> dict[str, tuple[Any, bool]]:
+        return {
+            name: found
+            for group in GROUPS
+            for name, found in getattr(self, group)._written().items()
+        }
+
+    def value(self, field: str) -> Any:
+        """Return the value of a field, by the name that no other group has."""
+        return getattr(getattr(self, GROUP_OF[field]), field)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that are not left at their defaults, side by side."""
+        groups = (getattr(self, group) for group in GROUPS)
+        return {
+            name: getattr(group, name)
+            for group in groups
+            for name in type(group).model_fields
+            if name in group.model_fields_set
+        }
+
+    @cached_property
+    def layer_states(self) -> StateBytes:
+        """The bytes on a GPU of a parameter of a layer, frozen beside adapters."""
+        states, lora = self.memory.states, self.updates.lora
+        if lora is None:
+            return states
+        return StateBytes(lora.frozen_bytes(states.weight), 0, 0)
+
+    @cached_property
+    def end_states(self) -> StateBytes:
+        """Those of embedding and head, which nobody quantises, nor updates by Muon."""
+        memory = self.memory
+        if self.updates.lora is None:
+            by = "adamw" if memory.optimiser == "muon" else memory.optimiser
+            return memory.on_gpu(memory.updated_by(by))
+        return StateBytes(memory.states.weight, 0, 0)
+
+    @property
+    def split(self) -> Split:
+        """How sequences and experts are divided."""
+        return Split(
+            self.compute.context_parallel,
+            self.compute.expert_parallel,
+            self.schedule.interleave,
+            self.updates.zero_groups,
+        )
+
+    @property
+    def shown_hop_factor(self) -> float:
+        """The share of a hop that nothing hides."""
+        links = self.links
+        other = links.interleaved_hop_factor
+        is_plain = other is None or self.schedule.interleave == 1
+        return links.hop_factor if other is None or is_plain else other
+
+    @property
+    def kept_bytes(self) -> int | Fraction:
+        """Bytes of a parameter of a layer that every replica holds."""
+        return self.updates.kept(self.layer_states)
+
+    def launched_by(self, target: str) -> Self:
+        """The settings with the gradients that a program keeps and exchanges.
+
+        They are themselves where it keeps what they say (`hetopt.schema.widths`). Where
+        times are calibrated, `sync_factor` counts that weights of two bytes are
+        gathered whatever gradients are.
+        """
+        return self.in_precision(launched(target, self.memory.precision))
+
+    def in_precision(self, precision: str | None) -> Self:
+        """The settings with the bytes of another precision, which may send more."""
+        if precision == self.memory.precision:
+            return self
+        given = {k: x for k, x in self.given.items() if k != "bytes_per_parameter"}
+        made = type(self).model_validate(given | {"precision": precision})
+        if self.compute.layer_times != "calibrated":
+            return made
+        factor = self.updates.sync_factor * made.sent_share / self.sent_share
+        return made.model_copy(update={"sync_factor": float(f"{factor:.4g}")})
+
+    @property
+    def sent_share(self) -> float:
+        """Bytes that an exchange has of a parameter, by those that are counted.
+
+        Gradients are reduced once, weights of two bytes gathered in all other passes.
+        """
+        gradient, passes = self.memory.gradient_bytes, self.updates.sync_passes
+        return (gradient + 2 * (passes - 1)) / (gradient * passes)
+
+
+# --- two forms of one thing ------------------------------------------------------
+
+
+def grouped(costs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with each field in its group; what is no field stays as it is.
+
+    A field that stands in its group and beside it is a `ValueError`.
+    """
+    made = {group: costs[group] for group in GROUPS if group in costs}
+    made |= {name: x for name, x in costs.items() if name not in GROUP_OF}
+    for name, value in costs.items():
+        if (group := GROUP_OF.get(name)) is None:
+            continue
+        own = made.get(group, {})
+        if not isinstance(own, Mapping) or name in own:
+            raise ValueError(
+                f"found {name} beside {group}, where it belongs: move it there"
+            )
+        made[group] = {**own, name: value}
+    return {name: made[name] for name in (*GROUPS, *made) if name in made}
+
+
+def ungrouped(costs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in groups with their fields side by side, as in `schema: 1`."""
+    return {name: x for group in costs.values() for name, x in group.items()}
+
+
+def _with_preset(costs: dict[str, Any]) -> dict[str, Any]:
+    """Return settings in groups with their preset written out."""
+    if PRESET not in costs:
+        return costs
+    made = {name: x for name, x in costs.items() if name != PRESET}
+    name = costs[PRESET]
+    if not isinstance(name, str) or name not in PRESETS:
+        found = unknown_name("a known preset", name, sorted(PRESETS))
+        raise ValueError(f"preset: {found}")
+    for group, fields in PRESETS[name].items():
+        own = made.get(group, {})
+        if isinstance(own, GROUPS[group]):
+            own = {field: getattr(own, field) for field in own.model_fields_set}
+        if isinstance(own, Mapping):
+            made[group] = {**fields, **own}
+    return made
+
+
+def _placed(error: ValidationError, costs: Mapping[str, Any]) -> ValidationError:
+    """Return the error with the places of fields as `costs` has them."""
+    lines = []
+    for one in error.errors(include_url=False):
+        loc = one["loc"]
+        if loc and loc[0] in GROUPS:
+            is_flat = loc[0] not in costs or (len(loc) > 1 and loc[1] in costs)
+            loc = loc[1:] if is_flat else loc
+        line = InitErrorDetails(type=one["type"], loc=loc, input=one["input"])
+        if "ctx" in one:
+            line["ctx"] = one["ctx"]
+        lines.append(line)
+    return ValidationError.from_exception_data(error.title, lines)
