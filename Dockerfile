@@ -1,13 +1,14 @@
 # docker build -t hetopt .
 # docker run --rm -v "$PWD:/data" hetopt plan my-cluster.yaml --out plan.json
 FROM python:3.12-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY hetopt hetopt
 COPY formulations formulations
 COPY instances instances
 RUN python -m venv /opt/hetopt \
-    && /opt/hetopt/bin/pip install --no-cache-dir '.[fast]'
+    && /opt/hetopt/bin/pip install --no-cache-dir .
 
 FROM python:3.12-slim
 RUN useradd --create-home --uid 1000 hetopt

@@ -11,7 +11,6 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 FOLDER = Path("hetopt", "_kernels")
-PARTS = ("balance", "core", "cuts", "walk")
 ABI = "cp311"  # the oldest Python of pyproject.toml, and all later ones
 
 
@@ -21,8 +20,10 @@ class Build(build_ext):
     def build_extensions(self) -> None:
         if self.compiler.compiler_type == "unix":
             for extension in self.extensions:
-                # The twin in Python adds floats one by one, and so must C.
-                extension.extra_compile_args = ["-std=c11", "-O3", "-ffp-contract=off"]
+                # The twin in Python adds floats one by one, and so must C; sums of
+                # whole numbers wrap as numpy's do.
+                flags = ["-std=c11", "-O3", "-ffp-contract=off", "-fwrapv"]
+                extension.extra_compile_args = flags
         super().build_extensions()
 
     @property
@@ -49,8 +50,8 @@ setup(
     ext_modules=[
         Extension(
             "hetopt._kernels._core",
-            [str(FOLDER / f"{name}.c") for name in PARTS],
-            depends=[str(FOLDER / f"{name}.h") for name in PARTS],
+            [str(path) for path in sorted(FOLDER.glob("*.c"))],
+            depends=[str(path) for path in sorted(FOLDER.glob("*.h"))],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             optional=True,

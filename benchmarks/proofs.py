@@ -180,7 +180,6 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
 
 def ablations(seconds: float) -> Iterator[_pages.Row]:
     """Gaps of the best known plan without one part at a time."""
-    refuted(ABLATED[0], float(_best_us(ABLATED[0])), seconds)  # which compiles
     for name in ABLATED:
         plan_us = float(_best_us(name))
         row: _pages.Row = {"instance": f"`{name}`"}
@@ -345,7 +344,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     if asked.ablations:
-        _pages.run(LINES, "ablations", ablations, asked.seconds, "numba")
+        _pages.run(LINES, "ablations", ablations, asked.seconds)
     if asked.check:
         begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         for row in checks(asked.only, asked.workers):

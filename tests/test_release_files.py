@@ -66,7 +66,8 @@ def test_what_the_image_copies_is_there_and_not_ignored() -> None:
         if word == "COPY" and not rest.startswith("--from")
         for name in rest.split()[:-1]
     ]
-    assert {"hetopt", "formulations", "instances", "pyproject.toml"} <= set(sources)
+    wanted = {"hetopt", "formulations", "instances", "pyproject.toml", "setup.py"}
+    assert wanted <= set(sources)
     assert [name for name in sources if not (ROOT / name).exists()] == []
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     kept = {line[1:] for line in lines if line.startswith("!")}

@@ -5,7 +5,11 @@
 #include <stdlib.h>
 
 #include "balance.h"
+#include "columns.h"
+#include "counts.h"
 #include "cuts.h"
+#include "labels.h"
+#include "unordered.h"
 #include "walk.h"
 
 int open_numbers(PyObject *from, Py_ssize_t count, Py_buffer *view)
@@ -211,6 +215,21 @@ static PyMethodDef methods[] = {
      "best_cuts(rows, layers, n, fewest, most): where each stage ends, or None.\n\n"
      "Rows are (us beside layers, sums of layer times, ends of runs from each layer on)\n"
      "of each stage, flat: 2 layers + 3 numbers."},
+    /* Kernels of proofs: their twins in Python say what they take. */
+    {"least", core_least, METH_VARARGS, NULL},
+    {"fronts", core_fronts, METH_VARARGS, NULL},
+    {"segment_us", core_segment_us, METH_VARARGS, NULL},
+    {"segment_price", core_segment_price, METH_VARARGS, NULL},
+    {"least_unordered", core_least_unordered, METH_VARARGS, NULL},
+    {"repeated", core_repeated, METH_VARARGS, NULL},
+    {"joined", core_joined, METH_VARARGS, NULL},
+    {"segments", core_segments, METH_VARARGS, NULL},
+    {"labels", core_labels, METH_VARARGS, NULL},
+    {"vector_us", core_vector_us, METH_VARARGS, NULL},
+    {"most_taken", core_most_taken, METH_VARARGS, NULL},
+    {"extended", core_extended, METH_VARARGS, NULL},
+    {"completed", core_completed, METH_VARARGS, NULL},
+    {"longest", core_longest, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -16,7 +16,6 @@ from .records import Task
 
 PACKAGES = (
     *("numpy", "ortools", "pyscipopt", "pulp", "highspy", "networkx", "pydantic"),
-    "numba",
     *("pymetis", "joblib", "distributed"),
 )
 ROOT = Path(__file__).resolve().parents[2]

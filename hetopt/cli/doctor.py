@@ -8,7 +8,6 @@ from typing import Any
 
 from .. import _kernels, api, registry
 from ..errors import BackendMissing, HetoptError
-from ..exact.pipelines.compiling import kernels
 from ..problems.layer_partition import Data
 from ..result import Status
 
@@ -99,6 +98,9 @@ def report(findings: list[Finding]) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "threads": threads,
         "backends": [asdict(finding) for finding in findings],
-        "kernels": kernels()._asdict(),
+        "kernels": {
+            "active": "numpy" if _kernels.core is None else "compiled",
+            "reason": _kernels.status.reason,
+        },
         "core": _kernels.status._asdict(),
     }

@@ -651,7 +651,7 @@ def _deliver_plan(
     result: "Result", found: runs.Answers, out: Path | None, *, as_json: bool
 ) -> NoReturn:
     """Write and show a plan with what else was asked, and leave with its exit code."""
-    from ..exact.pipelines import compiling
+    from .. import _kernels
     from ..report import results
     from ..text.writing import write_json
 
@@ -661,7 +661,8 @@ def _deliver_plan(
         part for parts in (results.solved(result), found.shown()) for part in parts
     )
     output.give(document, shown, as_json, failed)
-    if not as_json and (why := compiling.absence()):
+    if not as_json and _kernels.core is None:
+        why = _kernels.status.reason
         output.tell(f"kernels are not compiled, so proofs take longer: {why}")
     raise typer.Exit(output.exit_of(result.status))
 

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from typer.testing import CliRunner
 from hetopt import _kernels, api, cli, registry
 from hetopt.cli import doctor
 from hetopt.errors import BackendMissing
-from hetopt.exact.pipelines import compiling
 
 
 def test_every_back_end_is_tried_and_works() -> None:
@@ -52,26 +49,21 @@ def test_completion_of_the_shell_can_be_shown() -> None:
     assert "--show-completion" in told.stdout
 
 
-@pytest.fixture
-def fresh_kernels() -> Iterator[None]:
-    compiling.kernels.cache_clear()
-    yield
-    compiling.kernels.cache_clear()
-
-
-def kernels() -> Any:
-    told = CliRunner().invoke(cli.app, ["doctor", "--json"])
-    return json.loads(told.stdout)["kernels"]
-
-
-@pytest.mark.usefixtures("fresh_kernels")
 def test_what_proofs_run_by_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "absence", lambda: None)
-    numba = SimpleNamespace(__version__="9.9")
-    monkeypatch.setattr(compiling, "import_module", lambda name: numba)
-    assert kernels() == {"active": "compiled", "reason": "numba 9.9"}
+    def kernels() -> Any:
+        told = CliRunner().invoke(cli.app, ["doctor", "--json"])
+        return json.loads(told.stdout)["kernels"]
+
+    built = _kernels.Core("compiled", "C, built with hetopt")
+    monkeypatch.setattr(_kernels, "core", object())
+    monkeypatch.setattr(_kernels, "status", built)
+    assert kernels() == {"active": "compiled", "reason": "C, built with hetopt"}
     told = CliRunner().invoke(cli.app, ["doctor"])
-    assert "kernels: compiled (numba 9.9)" in told.stdout
+    assert "kernels: compiled (C, built with hetopt)" in told.stdout
+    off = _kernels.Core("python", "not built: install a C compiler and hetopt again")
+    monkeypatch.setattr(_kernels, "core", None)
+    monkeypatch.setattr(_kernels, "status", off)
+    assert kernels() == {"active": "numpy", "reason": off.reason}
 
 
 def test_the_core_that_searches_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,39 +90,17 @@ def test_the_core_can_be_switched_off(word: str, active: str) -> None:
     assert ("None" in told) == (word == "off" or _kernels.core is None)
 
 
-@pytest.mark.usefixtures("fresh_kernels")
-def test_a_compiler_that_is_missing_or_broken_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def broken(name: str) -> Any:
-        raise ImportError("numpy is too new")
-
-    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
-    found = kernels()
-    assert found["active"] == "numpy"
-    assert "pip install numba" in found["reason"]
-    compiling.kernels.cache_clear()
-    monkeypatch.setattr(compiling, "find_spec", lambda name: name)
-    monkeypatch.setattr(compiling, "import_module", broken)
-    assert kernels()["reason"] == "numba cannot be imported: numpy is too new"
-
-
-@pytest.mark.usefixtures("fresh_kernels")
-def test_without_a_compiler_or_with_it_off_the_plain_twin_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    assert compiling.kernels().active == "numpy"
-    assert compiling.compiled(min, max) is max
-
-
 def test_a_plan_ends_with_a_word_on_kernels_that_are_not_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["plan", "tiny/two-nodes", "--planner", "megatron"]
-    monkeypatch.setattr(compiling, "absence", lambda: "numba is not installed")
-    told = CliRunner().invoke(cli.app, words)
-    assert "kernels are not compiled" in told.stderr.splitlines()[-1]
-    assert "numba" not in CliRunner().invoke(cli.app, [*words, "--json"]).stderr
-    monkeypatch.setattr(compiling, "absence", lambda: None)
+    off = _kernels.Core("python", "not built: install a C compiler and hetopt again")
+    with monkeypatch.context() as without:
+        without.setattr(_kernels, "core", None)
+        without.setattr(_kernels, "status", off)
+        told = CliRunner().invoke(cli.app, words)
+        assert "kernels are not compiled" in told.stderr
+        assert told.stderr.splitlines()[-1].endswith("hetopt again")
+        assert "kernels" not in CliRunner().invoke(cli.app, [*words, "--json"]).stderr
+    monkeypatch.setattr(_kernels, "core", _kernels.core or object())
     assert "kernels" not in CliRunner().invoke(cli.app, words).stderr

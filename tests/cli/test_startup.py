@@ -48,7 +48,7 @@ def test_help_loads_no_solver_and_no_schema() -> None:
     assert found & (HEAVY | {"yaml", "hetopt.api", "hetopt.schema"}) == set()
 
 
-def test_a_plan_waits_for_no_compiler_and_draws_nothing() -> None:
+def test_a_plan_draws_nothing() -> None:
     """Until planners begin; what is printed as JSON needs no terminal."""
     code = (
         "from hetopt import registry\nentry = registry.entry\n"
@@ -59,7 +59,7 @@ def test_a_plan_waits_for_no_compiler_and_draws_nothing() -> None:
     )
     found = loaded_after(code + run_commands("plan tiny/two-nodes --json"))
     assert "hetopt.exact.training_plan" in found
-    heavy = HEAVY - {"numpy"} | {"numba", "rich"}
+    heavy = HEAVY - {"numpy"} | {"rich"}
     assert found & heavy == set()
 
 

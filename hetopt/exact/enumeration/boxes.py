@@ -22,7 +22,7 @@ from ...problems.training_plan import settings
 from ...schema import Instance, Record
 from ..pipelines.boxes import Box
 from .columns import Column
-from .completion import Completion, States, limits
+from .completion import Completion, States, limits, states_of
 from .join import Cutoff, Join, Joined
 from .listing import Lister
 from .packings import Packings, lasting, tightened
@@ -97,7 +97,7 @@ class BoxEnumeration:
 
     @cached_property
     def _states(self) -> States:
-        return States.of(self._tables.gpus)
+        return states_of(self._tables.gpus)
 
     def closes(self, box: Box, effort: int) -> bool:
         """Tell whether all plans of a box are known to take `value` or longer.

@@ -24,12 +24,14 @@ serve for every target time and every box.
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from ..pipelines.arcs import least_cover
 from ..pipelines.compiling import kernel
+from ..pipelines.count_kernels import States, most_taken
 from .stages import NEVER, Matrix, Replica, Stage, StageTables, TooMany, lies_in
 
 BIG = 1 << 60  # us, sequences: more than any number of a plan
@@ -58,22 +60,11 @@ class _Moves(NamedTuple):
     pool: Matrix
 
 
-class States(NamedTuple):
-    """GPUs by pool, as rows of `use`; a GPU of pool p raises the number by a stride."""
-
-    use: Matrix
-    strides: Matrix
-
-    @classmethod
-    def of(cls, gpus: Sequence[int]) -> "States":
-        """Number the states of a cluster; `TooMany` where they are."""
-        sides = np.array(gpus, np.int64) + 1
-        if np.prod(sides.astype(np.float64)) > _STATES:
-            raise TooMany
-        strides = np.ones(len(sides), np.int64)
-        strides[:-1] = np.cumprod(sides[:0:-1])[::-1]
-        use = np.indices(sides.tolist()).reshape(len(sides), -1).T
-        return cls(np.ascontiguousarray(use, np.int64), strides)
+def states_of(gpus: Sequence[int]) -> States:
+    """Number the states of GPUs by pool; `TooMany` where they are."""
+    if prod(n + 1 for n in gpus) > _STATES:
+        raise TooMany
+    return States.of(gpus)
 
 
 class _Interval(NamedTuple):
@@ -131,7 +122,7 @@ class Completion:
         No stage takes longer than `high`.
         """
         if high not in self._kept:
-            self._kept[high] = _least(*self._moves, *self.states, high)
+            self._kept[high] = _least(self._moves, self.states, high)
             if len(self._kept) > self.kept:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(high)
@@ -219,8 +210,8 @@ def limits(
             one = np.where(one >= wanted, one, 0)
         states = next(iter(each.values())).states
         check()
-        together, others = _packed(one, *states, fewest, most)
-        if together < batch:
+        exactly, others = most_taken(one, states, fewest, most)
+        if exactly[fewest:, -1].max(initial=-1) < batch:
             return {}
         wanted = np.where(others < 0, BIG, np.maximum(1, batch - others))[::-1]
         wanted = np.where(one >= wanted, wanted, BIG)
@@ -282,22 +273,27 @@ def _hop_us(tables: StageTables, stage: Stage, pool: int) -> int:
     return min(hops, default=NEVER)
 
 
+def _least(moves: _Moves, states: States, high: int) -> tuple[Matrix, Matrix]:
+    """Return least sums up to each layer, and of columns: no stage beyond `high`."""
+    count, side = len(states.use), moves.us.shape[1]
+    least = np.empty((count, moves.hops.shape[1], side), np.int64)
+    whole = np.empty(count, np.int64)
+    _completed(moves, states.use, states.strides, high, least, whole)
+    return least, whole
+
+
 @kernel
-def _least(
-    us: Matrix,
-    final_us: Matrix,
-    hops: Matrix,
-    used: Matrix,
-    need: Matrix,
-    pool: Matrix,
+def _completed(
+    moves: _Moves,
     use: Matrix,
     strides: Matrix,
     high: int,
-) -> tuple[Matrix, Matrix]:
-    """Return least sums up to each layer, and of columns: no stage beyond `high`."""
+    least: Matrix,
+    whole: Matrix,
+) -> None:
+    us, final_us, hops, used, need, pool = moves
     layers, count = us.shape[1] - 1, len(use)
-    least = np.full((count, hops.shape[1], layers + 1), BIG, np.int64)
-    whole = np.full(count, BIG, np.int64)
+    least[:], whole[:] = BIG, BIG
     least[:, :, 0] = 0
     for v in range(count):
         for s in range(len(need)):
@@ -318,7 +314,6 @@ def _least(
                         t = us[s, first, last] + hops[s, q]
                         if t <= high:
                             least[v, q, last] = min(least[v, q, last], began + t)
-    return least, whole
 
 
 @kernel
@@ -340,50 +335,3 @@ def _longest(
                 for layer in range(found.shape[2]):
                     spare = left[i, state + v] - sums[i, v, q, layer]
                     found[i, q, layer] = max(found[i, q, layer], spare)
-
-
-@kernel
-def _packed(
-    one: Matrix, use: Matrix, strides: Matrix, fewest: int, most: int
-) -> tuple[int, Matrix]:
-    """Return what `fewest` to `most` columns take, and what one fewer take, by state.
-
-    `one` is what a column takes by the GPUs that it uses, 0 where there is none; -1
-    stands for no packing.
-    """
-    count = len(one)
-    items = np.zeros(count, np.int64)
-    best = np.zeros(count, np.int64)
-    number = 0
-    for state in range(count):  # without those of more GPUs that take no more
-        for p in range(len(strides)):
-            if use[state, p]:
-                best[state] = max(best[state], best[state - strides[p]])
-        if one[state] > best[state]:
-            items[number] = state
-            number += 1
-            best[state] = one[state]
-    exactly = np.zeros(count, np.int64)
-    others = np.full(count, -1, np.int64)
-    together = -1
-    for parts in range(1, most + 1):
-        if parts >= fewest:
-            others = np.maximum(others, exactly)
-        grown = np.full(count, -1, np.int64)
-        for state in range(count):
-            for j in range(number):
-                item = items[j]
-                if item > state:
-                    break
-                rest = exactly[state - item]
-                if rest < 0 or rest + one[item] <= grown[state]:
-                    continue
-                able = True
-                for p in range(len(strides)):
-                    able = able and use[item, p] <= use[state, p]
-                if able:
-                    grown[state] = rest + one[item]
-        exactly = grown
-        if parts >= fewest:
-            together = max(together, exactly[count - 1])
-    return together, others

@@ -1,16 +1,14 @@
 """Extensions: stages put in front of a suffix of stages, many at once.
 
-Compiled by numba where that is installed (`pip install 'hetopt[fast]'`), by numpy
-elsewhere; both add the same whole numbers.
+By the compiled core where it is there, by numpy elsewhere; both add the same whole
+numbers.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ..pipelines import compiling
+from ..pipelines.compiling import is_compiled, kernel
 from .stages import NEVER, Counts, Matrix
 
 
@@ -28,9 +26,6 @@ class Extensions(NamedTuple):
     rank: Matrix
 
 
-Extend = Callable[[Matrix, Extensions, Matrix, Matrix], tuple[Matrix, Matrix]]
-
-
 def extended(
     some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
@@ -39,13 +34,8 @@ def extended(
     Of `some` stages, by number; `sums` and `maxima` [range, layer] are of the suffix
     behind. NEVER where no cut fits.
     """
-    return compiled()(some, extensions, sums, maxima)
-
-
-@cache
-def compiled() -> Extend:
-    """Return `one_by_one` compiled for this machine, or `plainly` without numba."""
-    return compiling.compiled(one_by_one, plainly)
+    run = one_by_one if is_compiled() else plainly
+    return run(some, extensions, sums, maxima)
 
 
 def plainly(
@@ -66,10 +56,25 @@ def plainly(
 def one_by_one(
     some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """Extend number by number, for a compiler."""
+    """Extend number by number."""
+    shape = len(some), len(extensions.rank), extensions.fits.shape[1]
+    total, top = np.empty((2, *shape), np.int64)
+    _extended(some, extensions, sums, maxima, total, top)
+    return total, top
+
+
+@kernel
+def _extended(
+    some: Matrix,
+    extensions: Extensions,
+    sums: Matrix,
+    maxima: Matrix,
+    total: Matrix,
+    top: Matrix,
+) -> None:
     us, hops, fits, rank = extensions
-    shape = len(some), len(rank), fits.shape[1]
-    total, top = np.full(shape, NEVER), np.full(shape, NEVER)
+    total[:], top[:] = NEVER, NEVER
+    shape = total.shape
     for r in range(shape[1]):
         able = [end for end in range(us.shape[2]) if sums[r, end] < NEVER]
         for k in range(shape[0]):
@@ -81,4 +86,3 @@ def one_by_one(
                         whole, most = time + sums[r, end], max(time, maxima[r, end])
                         total[k, r, start] = min(total[k, r, start], whole)
                         top[k, r, start] = min(top[k, r, start], most)
-    return total, top

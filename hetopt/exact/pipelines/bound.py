@@ -19,7 +19,7 @@ from ...stages import NEVER, StageTable
 from ...stages.classes import Sites
 from .arcs import Arcs, arcs, least_cover
 from .boxes import Box, Descent, Division, Whole
-from .compiling import kernels
+from .compiling import is_compiled
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
@@ -165,8 +165,8 @@ class PipelineBound:
         self.is_levelled = instance is not given
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
-        # Whole pipelines are too slow where nothing is compiled.
-        self.whole = whole and kernels().active == "compiled"
+        # Whole pipelines are too slow without the compiled core.
+        self.whole = whole and is_compiled()
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
         #: Is told of integer masters of boxes that stand.

@@ -1,12 +1,22 @@
-"""What runs here: kernels that numba compiled, or their numpy twins without it."""
+"""What runs here: kernels of the compiled core, or their numpy twins without it."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from . import kernels, plain
-from .compiling import running
+from .compiling import is_compiled
 
-least = running(kernels.least, plain.least)
-fronts = running(kernels.fronts, plain.fronts)
-segment_us = running(kernels.segment_us, plain.segment_us)
-segment_price = running(kernels.segment_price, plain.segment_price)
-least_unordered = running(kernels.least_unordered, plain.least_unordered)
-repeated = running(kernels.repeated, plain.repeated)
-joined = running(kernels.joined, plain.joined)
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def _running(kernel: Kernel, twin: Callable[..., Any]) -> Kernel:
+    return kernel if is_compiled() else cast(Kernel, twin)
+
+
+least = _running(kernels.least, plain.least)
+fronts = _running(kernels.fronts, plain.fronts)
+segment_us = _running(kernels.segment_us, plain.segment_us)
+segment_price = _running(kernels.segment_price, plain.segment_price)
+least_unordered = _running(kernels.least_unordered, plain.least_unordered)
+repeated = _running(kernels.repeated, plain.repeated)
+joined = _running(kernels.joined, plain.joined)

@@ -1,102 +1,51 @@
-"""What takes longest, compiled by numba where that is installed."""
+"""What takes longest: loops in the compiled core, or the same loops in Python.
 
-import os
-from collections.abc import Callable, Mapping
-from functools import cache, cached_property, update_wrapper
-from importlib import import_module
-from importlib.util import find_spec
-from types import FunctionType
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+A kernel is written down as plain loops over whole numbers, which fill in tables. The
+compiled core has the same loops in C (`hetopt/_kernels`), and they run where it is
+there. Tables that are filled in come last and are contiguous; others are made so.
+"""
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-_OFF = "NUMBA_DISABLE_JIT"
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, TypeVar, cast
 
+import numpy as np
 
-class Kernels(NamedTuple):
-    """Whether what takes longest is compiled, and by what; or why it is not."""
+from ... import _kernels
 
-    active: Literal["compiled", "numpy"]
-    reason: str
+Kernel = TypeVar("Kernel", bound=Callable[..., None])
 
 
-def absence() -> str | None:
-    """Why nothing is compiled, as far as that is known without an import."""
-    if os.environ.get(_OFF, "0") not in ("", "0"):
-        return f"numba is switched off by {_OFF}: unset it"
-    if find_spec("numba") is None:
-        return "numba is not installed: pip install numba"
-    return None
+def is_compiled() -> bool:
+    """Tell whether the compiled core is there."""
+    return _kernels.core is not None
 
 
-@cache
-def kernels() -> Kernels:
-    """What proofs run by here; imports the compiler."""
-    if (why := absence()) is not None:
-        return Kernels("numpy", why)
-    try:
-        numba = import_module("numba")
-    except ImportError as error:
-        return Kernels("numpy", f"numba cannot be imported: {error}")
-    return Kernels("compiled", f"numba {numba.__version__}")
+def kernel(loops: Kernel) -> Kernel:
+    """Make a kernel of loops in Python, whose name without `_` is that in the core.
 
-
-def compiled(
-    number_by_number: Kernel, plainly: Kernel, *parts: Callable[..., Any]
-) -> Kernel:
-    """A function compiled for this machine where a compiler is, or its plain twin.
-
-    `parts` are the functions of its module that it calls.
+    The core is given the parts of tuples one by one.
     """
-    if kernels().active == "numpy":
-        return plainly
-    names = {part.__name__: _compiled(part, {}) for part in parts}
-    return cast(Kernel, _compiled(number_by_number, names))
+    name = loops.__name__.lstrip("_")
+
+    @wraps(loops)
+    def run(*given: Any) -> None:
+        if (core := _kernels.core) is None:
+            loops(*given)
+        else:
+            getattr(core, name)(*_parts(given))
+
+    return cast(Kernel, run)
 
 
-class _Late:
-    """A function that is compiled when it is first called, where a compiler is.
-
-    Without one its `twin` runs. To import the compiler takes longer than many a plan.
-    """
-
-    def __init__(self, plain: Any, twin: Callable[..., Any]) -> None:
-        self.plain, self.twin = plain, twin
-        update_wrapper(self, plain)
-
-    @cached_property
-    def function(self) -> Callable[..., Any]:
-        """The function that runs here."""
-        active = kernels().active
-        return self.twin if active == "numpy" else _compiled(self.plain, {})
-
-    def __call__(self, *given: Any) -> Any:
-        return self.function(*given)
-
-
-def kernel(plain: Kernel) -> Kernel:
-    """Compile a function for this machine where a compiler is, or leave it as it is.
-
-    It is compiled when it is first called.
-    """
-    return cast(Kernel, _Late(plain, plain))
-
-
-def running(number_by_number: Kernel, twin: Kernel) -> Kernel:
-    """Return a kernel that is compiled when it is first called, or else its twin."""
-    assert isinstance(number_by_number, _Late)
-    return cast(Kernel, _Late(number_by_number.plain, twin))
-
-
-def _compiled(
-    plain: Any, names: Mapping[str, Callable[..., Any]]
-) -> Callable[..., Any]:
-    """Compile a function, in which `names` mean what they are given.
-
-    What is compiled calls what is compiled: the names of kernels mean that there.
-    """
-    from numba import njit
-
-    known = {name: plain.__globals__.get(name) for name in plain.__code__.co_names}
-    others = {name: x.function for name, x in known.items() if isinstance(x, _Late)}
-    made = FunctionType(plain.__code__, {**plain.__globals__, **others, **names})
-    return cast(Callable[..., Any], njit(cache=True, nogil=True)(made))
+def _parts(given: tuple[Any, ...]) -> Iterator[Any]:
+    for one in given:
+        if isinstance(one, tuple):
+            yield from _parts(one)
+        elif isinstance(one, np.ndarray) and not one.flags.c_contiguous:
+            # Only what is read may be copied: the core refuses to write to this one.
+            copied = np.ascontiguousarray(one)
+            copied.flags.writeable = False
+            yield copied
+        else:
+            yield one

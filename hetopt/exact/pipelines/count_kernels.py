@@ -17,6 +17,7 @@ classes:
     2 + C + c    in several, one of which is of class c and the stage before is there
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,18 @@ class States(NamedTuple):
     vectors: Whole
     vector_us: Whole
     vector_cost: Whole
+
+    @classmethod
+    def of(cls, gpus: Sequence[int]) -> "States":
+        """Number the states of so many GPUs by class; no stage is in several nodes."""
+        most = np.array(gpus, np.int64)
+        sides = most + 1
+        use = np.indices(sides.tolist()).reshape(len(sides), -1).T
+        strides = np.ones(len(sides), np.int64)
+        strides[:-1] = np.cumprod(sides[:0:-1])[::-1]
+        none, empty = np.zeros((0, len(sides)), np.int64), np.zeros((1, 0), np.int64)
+        states = np.ascontiguousarray(use, np.int64)
+        return cls(most, states, strides, none, empty[None, None], empty)
 
 
 class Least(NamedTuple):
@@ -148,7 +161,6 @@ def segments(
                                 cost[0, now, p, last] = min(cost[0, now, p, last], r)
 
 
-@kernel
 def _kept(
     states: States,
     us: Whole,
@@ -189,7 +201,6 @@ def _kept(
     return number
 
 
-@kernel
 def _room(
     live: Whole, us: Whole, cost: Whole, most_us: Whole, most_cost: int
 ) -> tuple[int, int]:
@@ -201,7 +212,6 @@ def _room(
     return left_us, left
 
 
-@kernel
 def _go_on(
     states: States,
     use: Whole,
@@ -237,7 +247,6 @@ def _go_on(
     return found
 
 
-@kernel
 def _rest(least: Least, across: int, p: int, first: int) -> tuple[int, int]:
     """Return the least time and cost from a layer on, in one node or in several."""
     if across:
@@ -245,7 +254,6 @@ def _rest(least: Least, across: int, p: int, first: int) -> tuple[int, int]:
     return least.node_us[p, first], least.node_cost[p, first]
 
 
-@kernel
 def labels(
     graph: Graph,
     costs: Costs,
@@ -263,16 +271,33 @@ def labels(
     or take longer than `most_us`, which is by state and not more for more GPUs. A path
     may also be left out where one of fewer GPUs takes no more time.
     """
+    sides = 2 + 2 * len(states.gpus) if len(states.vectors) else 1
+    shape = sides, graph.run.shape[0], least.node_us.shape[0], len(most_us)
+    us = np.empty(shape, np.int64)
+    _labels(graph, costs, states, least, high, scale, most_us, most_cost, us)
+    return us
+
+
+@kernel
+def _labels(
+    graph: Graph,
+    costs: Costs,
+    states: States,
+    least: Least,
+    high: int,
+    scale: int,
+    most_us: Whole,
+    most_cost: int,
+    us: Whole,
+) -> None:
     layers, places = graph.run.shape[0] - 1, least.node_us.shape[0]
     classes, count = len(states.gpus), len(most_us)
     several = states.vectors.shape[0] > 0
-    widest = 0
-    for c in range(classes):
-        widest = max(widest, graph.node_gpus[c])
-    sides = 2 + 2 * classes if several else 1
+    widest = max(graph.node_gpus, default=0)
+    sides = len(us)
     hops = 2 if several else 1
-    us = np.full((sides, layers + 1, places, count), BIG, np.int64)
-    cost = np.full((sides, layers + 1, places, count), BIG, np.int64)
+    us[:] = BIG
+    cost = np.full_like(us, BIG)
     us[:2, 0, :, 0] = 0
     cost[:2, 0, :, 0] = 0
     reached = np.zeros((sides, layers + 1, places), np.bool_)
@@ -406,7 +431,6 @@ def labels(
                                     us[to, last, p],
                                     cost[to, last, p],
                                 )
-    return us
 
 
 @kernel
@@ -429,10 +453,8 @@ def vector_us(
     """
     kinds, degrees, samples = items[:, 0], items[:, 1], items[:, 2]
     places, runs, count = us.shape
-    most, widest = len(found) - 1, 0
+    most, widest = len(found) - 1, max(states.gpus, default=0)
     total, classes = len(states.use), len(states.gpus)
-    for each in states.gpus:
-        widest = max(widest, each)
     able = np.zeros(total, np.int64)
     number = 0  # of states that have two nodes
     for state in range(total):
@@ -493,7 +515,6 @@ def vector_us(
                     found[degree, p, run, state] = best[state]
 
 
-@kernel
 def most_taken(
     one: Whole, states: States, fewest: int, most: int
 ) -> tuple[Whole, Whole]:
@@ -503,6 +524,16 @@ def most_taken(
     none. Of 0 to `most` pipelines, -1 where there are too few GPUs; and the most of
     `fewest` - 1 to `most` - 1 of them.
     """
+    exactly = np.empty((most + 1, len(one)), np.int64)
+    others = np.empty(len(one), np.int64)
+    _most_taken(one, states, fewest, most, exactly, others)
+    return exactly, others
+
+
+@kernel
+def _most_taken(
+    one: Whole, states: States, fewest: int, most: int, exactly: Whole, others: Whole
+) -> None:
     count, classes = len(one), len(states.gpus)
     items = np.zeros(count, np.int64)
     number = 0
@@ -515,9 +546,7 @@ def most_taken(
             items[number] = state
             number += 1
             best[state] = one[state]
-    exactly = np.full((most + 1, count), -1, np.int64)
-    exactly[0] = 0
-    others = np.full(count, -1, np.int64)
+    exactly[0], others[:] = 0, -1
     for parts in range(most):
         if parts >= fewest - 1:
             for state in range(count):
@@ -537,4 +566,3 @@ def most_taken(
                 if able:
                     found = rest + one[item]
             exactly[parts + 1, state] = found
-    return exactly, others

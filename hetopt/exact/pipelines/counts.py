@@ -40,7 +40,7 @@ from ...stages.classes import Whole
 from ...stages.sync import UNIT
 from . import compiled, count_kernels
 from .arcs import Arcs, exits_us
-from .compiling import kernels
+from .compiling import is_compiled
 from .count_kernels import Least, States
 from .kernels import HALF
 from .pricing import Array, Prices, Pricing, Rows, flat
@@ -65,7 +65,7 @@ class WholePipeline(NamedTuple):
 
 def are_few(instance: Instance, schedule: Schedule) -> bool:
     """Tell whether numbers of GPUs by class are so few that counting comes early."""
-    if kernels().active != "compiled":
+    if not is_compiled():
         return False
     vectors = Vectors(StageTable(instance), schedule)
     return bool(vectors.count <= schedule.counted_few)
@@ -90,18 +90,7 @@ class Vectors:
     def states(self) -> States:
         """Return the states without stages in several nodes."""
         if self._states is None:
-            sides = self.table.gpus + 1
-            use = np.indices(sides.tolist()).reshape(len(sides), -1).T
-            strides = np.ones(len(sides), np.int64)
-            strides[:-1] = np.cumprod(sides[:0:-1])[::-1]
-            none = np.zeros((0, len(sides)), np.int64)
-            empty = np.zeros((1, 1, 0), np.int64)
-            self._states = States(
-                self.table.gpus.copy(),
-                np.ascontiguousarray(use, np.int64),
-                strides,
-                *(none, empty[None], empty[0]),
-            )
+            self._states = States.of(self.table.gpus.tolist())
         return self._states
 
     def able(self, arcs: Arcs) -> bool:

@@ -1,4 +1,4 @@
-"""Shortest paths over stages: plain loops over whole numbers, made to be compiled.
+"""Shortest paths over stages: plain loops over whole numbers, in C where that is built.
 
 A path goes through the layers from the last to the first. A *suffix* of it begins at a
 layer `l` with `p` stages in all (capped). It is in one of these states:
@@ -87,13 +87,11 @@ class _Lanes(NamedTuple):
     cost: Whole
 
 
-@kernel
 def _finite(cost: int) -> int:
     """Return a potential: a cost below `HALF`, or `BIG`."""
     return cost if cost < HALF else BIG
 
 
-@kernel
 def _stop(
     us: Whole, arc: int, p: int, first: int, end: int, high: int, hint: int
 ) -> int:
@@ -106,7 +104,6 @@ def _stop(
     return stop
 
 
-@kernel
 def _in_nodes(
     graph: Graph, costs: Costs, lanes: _Lanes, top: int, p: int, first: int
 ) -> None:
@@ -120,7 +117,7 @@ def _in_nodes(
     rest, stops, inner, outer = lanes.potential, lanes.stops, graph.inner, graph.outer
     layers, sites, time = graph.run.shape[0] - 1, graph.sites, costs.time
     exits = sites + (costs.front_us.shape[2] > 0)
-    zero, count = np.uint64(0), np.uint64(len(highs))
+    count = len(highs)
     for c in range(len(graph.node_gpus)):
         most, site = graph.node_gpus[c], graph.site[c]
         for arc in range(graph.begin[c], graph.begin[c + 1]):
@@ -137,7 +134,7 @@ def _in_nodes(
                 if k < most and graph.state[c, k] == graph.state[c, most]:
                     continue
                 light = graph.light[arc, k, first]
-                here = np.uint64(state + used) * count
+                here = (state + used) * count
                 for last in range(first + 1, min(reach, light) + 1):
                     price = costs.arc[arc, k, first, last]
                     for place in range(exits):
@@ -148,8 +145,8 @@ def _in_nodes(
                             us = graph.far[arc, p, first, last]
                         if us > top:
                             continue
-                        paid, there = time * us, np.uint64(place) * count
-                        for j in range(zero, count):
+                        paid, there = time * us, place * count
+                        for j in range(count):
                             own = min(paid + scales[j] * price, MOST)
                             own = own if us <= highs[j] else BIG
                             own += rest[p, last, there + j]
@@ -158,27 +155,26 @@ def _in_nodes(
                         continue
                     us = inner[arc, p, first, last]
                     paid = time * us
-                    for j in range(zero, count):
+                    for j in range(count):
                         own = min(paid + scales[j] * price, MOST)
                         cost[j] = own if us <= highs[j] else BIG
                     for left in range(1, k + 1 - used):
-                        into = np.uint64(state + used + left) * count
-                        there = np.uint64(state + left) * count
-                        for j in range(zero, count):
+                        into = (state + used + left) * count
+                        there = (state + left) * count
+                        for j in range(count):
                             own = cost[j] + rest[p, last, there + j]
                             now[into + j] = min(now[into + j], own)
                 if final and light == layers:  # nothing is handed on
                     us = inner[arc, p, first, layers]
                     price = costs.arc[arc, k, first, layers]
-                    paid, there = time * us, np.uint64(site) * count
-                    for j in range(zero, count):
+                    paid, there = time * us, site * count
+                    for j in range(count):
                         own = min(paid + scales[j] * price, MOST)
                         own = own if us <= highs[j] else BIG
                         own += rest[p, layers, there + j]
                         now[here + j] = min(now[here + j], own)
 
 
-@kernel
 def _in_several(graph: Graph, lanes: _Lanes, p: int, first: int) -> None:
     """Lower what suffixes cost that begin with a stage in several nodes."""
     rest, now, count = lanes.potential, lanes.now, len(lanes.highs)
@@ -194,7 +190,6 @@ def _in_several(graph: Graph, lanes: _Lanes, p: int, first: int) -> None:
                 now[here] = min(now[here], own)
 
 
-@kernel
 def _set_fronts(costs: Costs, lanes: _Lanes) -> None:
     """Look for the least costs of stages in several nodes."""
     lanes.front[:] = BIG
@@ -206,7 +201,6 @@ def _set_fronts(costs: Costs, lanes: _Lanes) -> None:
                 lanes.front[p, run, j] = min(lanes.front[p, run, j], own)
 
 
-@kernel
 def _suffixes(graph: Graph, costs: Costs, lanes: _Lanes) -> None:
     """Fill in the potentials, from the last layer to the first."""
     found, now, count = lanes.potential, lanes.now, len(lanes.highs)
@@ -238,7 +232,6 @@ def _suffixes(graph: Graph, costs: Costs, lanes: _Lanes) -> None:
             now[:] = BIG
 
 
-@kernel
 def least(
     graph: Graph, costs: Costs, lows: Whole, highs: Whole, scale: int, kept: Whole
 ) -> Whole:
@@ -247,7 +240,22 @@ def least(
     No stage takes more than `highs[g]`; prices count `scale * lows[g]` times.
     Potentials are `kept`, by [interval, state, p, l], where it has so many entries.
     """
-    found = np.full(len(lows), BIG, np.int64)
+    found = np.empty(len(lows), np.int64)
+    _least(graph, costs, lows, highs, scale, kept, found)
+    return found
+
+
+@kernel
+def _least(
+    graph: Graph,
+    costs: Costs,
+    lows: Whole,
+    highs: Whole,
+    scale: int,
+    kept: Whole,
+    found: Whole,
+) -> None:
+    found[:] = BIG
     states, places, end = kept.shape[1:]
     count = min(LANES, len(lows))
     lanes = _Lanes(
@@ -272,10 +280,8 @@ def least(
                 for state, p, at in np.ndindex(kept.shape[1:]):
                     own = lanes.potential[p, at, state * count + j]
                     kept[begin + j, state, p, at] = own
-    return found
 
 
-@kernel
 def fronts(
     order: Whole, us: Whole, samples: Whole, cost: Whole, able: Flags, size: int
 ) -> tuple[Whole, Whole]:
@@ -285,9 +291,24 @@ def fronts(
     more. Replicas are by [p, run, i] in `order` of their times `us`; `cost` and `able`
     are by [run, replica]. A knapsack over samples grows by one replica at a time.
     """
+    front_us, front_cost = np.empty((2, *order.shape), np.int64)
+    _fronts(order, us, samples, cost, able, size, front_us, front_cost)
+    return front_us, front_cost
+
+
+@kernel
+def _fronts(
+    order: Whole,
+    us: Whole,
+    samples: Whole,
+    cost: Whole,
+    able: Flags,
+    size: int,
+    front_us: Whole,
+    front_cost: Whole,
+) -> None:
     places, runs, count = order.shape
-    front_us = np.full((places, runs, count), BIG, np.int64)
-    front_cost = np.full((places, runs, count), BIG, np.int64)
+    front_us[:], front_cost[:] = BIG, BIG
     least_cost = np.zeros(size + 1, np.int64)
     for p in range(places):
         for run in range(runs):
@@ -309,10 +330,8 @@ def fronts(
                     front_us[p, run, number] = us[p, run, item]
                     front_cost[p, run, number] = least_cost[size]
                     number += 1
-    return front_us, front_cost
 
 
-@kernel
 def _alike(kind: Whole, gpus: Whole, begin: Whole, used: Whole, light: Whole) -> Whole:
     """Tell by segment whether it has the stages of the next one that is not alike (1).
 
@@ -333,7 +352,6 @@ def _alike(kind: Whole, gpus: Whole, begin: Whole, used: Whole, light: Whole) ->
     return found
 
 
-@kernel
 def segment_us(
     highs: Whole,
     kind: Whole,
@@ -352,11 +370,26 @@ def segment_us(
     of last ones, `exits`, by [e, arc, layers]; stages hold up to `light[arc, GPUs]`
     layers.
     """
+    shape = len(highs), len(gpus), exits.shape[0], inner.shape[1]
+    found = np.empty(shape, np.int64)
+    _segment_us(highs, kind, gpus, begin, used, inner, exits, light, found)
+    return found
+
+
+@kernel
+def _segment_us(
+    highs: Whole,
+    kind: Whole,
+    gpus: Whole,
+    begin: Whole,
+    used: Whole,
+    inner: Whole,
+    exits: Whole,
+    light: Whole,
+    found: Whole,
+) -> None:
     layers, ways = inner.shape[1] - 1, exits.shape[0]
-    most = 0
-    for k in gpus:
-        most = max(most, k)
-    found = np.full((len(highs), len(gpus), ways, layers + 1), BIG, np.int64)
+    most = max(gpus, default=0)
     least_us = np.zeros((most + 1, ways, layers + 1), np.int64)
     # By segments that have the same stages as one of more GPUs: 1, others 0.
     alike = _alike(kind, gpus, begin, used, light)
@@ -384,17 +417,14 @@ def segment_us(
                         us = inner[arc, y]
                         if us > high:
                             break
-                        skip, stop = np.uint64(y), np.uint64(layers - y + 1)
                         for end in range(ways):
-                            for x in range(np.uint64(1), stop):
+                            for x in range(1, layers - y + 1):
                                 more = least_us[left - own, end, x] + us
-                                now = least_us[left, end, x + skip]
-                                least_us[left, end, x + skip] = min(now, more)
+                                now = least_us[left, end, x + y]
+                                least_us[left, end, x + y] = min(now, more)
             found[g, segment] = least_us[k]
-    return found
 
 
-@kernel
 def segment_price(
     kind: Whole, gpus: Whole, begin: Whole, used: Whole, price: Whole, light: Whole
 ) -> Whole:
@@ -402,11 +432,24 @@ def segment_price(
 
     `price` is by [arc, GPUs of the segment, layers], and may be negative.
     """
+    most = int(gpus.max(initial=0))
+    found = np.empty((len(gpus), most + 1, price.shape[2]), np.int64)
+    _segment_price(kind, gpus, begin, used, price, light, found)
+    return found
+
+
+@kernel
+def _segment_price(
+    kind: Whole,
+    gpus: Whole,
+    begin: Whole,
+    used: Whole,
+    price: Whole,
+    light: Whole,
+    found: Whole,
+) -> None:
     layers = price.shape[2] - 1
-    most = 0
-    for k in gpus:
-        most = max(most, k)
-    found = np.full((len(gpus), most + 1, layers + 1), BIG, np.int64)
+    found[:] = BIG
     for segment in range(len(gpus)):
         k, least_of = gpus[segment], found[segment]
         least_of[0, 0] = 0
@@ -421,10 +464,8 @@ def segment_price(
                         if least_of[left - own, x] < HALF:
                             more = least_of[left - own, x] + paid
                             least_of[left, x + y] = min(least_of[left, x + y], more)
-    return found
 
 
-@kernel
 def least_unordered(
     time: int,
     scales: Whole,
@@ -445,9 +486,25 @@ def least_unordered(
     `visits[c]` of class c. `kept[g, n, e, layers]` are the least costs after n visits,
     where it has an entry an interval.
     """
+    found = np.empty(len(rows), np.int64)
+    _least_unordered(time, scales, us, rows, price, kind, visits, start, kept, found)
+    return found
+
+
+@kernel
+def _least_unordered(
+    time: int,
+    scales: Whole,
+    us: Whole,
+    rows: Whole,
+    price: Whole,
+    kind: Whole,
+    visits: Whole,
+    start: Whole,
+    kept: Whole,
+    found: Whole,
+) -> None:
     count, ways, layers = len(rows), us.shape[2], us.shape[3] - 1
-    zero, all_layers = np.uint64(0), np.uint64(layers + 1)
-    found = np.full(count, BIG, np.int64)
     one = np.zeros((len(visits), ways, layers + 1), np.int64)
     for g in range(count):
         table = kept[g if kept.shape[0] == count else 0]
@@ -458,7 +515,7 @@ def least_unordered(
             if visits[c] == 0:
                 continue
             for end in range(ways):
-                for y in range(zero, all_layers):
+                for y in range(layers + 1):
                     took = us[row, segment, end, y]
                     cost = time * (took if took < HALF else 0)
                     cost = min(cost + scales[g] * price[segment, y], MOST)
@@ -474,18 +531,15 @@ def least_unordered(
                         more = one[c, ended, y]
                         if more >= HALF:
                             continue
-                        skip, stop = np.uint64(y), np.uint64(layers + 1 - y)
                         for end in range(ways if ended == 0 else 1):
-                            for x in range(zero, stop):
+                            for x in range(layers + 1 - y):
                                 own = table[n, end, x] + more
-                                now = table[n + 1, end + ended, x + skip]
-                                table[n + 1, end + ended, x + skip] = min(now, own)
+                                now = table[n + 1, end + ended, x + y]
+                                table[n + 1, end + ended, x + y] = min(now, own)
                 n += 1
         found[g] = table[n, 1, layers]
-    return found
 
 
-@kernel
 def repeated(
     time: int,
     scales: Whole,
@@ -500,8 +554,22 @@ def repeated(
     of equal layers, and one of them may end the pipeline (1) or hand on to another site
     (2); fronts are by [e, layers, i].
     """
-    ways, layers = front_us.shape[0], front_us.shape[1] - 1
-    found = np.full((len(highs), numbers, ways, layers + 1), BIG, np.int64)
+    found = np.empty((len(highs), numbers, *front_us.shape[:2]), np.int64)
+    _repeated(time, scales, highs, front_us, front_cost, found)
+    return found
+
+
+@kernel
+def _repeated(
+    time: int,
+    scales: Whole,
+    highs: Whole,
+    front_us: Whole,
+    front_cost: Whole,
+    found: Whole,
+) -> None:
+    ways, layers, numbers = front_us.shape[0], front_us.shape[1] - 1, found.shape[1]
+    found[:] = BIG
     one = np.zeros((ways, layers + 1), np.int64)
     for g in range(len(highs)):
         for y in range(1, layers + 1):
@@ -515,7 +583,6 @@ def repeated(
                     one[end, y] = min(one[end, y], cost)
         found[g, 0, :, 1:] = one[:, 1:]
         for x in range(1, layers):
-            skip, stop = np.uint64(x), np.uint64(layers - x + 1)
             for n in range(numbers):
                 into = min(n + 1, numbers - 1)
                 for end in range(ways):
@@ -523,31 +590,35 @@ def repeated(
                     if before >= HALF:
                         continue
                     for ended in range(ways if end == 0 else 1):
-                        for y in range(np.uint64(1), stop):
+                        for y in range(1, layers - x + 1):
                             own = before + one[ended, y]
-                            now = found[g, into, end + ended, y + skip]
-                            found[g, into, end + ended, y + skip] = min(now, own)
-    return found
+                            now = found[g, into, end + ended, y + x]
+                            found[g, into, end + ended, y + x] = min(now, own)
 
 
-@kernel
 def joined(before: Whole, inside: Whole, most: int) -> Whole:
     """Return least costs of paths that go on in a site, or do not visit it.
 
     All are by [interval, ended, layers]; a path holds up to `most` layers in the site,
     `inside`.
     """
-    found, layers = before.copy(), before.shape[2] - 1
+    found = np.empty(before.shape, np.int64)
+    _joined(before, inside, most, found)
+    return found
+
+
+@kernel
+def _joined(before: Whole, inside: Whole, most: int, found: Whole) -> None:
+    found[:] = before
+    layers = before.shape[2] - 1
     for g in range(before.shape[0]):
         for y in range(1, min(most, layers) + 1):
-            skip, stop = np.uint64(y), np.uint64(layers + 1 - y)
             for ended in range(2):
                 own = inside[g, ended, y]
                 if own >= HALF:
                     continue
                 for end in range(2 - ended):
-                    for x in range(np.uint64(0), stop):
+                    for x in range(layers + 1 - y):
                         rest = before[g, end, x] + own
-                        now = found[g, end + ended, x + skip]
-                        found[g, end + ended, x + skip] = min(now, rest)
-    return found
+                        now = found[g, end + ended, x + y]
+                        found[g, end + ended, x + y] = min(now, rest)

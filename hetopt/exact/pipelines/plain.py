@@ -1,7 +1,7 @@
 """The numpy twins of the kernels: the same numbers, all intervals at once.
 
-They stand where nothing is compiled, and for tests. Each takes and returns what the
-kernel of its name does.
+They stand where the compiled core is not there, and for tests. Each takes and returns
+what the kernel of its name does.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Without a compiler the engine goes down the same tree and says the same."""
+"""Without the compiled core the engine goes down the same tree and says the same."""
 
 from random import Random
 

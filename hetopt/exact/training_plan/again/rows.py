@@ -5,15 +5,14 @@ fastest. What a stage adds to a state it adds to whole runs of states beside eac
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ....errors import Unsupported
-from ...pipelines import compiling
 from .stages import Able, Array, Nodes, Packed
 
 Whole = npt.NDArray[np.int64]
@@ -210,7 +209,7 @@ class _Rows:
             for (kind, _, c), k, behind in self._packs
         ]
         out, packing = self.sums[first], self._packing
-        _added()(out, np.array(us), rows.sums, self._slowest, packing)
+        run_by_run(out, np.array(us), rows.sums, self._slowest, packing)
 
     def _spread(self, first: int, us: Array, towards: int, rows: "_Rows") -> None:
         """Begin rows with stages in several nodes, one of which is the next one's.
@@ -222,7 +221,7 @@ class _Rows:
         kinds = range(len(self._most))
         behind = rows.sums if towards < 0 else rows._joined
         began = np.full((1 << len(kinds), *self._shape), np.inf)
-        _added()(began, us[uses], behind, self._slowest, spreading)
+        run_by_run(began, us[uses], behind, self._slowest, spreading)
         for kind in (None, *kinds):
             # Rows that use a kind of nodes, among others, or any.
             some = [i for i in range(len(began)) if kind is None or i >> kind & 1]
@@ -244,15 +243,6 @@ class _Rows:
                 np.minimum(joined, here[self._number[kind, k, c]], out=joined)
 
 
-_Add = Callable[[Array, Array, Array, Array, _Adding], None]
-
-
-@cache
-def _added() -> _Add:
-    """`one_by_one` for this machine where a compiler is, or `run_by_run`."""
-    return compiling.compiled(one_by_one, run_by_run)
-
-
 def run_by_run(
     out: Array, us: Array, behind: Array, slowest: Array, adding: _Adding
 ) -> None:
@@ -269,24 +259,3 @@ def run_by_run(
             found = behind[last, before[stage]][able, low:high] + us[stage, last]
             some = out[into[stage], :, low + raised[stage] : high + raised[stage]]
             some[able] = np.minimum(some[able], found)
-
-
-def one_by_one(
-    out: Array, us: Array, behind: Array, slowest: Array, adding: _Adding
-) -> None:
-    """The same for a compiler."""
-    raised, first, begin, end, before, into = adding
-    for stage in range(us.shape[0]):
-        for last in range(us.shape[1]):
-            more = us[stage, last]
-            for i in range(len(slowest)):
-                if more > slowest[i]:
-                    continue
-                rest, some = behind[last, before[stage], i], out[into[stage], i]
-                for run in range(first[stage], first[stage + 1]):
-                    begins = begin[run]
-                    tos = some[begins + raised[stage] : end[run] + raised[stage]]
-                    for j in range(len(tos)):
-                        found = rest[begins + j] + more
-                        if found < tos[j]:
-                            tos[j] = found

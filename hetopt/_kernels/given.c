@@ -1,0 +1,100 @@
+#include "given.h"
+
+#include <string.h>
+
+static int open_array(PyObject *from, const char *word, size_t length, Py_buffer *view,
+                      int64_t *size)
+{
+    int written = *word == '=';
+    word += written, length -= written;
+    char kind = *word == '?' || *word == '~' ? *word : 'q';
+    word += kind != 'q', length -= kind != 'q';
+    int flags = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (written ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(from, view, flags) < 0)
+        return -1;
+    const char *format = view->format ? view->format : "B";
+    int right = format[0] && !format[1];
+    if (kind == 'q')
+        right = right && (*format == 'q' || *format == 'l') && view->itemsize == 8;
+    else
+        right = right && *format == (kind == '?' ? '?' : 'b');
+    if (!right)
+        PyErr_Format(PyExc_TypeError, "found an array of '%s', expected '%c'", format,
+                     kind == '~' ? 'b' : kind);
+    if (right && view->ndim != (int)length) {
+        PyErr_Format(PyExc_ValueError, "found %d sides, expected %d", view->ndim,
+                     (int)length);
+        right = 0;
+    }
+    for (int i = 0; right && i < view->ndim; i++) {
+        int64_t *known = size + (word[i] & 127);
+        if (*known < 0)
+            *known = view->shape[i];
+        if (*known != view->shape[i]) {
+            PyErr_Format(PyExc_ValueError, "found a side '%c' of %zd, expected %zd",
+                         word[i], view->shape[i], (Py_ssize_t)*known);
+            right = 0;
+        }
+    }
+    if (!right)
+        PyBuffer_Release(view);
+    return right ? 0 : -1;
+}
+
+int open_given(PyObject *args, const char *words, given_t *given)
+{
+    Py_ssize_t count = PyTuple_Size(args), at = 0;
+    given->count = 0;
+    memset(given->views, 0, sizeof given->views);
+    memset(given->size, -1, sizeof given->size);
+    while (*words) {
+        size_t length = strcspn(words, " ");
+        if (at >= count || at >= MOST_GIVEN)
+            break;
+        PyObject *one = PyTuple_GetItem(args, at);
+        if (*words == '#') {
+            given->numbers[at] = PyLong_AsLongLong(one);
+            if (given->numbers[at] == -1 && PyErr_Occurred())
+                goto failed;
+        } else if (open_array(one, words, length, given->views + at, given->size) < 0) {
+            goto failed;
+        }
+        given->count = (int)++at;
+        words += length;
+        words += *words == ' ';
+    }
+    if (at == count && !*words)
+        return 0;
+    PyErr_SetString(PyExc_TypeError, "found another number of arguments");
+failed:
+    close_given(given);
+    return -1;
+}
+
+void close_given(given_t *given)
+{
+    for (int i = 0; i < given->count; i++)
+        if (given->views[i].obj)
+            PyBuffer_Release(given->views + i);
+    given->count = 0;
+}
+
+WIDE static int64_t beyond(const int64_t *numbers, int64_t count, int64_t low, int64_t high)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found |= (numbers[i] < low) | (numbers[i] > high);
+    return found;
+}
+
+int within(const given_t *given, int which, int64_t low, int64_t high)
+{
+    const Py_buffer *view = given->views + which;
+    return !beyond(view->buf, view->len / 8, low, high);
+}
+
+void *outside(void)
+{
+    PyErr_SetString(PyExc_ValueError, "an entry of a table is outside of another one");
+    return NULL;
+}

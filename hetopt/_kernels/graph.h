@@ -1,0 +1,51 @@
+/* Arcs and what they cost, as `hetopt.exact.pipelines.kernels` has them. */
+
+#ifndef HETOPT_GRAPH_H
+#define HETOPT_GRAPH_H
+
+#include "given.h"
+
+/* Arrays of a graph, then of costs, as words of `open_given`: the first 17 arguments.
+   d is classes + 1, l is layers + 1; far (f) may be empty. */
+#define GRAPH_WORDS "d a aPLl aPLl fPLl aPL aKL # c c cK ll # c aKLl PrF PrF"
+#define GRAPH_COUNT 17
+
+typedef struct {
+    const int64_t *begin, *gpus, *inner, *outer, *far, *fits, *light, *site, *node_gpus,
+        *state, *run;
+    const int64_t *gpu, *arc, *front_us, *front_cost;
+    int64_t time, arcs, places, layers, classes, sites, side, runs, fronts;
+    int64_t chains; /* states of chains in a node */
+} graph_t;
+
+/* Read a graph and its costs; -1 and an error where entries are outside of tables. */
+int read_graph(given_t *given, graph_t *graph);
+
+/* Rows by last layer: times, and what arcs cost where k GPUs are used. */
+INLINE int64_t row_of(const graph_t *graph, int64_t arc, int64_t p, int64_t first)
+{
+    return ((arc * graph->places + p) * graph->layers + first) * (graph->layers + 1);
+}
+
+INLINE const int64_t *price_of(const graph_t *graph, int64_t arc, int64_t k, int64_t first)
+{
+    int64_t row = (arc * graph->side + k) * graph->layers + first;
+    return graph->arc + row * (graph->layers + 1);
+}
+
+INLINE int64_t fits_of(const graph_t *graph, int64_t arc, int64_t p, int64_t first)
+{
+    return graph->fits[(arc * graph->places + p) * graph->layers + first];
+}
+
+INLINE int64_t light_of(const graph_t *graph, int64_t arc, int64_t k, int64_t first)
+{
+    return graph->light[(arc * graph->side + k) * graph->layers + first];
+}
+
+INLINE int64_t state_of(const graph_t *graph, int64_t c, int64_t k)
+{
+    return graph->state[c * graph->side + k];
+}
+
+#endif

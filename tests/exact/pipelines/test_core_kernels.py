@@ -1,0 +1,156 @@
+"""The compiled core fills in the same tables as the loops in Python, bit for bit.
+
+Inputs are those of the tests that hold kernels to all paths, one by one; every kernel
+that they call on the way runs twice.
+"""
+
+import numpy as np
+import pytest
+import test_counts_of_gpus as of_counts
+import test_path_kernels as of_paths
+from checked_kernels import COUNTS, KERNELS, PATHS, check, compiled
+from random_graphs import potentials, random_graph
+
+from hetopt import _kernels
+from hetopt.exact.enumeration import completion, extensions
+from hetopt.exact.pipelines import compiling, count_kernels, kernels
+from hetopt.exact.pipelines.count_kernels import States
+from hetopt.exact.pipelines.kernels import MOST
+
+pytestmark = compiled
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """Names of the kernels that were held to their loops."""
+    return check(monkeypatch)
+
+
+def test_every_kernel_is_held_to_its_loops():
+    modules = kernels, count_kernels, completion, extensions
+    found = {
+        name.lstrip("_")
+        for module in modules
+        for name, run in vars(module).items()
+        if hasattr(run, "__wrapped__") and run.__module__ == module.__name__
+    }
+    assert found == KERNELS
+    assert set(vars(_kernels.core)) >= KERNELS
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_paths_are_alike(seed, called):
+    of_paths.test_the_least_cost_is_that_of_the_cheapest_of_all_paths(seed)
+    of_paths.test_fronts_are_the_cheapest_sets_of_replicas(seed)
+    of_paths.test_segments_take_the_least_of_all_their_divisions(seed)
+    of_paths.test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed)
+    of_paths.test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed)
+    of_paths.test_paths_through_sites_are_joined_alike_by_kernel_and_twin(seed)
+    assert called == PATHS
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_counts_are_alike(seed, called):
+    of_counts.test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed)
+    of_counts.test_stages_in_several_nodes_share_samples_as_is_best(seed)
+    of_counts.test_pipelines_take_together_what_the_best_of_all_packings_takes(seed)
+    assert called >= COUNTS - {"segments"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("count", [1, 2, kernels.LANES + 3])
+def test_paths_at_the_highest_prices_are_alike(seed, count, called):
+    """Where costs are clamped, and intervals are few, many, or the same."""
+    rng = np.random.default_rng(seed)
+    graph, costs = random_graph(rng)
+    costs = costs._replace(
+        arc=costs.arc * (MOST >> 8), front_cost=costs.front_cost * (MOST >> 8)
+    )
+    lows = np.sort(rng.integers(0, 4, count))
+    highs = np.full(count, int(rng.integers(0, 60)))
+    kept = potentials(graph, costs.front_us.shape[0], count)
+    kernels.least(graph, costs, lows, highs, 3, kept)
+    assert called == {"least"}
+
+
+# --- what the core refuses ------------------------------------------------------------
+
+
+def _asked():
+    table = np.zeros((2, 2, 4), np.int64)
+    return [table, table.copy(), 2, table.copy()]
+
+
+@pytest.mark.parametrize(
+    ("which", "wrong", "error"),
+    [
+        (0, np.zeros((2, 2, 4)), TypeError),  # floats
+        (0, np.zeros((2, 2, 4), np.int32), TypeError),
+        (0, np.zeros((2, 2, 5), np.int64), ValueError),
+        (0, np.zeros((2, 8), np.int64), ValueError),
+        (0, np.zeros((2, 3, 4), np.int64), ValueError),
+        (1, "text", TypeError),
+        (2, 1.5, TypeError),
+        (2, 1 << 70, OverflowError),
+        (3, np.zeros((2, 4, 2), np.int64).swapaxes(1, 2), (ValueError, BufferError)),
+        (3, b"16 x 8 bytes" * 8, BufferError),
+    ],
+)
+def test_tables_of_another_kind_or_shape_are_refused(which, wrong, error):
+    asked = _asked()
+    with pytest.raises(TypeError, match="another number"):
+        _kernels.core.joined(*asked[:-1])
+    _kernels.core.joined(*asked)
+    asked[which] = wrong
+    with pytest.raises(error):
+        _kernels.core.joined(*asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("begin", 99), ("begin", -1), ("gpus", 0), ("gpus", 99), ("fits", 99)),
+        *(("light", -1), ("site", 5), ("node_gpus", 99), ("state", 1 << 40)),
+        *(("run", 10**6), ("run", -1)),
+    ],
+)
+def test_entries_outside_of_tables_are_refused(name, value):
+    seed = 0
+    while True:
+        graph, costs = random_graph(np.random.default_rng(seed))
+        if len(graph.gpus) and costs.front_us.size:
+            break
+        seed += 1
+    kept = potentials(graph, costs.front_us.shape[0], 1)
+    one = np.ones(1, np.int64)
+    kernels.least(graph, costs, one, one, 1, kept)
+    changed = getattr(graph, name).copy()
+    changed[:] = value
+    with pytest.raises(ValueError, match="outside"):
+        kernels.least(graph._replace(**{name: changed}), costs, one, one, 1, kept)
+
+
+def test_states_that_are_no_mixtures_of_gpus_are_refused():
+    states = States.of((2, 1))
+    one = np.zeros(len(states.use), np.int64)
+    count_kernels.most_taken(one, states, 1, 2)
+    wrong = states.use[::-1].copy(), states.use + 1, np.zeros_like(states.use)
+    for use in wrong:
+        with pytest.raises(ValueError, match="outside"):
+            count_kernels.most_taken(one, states._replace(use=use), 1, 2)
+    with pytest.raises(ValueError, match="outside"):
+        count_kernels.most_taken(
+            one, states._replace(strides=states.strides[::-1].copy()), 1, 2
+        )
+
+
+def test_without_the_core_the_loops_run(monkeypatch):
+    rng = np.random.default_rng(3)
+    one, states = rng.integers(0, 9, 12), States.of((3, 2))
+    found = count_kernels.most_taken(one, states, 1, 3)
+    monkeypatch.setattr(_kernels, "core", None)
+    assert not compiling.is_compiled()
+    for mine, other in zip(
+        count_kernels.most_taken(one, states, 1, 3), found, strict=True
+    ):
+        assert (mine == other).all()

@@ -1,0 +1,50 @@
+"""Kernels of the compiled core that are held to their loops in Python at every call."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from hetopt import _kernels
+from hetopt.exact.enumeration import completion, extensions
+from hetopt.exact.pipelines import count_kernels, kernels
+
+compiled = pytest.mark.skipif(_kernels.core is None, reason=_kernels.status.reason)
+
+PATHS = {
+    *("least", "fronts", "segment_us", "segment_price", "least_unordered"),
+    *("repeated", "joined"),
+}
+COUNTS = {"least", "labels", "segments", "vector_us", "most_taken"}
+COLUMNS = {"extended", "completed", "longest", "most_taken"}
+KERNELS = PATHS | COUNTS | COLUMNS
+
+
+def check(monkeypatch):
+    """Have every kernel run twice; return the names of those that were called."""
+    names = set()
+    for module in (kernels, count_kernels, completion, extensions):
+        for name, run in [*vars(module).items()]:
+            if name.lstrip("_") in KERNELS and hasattr(run, "__wrapped__"):
+                monkeypatch.setattr(module, name, _checked(run, names))
+    return names
+
+
+def _checked(run, called):
+    def both(*given):
+        copies = deepcopy(given)
+        run(*given)
+        run.__wrapped__(*copies)
+        for one, other in zip(_arrays(given), _arrays(copies), strict=True):
+            assert np.array_equal(one, other), run.__name__
+        called.add(run.__name__.lstrip("_"))
+
+    return both
+
+
+def _arrays(given):
+    for one in given:
+        if isinstance(one, tuple):
+            yield from _arrays(one)
+        elif isinstance(one, np.ndarray):
+            yield one
