@@ -15,12 +15,13 @@ import hetopt
 from hetopt.exact.enumeration import boxes, completion
 from hetopt.exact.enumeration.boxes import BoxEnumeration, is_enumerated
 from hetopt.exact.enumeration.columns import Column
-from hetopt.exact.enumeration.completion import Completion, States, limits
+from hetopt.exact.enumeration.completion import Completion, limits
 from hetopt.exact.enumeration.listing import Lister
 from hetopt.exact.enumeration.packings import lasting, tightened
 from hetopt.exact.enumeration.stages import StageTables
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Box
+from hetopt.exact.pipelines.count_kernels import States
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
 from hetopt.search import islands

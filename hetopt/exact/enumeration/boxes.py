@@ -21,8 +21,9 @@ from ...plans import TrainingPlan
 from ...problems.training_plan import settings
 from ...schema import Instance, Record
 from ..pipelines.boxes import Box
+from ..pipelines.count_kernels import States
 from .columns import Column
-from .completion import Completion, States, limits, states_of
+from .completion import Completion, limits, states_of
 from .join import Cutoff, Join, Joined
 from .listing import Lister
 from .packings import Packings, lasting, tightened
