@@ -48,12 +48,16 @@ INLINE void lower_lanes(int64_t *restrict now, const int64_t *restrict cost,
         now[j] = lesser(now[j], cost[j] + rest[j]);
 }
 
-/* Where a stage ends in its node: `place` is what follows, by state. */
-INLINE void lower_by(const lanes_t *lanes, int64_t *now, const int64_t *rest, int64_t us,
-                     int64_t paid, int64_t price, int64_t count)
+/* Lower by a stage, and by what follows it. */
+INLINE void lower_by(const lanes_t *lanes, int64_t *restrict now,
+                     const int64_t *restrict rest, int64_t us, int64_t paid,
+                     int64_t price, int64_t count)
 {
-    price_lanes(lanes->cost, lanes, us, paid, price, count);
-    lower_lanes(now, lanes->cost, rest, count);
+    const int64_t *restrict scales = lanes->scales, *restrict highs = lanes->highs;
+    for (int64_t j = 0; j < count; j++) {
+        int64_t own = lesser(paid + scales[j] * price, MOST);
+        now[j] = lesser(now[j], (us <= highs[j] ? own : BIG) + rest[j]);
+    }
 }
 
 INLINE void in_nodes(const graph_t *graph, const lanes_t *lanes, int64_t p,
