@@ -108,7 +108,7 @@ def _architecture(run: Run) -> Architecture:
         intermediate=run.intermediate or 4 * run.hidden,
         gated=bool(run.gated),
         vocabulary=run.vocabulary,
-        tied=not run.gated and "untied" not in notes,  # as GPTs of collections are
+        tied=_is_tied(run, notes),
         experts=run.experts or 0,
         experts_per_token=run.experts_per_token or 0,
         expert_intermediate=run.moe_intermediate or 0,
@@ -117,6 +117,15 @@ def _architecture(run: Run) -> Architecture:
         mixers=mixers,
         window=window,
     )
+
+
+def _is_tied(run: Run, notes: str) -> bool:
+    """Return whether embedding and head are one matrix; GPTs of collections have it."""
+    if run.tied is not None:
+        return run.tied
+    if found := re.search(r"\b(un)?tied\b", notes):
+        return found.group(1) is None
+    return not run.gated
 
 
 def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
@@ -294,7 +303,7 @@ def _layout(run: Run, machine: Machine, name: str) -> Layout:
         flexible="hybridep" in words,
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
-        states=_states(run, name, shard=bool(shard)),
+        states=_states(run, name, shard=bool(shard), lora=lora),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
         fused_loss=_fused_loss(run, name),
@@ -357,13 +366,18 @@ def _frozen_bits(run: Run, task: str) -> int | None:
     return 4 if "qlora" in task else None
 
 
-def _states(run: Run, name: str, *, shard: bool) -> str:
-    """What the optimiser works on; plain PyTorch's mixed precision is autocast's."""
+def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
+    """What the optimiser works on.
+
+    Mixed precision of PyTorch without ZeRO is autocast's, of weights in 32 bits;
+    weights beside adapters have 16.
+    """
     if precision_of(run) in ("fp32", "tf32"):
         return "fp32"
     if "16-bit states" in (run.optimizer or ""):
         return "16bit"
-    autocast = name == "torch" and not shard and "mixed" in (run.precision or "")
+    by_torch = name == "torch" or (name == "trainer" and not (run.zero or lora))
+    autocast = by_torch and not shard and "mixed" in (run.precision or "")
     return "amp" if autocast else "mixed"
 
 
@@ -379,7 +393,7 @@ _KERNELS = {
     "flashattention-3": "cudnn",
     "cudnn": "cudnn",
     "flash": "flash2",
-    "sdpa": "flash2",
+    "sdpa": "sdpa",
     "unfused": None,
     "eager": None,
     "math": None,
@@ -394,8 +408,8 @@ def _kernel(run: Run, machine: Machine, name: str) -> str | None:
         return _kernel_of(run.framework or "")
     if "bf16" not in machine.flops:  # no fused kernel is written for such cards
         return None
-    if name == "torch" and machine.generation == "Hopper":
-        return "cudnn"  # what PyTorch 2.11 takes there
+    if name in ("torch", "trainer"):  # transformers asks PyTorch for its own
+        return _of_pytorch(machine)
     return framework(name).kernel
 
 
@@ -406,7 +420,9 @@ def _run_by(machine: Machine, words: str) -> str | None:
     bf16, and FlashAttention 1 wants 7.5. PyTorch's `sdpa` chooses what there is.
     """
     kernel = _kernel_of(words)
-    if kernel is None or "bf16" in machine.flops or "sdpa" in words.lower():
+    if kernel == "sdpa":
+        return _of_pytorch(machine)
+    if kernel is None or "bf16" in machine.flops:
         return kernel
     if kernel == "flash1" and machine.generation == "Turing":
         return kernel
@@ -414,6 +430,11 @@ def _run_by(machine: Machine, words: str) -> str | None:
     raise NotModelled(
         f"attention {words!r} wants compute capability {oldest}, which this GPU has not"
     )
+
+
+def _of_pytorch(machine: Machine) -> str:
+    """Return what PyTorch's attention takes: since 2.11, on Hopper, cuDNN's."""
+    return "cudnn" if machine.generation == "Hopper" else "flash2"
 
 
 def _kernel_of(words: str) -> str | None:

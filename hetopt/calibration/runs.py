@@ -41,6 +41,7 @@ class Run(BaseModel):
     intermediate: _Some | None = None
     gated: bool | None = None
     vocabulary: _Whole | None = None
+    tied: bool | None = Field(None, description="Embedding and head are one matrix.")
     experts: _Whole | None = None
     experts_per_token: _Whole | None = None
     shared_experts: _Whole | None = None

@@ -65,9 +65,41 @@ def _split(run: Layout) -> int:
     return run.tp if run.split_sequence else 1
 
 
+def widened(run: Layout) -> bool:
+    """Return whether what is not a product is in 32 bits though products are in 16.
+
+    PEFT prepares a quantised model so that norms and embeddings have 32 bits, and
+    products of bitsandbytes give what they were given. It leaves models of GPTQ as they
+    are, whose kernels are of fp16.
+    """
+    quantised = run.framework == "trainer" and run.frozen_bits is not None
+    return quantised and run.precision != "fp16"
+
+
+def _between(run: Layout) -> float:
+    """Bytes of an element of what passes from one product to the next."""
+    return 4.0 if widened(run) else element(run)
+
+
 def _stream(a: Architecture, run: Layout) -> float:
     """Of a token between parts; autocast adds in 32 bits."""
-    return (4.0 if run.states == "amp" else element(run)) * a.hidden / _split(run)
+    return (4.0 if run.states == "amp" else _between(run)) * a.hidden / _split(run)
+
+
+def _in_norm(a: Architecture, run: Layout) -> float:
+    """Return what a norm of transformers keeps beside the stream of a token.
+
+    It works on a copy in 32 bits, and keeps what it scales where the scale is trained.
+    """
+    if run.framework != "trainer":
+        return 0.0
+    stream = _stream(a, run)
+    return 4.0 * a.hidden - stream + (0.0 if run.lora else stream)
+
+
+def _adapted(run: Layout, part: str) -> bool:
+    """Return whether each product of a part keeps its input for an adapter of PEFT."""
+    return run.lora and run.framework == "trainer" and part in run.adapted
 
 
 def kept(a: Architecture, run: Layout, part: str) -> Kept:
@@ -83,12 +115,14 @@ def kept(a: Architecture, run: Layout, part: str) -> Kept:
     return _mlp(a, run, part)
 
 
-def _normed(a: Architecture, run: Layout, products: int) -> float:
+def _normed(a: Architecture, run: Layout, products: int, part: str) -> float:
     """A norm's output: nanotron keeps it gathered, Megatron gathers it anew.
 
-    Autocast makes a copy for each product where nothing joins them.
+    Autocast makes a copy for each product where nothing joins them, and so does PEFT
+    for each adapter.
     """
-    copies = products if run.states == "amp" and run.style == "eager" else 1
+    apart = run.states == "amp" and run.style == "eager"
+    copies = products if apart or _adapted(run, part) else 1
     gathered = 1 if run.framework == "nanotron" else _split(run)
     return copies * narrow(run) * a.hidden / gathered
 
@@ -111,13 +145,16 @@ def _attention(a: Architecture, run: Layout) -> Kept:
     out, probabilities = heads * a.value_width, 0.0
     if run.kernel is None:
         each = 2 * e + 1 if run.dropout else e
+        if run.framework == "trainer":  # of a softmax in 32 bits, and a copy
+            each = 4 + e
         probabilities = each * heads * run.sequence
+    attended = 2 if _adapted(run, "attention") else 1
     return Kept(
         _stream(a, run),
-        _normed(a, run, 3) + low,
+        _normed(a, run, 3, "attention") + _in_norm(a, run) + low,
         copies * e * inputs,
         probabilities,
-        e * out + (4 * heads if not probabilities else 0),
+        attended * e * out + (4 * heads if not probabilities else 0),
         0.0,
         0.0,
         _mask(a, run),
@@ -128,7 +165,7 @@ def _attention(a: Architecture, run: Layout) -> Kept:
 def _mixed(a: Architecture, run: Layout, mixer: Mixer) -> Kept:
     """Projections before and after the convolution; the scan's output, gated."""
     e, inner = element(run), mixer.inner / run.tp
-    stream, normed = _stream(a, run), _normed(a, run, 1)
+    stream, normed = _stream(a, run), _normed(a, run, 1, "mamba")
     inputs = mixer.kept / run.tp - 2 * inner
     return Kept(stream, normed, e * inputs, 0, e * 2 * inner, 0, 0, 0, 3 * inner)
 
@@ -147,14 +184,15 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
         width = a.experts_per_token * a.expert_intermediate + a.shared_intermediate
         width /= run.tp
         routed = narrow(run) * a.experts_per_token * a.routed_width / run.tp
-    given = (2 if a.gated else 1) * e * width
+    given = (2 if a.gated else 1) * _between(run) * width
     if a.relu and not a.gated:
         given = 0.0
-    apart = e * width if a.gated and run.style == "eager" else 0.0
+    apart = _between(run) * width if a.gated and run.style == "eager" else 0.0
     function = narrow(run) * width
-    normed = _normed(a, run, 2 if a.gated else 1)
+    normed = _normed(a, run, 2 if a.gated else 1, "mlp")
     if run.lora and "mlp" not in run.adapted:
         function = normed = 0.0
+    normed += _in_norm(a, run)
     return Kept(
         stream, normed, given, 0, 0, apart + function, routed, _mask(a, run),
         (3 if a.gated else 2) * width + a.hidden / _split(run),

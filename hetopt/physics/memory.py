@@ -205,6 +205,8 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
             found["weights"] += (
                 (4 - each.weights) * held.ends / (divided if full else 1)
             )
+            if activations.widened(run):
+                found["gathered"] += held.ends  # autocast's copy of the head
         own = _of_adapters(run)
         kept = 0.0 if full else own.weights + own.gradients
         share = (own.weights + own.gradients + own.optimiser - kept) / divided

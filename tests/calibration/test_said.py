@@ -143,16 +143,29 @@ def test_targets_of_adapters(targets: Any, parts: tuple[str, ...]) -> None:
     assert layout(**ADAPTERS, lora_targets=targets).adapted == parts
 
 
-def test_bits_of_frozen_weights_are_what_they_weigh() -> None:
+@pytest.mark.parametrize(("program", "more"), [("torch", 0), ("HF PEFT", 2)])
+def test_bits_of_frozen_weights_are_what_they_weigh(program: str, more: int) -> None:
     """Half a byte and its scales for two bytes of each weight of the layers."""
-    sixteen = gib(**ADAPTERS)
-    four, eight = (gib(**ADAPTERS, frozen_bits=bits) for bits in (4, 8))
+    words = {**ADAPTERS, "framework": program, "precision": "fp16"}
+    sixteen = gib(**words)
+    four, eight = (gib(**words, frozen_bits=bits) for bits in (4, 8))
     layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
-    ends = 2 * 32000 * 4096  # PEFT has what is not quantised in 32 bits
-    less = (2 - 0.5159) * layers - 2 * ends
+    ends = 2 * 32000 * 4096  # the Trainer has what is not quantised in 32 bits
+    less = (2 - 0.5159) * layers - more * ends
     assert sixteen - four == pytest.approx(less / 2**30, rel=0.05)
     assert sixteen > eight > four
-    assert gib(**{**ADAPTERS, "task": "qlora"}) == pytest.approx(four)
+    assert gib(**{**words, "task": "qlora"}) == pytest.approx(four)
+
+
+def test_products_of_bitsandbytes_give_32_bits_of_what_has_them() -> None:
+    """What gate and up give, and the function between; norms work on 32 bits anyway.
+
+    GPTQ's kernels are of fp16, and PEFT leaves its models as they are.
+    """
+    words = {**ADAPTERS, "frozen_bits": 4, "loss": "chunked"}
+    more = gib(**words) - gib(**{**words, "precision": "fp16"})
+    kept, head = 32 * 4096 * 3 * 2 * 11008, 2 * 32000 * 4096
+    assert more == pytest.approx((kept + head) / 2**30, rel=0.06)
 
 
 @pytest.mark.parametrize(
@@ -213,3 +226,63 @@ def test_links_of_a_node_are_told() -> None:
 def test_cards_go_by_the_names_that_tools_print(words: str, card: str | None) -> None:
     found = card_of(words)
     assert (found and found.name) == card
+
+
+@pytest.mark.parametrize(
+    ("words", "tied"),
+    [
+        ({}, False),
+        ({"gated": False}, True),
+        ({"gated": False, "shape_notes": "untied embedding and head"}, False),
+        ({"shape_notes": "tied embedding and head"}, True),
+        ({"tied": True}, True),
+        ({"gated": False, "tied": False}, False),
+    ],
+)
+def test_embedding_and_head_are_tied_where_a_row_says_so(
+    words: dict[str, Any], tied: bool
+) -> None:
+    found = described(Run.model_validate({**ROW, **words})).architecture
+    assert found.tied is tied
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kernel"), [("h100_80gb", "cudnn"), ("a100_80gb", "flash2")]
+)
+@pytest.mark.parametrize("program", ["torch", "HF Trainer"])
+def test_attention_of_pytorch_is_what_the_card_has(
+    program: str, gpu: str, kernel: str
+) -> None:
+    silent = layout(framework=program, gpu=gpu)
+    told = layout(framework=program, gpu=gpu, attention="sdpa")
+    assert silent.kernel == told.kernel == kernel
+    assert layout(framework=program, gpu=gpu, attention="flash2").kernel == "flash2"
+
+
+def test_weights_of_the_trainer_have_32_bits_under_autocast() -> None:
+    words = {"framework": "HF Trainer", "precision": "bf16 mixed"}
+    assert layout(**words).states == "amp"
+    for other in ({"zero": 2}, {"task": "lora"}, {"precision": "bf16"}):
+        assert layout(**{**words, **other}).states == "mixed"
+
+
+def test_adapters_of_peft_keep_what_they_are_given() -> None:
+    """A norm's copy in 32 bits; an input for each adapter, of attention's output, too.
+
+    Frozen products need none of theirs, so that the first input of each norm is one
+    that the model has without PEFT as well.
+    """
+    plain = gib(**{**ADAPTERS, "framework": "torch"})
+    by_norms, by_adapters = 2 * 2 * 4096, 2 * (2 + 1 + 1) * 4096
+    more = 32 * 4096 * (by_norms + by_adapters) / 2**30
+    assert gib(**ADAPTERS) - plain == pytest.approx(more, rel=0.1)
+
+
+def test_eager_attention_of_transformers_keeps_scores_twice() -> None:
+    """Of the softmax in 32 bits, and a copy in 16 for the product."""
+    words = {"framework": "HF Trainer", "seq": 2048}
+    eager, fused = (gib(**words, attention=x) for x in ("eager", "sdpa"))
+    kept = 6 * 32 * 32 * 2048**2 / 2**30
+    assert eager - fused == pytest.approx(kept, rel=0.15)
+    apart, one = (seconds(**words, attention=x) for x in ("eager", "sdpa"))
+    assert apart > one
