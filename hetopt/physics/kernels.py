@@ -37,6 +37,13 @@ ADDED = frozenset(
         "memory.stand_ins",
     }
 )
+#: Bytes of an element that a norm of transformers moves in a forward pass beside those
+#: of a kernel of its own: widened (2 + 4), squared (4 + 4), averaged (4), scaled
+#: (4 + 4), narrowed (4 + 2), weighed (2 + 2), less 4.
+NORM_BYTES = 32
+#: The same of its rotation of queries and keys: half of it negated (1 + 1), joined
+#: (2 + 2), two products (8), a sum (6).
+TURN_BYTES = 20
 #: What a card multiplies in that lacks a precision.
 WIDER = {
     "nvfp4": "mxfp8",
@@ -155,6 +162,10 @@ def traffic_s(
     else:
         shared = (3 if a.gated else 2) * a.intermediate / t
     moved = each * m * (5 * h + shared) * c("traffic", *by)
+    if "trainer" in by:
+        moved += m * a.hidden * NORM_BYTES
+        if part in ATTENDING:
+            moved += m * (a.heads + a.kv_heads) * a.head_dim * TURN_BYTES
     if casts:
         moved += c("traffic.cast") * m * (a.hidden + shared / 3)
     if part == EXPERTS:
