@@ -18,7 +18,7 @@ from ..physics.architecture import (
     Layer,
     mamba_2,
 )
-from ..physics.frameworks import FRAMEWORKS, Framework, framework
+from ..physics.frameworks import FRAMEWORKS, Framework, framework, kernel_of
 from ..physics.layout import BESIDE_ALL, Layout
 from ..physics.machine import Machine
 from . import machines
@@ -408,9 +408,7 @@ def _kernel(run: Run, machine: Machine, name: str) -> str | None:
         return _kernel_of(run.framework or "")
     if "bf16" not in machine.flops:  # no fused kernel is written for such cards
         return None
-    if name in ("torch", "trainer"):  # transformers asks PyTorch for its own
-        return _of_pytorch(machine)
-    return framework(name).kernel
+    return kernel_of(name, machine.generation)
 
 
 def _run_by(machine: Machine, words: str) -> str | None:
@@ -421,7 +419,7 @@ def _run_by(machine: Machine, words: str) -> str | None:
     """
     kernel = _kernel_of(words)
     if kernel == "sdpa":
-        return _of_pytorch(machine)
+        return kernel_of("torch", machine.generation)
     if kernel is None or "bf16" in machine.flops:
         return kernel
     if kernel == "flash1" and machine.generation == "Turing":
@@ -430,11 +428,6 @@ def _run_by(machine: Machine, words: str) -> str | None:
     raise NotModelled(
         f"attention {words!r} wants compute capability {oldest}, which this GPU has not"
     )
-
-
-def _of_pytorch(machine: Machine) -> str:
-    """Return what PyTorch's attention takes: since 2.11, on Hopper, cuDNN's."""
-    return "cudnn" if machine.generation == "Hopper" else "flash2"
 
 
 def _kernel_of(words: str) -> str | None:

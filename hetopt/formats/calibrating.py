@@ -17,7 +17,7 @@ from ..costs.calibrated import lookup, machine_of
 from ..costs.compute import layer_flops
 from ..errors import InstanceError, UnknownName
 from ..physics import memory
-from ..physics.frameworks import FRAMEWORKS, Framework
+from ..physics.frameworks import FRAMEWORKS, Framework, kernel_of
 from ..physics.kernels import Constants
 from ..schema import CostSettings, GpuType, Instance, exact
 from ..schema.calibration import Precision
@@ -71,7 +71,9 @@ def calibrated(
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     framework = _framework(made, options)
     usual = FRAMEWORKS[framework]
-    fused = usual.kernel or "flash2"
+    generations = {card.generation for card in cards.values() if card}
+    every = generations.pop() if len(generations) == 1 else None
+    fused = kernel_of(framework, every) or "flash2"
     kernel = options.get("kernel") or (fused if costs.flash else "none")
     style = "compiled" if framework in _COMPILED else usual.style
     calibration = {

@@ -35,6 +35,19 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 
 
+#: Programs that leave the choice of attention's kernel to PyTorch.
+BY_PYTORCH = ("torch", "trainer")
+
+
+def kernel_of(name: str, generation: str | None) -> str | None:
+    """Return the kernel of attention that a framework takes on a generation of cards.
+
+    PyTorch since 2.11 takes cuDNN's on Hopper, FlashAttention-2 elsewhere.
+    """
+    by_cudnn = name in BY_PYTORCH and generation == "Hopper"
+    return "cudnn" if by_cudnn else framework(name).kernel
+
+
 def framework(name: str) -> Framework:
     """What is known of a framework; of an unknown one, what PyTorch does."""
     return FRAMEWORKS.get(name, FRAMEWORKS["torch"])
