@@ -201,6 +201,23 @@ def test_times_are_calibrated_where_the_catalogue_has_the_cards(tmp_path: Path) 
         assert gpu.efficiency == pytest.approx(flops / gpu.peak_tflops, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("cards", "kernel"),
+    [
+        (["H100-80GB-SXM5"], "cudnn"),
+        (["A100-80GB-SXM4"], "flash2"),
+        (["H100-80GB-SXM5", "A100-80GB-SXM4"], "flash2"),
+    ],
+)
+def test_attention_of_pytorch_is_what_all_cards_have(
+    cards: list[str], kernel: str, tmp_path: Path
+) -> None:
+    hosts = [f"h{i} slots=1 type={card}" for i, card in enumerate(cards)]
+    calibration = made(tmp_path, hosts, "framework=torch").workload.costs.calibration
+    assert calibration is not None
+    assert calibration.kernel == kernel
+
+
 def test_an_instance_carries_every_constant_that_it_may_read(tmp_path: Path) -> None:
     hosts = ["n1 slots=4 type=A100-80GB", "n2 slots=4 type=V100-32G"]
     data = made(tmp_path, hosts, "sequence_parallel=false")
