@@ -24,7 +24,7 @@ from ..recovery.replanning import DEFAULT_TIME_S, Candidate, Horizon, Replanning
 from ..schema import Instance
 from ..text.writing import write_json
 from .jobs import Job, Settings, job
-from .processes import Line, Tell
+from .processes import Here, Line, Starter, Tell
 
 _LOOK_S, _MORE_TIME_S = 0.5, 60.0
 PLAN = "plan.json"
@@ -117,6 +117,11 @@ class Elastic:
     def slots(self) -> list[int]:
         """The devices of the job's ranks, counted over the first cluster's GPUs."""
         return [self._devices[name] for name in self.names]
+
+    @property
+    def starter(self) -> Starter:
+        """What starts the job's ranks."""
+        return Here(self.slots)
 
     @property
     def names(self) -> list[str]:

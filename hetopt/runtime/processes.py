@@ -14,11 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 from ..errors import RunFailed
 from .jobs import Job
@@ -36,6 +36,7 @@ _CODE = (
 )
 Line = dict[str, Any]
 Tell = Callable[[Line], Any]
+Hear = Callable[[Line | None], Any]
 
 
 class RanksLost(RunFailed):
@@ -46,11 +47,41 @@ class RanksLost(RunFailed):
         self.ranks = tuple(ranks)
 
 
-class _Rank:
-    """A process, where what it complains of goes, and when it was heard last."""
+class Process(Protocol):
+    """A rank's process, on this machine or on another host."""
 
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
-        self.process, self.errors = process, errors
+    def poll(self) -> int | None:
+        """Return its exit code; None while it runs."""
+
+    def say(self, word: str) -> None:
+        """Write a word to its standard input."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def wait(self) -> None:
+        """Return once it has ended."""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as messages say it."""
+
+
+class Starter(Protocol):
+    """What starts the ranks of a job."""
+
+    def start(self, job: Job, folder: Path, number: int, hear: Hear) -> Process:
+        """Start a rank; `hear` gets each of its lines, and None when it has ended.
+
+        `folder` is one of this machine, for the job's ranks alone.
+        """
+
+
+class _Rank:
+    """A process, and when it was heard last."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
         self.heard = self.moved = time.monotonic()
         self.done = 0
         self.failure: Line | None = None
@@ -77,17 +108,17 @@ class _Heard(NamedTuple):
 
 @contextmanager
 def crew(
-    job: Job, slots: Sequence[int] | None = None, names: Sequence[str] | None = None
+    job: Job, names: Sequence[str] | None = None, starter: Starter | None = None
 ) -> Iterator["Crew"]:
     """A process for each rank, which end with the context.
 
-    `slots` are the devices of the ranks on this machine, by default 0, 1, 2 and so on;
-    `names` are what messages call their GPUs, by default as the plan does.
+    `names` are what messages call the ranks' GPUs, by default as the plan does. Without
+    a `starter` all ranks run on this machine, on devices 0, 1, 2 and so on.
     """
     made = Crew(job, names or job.gpus)
     with TemporaryDirectory(prefix="hetopt-run-") as folder:
         try:
-            made.start(Path(folder), slots or range(len(job.gpus)))
+            made.start(Path(folder), starter or Here(range(len(job.gpus))))
             yield made
         finally:
             made.end()
@@ -99,25 +130,21 @@ class Crew:
     def __init__(self, job: Job, names: Sequence[str]) -> None:
         self._job, self._names, self._ranks = job, names, list[_Rank]()
         self._lines: queue.Queue[_Heard] = queue.Queue()
-        self._silent_s = min(_SILENT_S, job.settings.timeout_s)
+        self._silent_s = silence(job)
 
-    def start(self, folder: Path, slots: Sequence[int]) -> None:
-        """Start them all; `folder` is where they meet."""
-        file = folder / "job.json"
-        file.write_text(self._job.model_dump_json(), encoding="utf-8")
-        for number, slot in enumerate(slots):
-            rank = _started(folder, number, slot)
-            self._ranks.append(rank)
-            words = (number, rank.process.stdout, self._lines)
-            threading.Thread(target=_listen, args=words, daemon=True).start()
+    def start(self, folder: Path, starter: Starter) -> None:
+        """Start them all."""
+        for number in range(len(self._job.gpus)):
+
+            def hear(line: Line | None, number: int = number) -> None:
+                self._lines.put(_Heard(number, line))
+
+            process = starter.start(self._job, folder, number, hear)
+            self._ranks.append(_Rank(process))
 
     def ask_to_stop(self) -> None:
         """Have all ranks save their states after the step that they are in, and end."""
-        stream = self._ranks[0].process.stdin
-        with suppress(OSError):  # it is gone, as `watch` will find
-            if stream is not None:
-                stream.write("stop\n")
-                stream.flush()
+        self._ranks[0].process.say("stop")
 
     def watch(self, note: Tell, ask: Callable[[], bool] | None = None) -> bool:
         """Pass steps on until all ranks have ended; whether that was asked for.
@@ -218,46 +245,104 @@ class Crew:
         return f"rank {number} ({self._names[number]})"
 
     def _ending(self, number: int) -> str:
-        rank = self._ranks[number]
-        code = rank.process.poll() or 0
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"ended by {how}{_last_line(rank.errors)}"
+        return self._ranks[number].process.ending
 
     def end(self) -> None:
         """End all that still run."""
         for rank in self._ranks:
-            if rank.process.poll() is None:
-                rank.process.kill()
+            rank.process.kill()
         for rank in self._ranks:
             rank.process.wait()
-            for stream in (rank.process.stdin, rank.process.stdout):
-                _close(stream)
 
 
-def _started(folder: Path, number: int, slot: int) -> _Rank:
-    errors = folder / f"{number}.txt"
-    words = [str(folder / "job.json"), str(number), (folder / "meeting").as_uri()]
-    with errors.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, json.dumps(sys.path), *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-            # Ctrl-C on a terminal is for the supervisor alone.
-            start_new_session=True,
-            env={"OMP_NUM_THREADS": "1", **os.environ, "LOCAL_RANK": str(slot)},
+def silence(job: Job) -> float:
+    """Return the seconds after which who says nothing counts as gone."""
+    return min(_SILENT_S, job.settings.timeout_s)
+
+
+class Here:
+    """Starts ranks on this machine; `slots` are their devices."""
+
+    def __init__(self, slots: Sequence[int]) -> None:
+        self._slots = slots
+
+    def start(self, job: Job, folder: Path, number: int, hear: Hear) -> "Local":
+        """Start a rank; all meet at a file in the folder."""
+        file = folder / "job.json"
+        if not file.exists():
+            file.write_text(job.model_dump_json(), encoding="utf-8")
+        return Local(
+            file, number, self._slots[number], (folder / "meeting").as_uri(), hear
         )
-    return _Rank(process, errors)
 
 
-def _listen(number: int, stream: IO[str], lines: "queue.Queue[_Heard]") -> None:
+class Local:
+    """A rank's process on this machine; what it complains of goes beside the job."""
+
+    def __init__(
+        self,
+        job_file: Path,
+        number: int,
+        slot: int,
+        meeting: str,
+        hear: Hear,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._errors = job_file.with_name(f"{number}.txt")
+        words = [str(job_file), str(number), meeting]
+        told = {"OMP_NUM_THREADS": "1", **os.environ, **(environment or {})}
+        with self._errors.open("w", encoding="utf-8") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CODE, json.dumps(sys.path), *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                # Ctrl-C on a terminal is for the supervisor alone.
+                start_new_session=True,
+                env={**told, "LOCAL_RANK": str(slot)},
+            )
+        assert self._process.stdout is not None
+        listen = (self._process.stdout, hear)
+        threading.Thread(target=_listen, args=listen, daemon=True).start()
+
+    def poll(self) -> int | None:
+        """Return its exit code; None while it runs."""
+        return self._process.poll()
+
+    def say(self, word: str) -> None:
+        """Write a word to its standard input."""
+        with suppress(OSError):  # it is gone, as `watch` will find
+            if (stream := self._process.stdin) is not None:
+                stream.write(f"{word}\n")
+                stream.flush()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process.poll() is None:
+            self._process.kill()
+
+    def wait(self) -> None:
+        """Return once it has ended, and close what led to it."""
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            _close(stream)
+
+    @property
+    def ending(self) -> str:
+        """How it ended, and the last line of what it complained of."""
+        code = self._process.poll() or 0
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"ended by {how}{_last_line(self._errors)}"
+
+
+def _listen(stream: IO[str], hear: Hear) -> None:
     """Read the lines of a rank, and None when it ends."""
     for text in stream:
         with suppress(ValueError):  # what a library prints there is no line of ours
             if isinstance(line := json.loads(text), dict):
-                lines.put(_Heard(number, line))
-    lines.put(_Heard(number, None))
+                hear(line)
+    hear(None)
 
 
 def _last_line(errors: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from ..errors import BackendMissing, InstanceError, RunFailed, Unsupported
 from . import notice
 from .jobs import Job
-from .processes import Line, RanksLost, Tell, crew
+from .processes import Line, RanksLost, Starter, Tell, crew
 from .saved import Saved
 
 
@@ -51,6 +51,10 @@ class Site(Protocol):
     @property
     def slots(self) -> Sequence[int]:
         """The devices of this machine that the job's ranks have."""
+
+    @property
+    def starter(self) -> Starter:
+        """What starts the job's ranks."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -186,7 +190,7 @@ class _Run:
         """Run until all ranks have ended; whether they are not to start again."""
         site, start = self._site, time.monotonic
         try:
-            places = (site.slots, site.names) if site else (None, None)
+            places = (site.names, site.starter) if site else ()
             with crew(self._job, *places) as ranks:
                 stopped = ranks.watch(self._note, self._is_to_stop)
         except RunFailed as error:
