@@ -21,6 +21,8 @@ def run(
     data: Place = "synthetic",
     model: Place | None = None,
     progress: Callable[[dict[str, Any]], Any] | None = None,
+    host: str | None = None,
+    address: str | None = None,
     **settings: Any,
 ) -> "Ran":
     """Train by a plan: every one that the judge calls valid runs, or is refused.
@@ -37,6 +39,11 @@ def run(
     the others, and uses nodes that the file `nodes` lists whenever it is written;
     `progress` hears of changes, too (rows with `reason`), of unknown names
     (`unknown_nodes`), and of having to wait for nodes (`waiting_for_nodes`).
+
+    With `host`, this machine's name in the instance, it is one of the hosts of an
+    elastic run, all of which call this alike; others reach it at `address`, by default
+    its name. The host that leads has the rows of steps; `progress` hears of a leader
+    that this host has `joined`, and of a term in which it `leads`.
 
     Raises `BackendMissing` without PyTorch, `InstanceError` for a plan that breaks
     rules, `Unsupported` for what is not run, by name, before anything starts, and
@@ -55,9 +62,22 @@ def run(
     config = model or told.init
     place = None if config is None else Path(config)
     tell = progress or (lambda row: None)
+    if address is not None and host is None:
+        raise Unsupported("--address: it is where other hosts reach a --host: add it")
     if not told.elastic:
+        if host is not None:
+            raise Unsupported("--host: a run over hosts is --elastic: add it")
         if told.nodes is not None:
             raise Unsupported("--nodes: a run whose nodes change is --elastic: add it")
         return supervisor.run(job(*posed, told, place), tell)
+    if host is not None:
+        if told.nodes is not None:
+            raise Unsupported(
+                "--nodes: found --host with it, and hosts say themselves that they are "
+                "there: leave one out"
+            )
+        from ..runtime.hosts import Host
+
+        return Host(*posed, told, host, address, place, tell).ran()
     site = Elastic(*posed, told, place, tell)
     return supervisor.run(site.job, tell, site)

@@ -91,6 +91,22 @@ def run(
             "are there.",
         ),
     ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --elastic: this machine's name in the plan; started alike on "
+            "every host, each with its own.",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="With --host: where other hosts reach this machine, if not by its "
+            "name.",
+        ),
+    ] = None,
     notice: Annotated[
         str | None,
         typer.Option(
@@ -164,6 +180,8 @@ def run(
             restarts=restarts,
             elastic=elastic,
             nodes=_text(nodes),
+            host=host,
+            address=address,
             notice=notice,
             trace=_text(trace),
             cpu=cpu,
@@ -202,6 +220,10 @@ def _news(row: dict[str, Any]) -> str:
     """What happened to an elastic run."""
     if names := row.get("unknown_nodes"):
         return f"--nodes: no node of the plan's instance: {', '.join(names)}"
+    if "joined" in row:
+        return f"joined the run that {row['joined']} leads"
+    if "leads" in row:
+        return f"{row['leads']} leads the run (term {row['term']})"
     if "waiting_for_nodes" in row:
         left = ", ".join(row["waiting_for_nodes"]) or "no GPU"
         return f"there is no plan for what is left ({left}): waiting for nodes"

@@ -9,9 +9,9 @@ what it holds, so that no shard has to be moved first, and nothing is lost with 
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..errors import InstanceError, RunFailed, Unsupported
 from ..plans import TrainingPlan
@@ -28,6 +28,27 @@ from .processes import Here, Line, Starter, Tell
 
 _LOOK_S, _MORE_TIME_S = 0.5, 60.0
 PLAN = "plan.json"
+
+
+class Presence(Protocol):
+    """What knows which GPUs are there: a file of nodes, or hosts that connect."""
+
+    def changed(self) -> tuple[set[str], list[str]] | None:
+        """Return the GPUs that are there, and unknown names; None without news."""
+
+    def lose(self, gpus: Iterable[str]) -> None:
+        """Note GPUs whose ranks are gone."""
+
+
+class Connected(Presence, Protocol):
+    """Hosts that connect, which start the ranks on their GPUs: `hosts.Hosts`."""
+
+    @property
+    def own(self) -> str:
+        """The host that leads: this machine."""
+
+    def starter(self, names: Sequence[str]) -> Starter:
+        """Return what starts ranks on the GPUs of these names."""
 
 
 class Nodes:
@@ -61,6 +82,9 @@ class Nodes:
                 unknown.append(name)
         return found, unknown
 
+    def lose(self, gpus: Iterable[str]) -> None:
+        """Note nothing: what is written later says that they are back."""
+
 
 class _Running(NamedTuple):
     """A plan, its instance, and the first cluster's name of each of its GPUs."""
@@ -90,6 +114,7 @@ class Elastic:
         settings: Settings,
         model: Path | None = None,
         tell: Tell = lambda row: None,
+        hosts: Connected | None = None,
     ) -> None:
         if settings.checkpoint is None:
             raise Unsupported(
@@ -97,11 +122,7 @@ class Elastic:
             )
         self._settings, self._model, self._tell = settings, model, tell
         self._whole = data
-        every = [
-            f"{node.name}:{i}"
-            for node in data.planned_cluster.nodes
-            for i in range(node.count)
-        ]
+        every = all_gpus(data)
         self.job: Job = job(data, plan, settings, model)
         self._devices = {
             gpu: n for n, gpu in enumerate(dict.fromkeys([*self.job.gpus, *every]))
@@ -110,18 +131,30 @@ class Elastic:
         self._next: _Running | None = None
         self._there = set(every)
         self._pool = Pool(time_s=DEFAULT_TIME_S, seed=settings.seed)
-        self._nodes = Nodes(settings.nodes, every) if settings.nodes else None
+        self._hosts = hosts
+        self._nodes: Presence | None = hosts
+        if settings.nodes is not None:
+            self._nodes = Nodes(settings.nodes, every)
+        self.leaves: Callable[[], bool] = lambda: False
         self._begin()
 
     @property
     def slots(self) -> list[int]:
-        """The devices of the job's ranks, counted over the first cluster's GPUs."""
-        return [self._devices[name] for name in self.names]
+        """The devices that the job's ranks have of this machine.
+
+        They are counted over the first cluster's GPUs; on a host, over its own.
+        """
+        if self._hosts is None:
+            return [self._devices[name] for name in self.names]
+        parts = [name.rpartition(":") for name in self.names]
+        return [int(slot) for host, _, slot in parts if host == self._hosts.own]
 
     @property
     def starter(self) -> Starter:
         """What starts the job's ranks."""
-        return Here(self.slots)
+        if self._hosts is None:
+            return Here(self.slots)
+        return self._hosts.starter(self.names)
 
     @property
     def names(self) -> list[str]:
@@ -156,6 +189,8 @@ class Elastic:
         gone = {self.home(rank) for rank in ranks}
         self._has_news()  # written before the ranks were gone
         self._there -= gone
+        if self._nodes is not None:
+            self._nodes.lose(gone)
         return self._move_to(self._awaited(reason), reason)
 
     def move(self) -> Line:
@@ -198,6 +233,8 @@ class Elastic:
                 self._tell({"waiting_for_nodes": sorted(self._there)})
             waiting = True
             while not self._has_news():
+                if self.leaves():
+                    raise KeyboardInterrupt
                 time.sleep(_LOOK_S)
 
     def _planned(self) -> _Running | None:
@@ -305,6 +342,12 @@ class Elastic:
             names = [f"{name}:{i}" for i in range(len(mine))]
             found |= zip((n for n in names if n not in kept), free, strict=True)
         return change, found
+
+
+def all_gpus(data: Instance) -> list[str]:
+    """Return the names of all GPUs of an instance, node by node."""
+    nodes = data.planned_cluster.nodes
+    return [f"{node.name}:{i}" for node in nodes for i in range(node.count)]
 
 
 def _by_node(gpus: Iterable[str]) -> dict[str, list[str]]:

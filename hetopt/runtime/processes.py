@@ -312,7 +312,7 @@ class Local:
 
     def say(self, word: str) -> None:
         """Write a word to its standard input."""
-        with suppress(OSError):  # it is gone, as `watch` will find
+        with suppress(OSError, ValueError):  # it is gone, as `watch` will find
             if (stream := self._process.stdin) is not None:
                 stream.write(f"{word}\n")
                 stream.flush()
@@ -346,7 +346,11 @@ def _listen(stream: IO[str], hear: Hear) -> None:
 
 
 def _last_line(errors: Path) -> str:
-    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    try:
+        text = errors.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:  # whoever asks ends, too
+        return ""
+    lines = text.strip().splitlines()
     return f": {lines[-1]}" if lines else ""
 
 

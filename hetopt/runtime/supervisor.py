@@ -47,6 +47,7 @@ class Site(Protocol):
     """What a run is on, where that may change: `elastic.Elastic`."""
 
     job: Job
+    leaves: Callable[[], bool]
 
     @property
     def slots(self) -> Sequence[int]:
@@ -70,8 +71,10 @@ class Site(Protocol):
         """Go on with the plan that the run was stopped for: what changed."""
 
 
-def check(job: Job, slots: Sequence[int] = ()) -> Saved | None:
+def check(job: Job, slots: Sequence[int] | None = None) -> Saved | None:
     """The states that a run goes on from; raises what is wrong before it starts.
+
+    `slots` are the devices of this machine that it needs, by default one a rank.
 
     `BackendMissing` without PyTorch, `Unsupported` where this machine has too few GPUs
     for the ranks that it is to run, or for states of another model; `InstanceError` for
@@ -91,7 +94,8 @@ def check(job: Job, slots: Sequence[int] = ()) -> Saved | None:
     sizes = (p.micro_batches * p.micro_batch_size for p in job.plan.pipelines)
     Tokens(job, sum(sizes))
     if not settings.cpu:
-        _check_gpus(max(slots, default=len(job.gpus) - 1) + 1)
+        needed = range(len(job.gpus)) if slots is None else slots
+        _check_gpus(max(needed, default=-1) + 1)
     for folder in filter(None, (settings.checkpoint, settings.trace)):
         with writable(folder):
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -139,10 +143,12 @@ class _Run:
 
     def ran(self) -> Ran:
         """Run to the end."""
-        state = check(self._job, self._site.slots if self._site else ())
+        state = check(self._job, self._site.slots if self._site else None)
         interrupted = False
         try:
             with notice.notices(self._job.settings) as self._leaves:
+                if self._site is not None:
+                    self._site.leaves = self._leaves.is_set
                 self._run()
         except KeyboardInterrupt:
             if not self._steps:
@@ -163,7 +169,8 @@ class _Run:
             if self._site is not None:
                 raise Unsupported(
                     "--elastic: found a rank that torchrun started, whose ranks "
-                    "are torchrun's to watch; leave the option out there"
+                    "are torchrun's to watch; start `hetopt run` itself on every "
+                    "host, with --host"
                 )
             _as_rank(self._job, self._note, self._leaves.is_set)
             return
