@@ -31,9 +31,9 @@ def run(
     instance's model, `init` a released model to begin with, whose `config.json` is then
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
-    and `Optimiser`: seed, cpu, precision, checkpoint, every, async_save, restarts,
-    elastic, nodes, notice, init, trace, timeout_s; learning_rate, warmup, decay,
-    weight_decay, clip.
+    and `Optimiser`: seed, cpu, precision, checkpoint, local, every, async_save,
+    restarts, elastic, nodes, notice, init, trace, timeout_s; learning_rate, warmup,
+    decay, weight_decay, clip.
 
     With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for
     the others, and uses nodes that the file `nodes` lists whenever it is written;
@@ -44,6 +44,9 @@ def run(
     elastic run, all of which call this alike; others reach it at `address`, by default
     its name. The host that leads has the rows of steps; `progress` hears of a leader
     that this host has `joined`, and of a term in which it `leads`.
+
+    With `local`, a folder on each host's own disk (`{host}` stands for its name), hosts
+    save there first; `progress` hears whence states came (rows with `restored`).
 
     Raises `BackendMissing` without PyTorch, `InstanceError` for a plan that breaks
     rules, `Unsupported` for what is not run, by name, before anything starts, and

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from .progress import Steps
 
 
+# Where states came from, as messages say it.
+_PLACES = {
+    "local": "own disks",
+    "peer": "other hosts' disks",
+    "storage": "shared storage",
+}
+
+
 class Precision(StrEnum):
     """Words of --precision."""
 
@@ -63,6 +71,14 @@ def run(
     checkpoint: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Save states here, and go on from them."),
+    ] = None,
+    local: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="With --checkpoint: save on each host's own disk first, and copy "
+            "behind; {host} stands for its name.",
+        ),
     ] = None,
     every: Annotated[
         int, typer.Option(min=1, metavar="N", help="Steps from one save to the next.")
@@ -175,6 +191,7 @@ def run(
             progress=partial(_heard, bar, steps),
             init=_text(init),
             checkpoint=_text(checkpoint),
+            local=local,
             every=every,
             async_save=async_save,
             restarts=restarts,
@@ -220,6 +237,10 @@ def _news(row: dict[str, Any]) -> str:
     """What happened to an elastic run."""
     if names := row.get("unknown_nodes"):
         return f"--nodes: no node of the plan's instance: {', '.join(names)}"
+    if "restored" in row:
+        sizes = row["bytes"].items()
+        each = (f"{size / 10**6:.1f} MB from {_PLACES[kind]}" for kind, size in sizes)
+        return f"states of step {row['restored']}: {', '.join(each)}"
     if "joined" in row:
         return f"joined the run that {row['joined']} leads"
     if "leads" in row:

@@ -39,6 +39,14 @@ class _Chunk(NamedTuple):
     tensor: Tensor
     owned: bool
 
+    def part(self, axis: int, start: int, length: int) -> "_Chunk":
+        """Return what lies along an axis from `start` of the chunk on."""
+        offsets, sizes = list(self.place.offsets), list(self.place.sizes)
+        offsets[axis], sizes[axis] = offsets[axis] + start, length
+        place = metadata.ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes))
+        tensor = self.tensor.detach().narrow(axis, start, length)
+        return self._replace(place=place, tensor=tensor)
+
     @property
     def index(self) -> Any:
         """How a checkpoint calls it."""
@@ -125,7 +133,7 @@ class Saver:
         A run that is killed meanwhile leaves the ones before as they were.
         """
         self.wait()
-        chunks = list(_chunks(self._update))
+        chunks = list(held(self._update))
         if self._group is None:
             _write(chunks, self._root, state, None)
             return
@@ -179,16 +187,27 @@ def _write(chunks: list[_Chunk], root: Path, state: Saved, group: Any) -> None:
 
 def load(update: Update, folder: str, state: Saved) -> None:
     """Read the states that `save` wrote, under this plan or another one."""
-    chunks = list(_chunks(update))
+    chunks = list(held(update))
     reader = dcp.FileSystemReader(Path(folder, state.folder))
     dcp.load({}, storage_reader=reader, planner=_Load(chunks))
+    settle(update, state)
+
+
+def read(folder: Path, parts: list[_Chunk]) -> None:
+    """Read parts of chunks, whatever other ranks read."""
+    reader = dcp.FileSystemReader(folder)
+    dcp.load({}, storage_reader=reader, planner=_Load(parts), no_dist=True)
+
+
+def settle(update: Update, state: Saved) -> None:
+    """Have a rank use the states that its pieces were given."""
     for updated in update.pieces:
         if updated.master.numel():
             update.state(updated)["step"].fill_(float(state.updates))
     update.spread()
 
 
-def _chunks(update: Update) -> Iterator[_Chunk]:
+def held(update: Update) -> Iterator[_Chunk]:
     """Master weights and moments of all pieces; moments are 0 before the first step."""
     for updated in update.pieces:
         piece, _, master = updated

@@ -69,6 +69,7 @@ def main(job_file: str, rank: str, meeting: str) -> None:
                 trainer,
                 lambda step: _tell(step._asdict()) if place == 0 else None,
                 signs.stop.is_set,
+                lambda row: _tell(row) if place == 0 else None,
             )
     except BaseException as error:
         _tell({"error": f"{type(error).__name__}: {error}", "at": time.time()})

@@ -16,6 +16,7 @@ from ..schema import Count, Instance, Record
 from ..schema.record import NotNegative
 from ..schema.targets import Feature
 from .decoder import Decoder, of_config, of_spec
+from .parameters import parameters
 from .schedule import Schedule
 
 Precision = Literal["fp64", "fp32", "bf16", "fp16"]
@@ -59,6 +60,7 @@ class Settings(Record):
     optimiser: Optimiser = Optimiser()
     init: str | None = None
     checkpoint: str | None = None
+    local: str | None = None
     every: Count = 100
     async_save: bool = False
     restarts: Annotated[int, Field(ge=0)] = 0
@@ -110,6 +112,8 @@ def job(
     if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
     costs, split = data.workload.costs, shapes.split_of(data, plan)
+    if settings.local is not None:
+        _check_local(data, plan, decoder, settings)
     return Job(
         decoder=decoder,
         plan=_told(data, plan),
@@ -174,6 +178,36 @@ def _uncut(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str
     for name, count in parts.items():
         if count < most:
             yield f"tensor-parallel degree {most} is above the {count} {name}"
+
+
+def _check_local(
+    data: Instance, plan: TrainingPlan, decoder: Decoder, settings: Settings
+) -> None:
+    if settings.checkpoint is None:
+        raise Unsupported(
+            "--local: hosts copy their states to a folder that all see: give "
+            "--checkpoint with it"
+        )
+    if reasons := list(_not_local(data, plan, decoder)):
+        raise Unsupported(f"--local: {'; '.join(reasons)}; leave it out")
+
+
+def _not_local(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str]:
+    """Why a plan's states do not lie on hosts as whole tensor-parallel shards."""
+    if (data.workload.costs.zero if plan.zero is None else plan.zero) > 0:
+        yield "found ZeRO, which divides the states of a shard among its replicas"
+    if shapes.split_of(data, plan).experts > 1:
+        yield "found experts that are divided among GPUs"
+    if decoder.tied and decoder.positions == "learned":
+        yield "found tied embeddings beside learned positions"
+    uneven = {
+        f"{one.name} in {degree}"
+        for degree in {replica.degree for replica in plan.replicas()}
+        for one in parameters(decoder)
+        if one.axis is not None and one.grains % degree
+    }
+    if uneven:
+        yield f"found unequal shards of {min(uneven)}"
 
 
 # --- what is settled ---------------------------------------------------------------

@@ -186,7 +186,7 @@ class Crew:
         rank.hear(line)
         if "error" in line:
             rank.failure = line
-        elif "step" in line:
+        elif "step" in line or "restored" in line:
             note(line)
         return 0
 

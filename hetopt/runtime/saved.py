@@ -12,6 +12,7 @@ from ..text.parsing import read_tree
 from .decoder import Decoder
 
 LATEST = "latest.json"
+NEAR = "local.json"  # the newest states on hosts' own disks
 
 
 class Saved(Record):
@@ -25,11 +26,11 @@ class Saved(Record):
     decoder: Decoder
 
     @classmethod
-    def of(cls, folder: str | None) -> Self | None:
+    def of(cls, folder: str | None, name: str = LATEST) -> Self | None:
         """What a folder has; None where there is nothing yet."""
-        if folder is None or not Path(folder, LATEST).is_file():
+        if folder is None or not Path(folder, name).is_file():
             return None
-        file = Path(folder, LATEST)
+        file = Path(folder, name)
         found = validated(cls, read_tree(file), str(file))
         if (
             not Path(folder, found.folder)

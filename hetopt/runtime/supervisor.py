@@ -184,6 +184,11 @@ class _Run:
         return self._site is not None and self._site.is_better_left()
 
     def _note(self, row: Line) -> None:
+        if "restored" in row:
+            if self._changes:
+                self._changes[-1]["from_step"] = row["restored"]
+            self._tell(row)
+            return
         if self._noticed is not None:
             change = self._changes[-1]
             change["seconds"] = time.monotonic() - self._noticed - row["seconds"]
@@ -247,4 +252,5 @@ def _as_rank(job: Job, note: Tell, leaves: Callable[[], bool]) -> None:
         )
     with joined(job, rank, "env://") as device:
         trainer = Trainer(job, rank, device)
-        train(trainer, lambda step: note(step._asdict()) if rank == 0 else None, leaves)
+        hear = note if rank == 0 else lambda row: None
+        train(trainer, lambda step: hear(step._asdict()), leaves, hear)

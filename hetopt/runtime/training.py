@@ -22,7 +22,7 @@ from .parameters import TABLE, parameters
 from .pipeline import Border, Pipeline
 from .pytorch import Device, Dtype, Tensor, dist, torch
 from .released import stored
-from .saved import Saved
+from .saved import NEAR, Saved
 from .tensor_parallel import Cut
 from .tokens import Tokens
 from .tracing import Trace
@@ -162,9 +162,13 @@ class Trainer:
         if (told := job.settings).checkpoint is not None:
             from .checkpoint import Saver  # loads a good deal of PyTorch
 
-            self._saver = Saver(
-                self.update, told.checkpoint, told.timeout_s, told.async_save
-            )
+            beside = told.async_save or told.local is not None
+            self._saver = Saver(self.update, told.checkpoint, told.timeout_s, beside)
+        self._nearby: Any = None
+        if told.local is not None:
+            from .nearby import Nearby
+
+            self._nearby = Nearby(job, self.layout, rank, self.update)
         self.stops = False  # once all have heard that one is asked to
 
     def _built(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
@@ -229,29 +233,48 @@ class Trainer:
             held = torch.cuda.max_memory_reserved(self.device) // 2**20
         return Step(number, _known(loss), _known(norm), rate, seconds, overflowed, held)
 
-    def resume(self, state: Saved) -> None:
-        """Go on from states in the run's folder."""
+    def resume(self) -> tuple[int, dict[str, Any] | None]:
+        """Go on from the newest states that can be had: after which step.
+
+        Where hosts have states on their own disks, a row says which bytes came from
+        where.
+        """
+        folder = self.job.settings.checkpoint
+        state = Saved.of(folder)
+        if self._nearby is not None and (near := Saved.of(folder, NEAR)) is not None:
+            shared = -1 if state is None else state.step
+            if near.step >= shared:
+                row = self._nearby.load(near, is_shared=near.step == shared)
+                if row is not None:
+                    self._take(near)
+                    return near.step, row
+        if state is None:
+            return 0, None
         from . import checkpoint
 
-        folder = self.job.settings.checkpoint
         assert folder is not None
         checkpoint.load(self.update, folder, state)
+        self._take(state)
+        return state.step, None
+
+    def _take(self, state: Saved) -> None:
         self._updates = state.updates
         self.scale.value = state.loss_scale
 
     def save(self, number: int) -> None:
         """Write the states after step `number` into the run's folder, or begin to."""
         job = self.job
-        self._saver.save(
-            Saved(
-                step=number,
-                folder=f"step-{number:08}",
-                updates=self._updates,
-                loss_scale=self.scale.value,
-                seed=job.settings.seed,
-                decoder=job.decoder,
-            )
+        state = Saved(
+            step=number,
+            folder=f"step-{number:08}",
+            updates=self._updates,
+            loss_scale=self.scale.value,
+            seed=job.settings.seed,
+            decoder=job.decoder,
         )
+        if self._nearby is not None:
+            self._nearby.save(state)
+        self._saver.save(state)
 
     def finish(self) -> None:
         """Return when all that was saved is on disk, and write the trace."""
@@ -292,16 +315,18 @@ def train(
     trainer: Trainer,
     tell: Callable[[Step], Any],
     asked: Callable[[], bool] = lambda: False,
+    restored: Callable[[dict[str, Any]], Any] = lambda row: None,
 ) -> None:
     """All steps, from the latest states that were saved on; `tell` hears of each.
 
-    Once a rank is `asked` to stop, all save their states after the step, and end.
+    `restored` hears where states came from that lay on hosts' own disks. Once a rank is
+    `asked` to stop, all save their states after the step, and end.
     """
     settings = trainer.job.settings
-    state = Saved.of(settings.checkpoint)
-    if state is not None:
-        trainer.resume(state)
-    for number in range(state.step + 1 if state else 1, settings.steps + 1):
+    last, row = trainer.resume()
+    if row is not None:
+        restored(row)
+    for number in range(last + 1, settings.steps + 1):
         tell(trainer.step(number, asked()))
         ends = trainer.stops or number == settings.steps
         if settings.checkpoint and (ends or number % settings.every == 0):

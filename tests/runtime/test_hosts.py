@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -91,7 +92,8 @@ class Fleet:
         """Kill a host: its process and those of its ranks."""
         process = self.processes.pop(host)
         for pid in [process.pid, *children(process.pid)]:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it just ended, as ranks do
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
     def leave(self, host: str) -> None:
@@ -211,7 +213,8 @@ def test_fifty_losses_lose_no_saved_step(fleet: Fleet) -> None:
         ranks = children(fleet.processes[host].pid)
         kind = random.random()
         if ranks and kind < 0.2:
-            os.kill(random.choice(ranks), signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(random.choice(ranks), signal.SIGKILL)
         elif kind < 0.4:
             fleet.leave(host)
         else:
