@@ -12,7 +12,7 @@ from .options import AsJson, flag
 from .quantities import count, duration
 
 if TYPE_CHECKING:
-    from ..queueing.passing import Placement, Queue
+    from ..queueing.passing import Placement
     from ..queueing.store import Entry
 
 _FOLDER = Path("~/.hetopt/queue")
@@ -89,6 +89,7 @@ def submit(
 
     Example: `hetopt submit job.yaml --engine slurm -o types=l40s:L40S --dry-run`
     """
+    from ..queueing import documents
     from ..queueing.jobs import read
     from ..queueing.passing import Queue
 
@@ -104,7 +105,7 @@ def submit(
     numbers = [entry.number for entry in queue.submit(asked)]
     queue.advance(output.tell)
     entries = [e for e in queue.store.entries() if e.number in numbers]
-    output.give(_document(queue, entries), [_table(entries)], as_json)
+    output.give(documents.document(queue, entries), [_table(entries)], as_json)
     refused = any(entry.state == "refused" for entry in entries)
     raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
 
@@ -129,6 +130,7 @@ def queue(
 
     Example: `hetopt queue --follow`
     """
+    from ..queueing import documents
     from ..queueing.passing import Queue
     from ..queueing.store import LIVE
 
@@ -141,7 +143,7 @@ def queue(
         except HetoptError as error:  # an engine that is away comes back
             output.complain(f"{error}; trying again in {every:g} s")
     entries = found.store.entries()
-    output.give(_document(found, entries), [_table(entries)], as_json)
+    output.give(documents.document(found, entries), [_table(entries)], as_json)
 
 
 def status(
@@ -155,18 +157,19 @@ def status(
 
     Example: `hetopt status 3`
     """
+    from ..queueing import documents
     from ..queueing.passing import Queue
 
     found = Queue.opened(folder.expanduser())
     if job is None:
         entries = found.store.entries()
-        output.give(_document(found, entries), [_table(entries)], as_json)
+        output.give(documents.document(found, entries), [_table(entries)], as_json)
         return
     entry = found.store.entry(job)
     shown = [_table([entry]), *([entry.why] if entry.why else [])]
     if entry.attempts:
         shown.append(_attempts(entry))
-    output.give(_document(found, [entry]), shown, as_json)
+    output.give(documents.document(found, [entry]), shown, as_json)
 
 
 def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> None:
@@ -174,12 +177,13 @@ def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> N
 
     Example: `hetopt cancel 3`
     """
+    from ..queueing import documents
     from ..queueing.passing import Queue
 
     found = Queue.opened(folder.expanduser())
     entry = found.cancel(job)
     text = f"job {entry.number} ({entry.job.name}) is cancelled"
-    output.give(_document(found, [entry]), [text], as_json)
+    output.give(documents.document(found, [entry]), [text], as_json)
 
 
 def logs(
@@ -275,47 +279,6 @@ def _attempts(entry: "Entry") -> Any:
     ]
     heads = ("attempt", "engine's name", "GPUs", "state", "steps", "a step")
     return output.table(heads, rows, heads[1:])
-
-
-def _document(queue: "Queue", entries: "list[Entry]") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from ..queueing.passing import outlook
-
-    now = time.time()
-    rows = []
-    for entry in entries:
-        attempts = [asdict(one) for one in entry.attempts]
-        rows.append(
-            {
-                "id": entry.number,
-                "name": entry.job.name,
-                "state": entry.state,
-                "why": entry.why or None,
-                "job": entry.job.model_dump(mode="json"),
-                "steps": entry.job.total_steps,
-                "saved_step": entry.done_steps,
-                "submitted_s": entry.submitted,
-                "outlook": outlook(entry, now)._asdict(),
-                "on_time": _on_time(entry, now),
-                "attempts": attempts,
-            }
-        )
-    settings = queue.settings
-    return {
-        "queue": str(queue.store.folder),
-        "engine": settings.engine,
-        "policy": settings.policy,
-        "jobs": rows,
-    }
-
-
-def _on_time(entry: "Entry", now: float) -> bool | None:
-    """Whether a job is foreseen to end by its deadline; None without either."""
-    from ..queueing.passing import outlook
-
-    end, within = outlook(entry, now).end_s, entry.job.deadline_s
-    return None if end is None or within is None else end <= entry.submitted + within
 
 
 def _placed(one: "Placement") -> dict[str, Any]:

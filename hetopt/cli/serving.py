@@ -3,6 +3,7 @@
 import os
 import sys
 import webbrowser
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,6 +50,12 @@ def serve(
             help="Seconds of a plan that the page proposes.",
         ),
     ] = 20,
+    queue: Annotated[
+        Path | None,
+        typer.Option(
+            "--queue", metavar="DIR", help="Show this folder's queue of jobs, too."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a local page on which to edit a cluster, plan, and move stages by hand.
@@ -77,7 +84,14 @@ def serve(
         if shows:
             webbrowser.open(address)
 
-    serving.serve(instance, host=host, port=port, time_limit=time_limit, ready=ready)
+    serving.serve(
+        instance,
+        host=host,
+        port=port,
+        time_limit=time_limit,
+        ready=ready,
+        queue=queue,
+    )
 
 
 def _has_screen() -> bool:

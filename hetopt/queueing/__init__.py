@@ -14,4 +14,5 @@ waits, and ends.
     following   what became of it
     advising    what would make a job fit
     passing     one pass over all of these, and the door for commands and programs
+    documents   a queue as commands print it and the page shows it
 """

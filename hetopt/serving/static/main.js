@@ -5,6 +5,7 @@ import { complain, get } from "./asking.js";
 import * as source from "./source.js";
 import * as live from "./live.js";
 import * as board from "./board.js";
+import * as queue from "./queue.js";
 
 let instance = null;
 
@@ -72,6 +73,7 @@ function verdict(event) {
 }
 
 async function start() {
+  queue.begin();
   board.begin(async (node) => { await source.without(node); go(); });
   $("go").addEventListener("click", go);
   $("stop").addEventListener("click", () => {

@@ -1,0 +1,43 @@
+"""A queue as a document, which commands print and the page shows."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .passing import Queue, outlook
+from .store import Entry
+
+
+def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return jobs of a queue, with their states, plans, reasons and forecasts."""
+    now = time.time()
+    rows = [
+        {
+            "id": entry.number,
+            "name": entry.job.name,
+            "state": entry.state,
+            "why": entry.why or None,
+            "job": entry.job.model_dump(mode="json"),
+            "steps": entry.job.total_steps,
+            "saved_step": entry.done_steps,
+            "submitted_s": entry.submitted,
+            "outlook": outlook(entry, now)._asdict(),
+            "on_time": _on_time(entry, now),
+            "attempts": [asdict(one) for one in entry.attempts],
+        }
+        for entry in entries
+    ]
+    settings = queue.settings
+    return {
+        "queue": str(queue.store.folder),
+        "engine": settings.engine,
+        "policy": settings.policy,
+        "jobs": rows,
+    }
+
+
+def _on_time(entry: Entry, now: float) -> bool | None:
+    """Whether a job is foreseen to end by its deadline; None without either."""
+    end, within = outlook(entry, now).end_s, entry.job.deadline_s
+    return None if end is None or within is None else end <= entry.submitted + within
