@@ -34,6 +34,9 @@ _FIRST_S, _LATER_S = 30.0, 3.0
 #: Seconds that a leader may be out of reach, before another is elected.
 _AWAY_S = 5.0
 _LOOK_S, _BEAT_S, _END_S = 0.2, 1.0, 10.0
+#: Seconds until a GPU is tried again whose rank was lost on a host that is there; each
+#: further loss doubles them, until the host connects anew.
+BACK_S = 60.0
 
 
 class _Deposed(HetoptError):
@@ -94,7 +97,8 @@ class _Member:
 class Hosts:
     """The hosts that the leader can use, and their GPUs, as `Elastic` asks for them.
 
-    A GPU whose rank is gone counts as lost until its host connects again.
+    A GPU whose rank is gone counts as lost for a while (`BACK_S`), or until its host
+    connects again.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class Hosts:
         self._known, self._run, self._silent_s = known, run, silent_s
         self.leader = leader
         self._members: dict[str, _Member] = {}
-        self._lost: set[str] = set()
+        self._lost: dict[str, tuple[int, float]] = {}  # times, and when it is back
         self._last: set[str] | None = None
         self._lock, self._keys = threading.RLock(), count()
         self.ask: Callable[[], None] = lambda: None
@@ -123,9 +127,9 @@ class Hosts:
         self.ask()
         with self._lock:
             hosts = {name for name, one in self._members.items() if not one.leaves}
-            there = {
-                g for g in self._known if _host(g) in hosts and g not in self._lost
-            }
+            now = time.monotonic()
+            away = {gpu for gpu, (_, back) in self._lost.items() if now < back}
+            there = {g for g in self._known if _host(g) in hosts} - away
         if there == self._last:
             return None
         self._last = there
@@ -134,7 +138,11 @@ class Hosts:
     def lose(self, gpus: Iterable[str]) -> None:
         """Note GPUs whose ranks are gone."""
         with self._lock:
-            self._lost |= {gpu for gpu in gpus if _host(gpu) in self._members}
+            for gpu in gpus:
+                if _host(gpu) in self._members:
+                    times, _ = self._lost.get(gpu, (0, 0.0))
+                    back = time.monotonic() + BACK_S * 2**times
+                    self._lost[gpu] = times + 1, back
 
     def starter(self, names: Sequence[str]) -> "_Away":
         """Return what starts ranks on the GPUs of these names."""
@@ -181,7 +189,8 @@ class Hosts:
         with self._lock:
             before = self._members.get(host)
             self._members[host] = member
-            self._lost -= {gpu for gpu in self._lost if _host(gpu) == host}
+            for gpu in [gpu for gpu in self._lost if _host(gpu) == host]:
+                del self._lost[gpu]
         if before is not None:
             words = f"--host {host}: another process of this host took its place"
             before.link.send({"refused": words})

@@ -21,9 +21,10 @@ from made_plans import pipeline, stage
 import hetopt
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.plans import TrainingPlan
+from hetopt.runtime import hosts as hosts_module
 from hetopt.runtime import supervisor
 from hetopt.runtime.election import Election, Leader
-from hetopt.runtime.hosts import Hosts
+from hetopt.runtime.hosts import BACK_S, Hosts
 from hetopt.runtime.jobs import Optimiser, Settings, job
 from hetopt.runtime.links import Link
 from hetopt.schema import Instance
@@ -55,8 +56,9 @@ LOSSES = int(os.environ.get("LOSSES", "50"))
 PROGRAM = """
 import json, sys
 import hetopt
-from hetopt.runtime import elastic
+from hetopt.runtime import elastic, hosts
 elastic.DEFAULT_TIME_S = 0.2
+hosts.BACK_S = 2.0
 plan, rows, settings = sys.argv[1:]
 with open(rows, "a") as file:
     def note(row):
@@ -275,6 +277,7 @@ def hosts() -> Iterator[Hosts]:
         port = listener.getsockname()[1]
         leader = Leader(term=2, host="a", address="127.0.0.1", port=port)
         made = Hosts(["a:0", "a:1", "b:0"], "run", 60, leader)
+        assert made.changed() == (set(), [])
         threading.Thread(target=made.serve, args=(listener,), daemon=True).start()
         yield made
         listener.shutdown(socket.SHUT_RDWR)
@@ -290,7 +293,6 @@ def news(hosts: Hosts) -> set[str]:
 
 def test_gpus_are_there_while_their_host_is_connected(hosts: Hosts) -> None:
     port = hosts.leader.port
-    assert hosts.changed() == (set(), [])
     a = Guest(port, "a")
     assert news(hosts) == {"a:0", "a:1"}
     b = Guest(port, "b")
@@ -304,6 +306,24 @@ def test_gpus_are_there_while_their_host_is_connected(hosts: Hosts) -> None:
     again = Guest(port, "a")
     assert news(hosts) == {"a:0", "a:1"}
     again.close()
+
+
+def test_a_lost_gpu_of_a_host_that_is_there_is_tried_again_later(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No GPU stays lost for ever, or a run could wait for hosts that are all there."""
+    clock = [0.0]
+    monkeypatch.setattr(hosts_module.time, "monotonic", lambda: clock[0])
+    guest = Guest(hosts.leader.port, "b")
+    assert news(hosts) == {"b:0"}
+    for times in range(3):
+        hosts.lose(["b:0"])
+        assert news(hosts) == set()
+        clock[0] += BACK_S * 2**times - 1
+        assert hosts.changed() is None
+        clock[0] += 2
+        assert news(hosts) == {"b:0"}
+    guest.close()
 
 
 def test_ranks_end_with_their_host_and_say_so(hosts: Hosts) -> None:
