@@ -1,9 +1,11 @@
 """Searches end at their deadline, wherever they are; large clusters have plans soon."""
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from counted_clock import Clock, counted_clock
 
 import hetopt
 from hetopt import registry
@@ -17,22 +19,10 @@ from hetopt.search.fast_cost import FastCost
 PLANNERS = registry.entries_for("planners", "training_plan")
 
 
-class Clock:
-    """A clock that goes on by one each time it is looked at."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 1.0
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(time, "monotonic", made)
-    return made
+def clock() -> Iterator[Clock]:
+    with counted_clock() as made:
+        yield made
 
 
 @pytest.mark.parametrize("name", PLANNERS)

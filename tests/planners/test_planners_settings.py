@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from counted_clock import counted_clock
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples, seeds
@@ -30,6 +31,7 @@ from hetopt.text.complaints import validated
 
 PLANNERS = registry.entries_for("planners", "training_plan")
 SETTINGS, HOLES = 24, 40
+LOOKS = 20_000.0  # at the clock: a planner of the largest instances ends there
 KINDS = {"settings": random_setting, "holes": with_holes, "idle": with_idle_layers}
 DEFECTS = [
     "all-zero",
@@ -67,7 +69,8 @@ def test_every_planner_has_a_valid_plan_or_a_reason(
     kind: str, data: st.DataObject, seed: int
 ) -> None:
     instance = data.draw(drawn(KINDS[kind]))
-    plans = [planned(planner, instance) for planner in PLANNERS]
+    with counted_clock():
+        plans = [planned(planner, instance, deadline=LOOKS) for planner in PLANNERS]
     start = next((plan for plan in plans if plan is not None), None)
     if start is None:
         return
