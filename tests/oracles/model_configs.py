@@ -18,6 +18,21 @@ LLAMA_3_8B = {
     "vocab_size": 128256,
     "hidden_act": "silu",
 }
+#: Few layers, each large: the search of plans on many GPUs ends by itself.
+SEVENTY_BILLION = {
+    "model_type": "llama",
+    "hidden_size": 32768,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 256,
+    "num_key_value_heads": 32,
+    "intermediate_size": 114688,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 500000.0,
+    "max_position_embeddings": 8192,
+}
 LLAMA_31 = {
     **LLAMA_3_8B,
     "num_hidden_layers": 12,

@@ -7,6 +7,7 @@ import drawing
 import numpy as np
 import pytest
 import soaking
+from inputs import trials
 from packed_columns import Packing, boxes, facts
 from soaking import pipelines as soaked
 
@@ -58,7 +59,7 @@ def _in_sites(seed):
         return "refused", set()
 
 
-@pytest.mark.parametrize("least", [_LEAST, pytest.param(_MOST, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("least", trials(_LEAST, _MOST))
 def test_every_valid_plan_is_a_packing_of_every_way_that_is_drawn(least):
     def trial(seed):
         return soaked.examined(soaking.drawn("pipelines", seed))
@@ -66,9 +67,7 @@ def test_every_valid_plan_is_a_packing_of_every_way_that_is_drawn(least):
     assert not _examined(trial, _WAYS, least), "never drawn"
 
 
-@pytest.mark.parametrize(
-    "least", [_LEAST_IN_SITES, pytest.param(_MOST, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("least", trials(_LEAST_IN_SITES, _MOST))
 def test_every_valid_plan_is_a_packing_where_links_between_sites_are_slow(least):
     ways = {"sites", "leaves a site", "single", "several nodes", "refuted below"}
     assert not _examined(_in_sites, ways, least), "never drawn"
