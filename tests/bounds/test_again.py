@@ -43,11 +43,12 @@ def test_it_holds_where_plans_choose_settings(instance: Instance) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3000, 3400))
-def test_no_derived_bound_is_above_the_best_of_all_plans_of_many(seed: int) -> None:
-    instance = tiny_instance(seed)
-    found = best_training_plan(instance, several_replicas=seed % 3 == 0)
-    assert found is None or derived(instance) <= found[0]
+@pytest.mark.parametrize("first", range(3000, 3400, 50))
+def test_no_derived_bound_is_above_the_best_of_all_plans_of_many(first: int) -> None:
+    for seed in range(first, first + 50):
+        instance = tiny_instance(seed)
+        found = best_training_plan(instance, several_replicas=seed % 3 == 0)
+        assert found is None or derived(instance) <= found[0], seed
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,12 @@ def test_bound_holds_for_stages_of_several_replicas_too(instance: Instance) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1600))
-def test_bound_is_not_above_the_best_of_all_plans_of_many(seed: int) -> None:
-    instance = tiny_instance(seed)
-    best = best_training_plan(instance, several_replicas=seed % 3 == 0)
-    assert best is None or training_plan_bound(instance).value <= best[0]
+@pytest.mark.parametrize("first", range(1000, 1600, 50))
+def test_bound_is_not_above_the_best_of_all_plans_of_many(first: int) -> None:
+    for seed in range(first, first + 50):
+        instance = tiny_instance(seed)
+        best = best_training_plan(instance, several_replicas=seed % 3 == 0)
+        assert best is None or training_plan_bound(instance).value <= best[0], seed
 
 
 @examples(12)
