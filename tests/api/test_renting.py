@@ -103,7 +103,7 @@ def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:
     file.write_text(LIST)
     page = tmp_path / "r.html"
     words = ("rent", "gpt2", "--tokens", "1B", "--prices", str(file))
-    words += ("--gpus", "H100-80GB-SXM5,A100-80GB-SXM4", "--time-limit", "2")
+    words += ("--gpus", "H100-80GB-SXM5,A100-80GB-SXM4", "--time-limit", "4")
     words += ("--sequence", "1024", "--batch", "16", "--losses-per-hour", "0.01")
     code, out, _ = told(*words, "--json", "--out", str(page))
     document = json.loads(out)
