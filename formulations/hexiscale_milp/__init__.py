@@ -185,7 +185,7 @@ def _layers(t: Tables, model: Model, v: SimpleNamespace) -> None:
         number = v.next[i, j] if last else 1 - v.next[i, j]
         if f > 1:
             number = number + 1 - v.many[i, f]
-            if t.costs.in_flight == "1f1b":
+            if t.costs.schedule.in_flight == "1f1b":
                 number = number + 1 - v.used.get((i, j + f - 1), 0)
         return number
 

@@ -77,7 +77,7 @@ class Tables:
 
     def _room(self, kind: Kind, flight: int, first: bool, last: bool) -> int:
         """Most layers that fit on each GPU with `flight` micro-batches in flight."""
-        alone = self.costs.in_flight != "1f1b" or flight == 1
+        alone = self.costs.schedule.in_flight != "1f1b" or flight == 1
         behind = 1 if last and alone else max(2, flight)
         stages, j = (behind, 0) if first else (behind + 1, 1)
         node = self.nodes[kind.node].name
@@ -110,9 +110,9 @@ class Tables:
 
     def _deepest(self, behind: int, last: bool) -> int:
         """Most micro-batches in flight that matter for memory."""
-        if self.costs.activations == "checkpoint" or self.costs.in_flight == "one":
+        if self.costs.memory.activations == "checkpoint" or self.costs.schedule.in_flight == "one":
             return 1
-        if self.costs.in_flight == "gpipe":
+        if self.costs.schedule.in_flight == "gpipe":
             return self.batch
         return 1 if last else min(behind, self.batch)
 
@@ -213,12 +213,12 @@ class Tables:
     @cached_property
     def factors(self) -> tuple[Fraction, Fraction]:
         """Factors of the pipelines' time and of the synchronisation."""
-        return exact(self.costs.pipeline_factor), exact(self.costs.sync_factor)
+        return exact(self.costs.schedule.pipeline_factor), exact(self.costs.updates.sync_factor)
 
     def blocks(self) -> list[tuple[Block, int]]:
         """What is synchronised, in order, and the layer whose holders hold it."""
         layers: list[tuple[Block, int]] = [(l, l) for l in range(self.layers)]
-        if self.costs.head == "omit":
+        if self.costs.compute.head == "omit":
             return layers
         return [("embedding", 0), *layers, ("head", self.layers - 1)]
 

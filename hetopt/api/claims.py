@@ -217,7 +217,7 @@ def _unread(text: str) -> InstanceError:
 
 def _beyond_error(data: Instance, bound: Bound, claimed_us: Fraction) -> bool | None:
     """Whether a claim is faster than the bound, less the error of predictions."""
-    calibration = data.workload.costs.calibration
+    calibration = data.workload.costs.compute.calibration
     if calibration is None:
         return None
     low_s, _ = calibration.interval_s(float(bound.value) / 10**6)

@@ -19,7 +19,7 @@ def warnings(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     none for a plan that does not fit at all, which breaks a rule.
     """
     peaks, cluster = judged.parts.get("peak_memory_mib"), data.planned_cluster
-    if not peaks or data.workload.costs.reserve_mib:
+    if not peaks or data.workload.costs.memory.reserve_mib:
         return ()
     rows = []
     for gpu, need in peaks.items():

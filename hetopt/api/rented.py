@@ -86,8 +86,8 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
     )
     settled = under(instance, meant.recompute, meant.zero)
     costs = settled.workload.costs
-    if costs.profile:
-        rows = _profile(costs.profile, machines)
+    if costs.compute.profile:
+        rows = _profile(costs.compute.profile, machines)
         costs = costs.model_copy(update={"profile": rows})
     workload = settled.workload.model_copy(
         update={"micro_batch_sizes": (size,), "costs": costs}

@@ -226,7 +226,7 @@ def _role(data: Instance, plan: TrainingPlan, gpu: str) -> Role:
             degrees |= {replica.degree for replica in own}
             positions.add(_position(j, last))
             layers.append(len(stage.span))
-            rules.add(stage.recompute or costs.recompute)
+            rules.add(stage.recompute or costs.compute.recompute)
         sequences += passes * pipeline.micro_batches * pipeline.micro_batch_size
     order = [name for name in ("first", "middle", "last", "whole") if name in positions]
     return Role(

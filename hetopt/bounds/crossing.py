@@ -66,7 +66,7 @@ class Crossing:
             for layer in range(table.layers)
         ]
         parameters = list(model.parameters)
-        if costs.head == "include":
+        if costs.compute.head == "include":
             head = model.embedding_parameters
             flops[-1] += 6 * head * workload.sequence_length
             parameters[-1] += head
@@ -79,8 +79,8 @@ class Crossing:
         fastest = max(bandwidth for _, bandwidth in links.values())
         extra = 2 * least * sum(flops) / fastest * 1e6
         return cls(
-            pipeline_factor=float(exact(costs.pipeline_factor)),
-            sync_factor=float(exact(costs.sync_factor)),
+            pipeline_factor=float(exact(costs.schedule.pipeline_factor)),
+            sync_factor=float(exact(costs.updates.sync_factor)),
             per_sample=float(sum(flops)),
             hop=min(
                 speeds[node] * _hop_us(table, latency, bandwidth)

@@ -74,7 +74,7 @@ def _timed(instance: Instance, sizes: Sequence[int]) -> list[int]:
 
     A share is a row of the profile, or a sum of rows: so are sums of shares.
     """
-    profile, cluster = instance.workload.costs.profile, instance.planned_cluster
+    profile, cluster = instance.workload.costs.compute.profile, instance.planned_cluster
     if not profile:
         return list(sizes)
     most = {gpu: 0 for gpu in cluster.gpus}
@@ -145,7 +145,7 @@ def without_memory(instance: Instance) -> Instance:
     times = {"layer_us": (1,), "forward_us": None, "backward_us": None}
     weights = {"layer_mib": None, "activation_mib": None}
     rows = tuple(
-        row.model_copy(update=times | weights) for row in workload.costs.profile
+        row.model_copy(update=times | weights) for row in workload.costs.compute.profile
     )
     costs = workload.costs.model_copy(update={"profile": rows, "reserve_mib": 0})
     gpus = {
@@ -170,7 +170,7 @@ def too_little_memory(instance: Instance) -> str | None:
     table = CostTable(instance).under(zero=max(instance.workload.zeros))
     layers, ends, costs = _layers_mib(table), _ends_mib(table), table.workload.costs
     rooms = [
-        node.count * max(0, table.memory_mib(node.name) - costs.reserve_mib)
+        node.count * max(0, table.memory_mib(node.name) - costs.memory.reserve_mib)
         for node in table.cluster.nodes
     ]
     need, room = ceil(sum([*layers, *ends], Fraction(0))), sum(rooms)
@@ -230,7 +230,7 @@ def _layers_mib(table: CostTable) -> list[Fraction]:
 def _ends_mib(table: CostTable) -> list[Fraction]:
     """The same of the embedding and of the head, which is the embedding where tied."""
     costs, model = table.workload.costs, table.model
-    if costs.head == "omit":
+    if costs.compute.head == "omit":
         return []
     held = costs.end_states.whole * model.embedding_parameters
     one = Fraction(held) / memory.MIB

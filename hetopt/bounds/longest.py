@@ -30,10 +30,13 @@ class Longest(NamedTuple):
     def whole_us(self, instance: Instance) -> int:
         """No iteration takes longer."""
         costs = instance.workload.costs
-        factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
+        factors = (
+            exact(costs.schedule.pipeline_factor),
+            exact(costs.updates.sync_factor),
+        )
         both = zip(factors, (self.pipeline_us, self.sync_us), strict=True)
         whole = sum(ceil(f * us) for f, us in both) + self.update_us
-        return whole + ceil(exact(costs.iteration_overhead_us))
+        return whole + ceil(exact(costs.schedule.iteration_overhead_us))
 
 
 def longest(instance: Instance) -> Longest:
@@ -71,7 +74,7 @@ def _stage_us(table: CostTable, node: str, t: int, b: int) -> int:
         return sum(table.layer_us(node, t, b)) + head
     # A size is one row, or one for each of its binary digits: no row counts twice.
     gpu = table.cluster.node[node].gpu
-    rows = table.workload.costs.profile
+    rows = table.workload.costs.compute.profile
     mine = (row for row in rows if (row.gpu, row.tensor_parallel) == (gpu, t))
     layers = sum(sum(row.layer_us) for row in mine)
     return head + layers + table.most_waited_us(node, t, b)
@@ -97,7 +100,11 @@ def _sync_us(table: CostTable) -> int:
     # A replica sends less than all gradients, in one message to each of the others.
     messages = table.cluster.gpu_count * latency
     return sum(
-        ceil(_PASSES * (messages + Fraction(costs.gradient_bytes * p) / rate) * 10**6)
+        ceil(
+            _PASSES
+            * (messages + Fraction(costs.memory.gradient_bytes * p) / rate)
+            * 10**6
+        )
         for p in sizes
     )
 

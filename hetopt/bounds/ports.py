@@ -88,12 +88,14 @@ class Ports:
         rates = [_rates(table, number) for number in range(len(cluster.nodes))]
         activation = table.hop_bytes(1, 1) * 10**6
         sent, per_parameter = table.exchanged, Fraction(0)
-        if costs.sync_overlap == "none":
-            each_pass = exact(costs.sync_factor) * costs.gradient_bytes * 10**6
+        if costs.updates.sync_overlap == "none":
+            each_pass = (
+                exact(costs.updates.sync_factor) * costs.memory.gradient_bytes * 10**6
+            )
             per_parameter = _PASSES * each_pass / sum(rates)
         pairs = zip(sent.layers, table.divided(sent), strict=True)
         whole = [all_of_it - part for all_of_it, part in pairs]
-        ends = [sent.end or 0] if costs.head == "include" else []
+        ends = [sent.end or 0] if costs.compute.head == "include" else []
         least = per_parameter * min(whole + ends)
         of_kind = {
             (table.node_class[name], cluster.node[name].count): kind
@@ -112,7 +114,7 @@ class Ports:
             hosts.append(Host(activation / rate, work if holds_all else None))
         return cls(
             table.workload.global_batch,
-            exact(costs.pipeline_factor),
+            exact(costs.schedule.pipeline_factor),
             per_parameter * sum(whole),
             tuple(hosts),
         )

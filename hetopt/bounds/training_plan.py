@@ -92,7 +92,7 @@ def _bound(instance: Instance) -> Bound:
     kinds, columns = _columns(tables)
     work = _work_us(table, list(kinds.values()), columns)
     chain = _chain_us(table, columns)
-    factor = exact(workload.costs.pipeline_factor)
+    factor = exact(workload.costs.schedule.pipeline_factor)
     update, over = own.least_update_us, table.overhead_us
     end = update + over
     found = [
@@ -133,7 +133,9 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     for column in columns:
         pairs = zip(column.work_us, each, strict=True)
         spent += column.layers * min(w * price for w, price in pairs if w is not None)
-    value = exact(workload.costs.pipeline_factor) * workload.global_batch * spent
+    value = (
+        exact(workload.costs.schedule.pipeline_factor) * workload.global_batch * spent
+    )
     return Bound(value, "all work where it is cheapest")
 
 
@@ -153,7 +155,7 @@ def _columns(tables: Sequence[CostTable]) -> tuple[Counter[str], list[_Column]]:
         # Some layer fits nowhere: there is no plan, and the work alone is a bound.
         columns = _cheapest(tables, list(kinds), fits=False)
     head = [_head_us(table, node) for node in kinds]
-    if table.workload.costs.head == "include":
+    if table.workload.costs.compute.head == "include":
         columns.append(_Column(1, *zip(*head, strict=True)))
     return kinds, columns
 
@@ -185,7 +187,7 @@ def _least_of(
 def _layer_columns(table: CostTable, nodes: list[str], *, fits: bool) -> list[_Column]:
     model = table.model
     costs: dict[object, list[int]] = {}
-    profile = table.workload.costs.profile
+    profile = table.workload.costs.compute.profile
     sorts = table.calibrated.sorts if table.calibrated else (None,) * table.layers
     for layer in range(table.layers):
         size = (model.parameters[layer], model.active_parameters[layer])
@@ -194,7 +196,7 @@ def _layer_columns(table: CostTable, nodes: list[str], *, fits: bool) -> list[_C
         key = (alike, tuple(row.layer_us[layer] for row in profile), held)
         costs.setdefault(key, []).append(layer)
     columns = []
-    by_formula = table.workload.costs.layer_times == "analytic"
+    by_formula = table.workload.costs.compute.layer_times == "analytic"
     for layers in costs.values():
         reduced = []
         if by_formula:
@@ -288,7 +290,7 @@ def _measured(table: CostTable, node: str, layer: int) -> _Rows:
     """From a profile. A sum of rows costs a sample at least its cheapest row."""
     largest = max(table.workload.micro_batch_sizes)
     gpu = table.cluster.node[node].gpu
-    for row in table.workload.costs.profile:
+    for row in table.workload.costs.compute.profile:
         if row.gpu == gpu and row.micro_batch <= largest:
             yield row.tensor_parallel, row.micro_batch, row.layer_us[layer]
 
@@ -300,7 +302,7 @@ def _calibrated(table: CostTable, node: str, layer: int) -> _Rows:
     than it would in proportion, and where links to hosts are waited for less than 4.
     """
     largest = max(table.workload.micro_batch_sizes)
-    less = 1 if table.workload.costs.offload is None else 4
+    less = 1 if table.workload.costs.memory.offload is None else 4
     for t in range(1, table.cluster.node[node].count + 1):
         yield t, 1, table.layer_us(node, t, 1)[layer]
         if largest > 1:
@@ -317,7 +319,7 @@ def _degrees(table: CostTable, node: str, layer: int, *, fits: bool) -> Containe
         first = _least_degree(table, node, layer)
         return range(first or spec.count + 1, spec.count + 1)
     # Measured memory may grow with the degree: each one is looked at.
-    room = table.memory_mib(node) - table.workload.costs.reserve_mib
+    room = table.memory_mib(node) - table.workload.costs.memory.reserve_mib
     needs = ((t, table.profile.least_mib(spec.gpu, t, layer)) for t in every)
     return {t for t, need in needs if need is not None and need <= room}
 
@@ -449,6 +451,6 @@ def _chain_us(table: CostTable, columns: Sequence[_Column]) -> Fraction:
         once += column.layers * us
     sequences = -(-workload.global_batch // most_pipelines(table))
     micro_batches = -(-sequences // max(workload.micro_batch_sizes))
-    if workload.costs.interleave > 1:
+    if workload.costs.schedule.interleave > 1:
         once = max(passes)
     return once + (micro_batches - 1) * max(passes)

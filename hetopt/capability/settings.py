@@ -63,15 +63,15 @@ def _times(words: str, source: str) -> Setting:
     """Return the setting that layers are timed by such a source."""
 
     def found(instance: Instance) -> object:
-        return source if instance.workload.costs.layer_times == source else None
+        return source if instance.workload.costs.compute.layer_times == source else None
 
     return Setting(words, f"{_COSTS}.layer_times", found)
 
 
 def _gathers(instance: Instance) -> object:
     workload = instance.workload
-    often = workload.costs.gathers == "micro_batch" and 3 in workload.zeros
-    return workload.costs.gathers if often else None
+    often = workload.costs.updates.gathers == "micro_batch" and 3 in workload.zeros
+    return workload.costs.updates.gathers if often else None
 
 
 def _samples_beside_zero(instance: Instance) -> object:
@@ -85,29 +85,32 @@ def _sizes(instance: Instance) -> object:
 
 
 def _lora(instance: Instance) -> object:
-    lora = instance.workload.costs.lora
+    lora = instance.workload.costs.updates.lora
     return None if lora is None else f"rank {lora.rank}"
 
 
 def _offload(instance: Instance) -> object:
-    offload = instance.workload.costs.offload
+    offload = instance.workload.costs.memory.offload
     if offload is None:
         return None
     return "optimiser" if offload.optimiser else f"activations {offload.activations}"
 
 
 def _profiled_update(instance: Instance) -> object:
-    rows = instance.workload.costs.profile
+    rows = instance.workload.costs.compute.profile
     return "measured" if any(row.update_us for row in rows) else None
 
 
 def _calibrated_update(instance: Instance) -> object:
-    calibration = instance.workload.costs.calibration
+    calibration = instance.workload.costs.compute.calibration
     return None if calibration is None else calibration.constants.get("update")
 
 
 def _timed_update(instance: Instance) -> object:
-    if instance.workload.costs.calibration is not None or instance.cluster is None:
+    if (
+        instance.workload.costs.compute.calibration is not None
+        or instance.cluster is None
+    ):
         return None
     rates = (gpu.memory_gbytes_per_s for gpu in instance.cluster.gpus.values())
     return next((rate for rate in rates if rate is not None), None)
@@ -124,12 +127,12 @@ def _pairs(instance: Instance) -> object:
 
 
 def _weighed(instance: Instance) -> object:
-    rows = instance.workload.costs.profile
+    rows = instance.workload.costs.compute.profile
     return "measured" if any(row.layer_mib for row in rows) else None
 
 
 def _calibrated_memory(instance: Instance) -> object:
-    value = instance.workload.costs.activations
+    value = instance.workload.costs.memory.activations
     return value if value == "calibrated" else None
 
 
@@ -138,7 +141,7 @@ def _unequal_layers(instance: Instance) -> object:
     for field in ("parameters", "active_parameters", "kinds"):
         if len({*getattr(model, field)}) > 1:
             return f"{field} differ"
-    for row in instance.workload.costs.profile:
+    for row in instance.workload.costs.compute.profile:
         for field in ("layer_us", "backward_us", "layer_mib", "activation_mib"):
             if len({*(getattr(row, field) or ())}) > 1:
                 return f"the profile's {field} differ"

@@ -185,23 +185,23 @@ def layout_of(
         sequence=workload.sequence_length,
         micro_batch=b,
         micro_batches=1,
-        tp=max(1, t // costs.context_parallel),
-        cp=costs.context_parallel,
-        ep=costs.expert_parallel,
+        tp=max(1, t // costs.compute.context_parallel),
+        cp=costs.compute.context_parallel,
+        ep=costs.compute.expert_parallel,
         pp=stages,
-        zero=costs.zero,
+        zero=costs.updates.zero,
         recompute=rule,
-        split_sequence=costs.sequence_parallel,
+        split_sequence=costs.compute.sequence_parallel,
         kernel=calibration.kernel if fused else None,
         sharding=usual.sharding,
-        accumulate_fp32=costs.gradient_bytes == 4,
-        states="fp32" if costs.precision == "fp32" else "mixed",
+        accumulate_fp32=costs.memory.gradient_bytes == 4,
+        states="fp32" if costs.memory.precision == "fp32" else "mixed",
         dropout=model.dropout,
-        fused_loss=costs.fused_loss or usual.fused_loss,
-        lora=costs.lora is not None,
-        rank=costs.lora.rank if costs.lora else 0,
-        adapted=_adapted(costs.lora),
-        frozen_bits=costs.lora.weight_bits if costs.lora else None,
+        fused_loss=costs.memory.fused_loss or usual.fused_loss,
+        lora=costs.updates.lora is not None,
+        rank=costs.updates.lora.rank if costs.updates.lora else 0,
+        adapted=_adapted(costs.updates.lora),
+        frozen_bits=costs.updates.lora.weight_bits if costs.updates.lora else None,
     )
 
 
@@ -220,7 +220,7 @@ class Calibrated:
         self.gpus = cluster.gpus
         #: Bytes/s between nodes at the least: what tokens on their way to experts have.
         self._between = slowest_between(cluster)
-        self._divided = self.workload.costs.expert_parallel > 1
+        self._divided = self.workload.costs.compute.expert_parallel > 1
         self.read: set[str] = set()
         self.constant = lookup(calibration.constants, self.read)
         self.architecture = architecture_of(instance.model)
@@ -299,7 +299,7 @@ class Calibrated:
         return both, backward
 
     def _sort_us(self, place: NodeClass, t: int, b: int, sort: Sort) -> tuple[int, int]:
-        rule = self.workload.costs.recompute
+        rule = self.workload.costs.compute.recompute
         both = self.layer_s(place, t, b, rule, sort)
         once, twice = (self.layer_s(place, t, b, x, sort) for x in ("none", "full"))
         launches = self.terms(place, t, b, "none", sort).launches * self.pace
@@ -310,7 +310,7 @@ class Calibrated:
         self, place: NodeClass, t: int, b: int, layer: int
     ) -> dict[str, float]:
         """What a layer's time is made of; what is recomputed is a term of its own."""
-        rule, sort = self.workload.costs.recompute, self.sorts[layer]
+        rule, sort = self.workload.costs.compute.recompute, self.sorts[layer]
         once = self.terms(place, t, b, "none", sort)
         seconds = {
             "products": once.products + once.experts,
@@ -328,7 +328,7 @@ class Calibrated:
 
     def alone_us(self, place: NodeClass, t: int, b: int, layer: int) -> int:
         """Both passes of a layer without what tensor-parallel collectives add."""
-        rule = self.workload.costs.recompute
+        rule = self.workload.costs.compute.recompute
         terms = self.terms(place, t, b, rule, self.sorts[layer])
         return _us(step.busy_s(terms._replace(tensor=0.0)) * self.pace)
 
@@ -338,13 +338,13 @@ class Calibrated:
 
     def _head_s(self, place: NodeClass, t: int, b: int) -> float:
         a, workload = self.architecture, self.workload
-        if workload.costs.head == "omit" or not a.vocabulary:
+        if workload.costs.compute.head == "omit" or not a.vocabulary:
             return 0.0
         by = (self.calibration.style, self.calibration.framework)
-        c = workload.costs.context_parallel
+        c = workload.costs.compute.context_parallel
         tokens, degree = b * workload.sequence_length / c, max(1, t // c)
         machine = self._machine(place)
-        frozen = workload.costs.lora is not None
+        frozen = workload.costs.updates.lora is not None
         return kernels.head_s(self.constant, machine, a, tokens, degree, by, frozen)
 
     @cached_property

@@ -81,7 +81,7 @@ def rounds(costs: CostSettings, pipelines: Iterable[tuple[int, int]]) -> int:
     With ZeRO 3 and `gathers: micro_batch` for each micro-batch of the pipeline with
     most; pipelines of several stages keep weights that they have gathered.
     """
-    if costs.zero < 3 or costs.gathers == "iteration":
+    if costs.updates.zero < 3 or costs.updates.gathers == "iteration":
         return 1
     found = list(pipelines)
     if any(stages > 1 for _, stages in found):
@@ -124,8 +124,10 @@ def sync_s(
     t_min = min(t for _, t in replicas)
     nodes = Counter(node for node, _ in replicas)
     rings = dict.fromkeys(nodes, t_min)
-    share = Fraction(costs.gradient_bytes * parameters, t_min)
-    return _ring_s(share, nodes, rings, link, adapters, costs, costs.sync_passes)
+    share = Fraction(costs.memory.gradient_bytes * parameters, t_min)
+    return _ring_s(
+        share, nodes, rings, link, adapters, costs, costs.updates.sync_passes
+    )
 
 
 def grouped_sync_s(
@@ -138,7 +140,7 @@ def grouped_sync_s(
     """The same in `zero_groups` groups, each of which divides the states."""
     replicas = sorted(holders)
     t_min = min(t for _, t in replicas)
-    nodes, m = [node for node, _ in replicas], costs.sharers(len(replicas))
+    nodes, m = [node for node, _ in replicas], costs.updates.sharers(len(replicas))
     groups = [Counter(nodes[i : i + m]) for i in range(0, len(nodes), m)]
     places = [Counter(nodes[i::m]) for i in range(m)]
 
@@ -152,8 +154,10 @@ def grouped_sync_s(
         )
         return max(times, default=Fraction(0))
 
-    share = Fraction(costs.gradient_bytes * parameters, t_min)
-    return slowest(groups, share, costs.sync_passes) + slowest(places, share / m, 2)
+    share = Fraction(costs.memory.gradient_bytes * parameters, t_min)
+    return slowest(groups, share, costs.updates.sync_passes) + slowest(
+        places, share / m, 2
+    )
 
 
 def routed_sync_s(
@@ -170,14 +174,16 @@ def routed_sync_s(
     there are as many rings at once as GPUs of a block.
     """
     gpus = [node for node, t in sorted(holders) for _ in range(t)]
-    e = costs.expert_parallel
+    e = costs.compute.expert_parallel
     members = gpus[::e]
     if len(members) < 2:
         return Fraction(0)
     held, nodes = Counter(gpus), Counter(members)
     rings = {node: min(e, held[node]) for node in nodes}
-    share = Fraction(costs.gradient_bytes * parameters, e)
-    return _ring_s(share, nodes, rings, link, adapters, costs, costs.sync_passes)
+    share = Fraction(costs.memory.gradient_bytes * parameters, e)
+    return _ring_s(
+        share, nodes, rings, link, adapters, costs, costs.updates.sync_passes
+    )
 
 
 def _ring_s(
@@ -200,7 +206,7 @@ def _ring_s(
         latency, bandwidth = link(a, b)
         return latency, bandwidth if a == b else bandwidth / max(slower[a], slower[b])
 
-    if costs.sync == "bottleneck":
+    if costs.updates.sync == "bottleneck":
         lowest = min(
             rate(a, b)[1] for a in nodes for b in nodes if a != b or nodes[a] > 1
         )

@@ -61,7 +61,7 @@ def forward_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> i
     flops += scores_flops(model, workload, layer, b)
     mixers = (model.mixer(part) for part in kind)
     flops += b * s * sum(mixer.scan for mixer in mixers if mixer is not None)
-    if FURTHER in kind and workload.costs.head == "include":
+    if FURTHER in kind and workload.costs.compute.head == "include":
         flops += 2 * model.embedding_parameters * b * s
     return flops
 
@@ -88,7 +88,7 @@ def scores(model: ModelSpec, workload: Workload, layer: int) -> int:
 def _scores(model: ModelSpec, workload: Workload, part: str, s: int) -> int:
     chosen = model.indexer.chosen if model.indexer else None
     seen = min(x for x in (model.window if part == WINDOW else None, chosen, s) if x)
-    if not workload.costs.flash:
+    if not workload.costs.compute.flash:
         return s * s
     if model.chunked and part == WINDOW:
         return s // seen * seen**2 + (s % seen) ** 2
@@ -97,7 +97,7 @@ def _scores(model: ModelSpec, workload: Workload, part: str, s: int) -> int:
 
 def passes(costs: CostSettings) -> int:
     """Forward passes that forward and backward together are worth."""
-    return 4 if costs.recompute == "full" else 3
+    return 4 if costs.compute.recompute == "full" else 3
 
 
 def layer_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int:
@@ -107,18 +107,18 @@ def layer_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int
     """
     costs = workload.costs
     flops = passes(costs) * forward_flops(model, workload, layer, b)
-    if costs.lora is not None:
+    if costs.updates.lora is not None:
         tokens = 2 * b * workload.sequence_length
         flops -= tokens * model.active_parameters[layer]
-        flops += passes(costs) * tokens * costs.lora.active(model)[layer]
-    if workload.costs.recompute == "selective":
+        flops += passes(costs) * tokens * costs.updates.lora.active(model)[layer]
+    if workload.costs.compute.recompute == "selective":
         flops += scores_flops(model, workload, layer, b)
     return flops
 
 
 def weight_flops(model: ModelSpec, workload: Workload, layer: int) -> int:
     """FLOPs of the gradients of a layer's weights, or adapters, for one sequence."""
-    lora = workload.costs.lora
+    lora = workload.costs.updates.lora
     trained = (lora.active(model) if lora else model.active_parameters)[layer]
     return 2 * trained * workload.sequence_length
 
@@ -126,7 +126,7 @@ def weight_flops(model: ModelSpec, workload: Workload, layer: int) -> int:
 def reductions(model: ModelSpec, costs: CostSettings, layer: int) -> int:
     """Times (t - 1) / t of a layer's activation that a group exchanges."""
     parts = len(model.kinds[layer]) - (FURTHER in model.kinds[layer])
-    return (6 if costs.recompute == "full" else 4) * parts
+    return (6 if costs.compute.recompute == "full" else 4) * parts
 
 
 def backward_share(costs: CostSettings) -> Fraction:
@@ -134,9 +134,9 @@ def backward_share(costs: CostSettings) -> Fraction:
 
     Beside adapters, whose attention has all of its gradients, at least that.
     """
-    if costs.lora is not None:
-        return Fraction(2, 3) if costs.recompute == "full" else Fraction(1, 2)
-    return Fraction(3, 4) if costs.recompute == "full" else Fraction(2, 3)
+    if costs.updates.lora is not None:
+        return Fraction(2, 3) if costs.compute.recompute == "full" else Fraction(1, 2)
+    return Fraction(3, 4) if costs.compute.recompute == "full" else Fraction(2, 3)
 
 
 def layer_s(
@@ -157,7 +157,7 @@ def layer_s(
         return compute
     assert link is not None
     latency, bandwidth = link
-    each = workload.costs.element_bytes
+    each = workload.costs.memory.element_bytes
     activation = Fraction(each * b * workload.sequence_length * model.hidden)
     rounds = reductions(model, workload.costs, layer)
     return compute + rounds * (t - 1) * (latency + activation / (t * bandwidth))
@@ -167,9 +167,9 @@ def head_s(
     model: ModelSpec, workload: Workload, gpu: GpuType, t: int, b: int
 ) -> Fraction:
     """Seconds of the head, forward and backward; 0 where it is omitted."""
-    if workload.costs.head == "omit":
+    if workload.costs.compute.head == "omit":
         return Fraction(0)
-    passes_over_it = 3 if workload.costs.lora is None else 2
+    passes_over_it = 3 if workload.costs.updates.lora is None else 2
     tokens = b * workload.sequence_length
     flops = passes_over_it * 2 * model.embedding_parameters * tokens
     return flops / (t * flops_per_s(gpu))

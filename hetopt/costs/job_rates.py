@@ -172,11 +172,13 @@ class JobRates:
             share = backward_share(work.costs)
             exposed = self._exposed_s(layers, sync, share) if d > 1 else Fraction(0)
             steps.append(layers + head + exposed)
-        return ceil(MICRO * max(steps) + exact(self.costs.iteration_overhead_us))
+        return ceil(
+            MICRO * max(steps) + exact(self.costs.schedule.iteration_overhead_us)
+        )
 
     def _exposed_s(self, layers: Fraction, sync: Fraction, share: Fraction) -> Fraction:
         """What of the synchronisation the backward pass, a share, does not hide."""
-        if self.costs.sync_overlap == "none":
+        if self.costs.updates.sync_overlap == "none":
             return sync
         # Slower layers hide more, yet layers and exposed part together only grow.
         return max(Fraction(0), sync - share * layers)
@@ -308,8 +310,8 @@ def _sync_s(
 ) -> Fraction:
     """Ring all-reduce of the gradients of `parameters` on each of d GPUs."""
     latency, bandwidth = link
-    share = costs.gradient_bytes * parameters / d
-    return costs.sync_passes * (d - 1) * (latency + share / bandwidth)
+    share = costs.memory.gradient_bytes * parameters / d
+    return costs.updates.sync_passes * (d - 1) * (latency + share / bandwidth)
 
 
 def _worst(links: set[LinkRate]) -> LinkRate | None:

@@ -90,10 +90,10 @@ def cost_model(
     b = batch // d
     work = Workload(sequence_length=sequence, global_batch=batch, costs=costs)
     logits = 0
-    if costs.head == "include":
+    if costs.compute.head == "include":
         logits = logits_mib(model, work, t, b)
     frozen, trained = 0, _states_mib(model, work, t)
-    (weight, gradient, _), each = costs.states, costs.states.whole
+    (weight, gradient, _), each = costs.memory.states, costs.memory.states.whole
     if lora_rank is not None:
         alone = of_job(costs, lora_rank)
         frozen = _states_mib(model, work.model_copy(update={"costs": alone}), t)
@@ -105,7 +105,7 @@ def cost_model(
         optimiser=(trained - weights - gradients) * MIB,
         activations=activations_mib(model, work, range(model.layers), t, b, 1) * MIB,
         logits=logits * MIB,
-        reserved=costs.reserve_mib * MIB,
+        reserved=costs.memory.reserve_mib * MIB,
     )
 
 
@@ -120,7 +120,7 @@ def _states_mib(model: ModelSpec, work: Workload, t: int) -> int:
     """What all parameters take on each of t GPUs, both ends included."""
     costs = work.costs
     states = states_mib(costs, sum(model.parameters), t)
-    if costs.head == "omit":
+    if costs.compute.head == "omit":
         return states
     return (
         states + ends_mib(model, work, True, True, t, 1) - logits_mib(model, work, t, 1)

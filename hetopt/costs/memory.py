@@ -58,11 +58,11 @@ def in_flight(
     costs: CostSettings, micro_batches: int, stages: int, j: int
 ) -> int | Fraction:
     """Micro-batches whose activations stage `j` (from 0) of `stages` holds."""
-    if costs.in_flight == "one":
+    if costs.schedule.in_flight == "one":
         return 1
-    if costs.in_flight == "gpipe":
+    if costs.schedule.in_flight == "gpipe":
         return micro_batches
-    v = costs.interleave
+    v = costs.schedule.interleave
     if v == 1:
         return min(micro_batches, stages - j)
     runs = min(micro_batches * v, 2 * (stages - j - 1) + (v - 1) * stages + 1)
@@ -76,8 +76,8 @@ def bytes_each(
 
     Of the model's own layers, unless its `states` are given.
     """
-    each, sharers = states or costs.layer_states, costs.sharers(replicas)
-    kept = costs.kept(each)
+    each, sharers = states or costs.layer_states, costs.updates.sharers(replicas)
+    kept = costs.updates.kept(each)
     return Fraction(each.whole + kept * (sharers - 1)) / sharers
 
 
@@ -102,7 +102,7 @@ def shares(
     costs: CostSettings, parameters: int, routed: int, t: int, replicas: int
 ) -> Iterator[Share]:
     """What each of `t` GPUs of a replica holds, and how many hold the same."""
-    c, e = costs.context_parallel, costs.expert_parallel
+    c, e = costs.compute.context_parallel, costs.compute.expert_parallel
     yield Fraction((parameters - routed) * c, t), replicas * c
     if routed:
         yield Fraction(routed, e), max(1, replicas * t // e)
@@ -113,7 +113,7 @@ def shares_mib(
 ) -> int:
     """The same for parts that different numbers of replicas hold."""
     total = Fraction(0)
-    for states, parts in ((costs.layer_states, held), (costs.states, lora)):
+    for states, parts in ((costs.layer_states, held), (costs.memory.states, lora)):
         total += sum((bytes_each(costs, n, states) * p for p, n in parts), Fraction(0))
     return mib(total)
 
@@ -139,19 +139,19 @@ def layer_bytes(
     """The same of a layer on `t` GPUs with micro-batches of `b` sequences."""
     costs, none = workload.costs, Fraction(0)
     boundary = Fraction(
-        costs.element_bytes * b * workload.sequence_length * model.hidden
+        costs.memory.element_bytes * b * workload.sequence_length * model.hidden
     )
-    if costs.activations == "checkpoint":
+    if costs.memory.activations == "checkpoint":
         return LayerBytes(boundary, none, none)
-    if costs.sequence_parallel:
+    if costs.compute.sequence_parallel:
         boundary /= t
-    architecture = costs.activations == "architecture"
+    architecture = costs.memory.activations == "architecture"
     layer = (saved if architecture else standard)(model, workload, kind, t, b)
     each, again = {
         "none": (sum(layer, start=none), none),
         "selective": (layer.whole + layer.shared, layer.scores),
         "full": (boundary, sum(layer, start=none)),
-    }[costs.recompute]
+    }[costs.compute.recompute]
     if not architecture:
         return LayerBytes(each, again, none)
     again += working_bytes(model, workload, kind, t, b)
@@ -173,7 +173,7 @@ def activations_mib(
     """
     one = one or partial(layer_bytes, model, workload)
     kept, once = activation_bytes(model, workload, layers, t, b, in_flight, one)
-    if workload.costs.offload is not None and len(layers):
+    if workload.costs.memory.offload is not None and len(layers):
         largest = max(one(kind, t, b).each for kind in {model.kinds[x] for x in layers})
         kept = hosted(workload.costs, kept, largest)
     return mib(kept) + mib(once)
@@ -200,7 +200,7 @@ def activation_bytes(
         layer = one(kind, t, b)
         kept += count * layer.each
         once = max(once, layer.once + in_flight * layer.inputs)
-    if workload.costs.activations == "checkpoint":
+    if workload.costs.memory.activations == "checkpoint":
         return kept, once  # of all micro-batches, as the paper weighs it
     return in_flight * kept, once
 
@@ -209,9 +209,9 @@ def hosted(
     costs: CostSettings, kept: int | Fraction, largest: int | Fraction
 ) -> Fraction:
     """What stays of `kept` bytes; `largest` are those of a layer and micro-batch."""
-    if costs.offload is None:
+    if costs.memory.offload is None:
         return Fraction(kept)
-    share = exact(costs.offload.activations)
+    share = exact(costs.memory.offload.activations)
     return kept - share * max(0, kept - 2 * largest)
 
 
@@ -221,25 +221,29 @@ def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:
     Calibrated they are weighed with the activations (`hetopt.costs.weighing`).
     """
     costs = workload.costs
-    if costs.activations == "calibrated":
+    if costs.memory.activations == "calibrated":
         return 0
-    each = costs.element_bytes + (0 if costs.fused_loss else 4)
-    each += 4 if costs.logit_gradients else 0
+    each = costs.memory.element_bytes + (0 if costs.memory.fused_loss else 4)
+    each += 4 if costs.memory.logit_gradients else 0
     return mib(Fraction(each * b * workload.sequence_length * model.vocabulary, t))
 
 
 def end_copies(model: ModelSpec, workload: Workload, ends: int) -> int:
     """Matrices V H that a stage at so many ends of the pipeline holds."""
-    if workload.costs.head == "omit":
+    if workload.costs.compute.head == "omit":
         return 0
     return min(ends, 1) if model.tied_embeddings else ends
 
 
 def flat_mib(costs: CostSettings, parameters: int, t: int) -> int:
     """The flat copy of the gradients of what several replicas hold."""
-    if not costs.flat_gradients or costs.zero >= 2:
+    if not costs.memory.flat_gradients or costs.updates.zero >= 2:
         return 0
-    return mib(Fraction(costs.gradient_bytes * parameters * costs.context_parallel, t))
+    return mib(
+        Fraction(
+            costs.memory.gradient_bytes * parameters * costs.compute.context_parallel, t
+        )
+    )
 
 
 def ends_mib(
@@ -253,10 +257,10 @@ def ends_mib(
 ) -> int:
     """Embedding on the first stage, head and logits on the last."""
     costs = workload.costs
-    if costs.head == "omit":
+    if costs.compute.head == "omit":
         return 0
-    share = Fraction(model.embedding_parameters * costs.context_parallel, t)
-    holders = replicas * costs.context_parallel
+    share = Fraction(model.embedding_parameters * costs.compute.context_parallel, t)
+    holders = replicas * costs.compute.context_parallel
     states = mib(share * bytes_each(costs, holders, costs.end_states))
     total = end_copies(model, workload, first + last) * states
     return total + logits_mib(model, workload, t, b) if last else total

@@ -257,7 +257,7 @@ class Timer:
 
     def _name(self, offer: Offer) -> str:
         """The name under which the profile has an offer: its own, or its card's."""
-        known = {row.gpu for row in self.instance.workload.costs.profile}
+        known = {row.gpu for row in self.instance.workload.costs.compute.profile}
         return offer.gpu if offer.gpu in known else card_of(offer)
 
 
@@ -345,14 +345,14 @@ def _times_us(
     model, costs = instance.model, instance.workload.costs
     both, backward = timer.passes_us(instance, offer, share)
     sent = parameters.exchanged(model, costs).layers[0]
-    chunk = Fraction(costs.gradient_bytes * sent, d)
+    chunk = Fraction(costs.memory.gradient_bytes * sent, d)
     hop = exact(offer.latency_us) + chunk / (exact(offer.gbytes_per_s) * 1000)
     if offer.intra_gbytes_per_s is not None and offer.gpus_per_instance % d == 0:
         hop = chunk / (exact(offer.intra_gbytes_per_s) * 1000)
     return {
         "forward_us": ceil(both - backward),
         "backward_us": ceil(backward),
-        "sync_us": ceil(costs.sync_passes * (d - 1) * hop),
+        "sync_us": ceil(costs.updates.sync_passes * (d - 1) * hop),
     }
 
 
@@ -362,13 +362,13 @@ def _memory_mib(
     """MiB once a GPU, of each layer, and of each layer and micro-batch in flight."""
     model, workload = instance.model, instance.workload
     costs = workload.costs
-    beside = parameters.trained(model, costs).layers[0] if costs.lora else 0
+    beside = parameters.trained(model, costs).layers[0] if costs.updates.lora else 0
     states = memory.states_mib(costs, model.parameters[0], 1, d, lora=(beside, 0))
     recomputed = memory.activations_mib(model, workload, range(0), 1, b, 0)
     each = memory.activations_mib(model, workload, range(1), 1, b, 1) - recomputed
-    once = costs.reserve_mib + recomputed
-    if costs.activations == "checkpoint" or costs.in_flight == "one":
+    once = costs.memory.reserve_mib + recomputed
+    if costs.memory.activations == "checkpoint" or costs.schedule.in_flight == "one":
         return once, states + each, 0
-    if costs.in_flight == "gpipe":
+    if costs.schedule.in_flight == "gpipe":
         return once, states + micro_batches * each, 0
     return once, states, each

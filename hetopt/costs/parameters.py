@@ -27,22 +27,22 @@ class Parameters(NamedTuple):
 
 def every(model: ModelSpec, costs: CostSettings) -> Parameters:
     """All of a model."""
-    end = model.embedding_parameters if costs.head == "include" else None
+    end = model.embedding_parameters if costs.compute.head == "include" else None
     return Parameters(model.parameters, model.routed_parameters, end)
 
 
 def trained(model: ModelSpec, costs: CostSettings) -> Parameters:
     """Those that have gradients and optimiser states."""
-    if costs.lora is None:
+    if costs.updates.lora is None:
         return every(model, costs)
-    adapters = costs.lora
+    adapters = costs.updates.lora
     return Parameters(adapters.parameters(model), adapters.routed(model), None)
 
 
 def exchanged(model: ModelSpec, costs: CostSettings) -> Parameters:
     """Those whose gradients take as long to synchronise as all that replicas send."""
     found = trained(model, costs)
-    if costs.lora is None or costs.zero < 3:
+    if costs.updates.lora is None or costs.updates.zero < 3:
         return found
     own = every(model, costs)
     end = own.end
@@ -64,4 +64,6 @@ def _added(
 
 def _worth(costs: CostSettings, weight: int | Fraction) -> Fraction:
     """Gradients that take as long as gathering a weight twice."""
-    return Fraction(_GATHERED * weight) / (costs.sync_passes * costs.gradient_bytes)
+    return Fraction(_GATHERED * weight) / (
+        costs.updates.sync_passes * costs.memory.gradient_bytes
+    )

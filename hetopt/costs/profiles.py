@@ -46,7 +46,7 @@ class Measurements:
         self._name = instance.name
         self._rows = {
             (row.gpu, row.tensor_parallel, row.micro_batch): row
-            for row in instance.workload.costs.profile
+            for row in instance.workload.costs.compute.profile
         }
         #: Whether memory is measured; the schema sees to it that all rows are alike.
         self.weighs = any(row.layer_mib for row in self._rows.values())

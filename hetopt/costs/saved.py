@@ -53,9 +53,9 @@ class Saved(NamedTuple):
 def saved(model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int) -> Saved:
     """What a layer keeps on each of `t` GPUs for `b` sequences, nothing recomputed."""
     tokens, costs, model = b * workload.sequence_length, workload.costs, model.of(kind)
-    e, attending = costs.element_bytes, _attending(kind)
+    e, attending = costs.memory.element_bytes, _attending(kind)
     whole = tokens * _whole(model, kind, e)
-    if costs.sequence_parallel:
+    if costs.compute.sequence_parallel:
         whole /= t
     if model.latent:
         x = model.latent
@@ -65,7 +65,7 @@ def saved(model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int) -> 
         y = model.indexer
         whole += tokens * e * (y.heads * (y.head_dim + 1) + y.head_dim) * attending
     shared = Fraction(tokens * sum(_shared(model, part, e) for part in kind), t)
-    scores = 0 if costs.flash else attending * _scores(model, workload)
+    scores = 0 if costs.compute.flash else attending * _scores(model, workload)
     return Saved(whole, shared, Fraction(tokens * scores, t))
 
 
@@ -73,19 +73,23 @@ def standard(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
 ) -> Saved:
     """The same by the common formula; parts other than its two in proportion."""
-    costs, e, model = workload.costs, workload.costs.element_bytes, model.of(kind)
+    costs, e, model = (
+        workload.costs,
+        workload.costs.memory.element_bytes,
+        model.of(kind),
+    )
     h, attending = model.hidden, _attending(kind)
     tokens = b * workload.sequence_length
     parts = len(kind) - (FURTHER in kind)
     whole = Fraction(tokens * parts * (2 * e + 1) * h)
-    if costs.recompute == "selective" and costs.sequence_parallel:
+    if costs.compute.recompute == "selective" and costs.compute.sequence_parallel:
         whole /= t
     whole += tokens * 4 * e * h * (FURTHER in kind)
     mixers = [mixer for part in kind if (mixer := model.mixer(part))]
     mlps = sum(part in (DENSE, EXPERTS) for part in kind)
     shared = e * (4 * h * attending + 8 * h * mlps + sum(x.kept for x in mixers))
     scores = 0
-    if not costs.flash:
+    if not costs.compute.flash:
         scores = attending * (2 * e + 1) * model.heads * workload.sequence_length
     return Saved(whole, Fraction(tokens * shared, t), Fraction(tokens * scores, t))
 
@@ -99,10 +103,10 @@ def working_bytes(
     probabilities or those of the MLP's, or the mixer's, wide tensors.
     """
     costs, model = workload.costs, model.of(kind)
-    e, tokens = costs.element_bytes, b * workload.sequence_length
-    sums = Fraction(2 * e * model.hidden, t if costs.sequence_parallel else 1)
+    e, tokens = costs.memory.element_bytes, b * workload.sequence_length
+    sums = Fraction(2 * e * model.hidden, t if costs.compute.sequence_parallel else 1)
     wide = [0]
-    if not costs.flash and _attending(kind):
+    if not costs.compute.flash and _attending(kind):
         wide.append(2 * e * model.heads * workload.sequence_length)
     for part in kind:
         if part in (DENSE, EXPERTS):
@@ -143,6 +147,6 @@ def _shared(model: ModelSpec, part: str, e: int) -> int:
 
 def _scores(model: ModelSpec, workload: Workload) -> int:
     """Of one token: a row of the softmax of every head."""
-    e = workload.costs.element_bytes
+    e = workload.costs.memory.element_bytes
     each = 2 * e + 1 if model.attention_dropout else e
     return each * model.heads * workload.sequence_length

@@ -35,7 +35,7 @@ def fixed(instance: Instance) -> Instance:
     if workload.alternatives == Alternatives():
         return instance
     costs = workload.costs
-    return under(instance, costs.recompute, costs.zero, costs.split)
+    return under(instance, costs.compute.recompute, costs.updates.zero, costs.split)
 
 
 def without_update(instance: Instance) -> Instance:
@@ -43,7 +43,7 @@ def without_update(instance: Instance) -> Instance:
 
     Its plans are those of the instance, each faster by its update.
     """
-    calibration = instance.workload.costs.calibration
+    calibration = instance.workload.costs.compute.calibration
     if calibration is None or "update" not in calibration.constants:
         return instance
     kept = {name: x for name, x in calibration.constants.items() if name != "update"}

@@ -30,12 +30,15 @@ class CostTable:
         #: How sequences and experts are divided.
         self.split = instance.workload.costs.split
         self.profile = Measurements(instance)
-        calibration = instance.workload.costs.calibration
+        calibration = instance.workload.costs.compute.calibration
         #: Where times are calibrated.
         self.calibrated = Calibrated(instance, calibration) if calibration else None
         #: Where activations are calibrated, too.
         self.weighing: Weighing | None = None
-        if self.calibrated and instance.workload.costs.activations == "calibrated":
+        if (
+            self.calibrated
+            and instance.workload.costs.memory.activations == "calibrated"
+        ):
             self.weighing = Weighing(self.calibrated)
         # lru_cache on bound methods of this object only: it dies with the object.
         self.layer_us = self._by_class(self._layer_us)
@@ -72,11 +75,11 @@ class CostTable:
         """The table of the same instance under other settings; None keeps its own."""
         costs = self.workload.costs
         key = (
-            recompute or costs.recompute,
-            costs.zero if zero is None else zero,
+            recompute or costs.compute.recompute,
+            costs.updates.zero if zero is None else zero,
             split or costs.split,
         )
-        if key == (costs.recompute, costs.zero, costs.split):
+        if key == (costs.compute.recompute, costs.updates.zero, costs.split):
             return self
         if key not in self._others:
             self._others[key] = CostTable(settings.under(self.instance, *key))
@@ -141,7 +144,7 @@ class CostTable:
 
     def _sent_us(self, node: str, t: int, b: int) -> list[int] | None:
         """How long links to the host have what each sort of layers sends, if any is."""
-        offload = self.workload.costs.offload
+        offload = self.workload.costs.memory.offload
         if offload is None or not offload.activations:
             return None
         per_byte = 10**6 / updates.host_bytes_per_s(self.gpu(node))
@@ -220,7 +223,7 @@ class CostTable:
 
         `by` GPUs send; None leaves adapters out, for who does not state them.
         """
-        whole = self.workload.costs.hop_parts == "whole"
+        whole = self.workload.costs.links.hop_parts == "whole"
         latency, rate = self._to_and_fro(sender, receiver)
         copies = self._copies(t)
         if by is not None and sender != receiver:
@@ -238,7 +241,7 @@ class CostTable:
 
     def _copies(self, t: int) -> int:
         """How often a stage sends its activations to `t` GPUs."""
-        whole = self.workload.costs.hop_parts == "whole"
+        whole = self.workload.costs.links.hop_parts == "whole"
         return max(1, t // self.split.context) if whole else 1
 
     def hop_bytes(self, t: int, b: int) -> int:
@@ -253,7 +256,7 @@ class CostTable:
 
     def _activation(self, b: int) -> int:
         """Bytes of what `b` sequences hand on to the next stage."""
-        each = self.workload.costs.element_bytes
+        each = self.workload.costs.memory.element_bytes
         return each * b * self.workload.sequence_length * self.model.hidden
 
     def least_hop_us(self, sender: str, receiver: str, b: int) -> int:
@@ -327,13 +330,17 @@ class CostTable:
     @cached_property
     def beside(self) -> Parameters | None:
         """LoRA's adapters beside the model's own parameters; None without."""
-        return self.trained if self.workload.costs.lora else None
+        return self.trained if self.workload.costs.updates.lora else None
 
     @property
     def tied(self) -> int | None:
         """Parameters that first and last stage sum the gradients of, if any."""
         costs = self.workload.costs
-        ties = costs.tied_sync and self.model.tied_embeddings and not costs.lora
+        ties = (
+            costs.updates.tied_sync
+            and self.model.tied_embeddings
+            and not costs.updates.lora
+        )
         return self.model.embedding_parameters if ties else None
 
     def layer_sync_us(self, layer: int, holders: Sequence[tuple[str, int]]) -> int:
@@ -407,7 +414,7 @@ class CostTable:
             **held,
             "ends": self._ends_mib(j == 0, j == stages - 1, t, b, replicas),
             **self._flat(layers, t, holders, (j == 0) + (j == stages - 1)),
-            "reserve": costs.reserve_mib,
+            "reserve": costs.memory.reserve_mib,
         }
 
     def activations_mib(
@@ -446,7 +453,7 @@ class CostTable:
     ) -> dict[str, int]:
         """The flat copy of a run's gradients, where the costs have it weighed."""
         costs, model = self.workload.costs, self.model
-        if not costs.flat_gradients:
+        if not costs.memory.flat_gradients:
             return {}
         copied = 0
         if holders is not None:
@@ -491,7 +498,7 @@ class CostTable:
         return ceil(self._update_s(node, shares) * 10**6)
 
     def _update_s(self, node: str, shares: Iterable[compute.Share]) -> Fraction:
-        sharers = self.workload.costs.sharers
+        sharers = self.workload.costs.updates.sharers
         held = sum((Fraction(p, sharers(n)) for p, n in shares), Fraction(0))
         return self._update_each(node) * held
 
@@ -506,7 +513,7 @@ class CostTable:
         """Whether the optimiser takes any time: its rate is told, or was measured."""
         rates = (gpu.memory_gbytes_per_s for gpu in self.cluster.gpus.values())
         told = self.profile.updates or any(rates)
-        return told or self.workload.costs.hosts_update
+        return told or self.workload.costs.memory.hosts_update
 
     @cached_property
     def least_update_us(self) -> int:
@@ -535,7 +542,7 @@ class CostTable:
         times = self.profile.update_us(self.cluster.node[node].gpu, t)
         if times is None:
             return None
-        sharers = self.workload.costs.sharers
+        sharers = self.workload.costs.updates.sharers
         return ceil(
             sum(
                 (Fraction(times[x], sharers(holders[x])) for x in layers),
@@ -546,7 +553,7 @@ class CostTable:
     @cached_property
     def overhead_us(self) -> int:
         """What every iteration takes beside what is told apart."""
-        return ceil(exact(self.workload.costs.iteration_overhead_us))
+        return ceil(exact(self.workload.costs.schedule.iteration_overhead_us))
 
     @cached_property
     def most_replicas(self) -> int:

@@ -48,14 +48,14 @@ def layer_bytes(
     """Bytes that the kernels of a layer move, both passes, on each of `t` GPUs."""
     costs, kind = workload.costs, model.kinds[layer]
     model = model.of(kind)
-    again = 2 if costs.recompute == "full" else 1
-    whole = _pair(_whole(model, kind, costs.element_bytes), again)
-    shared = _pair(_shared(model, kind, costs.element_bytes), again)
+    again = 2 if costs.compute.recompute == "full" else 1
+    whole = _pair(_whole(model, kind, costs.memory.element_bytes), again)
+    shared = _pair(_shared(model, kind, costs.memory.element_bytes), again)
     scores = 0
-    if not costs.flash and (many := sum(part in ATTENDING for part in kind)):
-        twice = 1 if costs.recompute == "none" else 2
+    if not costs.compute.flash and (many := sum(part in ATTENDING for part in kind)):
+        twice = 1 if costs.compute.recompute == "none" else 2
         scores = many * _pair(_scores(model, workload), twice)
-    parts = Fraction(whole, t if costs.sequence_parallel else 1)
+    parts = Fraction(whole, t if costs.compute.sequence_parallel else 1)
     return b * workload.sequence_length * (parts + Fraction(shared + scores, t))
 
 
@@ -66,9 +66,9 @@ def dequantised_bytes(
 
     Each pass reads them and writes 16 bits of each, which its products read.
     """
-    if costs.lora is None or costs.lora.weight_bits is None:
+    if costs.updates.lora is None or costs.updates.lora.weight_bits is None:
         return 0
-    passes = 3 if costs.recompute == "full" else 2
+    passes = 3 if costs.compute.recompute == "full" else 2
     return passes * (costs.layer_states.weight + 2) * model.parameters[layer]
 
 
@@ -130,7 +130,7 @@ def inner_width(model: ModelSpec, part: str) -> int:
 
 
 def _scores(model: ModelSpec, workload: Workload) -> tuple[int, int]:
-    e = workload.costs.element_bytes
+    e = workload.costs.memory.element_bytes
     dropout = 2 * e + 1 if model.attention_dropout else 0
     row = model.heads * workload.sequence_length
     return (4 * e + dropout) * row, (7 * e + dropout) * row

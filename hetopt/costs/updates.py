@@ -34,14 +34,18 @@ def each_s(
     `measured` are the bytes that AdamW was seen to move for a parameter; None goes by
     formula. 0 where nothing tells the rate.
     """
-    moved = traffic.update_bytes(costs.updated)
-    if costs.offload is not None and costs.hosts_update:
-        sent = (costs.updated.gradient + costs.updated.weight) / host_bytes_per_s(gpu)
-        return sent + moved * gpus / (exact(costs.offload.memory_gbytes_per_s) * 10**9)
+    moved = traffic.update_bytes(costs.memory.updated)
+    if costs.memory.offload is not None and costs.memory.hosts_update:
+        sent = (
+            costs.memory.updated.gradient + costs.memory.updated.weight
+        ) / host_bytes_per_s(gpu)
+        return sent + moved * gpus / (
+            exact(costs.memory.offload.memory_gbytes_per_s) * 10**9
+        )
     if measured is not None:
         if not measured:
             return Fraction(0)
-        usual = states_of(costs.precision, "adamw")
+        usual = states_of(costs.memory.precision, "adamw")
         moved = measured * (moved / traffic.update_bytes(usual) if usual else 1)
     if (rate := traffic.bytes_per_s(gpu)) is None:
         return Fraction(0)
@@ -56,7 +60,7 @@ def host_bytes_per_s(gpu: GpuType) -> Fraction:
 
 def _products(model: ModelSpec, costs: CostSettings) -> Fraction:
     """FLOPs of the update of a parameter."""
-    if costs.optimiser != "muon":
+    if costs.memory.optimiser != "muon":
         return Fraction(0)
     inner = model.expert_intermediate if model.experts else None
     n, m = sorted((model.hidden, inner or model.mlp_width))

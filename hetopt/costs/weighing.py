@@ -54,7 +54,7 @@ class Weighing:
         found = self._widest(gpu, layers, t, b) + math.ceil(leaves)
         more = memory.undivided(self._constant, self._architecture, run, parameters)
         held = math.ceil(more + self._stand_ins(layers, run, last))
-        if not last or self._times.workload.costs.head == "omit":
+        if not last or self._times.workload.costs.compute.head == "omit":
             return found + held
         head = activations.head(self._constant, self._architecture, run)
         cuts = memory.cuts(self._constant, self._architecture, run)
@@ -62,7 +62,7 @@ class Weighing:
 
     def _stand_ins(self, layers: range, run: Layout, last: bool) -> float:
         kinds = frozenset(x.parts for x in self.sorts[layers.start : layers.stop])
-        head = last and self._times.workload.costs.head != "omit"
+        head = last and self._times.workload.costs.compute.head != "omit"
         return self._stood_in(kinds, run, head)
 
     @cached_method
@@ -89,7 +89,7 @@ class Weighing:
             times.calibration,
             times.model,
             times.workload,
-            times.workload.costs.recompute,
+            times.workload.costs.compute.recompute,
             times.gpus[gpu],
             t,
             b,

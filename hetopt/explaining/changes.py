@@ -193,16 +193,19 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     (`activations: checkpoint`) is not all that other rules take.
     """
     costs = instance.workload.costs
-    if costs.layer_times != "profile" and costs.activations != "checkpoint":
+    if (
+        costs.compute.layer_times != "profile"
+        and costs.memory.activations != "checkpoint"
+    ):
         for rule in _RECOMPUTES:
-            if rule != costs.recompute:
-                words = f"recompute: {rule}, in place of {costs.recompute}"
+            if rule != costs.compute.recompute:
+                words = f"recompute: {rule}, in place of {costs.compute.recompute}"
                 changed = with_costs(instance, recompute=rule)
                 yield Change("recompute", words, changed, (plan,))
-    if not any(row.layer_mib for row in costs.profile):
+    if not any(row.layer_mib for row in costs.compute.profile):
         for level in range(4):
-            if level != costs.zero:
-                words = f"zero: {level}, in place of {costs.zero}"
+            if level != costs.updates.zero:
+                words = f"zero: {level}, in place of {costs.updates.zero}"
                 changed = with_costs(instance, zero=level)
                 yield Change("zero", words, changed, (plan,))
 

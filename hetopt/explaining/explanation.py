@@ -58,7 +58,7 @@ class Explanation:
     @property
     def interval_s(self) -> tuple[float, float] | None:
         """Where 80 % of runs lie; None where times are not calibrated."""
-        calibration = self.instance.workload.costs.calibration
+        calibration = self.instance.workload.costs.compute.calibration
         if calibration is None:
             return None
         return calibration.interval_s(self.iteration_us / 10**6)

@@ -99,11 +99,11 @@ def layer_times(table: CostTable, plan: TrainingPlan) -> list[LayerTime]:
         for replica in stage.replicas:
             place = mine.node_class[replica.node]
             at = (place, replica.degree, replica.samples)
-            rule = mine.workload.costs.recompute
+            rule = mine.workload.costs.compute.recompute
             key = (*at, rule, mine.calibrated.sorts[layer])
             if key not in found:
                 terms = mine.calibrated.terms_us(*at, layer)
-                if mine.workload.costs.offload is not None:
+                if mine.workload.costs.memory.offload is not None:
                     waits = mine.waits_us(replica.node, *at[1:])
                     terms |= {"host": sum(each[layer] for each in waits)}
                 found[key] = LayerTime(layer, place.gpu, *at[1:], rule, terms)

@@ -85,10 +85,10 @@ def _times(
         if transfers == "overlapped":
             found.append(Times(Fraction(forward), Fraction(backward), -half, weights))
             continue
-        if costs.hops == "both":
+        if costs.links.hops == "both":
             entering = Fraction(rows[j - 1]["hop_us"], 2)
         busy = half + entering
-        shared = half if costs.hops == "both" else Fraction(0)
+        shared = half if costs.links.hops == "both" else Fraction(0)
         found.append(Times(forward + busy, backward + busy, shared, weights, busy))
     return found
 
@@ -102,9 +102,9 @@ def _share(table: CostTable, pipeline: Pipeline, j: int) -> Fraction:
         weights += compute.weight_flops(model, workload, layer)
         whole += table.hardware_flops[layer]
         whole -= compute.forward_flops(model, workload, layer, 1)
-    if j == len(pipeline.stages) - 1 and workload.costs.head == "include":
+    if j == len(pipeline.stages) - 1 and workload.costs.compute.head == "include":
         head = 2 * model.embedding_parameters * workload.sequence_length
-        trained = workload.costs.lora is None
+        trained = workload.costs.updates.lora is None
         weights, whole = weights + head * trained, whole + head * (1 + trained)
     return Fraction(weights, whole) if whole else Fraction(0)
 
@@ -123,7 +123,7 @@ def _head(table: CostTable, pipeline: Pipeline) -> Times:
             for replica in pipeline.stages[0].replicas
         )
     )
-    trained = table.workload.costs.lora is None
+    trained = table.workload.costs.updates.lora is None
     return Times(whole / 3, whole * 2 / 3, weights_us=whole / 3 * trained)
 
 

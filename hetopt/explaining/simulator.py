@@ -174,7 +174,7 @@ def simulate(
         raise InstanceError(f"the plan cannot be simulated: {broken}; correct it")
     costs = data.workload.costs
     if schedule is None:
-        schedule = "gpipe" if costs.in_flight == "gpipe" else "1f1b"
+        schedule = "gpipe" if costs.schedule.in_flight == "gpipe" else "1f1b"
     runs = split_of(data, plan).interleave if schedule == "1f1b" else 1
     table = CostTable(data).under(zero=plan.zero, split=split_of(data, plan))
     refuse_shape(schedule, data, plan)
@@ -192,8 +192,8 @@ def simulate(
         tuple(found.parts["pipeline_us"]),
         int(found.parts["sync_us"]),
         int(found.parts["update_us"]),
-        exact(costs.pipeline_factor),
-        exact(costs.sync_factor),
+        exact(costs.schedule.pipeline_factor),
+        exact(costs.updates.sync_factor),
         int(found.parts["iteration_us"]),
         transfers,
         int(found.parts["tied_us"]),
@@ -276,7 +276,7 @@ def _parts(
     Embedding and head lie as on the stage at `place`, its number and of how many.
     """
     stage, (at, count) = pipeline.stages[j], place
-    flight = held if table.workload.costs.in_flight != "one" else Fraction(1)
+    flight = held if table.workload.costs.schedule.in_flight != "one" else Fraction(1)
     node, group = replica.node, (replica.degree, replica.samples)
     parts = table.stage_mib(
         node, stage.span, *group, pipeline.micro_batches, count, at, holders

@@ -71,7 +71,7 @@ def stage_times(
         zip(plan.pipelines, judged["stages"], judged["pipeline_us"], strict=True)
     ):
         n = pipeline.micro_batches
-        hops = [_hops(costs.hops, rows, j) for j in range(len(rows))]
+        hops = [_hops(costs.links.hops, rows, j) for j in range(len(rows))]
         busy = [row["compute_us"] + hop for row, hop in zip(rows, hops, strict=True)]
         for j, stage in enumerate(pipeline.stages):
             parts = {
@@ -88,8 +88,8 @@ def stage_times(
                 "slower_sync": longest - own,
                 "ports": judged["sync_us"] - longest,
             }
-            pipelined = _scaled(parts, exact(costs.pipeline_factor))
-            summed = _scaled(waits, exact(costs.sync_factor))
+            pipelined = _scaled(parts, exact(costs.schedule.pipeline_factor))
+            summed = _scaled(waits, exact(costs.updates.sync_factor))
             found.append(
                 StageTime(
                     number,
@@ -198,7 +198,9 @@ def _syncs(
             sync += embedding if j == 0 else 0
             sync += head if j == len(rows) - 1 else 0
             mine.append(times * max(0, sync - hidden))
-            hidden += row["backward_us"] if costs.sync_overlap == "backward" else 0
+            hidden += (
+                row["backward_us"] if costs.updates.sync_overlap == "backward" else 0
+            )
         found.append(mine)
     return found
 
@@ -230,7 +232,7 @@ def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
 
 def end_layers(table: CostTable, pipeline: Pipeline, j: int) -> list[int]:
     """The layer beside each of the embedding and the head that stage `j` holds."""
-    if table.workload.costs.head == "omit":
+    if table.workload.costs.compute.head == "omit":
         return []
     stage, last = pipeline.stages[j], len(pipeline.stages) - 1
     found = [stage.span[0]] if j == 0 else []

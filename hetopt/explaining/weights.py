@@ -77,7 +77,7 @@ def _parts(
         replica.node, stage.span, t, b, pipeline.micro_batches, last + 1, j, holders
     )
     logits = 0
-    if j == last and table.workload.costs.head == "include":
+    if j == last and table.workload.costs.compute.head == "include":
         logits = memory.logits_mib(table.model, table.workload, t, b)
     if "layers" in whole:
         layers = {"measured_layers": whole["layers"]}
@@ -111,12 +111,15 @@ def _states(
         (3, 2, 1),
         strict=True,
     ):
-        divided = costs.zero >= level
+        divided = costs.updates.zero >= level
         held += sum(
-            (each * p / (costs.sharers(n) if divided else 1) for p, n in shares),
+            (
+                each * p / (costs.updates.sharers(n) if divided else 1)
+                for p, n in shares
+            ),
             start=Fraction(0),
         )
         found[part], before = memory.mib(held) - before, memory.mib(held)
-    if costs.lora is not None:
+    if costs.updates.lora is not None:
         found = {"weights": found["weights"], "lora": whole - found["weights"]}
     return found

@@ -149,9 +149,9 @@ def _model(rng: Random, family: str, scale: _Size) -> dict[str, Any]:
 
 def _state_bytes(model: dict[str, Any], costs: CostSettings) -> int:
     parameters = 12 * model["hidden"] ** 2 * model["layers"]
-    if costs.head == "include":
+    if costs.compute.head == "include":
         parameters += 2 * model["vocabulary"] * model["hidden"]
-    return int(parameters * costs.bytes_per_parameter)
+    return int(parameters * costs.memory.bytes_per_parameter)
 
 
 def _cluster(rng: Random, family: str, scale: _Size, states: int) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def calibrated(
     generations = {card.generation for card in cards.values() if card}
     every = generations.pop() if len(generations) == 1 else None
     fused = kernel_of(framework, every) or "flash2"
-    kernel = options.get("kernel") or (fused if costs.flash else "none")
+    kernel = options.get("kernel") or (fused if costs.compute.flash else "none")
     style = "compiled" if framework in _COMPILED else usual.style
     calibration = {
         "framework": framework,
@@ -96,7 +96,7 @@ def calibrated(
     settings["calibration"] = calibration
     offers, divided = divisions.offered(made, options)
     settings |= {field: degrees[0] for field, degrees in offers.items()}
-    if costs.zero == 3:
+    if costs.updates.zero == 3:
         settings["gathers"] = "micro_batch"
     settings |= _exposed(lookup(constants(), set()), framework, usual, costs)
     made, rows = _with(made, cards, settings, offers), (row, *unfused, *divided)
@@ -130,7 +130,9 @@ def _products(costs: CostSettings, told: str | None) -> str:
         if told not in get_args(Precision):
             raise UnknownName("precision of products", told, list(get_args(Precision)))
         return told
-    return {"fp32": "fp32", "fp16_mixed": "fp16"}.get(costs.precision or "", "bf16")
+    return {"fp32": "fp32", "fp16_mixed": "fp16"}.get(
+        costs.memory.precision or "", "bf16"
+    )
 
 
 def _unfit(cards: Mapping[str, Gpu | None], precision: str) -> str | None:
@@ -194,9 +196,9 @@ def _exposed(
     Gradients of the precision's width are reduced and weights of two bytes gathered;
     the cost model counts `sync_passes` over gradients.
     """
-    if costs.zero == 3 and costs.lora is not None:
+    if costs.updates.zero == 3 and costs.updates.lora is not None:
         exposed = constant("fsdp", usual.sharding)  # of frozen weights, as they are
-    elif costs.zero == 3:
+    elif costs.updates.zero == 3:
         exposed = constant("fsdp", usual.sharding) * costs.sent_share
     else:
         overlap = "overlapped" if usual.overlapped else "plain"

@@ -84,14 +84,14 @@ def _updated(costs: CostSettings) -> Document:
     On hosts it must be DeepSpeed's own, which it makes itself. SGD has a momentum, as
     the instance weighs it.
     """
-    if costs.optimiser == "sgd":
+    if costs.memory.optimiser == "sgd":
         return {"optimizer": {"type": "SGD", "params": {"momentum": 0.9}}}
-    if not costs.hosts_update:
+    if not costs.memory.hosts_update:
         return {}
     hosted = {"device": "cpu", "pin_memory": True}
     return {
         "optimizer": {"type": "AdamW", "params": {}},
-        "zero_optimization": {"stage": costs.zero, "offload_optimizer": hosted},
+        "zero_optimization": {"stage": costs.updates.zero, "offload_optimizer": hosted},
     }
 
 
@@ -105,15 +105,15 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         cuts=[0, *(stage.layers[1] for stage in pipeline.stages)],
         degree=replicas[0].degree,
         replicas=len(replicas),
-        interval=1 if data.workload.costs.recompute == "full" else 0,
+        interval=1 if data.workload.costs.compute.recompute == "full" else 0,
     )
     costs = data.workload.costs
     config = {
         "train_batch_size": data.workload.global_batch,
         "train_micro_batch_size_per_gpu": replicas[0].samples,
         "gradient_accumulation_steps": pipeline.micro_batches,
-        **words("deepspeed", costs.precision),
-        "zero_optimization": {"stage": costs.zero},
+        **words("deepspeed", costs.memory.precision),
+        "zero_optimization": {"stage": costs.updates.zero},
         **_updated(costs),
     }
     include = "@".join(

@@ -92,7 +92,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
             "hetero_process_meshes": meshes,
         },
     }
-    precision = words("flagscale", data.workload.costs.precision)
+    precision = words("flagscale", data.workload.costs.memory.precision)
     if precision:
         system["precision"] = {name: model.pop(name) for name in precision}
     for name in ("sequence_parallel", "use_distributed_optimizer"):

@@ -49,12 +49,12 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "per_device_train_batch_size": rank.samples,
         "gradient_accumulation_steps": rank.micro_batches,
         "disable_gradient_checkpointing": rank.recompute != "full",
-        "optim": OPTIMISERS[costs.optimiser],
-        **words("llamafactory", costs.precision),
+        "optim": OPTIMISERS[costs.memory.optimiser],
+        **words("llamafactory", costs.memory.precision),
         **_adapters(costs),
     }
     files = {}
-    if costs.zero:
+    if costs.updates.zero:
         told["deepspeed"] = CONFIG
         files[CONFIG] = json.dumps(_deepspeed(costs), indent=1) + "\n"
     gpus = [rank.gpu for rank in found]
@@ -66,7 +66,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
 
 
 def _adapters(costs: CostSettings) -> Document:
-    if (lora := costs.lora) is None:
+    if (lora := costs.updates.lora) is None:
         return {"finetuning_type": "full"}
     told = {
         "finetuning_type": "lora",
@@ -82,8 +82,8 @@ def _adapters(costs: CostSettings) -> Document:
 
 def _deepspeed(costs: CostSettings) -> Document:
     """What DeepSpeed is told; `auto` is what the trainer was told."""
-    zero: Document = {"stage": costs.zero}
-    if costs.hosts_update:
+    zero: Document = {"stage": costs.updates.zero}
+    if costs.memory.hosts_update:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     return {
         "train_batch_size": "auto",
@@ -91,6 +91,6 @@ def _deepspeed(costs: CostSettings) -> Document:
         "gradient_accumulation_steps": "auto",
         "gradient_clipping": "auto",
         "zero_allow_untested_optimizer": True,
-        **words("deepspeed", costs.precision),
+        **words("deepspeed", costs.memory.precision),
         "zero_optimization": zero,
     }

@@ -137,7 +137,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     told = launch.given(data, pipeline)
     text = json.dumps(_sections(data, told), indent=1)
     untold = "" if data.model.architecture else _UNTOLD
-    if data.workload.costs.lora is not None:
+    if data.workload.costs.updates.lora is not None:
         untold += _WEIGHTS
     return {
         RECIPE: _RECIPE,
@@ -167,12 +167,12 @@ def _sections(data: Instance, told: Document) -> dict[str, Document]:
     sharded = bool(told.get(_SHARDED))
     groups = {_GROUPS: told[_GROUPS]} if _GROUPS in told else {}
     updated = {name: told[name] for name in _UPDATED if name in told}
-    mixed = dict(words("megatron_bridge", data.workload.costs.precision))
+    mixed = dict(words("megatron_bridge", data.workload.costs.memory.precision))
     whole = {"mixed_precision": mixed.pop("mixed_precision")}
     shape.setdefault("vocab_size", data.model.vocabulary)
     if "make_vocab_size_divisible_by" not in shape:
         shape["should_pad_vocab"] = True
-    lora, adapters = data.workload.costs.lora, {}
+    lora, adapters = data.workload.costs.updates.lora, {}
     if lora is not None:
         adapters = {"peft": _adapters(data, lora)}
     return {

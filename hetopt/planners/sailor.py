@@ -229,7 +229,7 @@ class Programme:
         runs of layers of a GPU, the others.
         """
         least = [min((c.us for c in row if c), default=worst) for row in self.choices]
-        runs, factor = self.cost.costs.interleave, self.cost.pipeline_factor
+        runs, factor = self.cost.costs.schedule.interleave, self.cost.pipeline_factor
 
         def fast(j: int, choice: Choice) -> bool:
             others = sum(least) - least[j]

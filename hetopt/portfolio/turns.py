@@ -13,7 +13,7 @@ from .shares import PORTFOLIO
 
 def order(data: Instance) -> list[str]:
     """Return the names of the planners that an instance is planned by, in order."""
-    if data.workload.costs.expert_parallel > 1 or not data.workload.target.free:
+    if data.workload.costs.compute.expert_parallel > 1 or not data.workload.target.free:
         return list(PORTFOLIO.of_grids)
     others = registry.entries_for("planners", "training_plan")
     names = [*PORTFOLIO.quick, *PORTFOLIO.good, *others]

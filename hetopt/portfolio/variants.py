@@ -190,7 +190,7 @@ def _joined_of(
             return None
         mine: Certificate = proof
         each = (mine.model_copy(update={"further": ()}), *mine.further)
-        zeros = [one.workload.costs.zero for one in settings.variants(way)]
+        zeros = [one.workload.costs.updates.zero for one in settings.variants(way)]
         if len(each) != len(zeros):
             return None
         pairs += zip(zeros, each, strict=True)

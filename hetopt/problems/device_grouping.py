@@ -93,7 +93,7 @@ def data(
     table, t = CostTable(instance), tensor_parallel
     workload, model = instance.workload, instance.model
     parameters = sum(model.parameters)
-    if workload.costs.head == "include":
+    if workload.costs.compute.head == "include":
         parameters += model.embedding_parameters * (2 - model.tied_embeddings)
     counts: Counter[str] = Counter()
     room: dict[str, int] = {}

@@ -119,17 +119,17 @@ class Assumptions(Record):
 
     @model_validator(mode="after")
     def _timed_by_formula(self) -> Self:
-        if self.costs.calibration is not None:
+        if self.costs.compute.calibration is not None:
             raise ValueError(
                 "found costs.layer_times 'calibrated', and jobs are timed by formula: "
                 "give layer_times 'analytic' and no calibration"
             )
-        if self.costs.lora is not None:
+        if self.costs.updates.lora is not None:
             raise ValueError(
                 "found costs.lora, and each model says what is trained of it: give "
                 "its lora_rank, and remove costs.lora"
             )
-        if self.costs.offload is not None:
+        if self.costs.memory.offload is not None:
             raise ValueError(
                 "found costs.offload, which jobs are not priced with: remove it"
             )

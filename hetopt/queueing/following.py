@@ -217,7 +217,9 @@ def _row(store: Store, attempt: Attempt) -> dict[str, Any] | None:
         )
         for p in plan.pipelines
     }
-    rules = {s.recompute or costs.recompute for p in plan.pipelines for s in p.stages}
+    rules = {
+        s.recompute or costs.compute.recompute for p in plan.pipelines for s in p.stages
+    }
     if len(cards) > 1 or None in cards or len(degrees) > 1 or len(shapes) > 1:
         return None
     if len(rules) > 1:
@@ -250,9 +252,9 @@ def _row(store: Store, attempt: Attempt) -> dict[str, Any] | None:
         "mbs": first.micro_batch_size // each,
         "gbs": data.workload.global_batch,
         "ga": first.micro_batches,
-        "zero": costs.zero if plan.zero is None else plan.zero,
+        "zero": costs.updates.zero if plan.zero is None else plan.zero,
         "recompute": rules.pop(),
-        "precision": costs.precision,
+        "precision": costs.memory.precision,
         "stage_layers": [s.layers[1] - s.layers[0] for s in first.stages],
         "framework": "hetopt",
         "iteration_s": attempt.measured_s,

@@ -443,7 +443,7 @@ def _add(gpus: dict[str, int], more: Mapping[str, int]) -> None:
 
 def _factor(data: Instance) -> float | None:
     """Return what the 80 % interval of times multiplies them by, upwards."""
-    calibration = data.workload.costs.calibration
+    calibration = data.workload.costs.compute.calibration
     return None if calibration is None else calibration.interval_s(1.0)[1]
 
 

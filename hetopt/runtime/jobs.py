@@ -119,13 +119,13 @@ def job(
         plan=_told(data, plan),
         gpus=_by_host(data, plan),
         sequence_length=length,
-        schedule=costs.in_flight,
-        zero=costs.zero if plan.zero is None else plan.zero,
+        schedule=costs.schedule.in_flight,
+        zero=costs.updates.zero if plan.zero is None else plan.zero,
         expert_parallel=split.experts,
         interleave=split.interleave,
-        sequence_parallel=costs.sequence_parallel,
+        sequence_parallel=costs.compute.sequence_parallel,
         precision=settings.precision or _precision(data, settings),
-        wide_gradients=costs.precision == "bf16_fp32_gradients",
+        wide_gradients=costs.memory.precision == "bf16_fp32_gradients",
         predicted_s=judged.parts["iteration_us"] / 10**6,
         settings=settings,
     )
@@ -172,7 +172,7 @@ def _uncut(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str
     divided = shapes.split_of(data, plan).experts > 1
     if decoder.experts is not None and not divided:
         parts["columns of an expert"] = decoder.experts.width
-    if data.workload.costs.sequence_parallel or divided:
+    if data.workload.costs.compute.sequence_parallel or divided:
         parts["tokens of a sequence"] = data.workload.sequence_length
     most = max(replica.degree for replica in plan.replicas())
     for name, count in parts.items():
@@ -194,7 +194,7 @@ def _check_local(
 
 def _not_local(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str]:
     """Why a plan's states do not lie on hosts as whole tensor-parallel shards."""
-    if (data.workload.costs.zero if plan.zero is None else plan.zero) > 0:
+    if (data.workload.costs.updates.zero if plan.zero is None else plan.zero) > 0:
         yield "found ZeRO, which divides the states of a shard among its replicas"
     if shapes.split_of(data, plan).experts > 1:
         yield "found experts that are divided among GPUs"
@@ -215,7 +215,7 @@ def _not_local(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator
 
 def _told(data: Instance, plan: TrainingPlan) -> TrainingPlan:
     """The plan with the rule of recomputation of every stage said."""
-    rule = data.workload.costs.recompute
+    rule = data.workload.costs.compute.recompute
     pipelines = tuple(
         pipeline.model_copy(
             update={
@@ -238,7 +238,7 @@ def _by_host(data: Instance, plan: TrainingPlan) -> tuple[str, ...]:
 
 def _precision(data: Instance, settings: Settings) -> Precision:
     """Of the instance on GPUs, single precision on CPUs; cards change bf16 to fp16."""
-    told = data.workload.costs.precision
+    told = data.workload.costs.memory.precision
     if settings.cpu or told == "fp32":
         return "fp32"
     return "fp16" if told == "fp16_mixed" else "bf16"

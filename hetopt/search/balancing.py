@@ -51,10 +51,12 @@ class Balancer:
     def even(self) -> bool:
         """Whether all layers are alike, in parameters, time and memory."""
         model, costs = self.cost.instance.model, self.cost.costs
-        rows = [row.layer_us for row in costs.profile]
-        rows += [row.backward_us for row in costs.profile if row.backward_us]
-        rows += [row.layer_mib for row in costs.profile if row.layer_mib]
-        rows += [row.activation_mib for row in costs.profile if row.activation_mib]
+        rows = [row.layer_us for row in costs.compute.profile]
+        rows += [row.backward_us for row in costs.compute.profile if row.backward_us]
+        rows += [row.layer_mib for row in costs.compute.profile if row.layer_mib]
+        rows += [
+            row.activation_mib for row in costs.compute.profile if row.activation_mib
+        ]
         calibrated = self.cost.table.calibrated
         if calibrated and len(set(calibrated.sorts)) > 1:
             return False
@@ -72,7 +74,7 @@ class Balancer:
 
         No stage takes more than `most` layers. ZeRO divides states among `replicas`.
         """
-        if not self.cost.costs.zero:
+        if not self.cost.costs.updates.zero:
             replicas = 1
         key = (b, n, chain, most, replicas)
         if key not in self._kept:
@@ -141,7 +143,7 @@ class Balancer:
             if not _enough(rows, layers):
                 return None
             counts = _best_counts(rows, layers, n)
-            if min(counts) >= self.cost.costs.interleave:
+            if min(counts) >= self.cost.costs.schedule.interleave:
                 return list(accumulate(counts))
 
         def whole(at: tuple[int, int]) -> int:
@@ -168,7 +170,7 @@ class Balancer:
         if not _enough(rows, layers):
             return None
         counts = _best_counts(rows, layers, n)
-        if min(counts) < self.cost.costs.interleave:  # so few make no runs
+        if min(counts) < self.cost.costs.schedule.interleave:  # so few make no runs
             return self._uneven(b, n, chain, most, replicas)
         return _slots(chain, counts)
 
@@ -181,7 +183,7 @@ class Balancer:
             self._flights.clear()
         rows = []
         stages = len(chain)
-        rest = n % stages if self.cost.costs.interleave > 1 else 0
+        rest = n % stages if self.cost.costs.schedule.interleave > 1 else 0
         for j, place in enumerate(chain):
             behind = chain[j + 1] if j + 1 < stages else None
             # Enough to tell what a stage holds, and how long it takes and sends.
@@ -218,7 +220,7 @@ class Balancer:
         """The most equal layers that memory allows on stage `j`."""
         cost = self.cost
         flight = cost.in_flight(n, stages, j)
-        runs = cost.costs.interleave
+        runs = cost.costs.schedule.interleave
         # Interleaved, whether a stage can be at all depends on n, and on runs layers.
         rest = n % stages if runs > 1 else 0
         ends = (j == 0, j == stages - 1)
@@ -250,7 +252,9 @@ class Balancer:
             )
             for j, place in enumerate(chain)
         ]
-        fewest = self.cost.costs.interleave  # layers of a stage: one for each run
+        fewest = (
+            self.cost.costs.schedule.interleave
+        )  # layers of a stage: one for each run
         most = self.cost.layers if most is None else most
         ends = cuts.best_cuts(rows, n, fewest, most)
         if ends is None:
@@ -285,7 +289,7 @@ class Balancer:
         What holds fewer layers never needs more, so no end lies before the last one.
         """
         cost, layers = self.cost, self.cost.layers
-        flight, runs = cost.in_flight(n, stages, j), self.cost.costs.interleave
+        flight, runs = cost.in_flight(n, stages, j), self.cost.costs.schedule.interleave
         # Interleaved, whether a stage can be at all depends on n.
         rest = n % stages if runs > 1 else 0
         ends = (j == 0, j == stages - 1)
@@ -408,7 +412,7 @@ def shared(
     Exact for equal sizes. With unequal ones the last few sequences are placed
     greedily. None where the batch cannot be shared with at least one micro-batch each.
     """
-    batch, rule = cost.instance.workload.global_batch, cost.costs.pipeline
+    batch, rule = cost.instance.workload.global_batch, cost.costs.schedule.pipeline
     if core is not None:
         lockstep = rule == "lockstep"
         with suppress(OverflowError):

@@ -12,10 +12,10 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
     own, new = instance.workload.costs, twin.workload.costs
 
     def rule(stage: Stage) -> Recompute | None:
-        chosen = stage.recompute or new.recompute
-        return None if chosen == own.recompute else chosen
+        chosen = stage.recompute or new.compute.recompute
+        return None if chosen == own.compute.recompute else chosen
 
-    zero = new.zero if plan.zero is None else plan.zero
+    zero = new.updates.zero if plan.zero is None else plan.zero
     pipelines = tuple(
         pipeline.model_copy(
             update={
@@ -29,7 +29,7 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
     )
     fields = {
         "pipelines": pipelines,
-        "zero": None if zero == own.zero else zero,
+        "zero": None if zero == own.updates.zero else zero,
     }
     for field in FIELDS:
         degree = getattr(plan, field) or new.value(field)
@@ -51,9 +51,9 @@ def settled(instance: Instance, plan: TrainingPlan) -> tuple[Instance, TrainingP
     """
     stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
     costs = instance.workload.costs
-    zero = costs.zero if plan.zero is None else plan.zero
+    zero = costs.updates.zero if plan.zero is None else plan.zero
     split = split_of(instance, plan)
-    rules = {stage.recompute or costs.recompute for stage in stages}
+    rules = {stage.recompute or costs.compute.recompute for stage in stages}
     if len(rules) > 1:
         own = dict.fromkeys(("zero", *FIELDS))
         data = under(instance, zero=zero, split=split)

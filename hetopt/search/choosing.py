@@ -69,7 +69,7 @@ def remedies(
     tried = helped = 0
     own = instance.workload.costs
     for recompute, zero in _not_offered(instance):
-        both = recompute != own.recompute and zero != own.zero
+        both = recompute != own.compute.recompute and zero != own.updates.zero
         if both and helped:
             break
         if deadline is not None and time.monotonic() >= deadline:
@@ -84,8 +84,10 @@ def remedies(
         if us is None:
             continue
         helped += 1
-        asked = [f"recompute: {recompute}"] if recompute != own.recompute else []
-        asked += [f"zero: {zero}"] if zero != own.zero else []
+        asked = (
+            [f"recompute: {recompute}"] if recompute != own.compute.recompute else []
+        )
+        asked += [f"zero: {zero}"] if zero != own.updates.zero else []
         yield (
             f"{' with '.join(asked)} would fit: {us / 1e3:,.1f} ms an "
             "iteration by the best plan found; set it in workload.costs, or offer it "
@@ -102,16 +104,22 @@ def remedies(
 def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:
     """Pairs of a rule and a stage of ZeRO, those with one change first."""
     workload, costs = instance.workload, instance.workload.costs
-    rules: tuple[str, ...] = (costs.recompute,)
-    if costs.layer_times != "profile" and costs.activations != "checkpoint":
-        rules = (*rules, *(rule for rule in _RULES if rule != costs.recompute))
-    zeros: tuple[int, ...] = (costs.zero,)
-    if not any(row.layer_mib for row in costs.profile):
-        zeros = (*zeros, *(z for z in range(4) if z != costs.zero))
+    rules: tuple[str, ...] = (costs.compute.recompute,)
+    if (
+        costs.compute.layer_times != "profile"
+        and costs.memory.activations != "checkpoint"
+    ):
+        rules = (*rules, *(rule for rule in _RULES if rule != costs.compute.recompute))
+    zeros: tuple[int, ...] = (costs.updates.zero,)
+    if not any(row.layer_mib for row in costs.compute.profile):
+        zeros = (*zeros, *(z for z in range(4) if z != costs.updates.zero))
     pairs = [
         (rule, zero)
         for rule, zero in product(rules, zeros)
         if rule not in workload.recomputes or zero not in workload.zeros
     ]
-    changes = {p: (p[0] != costs.recompute) + (p[1] != costs.zero) for p in pairs}
+    changes = {
+        p: (p[0] != costs.compute.recompute) + (p[1] != costs.updates.zero)
+        for p in pairs
+    }
     return iter(sorted(pairs, key=lambda pair: changes[pair]))

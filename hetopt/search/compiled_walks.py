@@ -27,9 +27,9 @@ def carried(cost: FastCost) -> bool:
     """Whether the compiled core carries the settings of an instance."""
     costs = cost.costs
     return (
-        costs.interleave == 1
-        and costs.expert_parallel == 1
-        and costs.in_flight in _FLIGHTS
+        costs.schedule.interleave == 1
+        and costs.compute.expert_parallel == 1
+        and costs.schedule.in_flight in _FLIGHTS
         and not cost.syncs.ports.any
     )
 
@@ -206,14 +206,14 @@ def tables(balancer: Balancer, oracle: Oracle) -> "tuple[array[Any], ...]":
         -1 if ends is None else len(oracle.kinds),
         *_parts(cost.pipeline_factor),
         *_parts(cost.sync_factor),
-        costs.pipeline == "lockstep",
-        costs.hops == "both",
-        _FLIGHTS[costs.in_flight],
+        costs.schedule.pipeline == "lockstep",
+        costs.links.hops == "both",
+        _FLIGHTS[costs.schedule.in_flight],
         balancer.even,
-        bool(costs.zero),
-        bool(costs.zero or costs.flat_gradients),
-        costs.sync_overlap == "backward",
-        costs.zero == 3 and costs.gathers != "iteration",
+        bool(costs.updates.zero),
+        bool(costs.updates.zero or costs.memory.flat_gradients),
+        costs.updates.sync_overlap == "backward",
+        costs.updates.zero == 3 and costs.updates.gathers != "iteration",
         cost.ties,
         cost.updates,
         _ASKED if links is None else _RING if links.ring else _SLOWEST,

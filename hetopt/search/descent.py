@@ -27,7 +27,7 @@ def descended(
 
     `deadline` is a `time.monotonic()` instant.
     """
-    zero = instance.workload.costs.zero if plan.zero is None else plan.zero
+    zero = instance.workload.costs.updates.zero if plan.zero is None else plan.zero
     split = shapes.split_of(instance, plan)
     descent = _Descent(FastCost(under(instance, zero=zero, split=split)), deadline)
     pipes = descent.cost.compact(plan)
@@ -43,7 +43,7 @@ def descended(
 class _Descent:
     def __init__(self, cost: FastCost, deadline: float | None) -> None:
         self.cost, self._deadline = cost, deadline
-        own = cost.costs.recompute
+        own = cost.costs.compute.recompute
         rules = cost.instance.workload.recomputes
         self._rules: list[Recompute | None] = [
             None if rule == own else rule for rule in rules

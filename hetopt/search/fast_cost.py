@@ -80,8 +80,8 @@ class FastCost:
         self._speaker = {
             kind: name for kind, name in zip(self.kind, self.names, strict=True)
         }
-        self.pipeline_factor = exact(self.costs.pipeline_factor)
-        self.sync_factor = exact(self.costs.sync_factor)
+        self.pipeline_factor = exact(self.costs.schedule.pipeline_factor)
+        self.sync_factor = exact(self.costs.updates.sync_factor)
         parameters = instance.model.parameters
         self._behind_parameters = list(accumulate(parameters, initial=0))
         divided = self.table.divided_parameters
@@ -180,7 +180,7 @@ class FastCost:
         if len(self._alone) >= KEPT:
             self._alone.clear()
         taus, backward, hops = [], [0], []
-        final, runs = len(slots) - 1, self.costs.interleave
+        final, runs = len(slots) - 1, self.costs.schedule.interleave
         for j, slot in enumerate(slots):
             receiver = slots[j + 1] if j < final else slots[0]
             crossings = runs if j < final else runs - 1 if final else 0
@@ -195,7 +195,7 @@ class FastCost:
             backward.append(behind)
         behind_all = tuple(accumulate(backward[:-1]))
         whole = sum(taus)
-        if self.costs.hops == "both":
+        if self.costs.links.hops == "both":
             taus = [tau + hops[j - 1] for j, tau in enumerate(taus)]
         slowest = max(taus)
         total = slowest - (slowest - whole) // runs  # filling is runs times as fast
@@ -204,7 +204,7 @@ class FastCost:
 
     def _sent(self, b: int, slots: tuple[Slot, ...]) -> Sent:
         """Activations and their gradients of a micro-batch, where ports are shared."""
-        final, runs, sent = len(slots) - 1, self.costs.interleave, []
+        final, runs, sent = len(slots) - 1, self.costs.schedule.interleave, []
         for j, slot in enumerate(slots):
             receiver = slots[j + 1] if j < final else slots[0]
             crossings = runs if j < final else runs - 1
@@ -245,7 +245,7 @@ class FastCost:
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
         """Time of `n` micro-batches through a pipeline, in us."""
-        return run_us(self.costs.pipeline, n, timing)
+        return run_us(self.costs.schedule.pipeline, n, timing)
 
     def whole_us(self, pipelines_us: int, sync_us: int, end_us: int = 0) -> int:
         """Iteration time from what pipelines and sync take, and what ends it."""
@@ -300,9 +300,9 @@ class FastCost:
         where they are not known yet, which asks for no less memory.
         """
         n, b, slots = pipe
-        if not (self.costs.zero or self.costs.flat_gradients):
+        if not (self.costs.updates.zero or self.costs.memory.flat_gradients):
             replicas = 1
-        whole = self.costs.interleave == 1 or n % len(slots) == 0
+        whole = self.costs.schedule.interleave == 1 or n % len(slots) == 0
         key = (self.in_flight(n, len(slots), 0), b, slots, replicas, whole)
         if key not in self._fit:
             if len(self._fit) >= KEPT:
@@ -333,12 +333,12 @@ class FastCost:
         no groups. `replicas` as in `fits`.
         """
         self.check()
-        runs = self.costs.interleave
+        runs = self.costs.schedule.interleave
         if runs > 1 and (n % stages or slot.last - slot.first < runs):
             return _NEVER_MIB
         if replicas is not None and not self.makes_groups(replicas):
             return _NEVER_MIB
-        copied = self.costs.flat_gradients and replicas != 1
+        copied = self.costs.memory.flat_gradients and replicas != 1
         if self.table.profile.weighs:
             return self._measured_mib(b, n, stages, j, slot, copied=copied)
         behind = self._behind_parameters
@@ -366,13 +366,13 @@ class FastCost:
                 + table.activations_mib(node, layers, (slot.t, b), flight, ends)
                 + memory.ends_mib(model, work, *ends, slot.t, b, replicas or 1)
                 + (self._flat_mib(slot, *ends) if copied else 0)
-                + self.costs.reserve_mib
+                + self.costs.memory.reserve_mib
             )
         return self._needs[key]
 
     def makes_groups(self, replicas: int) -> bool:
         """Whether so many replicas make groups of several, where ZeRO has groups."""
-        groups = self.costs.zero_groups
+        groups = self.costs.updates.zero_groups
         return groups == 1 or (replicas % groups == 0 and replicas > groups)
 
     def _routed(self, slot: Slot) -> int:
@@ -406,7 +406,7 @@ class FastCost:
                 self.table.measured_mib(name, range(first, last), t, b, flight)
                 + memory.ends_mib(model, workload, *ends, t, b)
                 + (self._flat_mib(slot, *ends) if copied else 0)
-                + self.costs.reserve_mib
+                + self.costs.memory.reserve_mib
             )
         return self._weighed[key]
 
@@ -435,7 +435,7 @@ class FastCost:
         Both less what backward passes hide. `times` are those of `SyncTimes.times`.
         """
         pipes, hidden = list(pipes), dict[int, int]()
-        if times.sent and self.costs.sync_overlap == "backward":
+        if times.sent and self.costs.updates.sync_overlap == "backward":
             for slots, timing in pipes:
                 for slot, idle in zip(slots, timing.behind, strict=True):
                     hidden[slot.node] = max(hidden.get(slot.node, 0), idle)
@@ -446,7 +446,7 @@ class FastCost:
         self, pipes: Sequence[tuple[tuple[Slot, ...], Timing]], times: Sums
     ) -> int:
         behind, embedding, head = times[:3]
-        overlap = self.costs.sync_overlap == "backward"
+        overlap = self.costs.updates.sync_overlap == "backward"
         if not (overlap or embedding or head):
             spans = {(s.first, s.last) for slots, _ in pipes for s in slots}
             return max(behind[last] - behind[first] for first, last in spans)
@@ -468,7 +468,7 @@ class FastCost:
         stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
         if any(len(stage.replicas) > 1 for stage in stages):
             return None
-        if plan.zero not in (None, self.costs.zero):
+        if plan.zero not in (None, self.costs.updates.zero):
             return None
         if split_of(self.instance, plan) != self.costs.split:
             return None

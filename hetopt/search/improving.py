@@ -92,7 +92,7 @@ class Search:
         self._annealing: _Annealing | None = None
         self._free = instance.workload.target.free
         # Moves know nothing of GPUs that divide experts and must be alike.
-        divided = self._instance.workload.costs.expert_parallel > 1
+        divided = self._instance.workload.costs.compute.expert_parallel > 1
         if isinstance(self._given, int) and self._free and not divided:
             pipes = cost.compact(plan)
             self._annealing = _Annealing(cost, pipes, seed, target)

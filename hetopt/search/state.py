@@ -96,13 +96,15 @@ class State:
         """
         before = [self.counts[i] for i in kept]
         fits, costs = self.cost.fits, self.cost.costs
-        flight = costs.in_flight
+        flight = costs.schedule.in_flight
         for i, (line, n) in enumerate(zip(lines, counts, strict=True)):
             settled = i < len(before) and (
                 flight == "one" or (flight == "1f1b" and before[i] >= len(line.slots))
             )
-            divided = costs.zero or costs.flat_gradients  # by how many pipelines
-            settled &= not (divided or costs.interleave > 1)
+            divided = (
+                costs.updates.zero or costs.memory.flat_gradients
+            )  # by how many pipelines
+            settled &= not (divided or costs.schedule.interleave > 1)
             if not settled and not fits(Pipe(n, line.size, line.slots), len(lines)):
                 return False
         return True

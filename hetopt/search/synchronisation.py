@@ -86,9 +86,9 @@ class SyncTimes:
         self._names = [node.name for node in table.cluster.nodes]
         self._costs = table
         workload = table.workload
-        self._ring = workload.costs.sync == "ring"
-        self._passes = workload.costs.sync_passes
-        self._each = workload.costs.gradient_bytes
+        self._ring = workload.costs.updates.sync == "ring"
+        self._passes = workload.costs.updates.sync_passes
+        self._each = workload.costs.memory.gradient_bytes
         self._embedding = table.model.embedding_parameters
         # Ends of no vocabulary have messages all the same, as the judge counts them.
         self._end_parameters = table.exchanged.end
@@ -296,7 +296,7 @@ class SyncTimes:
             yield self._counted(gpus[::e]), lambda a: whole * at_once[a] / e
         elif self._grouped:
             nodes = self._in_order(counts)
-            m = self._costs.workload.costs.sharers(len(nodes))
+            m = self._costs.workload.costs.updates.sharers(len(nodes))
             for i in range(0, len(nodes), m):
                 yield self._counted(nodes[i : i + m]), lambda _: whole
             for i in range(m):

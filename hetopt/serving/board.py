@@ -21,7 +21,7 @@ def of_instance(instance: Instance) -> Drawn:
     counts = Counter[str]()
     for node in cluster.nodes:
         counts[node.gpu] += node.count
-    calibrated = work.costs.layer_times == "calibrated"
+    calibrated = work.costs.compute.layer_times == "calibrated"
     cards = [
         {
             "name": name,
@@ -29,7 +29,7 @@ def of_instance(instance: Instance) -> Drawn:
             "gpus": counts[name],
             "memory_gib": card.memory_gib,
             "peak_tflops": card.peak_tflops,
-            "timed_by_peak": work.costs.layer_times == "analytic",
+            "timed_by_peak": work.costs.compute.layer_times == "analytic",
             "efficiency": None if calibrated else card.efficiency,
         }
         for name, card in sorted(cluster.gpus.items())

@@ -76,7 +76,7 @@ def _transfers(
     leave its node and come back in the next one, so what is inside never costs more
     than what leaves.
     """
-    often = table.workload.costs.interleave
+    often = table.workload.costs.schedule.interleave
     sizes = range(1, samples + 1)
     outer = whole_us([0, *(_least_out(table, names, s) for s in sizes)])
     away = [_least_far(table, names, s, site) for s in sizes] if site else []

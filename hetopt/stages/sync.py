@@ -53,7 +53,7 @@ class SyncSizes:
         own[0] += end
         own[-1] += end
         size = Fraction(UNIT * table.layers, sum(own) or 1)
-        passes = costs.sync_passes * costs.gradient_bytes
+        passes = costs.updates.sync_passes * costs.memory.gradient_bytes
         # Context-parallel parts of a group are replicas of their own, c times as slow.
         bytes_each = costs.split.context * passes / size if any(own) else Fraction(0)
         behind = [*accumulate(own, initial=0)]

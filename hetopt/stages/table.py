@@ -53,7 +53,7 @@ class StageTable:
     def places(self) -> bool:
         """Whether a stage needs more memory the more stages follow it (1F1B)."""
         costs = self.instance.workload.costs
-        return costs.in_flight == "1f1b" and costs.interleave == 1
+        return costs.schedule.in_flight == "1f1b" and costs.schedule.interleave == 1
 
     @cached_property
     def sync(self) -> SyncSizes:
@@ -117,7 +117,7 @@ class StageTable:
     def factors(self) -> tuple[Fraction, Fraction]:
         """Return the exact factors of pipelines and of synchronisation."""
         costs = self.instance.workload.costs
-        return exact(costs.pipeline_factor), exact(costs.sync_factor)
+        return exact(costs.schedule.pipeline_factor), exact(costs.updates.sync_factor)
 
 
 def _fixed(values: object) -> Whole:

@@ -27,8 +27,10 @@ def least_us(table: CostTable, pipeline_us: float) -> int | None:
     of several sequences, measured times, synchronisation that something hides.
     """
     costs, nodes = table.workload.costs, table.cluster.nodes
-    alone = max(table.workload.micro_batch_sizes) == 1 and costs.lora is None
-    plain = costs.sync_overlap == "none" and costs.layer_times == "analytic"
+    alone = max(table.workload.micro_batch_sizes) == 1 and costs.updates.lora is None
+    plain = (
+        costs.updates.sync_overlap == "none" and costs.compute.layer_times == "analytic"
+    )
     if not (
         alone and plain and costs.shown_hop_factor and 1 < len(nodes) <= _MOST_NODES
     ):
@@ -43,8 +45,8 @@ class _Shares:
     def __init__(self, table: CostTable) -> None:
         costs, batch = table.workload.costs, table.workload.global_batch
         self.batch = batch
-        self.pipelines = float(exact(costs.pipeline_factor))
-        self.sync = float(exact(costs.sync_factor))
+        self.pipelines = float(exact(costs.schedule.pipeline_factor))
+        self.sync = float(exact(costs.updates.sync_factor))
         flops, least = _flops(table)
         self.flops = flops
         speed = {
@@ -54,7 +56,7 @@ class _Shares:
         power = [speed[node.name] * node.count for node in table.cluster.nodes]
         self.power = sorted(power, reverse=True)
         self.hop, rate = _links(table, speed)
-        sent = 2 * min(2, costs.gradient_bytes) / 2 * least * flops / rate * 1e6
+        sent = 2 * min(2, costs.memory.gradient_bytes) / 2 * least * flops / rate * 1e6
         self.copy_us = sent / table.cluster.gpu_count
 
     def least_us(self, low: float) -> int:
@@ -100,7 +102,7 @@ def _flops(table: CostTable) -> tuple[float, float]:
         for layer in range(table.layers)
     ]
     held = list(model.parameters)
-    if costs.head == "include":
+    if costs.compute.head == "include":
         flops[-1] += 6 * model.embedding_parameters * workload.sequence_length
         held[-1] += model.embedding_parameters
     rates = (float(2 * p / w) for p, w in zip(held, flops, strict=True) if w)

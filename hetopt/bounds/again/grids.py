@@ -104,7 +104,7 @@ class _Setting:
         self.table = CostTable(instance)
         self.work, self.model = instance.workload, instance.model
         self.costs, self.nodes = self.work.costs, self.table.cluster.nodes
-        self.layers, self.v = instance.model.layers, self.work.costs.interleave
+        self.layers, self.v = instance.model.layers, self.work.costs.schedule.interleave
         self._kept: dict[tuple[int, int], list[_Kind]] = {}
         self._hops: dict[tuple[int, int], float] = {}
         self._sums = list(accumulate(self.model.parameters, initial=0))
@@ -137,7 +137,7 @@ class _Setting:
         """Whether replicas share micro-batches, experts and states as they must."""
         if not any(d % k == 0 and k * size in sizes for k in range(1, d + 1)):
             return False
-        z, e = self.costs.zero_groups, self.costs.expert_parallel
+        z, e = self.costs.updates.zero_groups, self.costs.compute.expert_parallel
         whole = d * t % e == 0 or not any(self.model.routed_parameters)
         return whole and (z == 1 or (d % z == 0 and d > z))
 
@@ -213,10 +213,10 @@ class _Setting:
 
     def left(self, shape: _Shape, time_us: int) -> float:
         """What is left for pipelines beside what comes to them."""
-        over = ceil(exact(self.costs.iteration_overhead_us))
+        over = ceil(exact(self.costs.schedule.iteration_overhead_us))
         rest = float(time_us - over - self._update_us(shape))
-        rest -= float(exact(self.costs.sync_factor)) * self._sync_us(shape)
-        return rest / float(exact(self.costs.pipeline_factor))
+        rest -= float(exact(self.costs.updates.sync_factor)) * self._sync_us(shape)
+        return rest / float(exact(self.costs.schedule.pipeline_factor))
 
     def _too_much_work(self, shape: _Shape, kinds: list[_Kind], tau: float) -> bool:
         """Whether the fastest groups, D by D, do less than all layers within tau."""
@@ -324,20 +324,20 @@ class _Setting:
     def _sync_us(self, shape: _Shape) -> float:
         """Of the largest stage; what may be hidden, or is grouped, counts nothing."""
         costs, d = self.costs, shape.replicas
-        plain = costs.sync_overlap == "none" and costs.sync == "ring"
-        if d == 1 or not plain or costs.zero_groups > 1:
+        plain = costs.updates.sync_overlap == "none" and costs.updates.sync == "ring"
+        if d == 1 or not plain or costs.updates.zero_groups > 1:
             return 0.0
         x = -(-self.layers // shape.stages)
         sums = self._sent
         least = min(b - a for a, b in zip(sums, sums[x:], strict=False))
         least = max(0, least - sum(self.table.divided(self.table.exchanged)))
-        chunk = costs.gradient_bytes * float(least) / shape.t / d
+        chunk = costs.memory.gradient_bytes * float(least) / shape.t / d
         near, within, across = self._rates(shape.t, shape.size)
         inside = min(d, near) - 1  # of the others on a replica's own node
         seconds = inside * chunk / within if inside else 0.0
         seconds += (d - 1 - inside) * chunk / across if across else 0.0
         times = rounds(costs, [(shape.n, shape.stages)])
-        return times * costs.sync_passes * seconds * 1e6
+        return times * costs.updates.sync_passes * seconds * 1e6
 
     def _rates(self, t: int, size: int) -> tuple[int, float, float]:
         """Groups of a node at the most, and bytes/s within one and across."""
@@ -355,12 +355,12 @@ class _Setting:
 
     def _update_us(self, shape: _Shape) -> int:
         """Of the mean stage, where memory is fastest."""
-        held, e = self.table.trained, self.costs.expert_parallel
+        held, e = self.table.trained, self.costs.compute.expert_parallel
         every = sum(held.layers) + (held.end or 0)
         routed = sum(self.table.divided(held))
         each = Fraction(every - routed, shape.t) + Fraction(routed, max(shape.t, e))
         holders = 1
-        if self.costs.zero:
+        if self.costs.updates.zero:
             d = shape.replicas
             holders = d if e == 1 else d * max(1, shape.t // e)
         share = [(each / shape.stages, holders)]

@@ -28,19 +28,23 @@ def least_us(
     nodes, costs = table.cluster.nodes, table.workload.costs
     if len(nodes) == 1 or None in {node.adapters for node in nodes} or not needs:
         return None
-    factor, batch = exact(costs.pipeline_factor), table.workload.global_batch
+    factor, batch = exact(costs.schedule.pipeline_factor), table.workload.global_batch
     rate = {one.name: _rate(table, one.name) for one in nodes}
     size = table.workload.sequence_length * table.model.hidden
     port = {
-        name: Fraction(size * costs.element_bytes * 10**6) / each
+        name: Fraction(size * costs.memory.element_bytes * 10**6) / each
         for name, each in rate.items()
     }
     routed = table.divided(table.exchanged)
     shared = [table.exchanged.layers[x] - routed[x] for x in range(table.layers)]
-    width = 0 if costs.sync_overlap == "backward" else 2 * costs.gradient_bytes
-    unit = exact(costs.sync_factor) * width * 10**6 / sum(rate.values())
+    width = (
+        0
+        if costs.updates.sync_overlap == "backward"
+        else 2 * costs.memory.gradient_bytes
+    )
+    unit = exact(costs.updates.sync_factor) * width * 10**6 / sum(rate.values())
     lightest = min(shared)
-    if costs.head == "include":
+    if costs.compute.head == "include":
         lightest = min(lightest, table.exchanged.end or 0)
     found = [
         factor * pipeline_us + unit * sum(shared),

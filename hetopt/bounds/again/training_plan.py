@@ -63,8 +63,8 @@ def _all(instance: Instance) -> tuple[int, int, int, int]:
     kinds = _kinds(own)
     needs, once = _needs(tables, list(kinds.values()))
     costs = instance.workload.costs
-    factor = exact(costs.pipeline_factor)
-    end = own.least_update_us + ceil(exact(costs.iteration_overhead_us))
+    factor = exact(costs.schedule.pipeline_factor)
+    end = own.least_update_us + ceil(exact(costs.schedule.iteration_overhead_us))
     work = _work_us(instance.workload.global_batch, list(kinds), needs)
     chain = _chain_us(tables, once)
     lightest = min(tables, key=lambda table: compute.passes(table.workload.costs))
@@ -110,7 +110,7 @@ def _needs(
     for count, works, least in rows:
         work[works] += count
         passes += [least] * count
-    if tables[0].workload.costs.head == "include":
+    if tables[0].workload.costs.compute.head == "include":
         head, least = _head(tables, nodes)
         work[head] += 1
         passes.append(least)
@@ -122,7 +122,7 @@ def _distinct(tables: list[CostTable]) -> dict[int, int]:
     table, model = tables[0], tables[0].model
     sorts: Counter[object] = Counter()
     first: dict[object, int] = {}
-    rows = table.workload.costs.profile
+    rows = table.workload.costs.compute.profile
     calibrated = table.calibrated.sorts if table.calibrated else (None,) * table.layers
     for layer in range(table.layers):
         sort = (
@@ -188,7 +188,9 @@ def _holds(table: CostTable, node: str, layer: int, t: int) -> bool:
     costs = table.workload.costs
     if table.profile.weighs:
         mib = table.profile.least_mib(table.cluster.node[node].gpu, t, layer)
-        return mib is not None and mib + costs.reserve_mib <= table.memory_mib(node)
+        return mib is not None and mib + costs.memory.reserve_mib <= table.memory_mib(
+            node
+        )
     stages = (range(layer, layer + 1), 3, 1), (range(table.layers), 1, 0)
     each = (table.stage_mib(node, span, t, 1, 1, many, j) for span, many, j in stages)
     return any(sum(parts.values()) <= table.memory_mib(node) for parts in each)
@@ -286,7 +288,9 @@ def _chain_us(tables: list[CostTable], once: list[Fraction]) -> Fraction:
     longest = -(-workload.global_batch // _most_pipelines(tables))
     passes = -(-longest // max(workload.micro_batch_sizes))
     slowest = max(once)
-    first = slowest if workload.costs.interleave > 1 else sum(once, Fraction(0))
+    first = (
+        slowest if workload.costs.schedule.interleave > 1 else sum(once, Fraction(0))
+    )
     return first + (passes - 1) * slowest
 
 
@@ -295,7 +299,7 @@ def _held_of_every_layer(table: CostTable) -> Fraction:
 
     An e-th of the experts lies on each of e GPUs, which may be of e pipelines.
     """
-    e, model = table.workload.costs.expert_parallel, table.model
+    e, model = table.workload.costs.compute.expert_parallel, table.model
     pairs = zip(model.parameters, model.routed_parameters, strict=True)
     return sum(
         (whole - routed + Fraction(routed, e) for whole, routed in pairs), Fraction(0)

@@ -265,7 +265,7 @@ class Sums:
 
         They are by where the next stage lies, place, layer and interval.
         """
-        lows = allowed.often // self._stages.costs.interleave
+        lows = allowed.often // self._stages.costs.schedule.interleave
         us_cost = np.concatenate([np.ones_like(lows), allowed.us_cost])
         lows = np.concatenate([np.zeros_like(lows), lows])
         every = self.paths.potentials(us_cost, lows, np.tile(allowed.highs, 2))

@@ -106,7 +106,7 @@ class Leaf:
         sequences of any path.
         """
         part, scale = self.part, self.prices.scale
-        v, mean = self.stages.costs.interleave, scale * halves // 2
+        v, mean = self.stages.costs.schedule.interleave, scale * halves // 2
         need = mean * part.options.size * (v * part.left_us + lows)
         need += (scale - mean) * most * v * lows
         found: Whole = need - v * lows * (self.prices.pipeline - self.prices.fewest)
@@ -153,7 +153,7 @@ class Leaf:
 
     def _limited(self, lows: Whole, most: Whole) -> Flags:
         """Tell where paths may be limited by more than their time."""
-        v, part = self.stages.costs.interleave, self.part
+        v, part = self.stages.costs.schedule.interleave, self.part
         found: Flags = most * v * lows < part.options.size * (v * part.left_us + lows)
         return found
 
@@ -179,7 +179,7 @@ class Leaf:
         where there is no path.
         """
         lows, highs = self.ends(spans)
-        most, v = self.most(lows), self.stages.costs.interleave
+        most, v = self.most(lows), self.stages.costs.schedule.interleave
         best, halves_of = np.full((2, len(spans)), -NONE, np.int64)
         for halves in HALVES:
             at = np.arange(len(spans))

@@ -158,7 +158,7 @@ class Packing:
         is raised. None where numbers are too large.
         """
         leaf, found = self._leaves[n], list[Whole]()
-        v, b = self._stages.costs.interleave, leaf.part.options.size
+        v, b = self._stages.costs.schedule.interleave, leaf.part.options.size
         at_once = self._sums[n].paths.at_once
         count = min(at_once, max(1, _MOST_CELLS // len(asked)))
         while len(found) < len(some):

@@ -54,7 +54,7 @@ class Paths:
     def potentials(self, us_cost: int | Whole, lows: Whole, highs: Whole) -> Potentials:
         """Return the least cost of what may follow in a path, by interval."""
         stages, places = self._stages, self._part.options.places
-        often = stages.costs.interleave * lows
+        often = stages.costs.schedule.interleave * lows
         layers = stages.layers
         anywhere = np.full((places, layers + 1, len(lows)), NONE, np.int64)
         several = anywhere.copy()

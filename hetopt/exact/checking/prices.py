@@ -82,7 +82,7 @@ class Prices:
 
     def fit(self, stages: Stages, box: Box, size: int, left_us: int) -> bool:
         """Tell whether no sum overflows, of paths within `left_us`."""
-        most_us = (stages.costs.interleave + 1) * left_us
+        most_us = (stages.costs.schedule.interleave + 1) * left_us
         widest = max(kind.gpus for kind in stages.kinds)
         size_all = int(stages.high[stages.layers - 1]) + stages.layers
         needs, holds = max(self.share) + self.shares, max(self.share) + self.held

@@ -189,7 +189,7 @@ class Segments:
 
     def least(self, us_cost: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval of its slowest stage."""
-        at = us_cost, self._stages.costs.interleave * lows, highs
+        at = us_cost, self._stages.costs.schedule.interleave * lows, highs
         cases = [(False, False)]  # of stages in several nodes: any, in several sites
         if any(us.shape[2] for (us, _), *_ in self._inside):
             cases.append((True, False))

@@ -167,7 +167,7 @@ class Sharing:
     def __init__(self, stages: Stages, box: Box, sync_us: int | None) -> None:
         """Take the box's least replicas and pipelines; None: as long as they like."""
         self._stages, self._box, self._us = stages, box, sync_us
-        self._ring = stages.costs.sync == "ring"
+        self._ring = stages.costs.updates.sync == "ring"
         self._widest = max(kind.gpus for kind in stages.kinds)
         self._waiting = lru_cache(None)(self._limit)
 

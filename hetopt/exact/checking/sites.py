@@ -55,7 +55,11 @@ class Sites:
         if sorted(name for site in names for name in site) != nodes or not all(names):
             return "sites do not divide the nodes"
         costs = stages.costs
-        if not stages.equal or costs.zero_groups > 1 or costs.expert_parallel > 1:
+        if (
+            not stages.equal
+            or costs.updates.zero_groups > 1
+            or costs.compute.expert_parallel > 1
+        ):
             return "sites of layers that differ, or that groups synchronise"
         return None
 
@@ -124,7 +128,7 @@ class Sites:
                     stages.kinds[c].gpus * len(stages.kinds[c].nodes) for c in kinds
                 )
                 able = gpus * self._rate * sync_us
-                if stages.costs.sync != "ring":
+                if stages.costs.updates.sync != "ring":
                     able *= 2
                 most = min(most, floor((box.sites[number][1] + able) / self._layer))
             found.append(Site(tuple(kinds), most))

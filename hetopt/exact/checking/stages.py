@@ -160,7 +160,7 @@ class Stages:
 
     def rate(self, bytes_per_s: Fraction | None) -> Fraction | None:
         """Return the units that a GPU of a ring can exchange in a us."""
-        passes = self.costs.sync_passes * self.costs.gradient_bytes
+        passes = self.costs.updates.sync_passes * self.costs.memory.gradient_bytes
         each = self.costs.split.context * passes * self.behind[-1]
         if not bytes_per_s or not each:
             return None
@@ -207,7 +207,10 @@ class Stages:
     @property
     def told(self) -> bool:
         """Whether stages need more memory the more stages follow them."""
-        return self.costs.in_flight == "1f1b" and self.costs.interleave == 1
+        return (
+            self.costs.schedule.in_flight == "1f1b"
+            and self.costs.schedule.interleave == 1
+        )
 
     def _fitting(
         self, rule: CostTable, name: str, group: tuple[int, int], flight: int
@@ -264,7 +267,7 @@ class Stages:
         return [self._hops_of(kind) for kind in self.kinds]
 
     def _hops_of(self, kind: Kind) -> tuple[Whole, Whole]:
-        cluster, often = self.table.cluster, self.costs.interleave
+        cluster, often = self.table.cluster, self.costs.schedule.interleave
         outer = [0] + [NONE_US] * self.sizes[-1]
         inner = list(outer)
         others = [node.name for node in cluster.nodes if node.name != kind.name]
@@ -299,7 +302,7 @@ class Stages:
             each = [0] + [NONE_US] * self.sizes[-1]
             for s in range(1, self.sizes[-1] + 1) if between else ():
                 us = min(self.table.hop_over_us(link, s) for link in between)
-                each[s] = min(NONE_US, self.costs.interleave * us)
+                each[s] = min(NONE_US, self.costs.schedule.interleave * us)
             found.append(np.array(each, np.int64))
         return found
 

@@ -70,8 +70,8 @@ class Check:
         self._certificate = certificate
         costs, table = instance.workload.costs, self._stages.table
         self._pipeline, self._sync = (
-            exact(costs.pipeline_factor),
-            exact(costs.sync_factor),
+            exact(costs.schedule.pipeline_factor),
+            exact(costs.updates.sync_factor),
         )
         self._time = certificate.time_us - table.overhead_us - table.least_update_us
         self._found: list[str] = []
@@ -192,10 +192,10 @@ class Check:
             pf ((n - 1) M + B) + sf max(0, S - B)  >=  pf (n - 1) M + min(pf, sf) S.
         """
         costs = self._stages.costs
-        if costs.sync_overlap == "none":
+        if costs.updates.sync_overlap == "none":
             return [(box.sync[1], 0)]
         least = min(self._pipeline, self._sync)
-        if not least or costs.interleave > 1 or self._stages.inter is None:
+        if not least or costs.schedule.interleave > 1 or self._stages.inter is None:
             return [(None, 0)]
         most = floor(self._time / least)
         edges = sorted({0, *(most >> i for i in range(_HIDDEN + 1))})

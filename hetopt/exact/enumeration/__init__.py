@@ -155,7 +155,7 @@ def _parts(instance: Instance) -> list[_Part]:
     memory, and no more time.
     """
     workload = instance.workload
-    own = workload.costs.zero
+    own = workload.costs.updates.zero
     if not max(workload.zeros):
         return [_Part(instance)]
     light = (

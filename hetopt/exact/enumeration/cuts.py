@@ -40,7 +40,7 @@ class Cuts:
     def first_us(self) -> Matrix:
         """Return pipeline times of 1, 2, ... micro-batches, as many as stages."""
         taus, count = self._taus, len(self.column.stages)
-        if self.column.tables.costs.pipeline == "critical":
+        if self.column.tables.costs.schedule.pipeline == "critical":
             more = np.arange(count)[None] * self.slowest[:, None]
             return np.asarray(taus.sum(axis=1)[:, None] + more)
         return np.stack([_lockstep(taus, n) for n in range(1, count + 1)], axis=1)
@@ -69,7 +69,7 @@ class Cuts:
     def hidden(self) -> Matrix:
         """Return backward times of the stages before each, which hide its sync."""
         found = np.zeros(self._taus.shape, dtype=np.int64)
-        if self.column.tables.costs.sync_overlap == "backward":
+        if self.column.tables.costs.updates.sync_overlap == "backward":
             for j, stage in enumerate(self.column.stages[:-1]):
                 behind = self.column.tables.backward_us(stage, False)
                 taken = behind[self.cuts[:, j], self.cuts[:, j + 1]]

@@ -45,7 +45,10 @@ class Cutoff:
     def of(cls, instance: Instance, table: CostTable, value: int) -> "Cutoff":
         """Return what a plan of an instance has to stay below."""
         costs = instance.workload.costs
-        factors = exact(costs.pipeline_factor), exact(costs.sync_factor)
+        factors = (
+            exact(costs.schedule.pipeline_factor),
+            exact(costs.updates.sync_factor),
+        )
         ends = table.overhead_us, table.least_update_us
         return cls(value, *factors, longest(instance), *ends)
 

@@ -283,9 +283,9 @@ class Stages:
 def _ends(tables: StageTables, size: int) -> list[int]:
     """Return the least n of each range of micro-batches, whatever a column's length."""
     costs = tables.costs
-    if costs.in_flight == "one" or costs.activations == "checkpoint":
+    if costs.schedule.in_flight == "one" or costs.memory.activations == "checkpoint":
         return [1]
-    if costs.in_flight == "1f1b":
+    if costs.schedule.in_flight == "1f1b":
         return [sum(tables.gpus), 1]
     return [1 << k for k in range((tables.batch // size).bit_length())]
 
@@ -300,7 +300,7 @@ def _ranges(
 ) -> Iterator[Range]:
     limit = tables.batch // size
     for k, least in enumerate(ends):
-        if tables.costs.in_flight == "gpipe" and len(ends) > 1:
+        if tables.costs.schedule.in_flight == "gpipe" and len(ends) > 1:
             most = min(limit, 2 * least - 1)
         elif len(ends) == 1:
             most = limit

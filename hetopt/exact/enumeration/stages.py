@@ -157,7 +157,7 @@ class StageTables:
         Those are left out of which larger shares may be better.
         """
         # A slower backward pass hides more synchronisation.
-        if b == 1 or self.costs.sync_overlap == "backward":
+        if b == 1 or self.costs.updates.sync_overlap == "backward":
             return {}
         if (b, rule) not in self._ranks:
             each: dict[tuple[int, int], Matrix] = {}
@@ -333,7 +333,7 @@ class StageTables:
         0 as well where the run is better recomputed by another rule.
         """
         most = self._weighed(stages, first, behind)
-        if len(self.rules) == 1 or self.costs.sync_overlap == "backward":
+        if len(self.rules) == 1 or self.costs.updates.sync_overlap == "backward":
             # A slower backward pass hides more synchronisation: no rule is useless.
             return most
         times = self.each_us(stages, behind == 0)
@@ -357,9 +357,9 @@ class StageTables:
             flights = self._flights(
                 self._node(replica), replica[1:], first, behind == 0
             )
-            if self.costs.in_flight == "gpipe":
+            if self.costs.schedule.in_flight == "gpipe":
                 return flights
-            enough = 1 if self.costs.in_flight == "one" else behind + 1
+            enough = 1 if self.costs.schedule.in_flight == "one" else behind + 1
             return np.where(flights >= enough, NEVER, flights)
 
         return _over_replicas(stages, most_of, np.minimum)
@@ -373,7 +373,7 @@ class StageTables:
         self, node: str, replica: tuple[int, int, int], first: bool, final: bool
     ) -> Matrix:
         """Return the most micro-batches in flight of each run, 0 if it never fits."""
-        rule, layers = self.costs.in_flight, self.layers
+        rule, layers = self.costs.schedule.in_flight, self.layers
         limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
         if limit > _LEVELS:
             return self._run_by_run(node, replica, (first, final), limit)
@@ -476,7 +476,7 @@ class StageTables:
         return (
             layers
             + memory.ends_mib(model, table.workload, *ends, t, b, self._replicas)
-            + self.costs.reserve_mib
+            + self.costs.memory.reserve_mib
         )
 
 

@@ -32,7 +32,7 @@ class SyncTimes:
         if (end := tables.table.exchanged.end) is not None:
             self.embedding = self._one(end, (0,) * len(shape))
             self.head = self._one(end, tuple(n - 1 for n in shape))
-        self.overlap = tables.costs.sync_overlap == "backward"
+        self.overlap = tables.costs.updates.sync_overlap == "backward"
 
     def _one(self, parameters: int, where: tuple[int, ...]) -> int:
         groups: list[tuple[int, int]] = []

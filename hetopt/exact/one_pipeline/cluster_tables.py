@@ -144,7 +144,7 @@ class ClusterTables:
             }
             rows = [one[p] for p in self.instance.model.parameters]
             ends = 0
-            if self.instance.workload.costs.head == "include":
+            if self.instance.workload.costs.compute.head == "include":
                 embedding = self.instance.model.embedding_parameters
                 ends = self.table.sync_us(embedding, holders)
             self._syncs[t, key] = [*accumulate(rows, initial=0), ends]

@@ -222,7 +222,7 @@ class Kinds:
         model = self.cluster.instance.model
         one = {p: self._sync_us(pattern, p) for p in {*model.parameters}}
         ends = 0
-        if self.cluster.instance.workload.costs.head == "include":
+        if self.cluster.instance.workload.costs.compute.head == "include":
             ends = self._sync_us(pattern, model.embedding_parameters)
         return [*accumulate((one[p] for p in model.parameters), initial=0), ends]
 
@@ -232,8 +232,8 @@ class Kinds:
             node = self._roomiest(pattern.classes[0])
             return cluster.table.sync_us(parameters, [(node, t)] * n)
         classes, costs = pattern.classes, cluster.instance.workload.costs
-        volume = costs.gradient_bytes * parameters
-        if costs.sync == "bottleneck":
+        volume = costs.memory.gradient_bytes * parameters
+        if costs.updates.sync == "bottleneck":
             best = max(self._rates(x, y)[1] for x in classes for y in classes)
             seconds = Fraction(2 * (n - 1) * volume, n * t) / best
             return -(-seconds.numerator * 10**6 // seconds.denominator)

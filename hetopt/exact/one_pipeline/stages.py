@@ -179,7 +179,7 @@ class Stages:
         """A position from the end that needs as much memory as `k` does."""
         if last == self.cluster.layers:
             return 1
-        rule = self.cluster.cost.costs.in_flight
+        rule = self.cluster.cost.costs.schedule.in_flight
         return max(2, min(k, self.n)) if rule == "1f1b" else 2
 
     def _time_rows(

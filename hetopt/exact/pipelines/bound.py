@@ -179,11 +179,15 @@ class PipelineBound:
             self.table = StageTable(instance, self.sites)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
-        self._runs = costs.interleave
+        self._runs = costs.schedule.interleave
         known = self.table.sync.inter is not None and self.sync_factor > 0
         #: Whether boxes have ranges of synchronisation; or each pipeline its own.
-        self.priced = known and costs.sync_overlap == "none"
-        self.hidden = known and costs.sync_overlap != "none" and costs.interleave == 1
+        self.priced = known and costs.updates.sync_overlap == "none"
+        self.hidden = (
+            known
+            and costs.updates.sync_overlap != "none"
+            and costs.schedule.interleave == 1
+        )
         self.batch = instance.workload.global_batch
         #: Prices at which whole pipelines refuted the last box that they did.
         self._served: Array | None = None
@@ -583,7 +587,7 @@ class PipelineBound:
         units = None
         if self.sites and box.sync_high_us is not None and self.priced:
             units = self._far_rate and self._far_rate * box.sync_high_us
-        ring = self.instance.workload.costs.sync == "ring"
+        ring = self.instance.workload.costs.updates.sync == "ring"
         layers, found = self.table.layers, []
         for number in range(len(self.sites)):
             mine = [c for c, x in enumerate(self.table.classes) if x.site == number]

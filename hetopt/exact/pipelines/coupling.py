@@ -54,7 +54,7 @@ class Coupling:
         """Bind the stages of a table to what a box says."""
         self.table, self.arcs, self.box = table, arcs, box
         self._sync = table.sync
-        self._ring = table.instance.workload.costs.sync == "ring"
+        self._ring = table.instance.workload.costs.updates.sync == "ring"
         #: GPUs of the largest node.
         self.widest = int(table.node_gpus.max())
         self._limit = lru_cache(None)(self._limit_of)

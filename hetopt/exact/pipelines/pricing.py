@@ -117,7 +117,7 @@ class Pricing:
         """Bind the stages of a part, what the box says of them, and their limits."""
         self.table, self.coupling, self.limits = table, coupling, limits
         self.arcs, self.rows = coupling.arcs, rows
-        self.runs = table.instance.workload.costs.interleave
+        self.runs = table.instance.workload.costs.schedule.interleave
         self.layers = table.layers
         #: Sizes of runs, rounded up: what holding them earns.
         self.high = table.sync.high

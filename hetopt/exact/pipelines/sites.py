@@ -18,7 +18,7 @@ def sites(table: CostTable) -> Sites:
     """
     cluster, costs = table.cluster, table.workload.costs
     names = [node.name for node in cluster.nodes]
-    grouped = costs.zero_groups > 1 or costs.expert_parallel > 1
+    grouped = costs.updates.zero_groups > 1 or costs.compute.expert_parallel > 1
     if grouped or not 1 < len(names) <= MOST_NODES or not cluster.inter.pairs:
         return ()
     links, numbers = cluster.links, cluster.number

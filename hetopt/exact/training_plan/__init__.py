@@ -135,7 +135,7 @@ def recheck(
 def _alike(instance: Instance) -> bool:
     """Whether pipelines must be alike, for the target or for experts divided."""
     workload = instance.workload
-    return not workload.target.free or workload.costs.expert_parallel > 1
+    return not workload.target.free or workload.costs.compute.expert_parallel > 1
 
 
 def _on_target(run: Run, instance: Instance, means: _Means) -> None:

@@ -418,9 +418,14 @@ class _Check:
         self.batch = instance.workload.global_batch
         self.layers = instance.model.layers
         self.certificate = certificate
-        self.fill = 1 / self.costs.interleave
-        self.time_us = certificate.time_us - float(self.costs.iteration_overhead_us)
-        self.priced = self.costs.sync_overlap == "none" and self.costs.sync_factor > 0
+        self.fill = 1 / self.costs.schedule.interleave
+        self.time_us = certificate.time_us - float(
+            self.costs.schedule.iteration_overhead_us
+        )
+        self.priced = (
+            self.costs.updates.sync_overlap == "none"
+            and self.costs.updates.sync_factor > 0
+        )
         exchanged = self.table.exchanged
         routed = self.table.divided(exchanged)
         own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
@@ -474,7 +479,9 @@ class _Check:
         listed = sorted(name for site in self.sites for name in site)
         if listed != sorted(names) or not all(self.sites):
             return "sites do not divide the nodes"
-        grouped = self.costs.zero_groups > 1 or self.costs.expert_parallel > 1
+        grouped = (
+            self.costs.updates.zero_groups > 1 or self.costs.compute.expert_parallel > 1
+        )
         return "sites where replicas synchronise in groups" if grouped else ""
 
     def _apart(self, name: str) -> list[str]:
@@ -497,7 +504,7 @@ class _Check:
         Pipelines whose stages are all within the first one could take the batch, and
         are held to that: then the inverse is 0.
         """
-        most = self.time_us / float(self.costs.pipeline_factor)
+        most = self.time_us / float(self.costs.schedule.pipeline_factor)
         if self.certificate.ratios:
             least = self.certificate.least_us * size.b
             return [_intervals(least, most, r) for r in self.certificate.ratios]
@@ -521,7 +528,7 @@ class _Check:
     def hops(self, kind: Any) -> tuple[Array, Array]:
         """Least times of hops within such a node, and out of it, by samples."""
         if kind not in self._hops:
-            v, name = self.costs.interleave, self.sample[kind]
+            v, name = self.costs.schedule.interleave, self.sample[kind]
             least = [self._least_hops(name, s) for s in range(1, self.most + 1)]
             near = np.array([0.0, *(v * min(each) for each in least)])
             self._hops[kind] = near, np.array([0.0, *(v * out for _, out in least)])
@@ -542,7 +549,7 @@ class _Check:
             for s in range(1, self.most + 1 if self.sites else 1):
                 pairs = ((x, y) for x in mine for y in self._apart(x))
                 least = (float(self.table.least_hop_us(x, y, s)) for x, y in pairs)
-                off[s] = self.costs.interleave * min(least, default=math.inf)
+                off[s] = self.costs.schedule.interleave * min(least, default=math.inf)
             self._off[kind] = off
         return self._off[kind]
 
@@ -797,7 +804,7 @@ class _Check:
 
     def _counted(self, box: _Box) -> bool:
         """Whether rows of stages in whole GPUs take longer than there is time for."""
-        if self.costs.interleave > 1 or self.costs.expert_parallel > 1:
+        if self.costs.schedule.interleave > 1 or self.costs.compute.expert_parallel > 1:
             return False
         sizes = tuple(size.b for size in self.sizes[box.size[0] : box.size[1] + 1])
         # One pipeline has a replica for each sequence of a micro-batch, or fewer.
@@ -823,8 +830,10 @@ class _Check:
 
     def _left_us(self, box: _Box) -> float:
         """What is left for pipelines; below 0 where there is nothing."""
-        left = self.time_us - float(self.costs.sync_factor) * box.sync[0]
-        return (left + _ROUNDED * self.time_us) / float(self.costs.pipeline_factor)
+        left = self.time_us - float(self.costs.updates.sync_factor) * box.sync[0]
+        return (left + _ROUNDED * self.time_us) / float(
+            self.costs.schedule.pipeline_factor
+        )
 
     def _refuted(self, box: _Box, prices: tuple[float, ...], level: int) -> bool:
         """Whether no pipeline is worth more than its price, nor all the batch."""
@@ -873,10 +882,14 @@ class _Check:
 
         With the longest such time: ranges, or one where nothing hides what they do.
         """
-        pipeline = float(self.costs.pipeline_factor)
-        factor = min(pipeline, float(self.costs.sync_factor))
-        overlap = self.costs.sync_overlap == "backward"
-        if not overlap or self.costs.interleave > 1 or not self._spread_us() * factor:
+        pipeline = float(self.costs.schedule.pipeline_factor)
+        factor = min(pipeline, float(self.costs.updates.sync_factor))
+        overlap = self.costs.updates.sync_overlap == "backward"
+        if (
+            not overlap
+            or self.costs.schedule.interleave > 1
+            or not self._spread_us() * factor
+        ):
             return [(0.0, math.inf)]
         most, low, found = self.time_us / factor * (1 + 2e-9), 0.0, []
         for quarters in range(20, -1, -1):
@@ -976,7 +989,11 @@ class _Check:
     @cached_property
     def _exchanged(self) -> float:
         """Bytes of a layer of average size, in all passes."""
-        return self.costs.sync_passes * self.costs.gradient_bytes * self.average
+        return (
+            self.costs.updates.sync_passes
+            * self.costs.memory.gradient_bytes
+            * self.average
+        )
 
     def _rate(self, box: _Box, spread: float) -> float:
         if not (spread and self.priced) or math.isinf(box.sync[1]):

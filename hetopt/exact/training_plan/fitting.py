@@ -114,7 +114,7 @@ def _plan(size: _Size, rule: Any, limits: Limits) -> TrainingPlan | None:
         node.name: [f"{node.name}:{k}" for k in range(node.count)]
         for node in size.table.cluster.nodes
     }
-    usual = size.table.workload.costs.recompute
+    usual = size.table.workload.costs.compute.recompute
     for (node, t, _, _), count in zip(chosen, layers, strict=True):
         gpus, free[node] = tuple(free[node][:t]), free[node][t:]
         stages.append(

@@ -68,7 +68,7 @@ def least_memory(instance: Instance) -> list[CostTable] | None:
     if not capability.carries("proof memory", instance):
         return None
     zeros = {max(workload.zeros)}
-    if workload.costs.activations == "calibrated":
+    if workload.costs.memory.activations == "calibrated":
         zeros = {*workload.zeros}
     choices = product(sorted(zeros, reverse=True), workload.recomputes)
     tables = [own.under(rule, zero) for zero, rule in choices]
@@ -92,7 +92,7 @@ def reason(layers: int) -> str:
 def unusable(instance: Instance) -> str:
     """That no GPUs take a micro-batch, whatever their memory, in words."""
     sizes = sorted(set(instance.workload.micro_batch_sizes))
-    groups = instance.workload.costs.context_parallel
+    groups = instance.workload.costs.compute.context_parallel
     largest = max(node.count for node in instance.planned_cluster.nodes)
     return (
         f"batch: no GPUs take all of a micro-batch of {sizes}, whatever their memory: "

@@ -17,15 +17,15 @@ from ...schema import Instance
 def reshards(data: Instance, plan: TrainingPlan) -> bool:
     """Tell whether weights are divided again after the forward pass of each layer."""
     pipeline, costs = normal(plan).pipelines[0], data.workload.costs
-    often = costs.gathers == "micro_batch" and len(pipeline.stages) == 1
-    return costs.zero == 3 and (pipeline.micro_batches == 1 or often)
+    often = costs.updates.gathers == "micro_batch" and len(pipeline.stages) == 1
+    return costs.updates.zero == 3 and (pipeline.micro_batches == 1 or often)
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Return what is wrong under ZeRO 3 with weights of eight bits, or kept whole."""
     if why := indivisible(data):
         return why
-    if data.workload.costs.zero < 3 or reshards(data, plan):
+    if data.workload.costs.updates.zero < 3 or reshards(data, plan):
         return []
     whole = plan.model_copy(update={"zero": None})
     judged = training_plan.evaluate(under(data, zero=2), whole)
@@ -40,6 +40,10 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
 def indivisible(data: Instance) -> list[str]:
     """Return what of the frozen weights ZeRO 3 cannot divide."""
     costs = data.workload.costs
-    if costs.zero < 3 or costs.lora is None or costs.lora.weight_bits != 8:
+    if (
+        costs.updates.zero < 3
+        or costs.updates.lora is None
+        or costs.updates.lora.weight_bits != 8
+    ):
         return []
     return ["frozen weights of eight bits, which bitsandbytes cannot divide"]

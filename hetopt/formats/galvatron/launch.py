@@ -64,12 +64,14 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "dp_types_enc": _list([0] * layers),
         "use_sp": _list([0] * layers),
         "cp_sizes_enc": _list([1] * layers),
-        "checkpoint": _list([int(costs.recompute == "full")] * layers),
+        "checkpoint": _list([int(costs.compute.recompute == "full")] * layers),
         "global_bsz": data.workload.global_batch,
         "chunks": pipeline.micro_batches,
         "pp_division": _list([len(stage.span) for stage in pipeline.stages]),
-        "pipeline_type": "gpipe" if costs.in_flight == "gpipe" else "pipedream_flush",
-        "default_dp_type": _REPLICAS[costs.zero],
+        "pipeline_type": "gpipe"
+        if costs.schedule.in_flight == "gpipe"
+        else "pipedream_flush",
+        "default_dp_type": _REPLICAS[costs.updates.zero],
         "vtp": degrees[0],
         "vsp": 0,
     }
@@ -96,15 +98,15 @@ def _runtime(data: Instance, pipeline: Pipeline) -> Document:
     return {
         "parallel": {
             "galvatron_config_path": CONFIG,
-            **words("galvatron", costs.precision),
+            **words("galvatron", costs.memory.precision),
         },
         "model": _model(data),
         "train": {
             "global_batch_size": data.workload.global_batch,
             "chunks": pipeline.micro_batches,
             "seq_length": length,
-            "sequence_parallel": costs.sequence_parallel,
-            "use_flash_attn": costs.flash,
+            "sequence_parallel": costs.compute.sequence_parallel,
+            "use_flash_attn": costs.compute.flash,
             "train_iters": 1000,
         },
         "data": {"data_path": None, "tokenizer_type": None, "tokenizer_model": None},

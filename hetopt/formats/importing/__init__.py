@@ -131,7 +131,7 @@ def given(known: Options, words: Iterable[str], instance: str | None) -> Documen
     told = typed(known, words)
     asked = "reserve_mib" in known and "reserve_mib" not in told
     if asked and instance is not None:
-        own = files.load_instance(instance).workload.costs.reserve_mib
+        own = files.load_instance(instance).workload.costs.memory.reserve_mib
         told |= {"reserve_mib": 0} if own else {}
     return told
 

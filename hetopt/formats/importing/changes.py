@@ -269,7 +269,7 @@ class _Search:
         of gradients; none where the settings cannot be offered together.
         """
         workloads = [one.workload for one in self._on]
-        keys = [(one.runs_on, one.costs.precision) for one in workloads]
+        keys = [(one.runs_on, one.costs.memory.precision) for one in workloads]
         ways = dict(zip(keys, self._on, strict=True))
         other = {
             name: _union(getattr(one.alternatives, name) for one in workloads)

@@ -149,7 +149,7 @@ def same_adapters(
     `rank` is that of the run's adapters; None: it trains all weights. `bits` are those
     of frozen weights, where they are quantised.
     """
-    lora = data.workload.costs.lora
+    lora = data.workload.costs.updates.lora
     own = None if lora is None else (lora.rank, lora.weight_bits)
     told = None if rank is None else (int(rank), bits)
     if told == own:
@@ -205,7 +205,7 @@ def claim_of(
 def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
     """The plan, a pipeline for each replica, as micro-batches are a replica's."""
     costs = data.workload.costs
-    zero = None if layout.zero == costs.zero else layout.zero
+    zero = None if layout.zero == costs.updates.zero else layout.zero
     left = iter(ranks)
     rows = []
     for span in pairwise(accumulate(layout.layers, initial=0)):
@@ -213,7 +213,9 @@ def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
         for replica in range(layout.replicas):
             share = layout.share(replica)
             gpus = tuple(next(left) for _ in range(layout.degree))
-            rule = None if share.recompute == costs.recompute else share.recompute
+            rule = (
+                None if share.recompute == costs.compute.recompute else share.recompute
+            )
             held = (Replica(gpus=gpus, samples=share.samples),)
             row.append(Stage(layers=span, replicas=held, recompute=rule))
         rows.append(row)

@@ -58,7 +58,7 @@ def export(
     layers = [len(stage.span) for stage in pipeline.stages]
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
     lines += [f"# not told: {word}" for word in model.untold(data)]
-    if len(set(layers)) > 1 and data.workload.costs.interleave == 1:
+    if len(set(layers)) > 1 and data.workload.costs.schedule.interleave == 1:
         lines += _older(layers)
     for name, value in given(data, pipeline).items():
         option = "--" + _OPTIONS.get(name, name).replace("_", "-")

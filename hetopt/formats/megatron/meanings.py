@@ -69,7 +69,7 @@ def weighed(
     adapters = given.get("lora-rank") if given.get("tuner-type") == "lora" else None
     same_adapters(adapters, data, place)
     notes = []
-    told, own = precision_of(given), data.workload.costs.precision
+    told, own = precision_of(given), data.workload.costs.memory.precision
     if told is None and own != "fp32":
         notes.append(
             f"found neither --bf16 nor --fp16, which is fp32 for Megatron-LM: judged "
@@ -95,7 +95,10 @@ def weighed(
 
 def _of_sequences(given: Mapping[str, str], data: Instance) -> Iterator[str]:
     """Yield that a run and its instance divide norms among GPUs or not."""
-    told, own = "sequence-parallel" in given, data.workload.costs.sequence_parallel
+    told, own = (
+        "sequence-parallel" in given,
+        data.workload.costs.compute.sequence_parallel,
+    )
     if given.get("tensor-model-parallel-size", "1") == "1" or told == own:
         return
     with_it, without = ("with", "without") if told else ("without", "with")
@@ -128,7 +131,7 @@ def not_read(given: Mapping[str, str]) -> Iterator[str]:
 
 def _same_products(given: Mapping[str, str], data: Instance, place: str) -> None:
     """A run with products of eight bits is of an instance that times them, and back."""
-    calibration = data.workload.costs.calibration
+    calibration = data.workload.costs.compute.calibration
     timed = "bf16" if calibration is None else calibration.precision
     eight = "fp8-format" in given or "fp4-format" in given
     if eight == (timed in _EIGHT_BITS):
@@ -146,7 +149,7 @@ def _same_products(given: Mapping[str, str], data: Instance, place: str) -> None
 
 def _same_optimiser(given: Mapping[str, str], data: Instance, place: str) -> None:
     """The optimiser's states are those that the instance weighs."""
-    told, own = given.get("optimizer", "adam"), data.workload.costs.optimiser
+    told, own = given.get("optimizer", "adam"), data.workload.costs.memory.optimiser
     if told == {"adamw": "adam"}.get(own, own):
         return
     raise InstanceError(

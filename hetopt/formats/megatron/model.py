@@ -30,7 +30,7 @@ def fields(data: Instance, degree: int) -> Document:
         "max_position_embeddings": workload.sequence_length,
         "global_batch_size": workload.global_batch,
     }
-    made |= words("megatron", workload.costs.precision)
+    made |= words("megatron", workload.costs.memory.precision)
     if model.kv_heads is not None and model.kv_heads != model.heads:
         made |= {"group_query_attention": True, "num_query_groups": model.kv_heads}
     if model.head_dim is not None:
@@ -41,17 +41,17 @@ def fields(data: Instance, degree: int) -> Document:
         made["swiglu"] = True
     if not model.tied_embeddings:
         made["untie_embeddings_and_output_weights"] = True
-    if workload.costs.recompute == "full":
+    if workload.costs.compute.recompute == "full":
         made |= {
             "recompute_granularity": "full",
             "recompute_method": "uniform",
             "recompute_num_layers": 1,
         }
-    if workload.costs.recompute == "selective":
+    if workload.costs.compute.recompute == "selective":
         made["recompute_granularity"] = "selective"
     made |= _updated(workload.costs)
     # Megatron demands it for experts with tensor parallelism.
-    if degree > 1 and (workload.costs.sequence_parallel or model.experts):
+    if degree > 1 and (workload.costs.compute.sequence_parallel or model.experts):
         made["sequence_parallel"] = True
     if model.experts:
         made |= _experts(data)
@@ -70,13 +70,13 @@ def fields(data: Instance, degree: int) -> Document:
 def _updated(costs: CostSettings) -> Document:
     """Which optimiser, and where its states are; Adam is Megatron's own."""
     made: Document = {}
-    if costs.zero:
+    if costs.updates.zero:
         made["use_distributed_optimizer"] = True
-    if costs.zero_groups > 1:
-        made["num_distributed_optimizer_instances"] = costs.zero_groups
-    if costs.optimiser != "adamw":
-        made["optimizer"] = costs.optimiser
-    if costs.hosts_update:
+    if costs.updates.zero_groups > 1:
+        made["num_distributed_optimizer_instances"] = costs.updates.zero_groups
+    if costs.memory.optimiser != "adamw":
+        made["optimizer"] = costs.memory.optimiser
+    if costs.memory.hosts_update:
         made |= {
             "optimizer_cpu_offload": True,
             "optimizer_offload_fraction": 1.0,

@@ -119,7 +119,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
         "use-distributed-optimizer": "" if settings.zero else None,
         "sequence-parallel": asked.values.get("sequence-parallel"),
     }
-    if settings.tensor_parallel > 1 and data.workload.costs.sequence_parallel:
+    if settings.tensor_parallel > 1 and data.workload.costs.compute.sequence_parallel:
         made["sequence-parallel"] = ""
     made |= dict.fromkeys(_UNEVEN)
     if settings.layers is not None:

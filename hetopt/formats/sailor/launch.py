@@ -154,7 +154,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "gradient_accumulation_steps": whole.micro_batches,
         "zero_optimization": {},
         "optimizer": {"type": "AdamW", "params": {}},
-        **words("sailor", data.workload.costs.precision),
+        **words("sailor", data.workload.costs.memory.precision),
     }
     hosts = (one.node for stage in stages for one in stage.replicas)
     return {

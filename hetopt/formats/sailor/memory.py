@@ -90,9 +90,11 @@ class Description:
     def memory(self, t: int, b: int, costs: CostSettings) -> dict[str, list[int]]:
         """`layer_mib` and `activation_mib` of a row, where its degree is weighed."""
         rows = [self._degrees[t][x] for x in range(self._layers)]
-        each = costs.element_bytes
+        each = costs.memory.element_bytes
         kept = [mib(each * b * (row.act_mem_floats or Fraction(0))) for row in rows]
-        states = [mib(costs.bytes_per_parameter * row.params_floats) for row in rows]
+        states = [
+            mib(costs.memory.bytes_per_parameter * row.params_floats) for row in rows
+        ]
         whole = [state + act for state, act in zip(states, kept, strict=True)]
         return {"layer_mib": whole, "activation_mib": kept}
 

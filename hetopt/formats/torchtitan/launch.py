@@ -128,7 +128,9 @@ def _model(model: ModelSpec, length: int) -> Document:
 def _told(data: Instance, pipeline: Pipeline, reshard: str) -> Document:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
-    groups = {"groups": costs.zero_groups} if costs.zero_groups > 1 else {}
+    groups = (
+        {"groups": costs.updates.zero_groups} if costs.updates.zero_groups > 1 else {}
+    )
     return {
         **_model(data.model, data.workload.sequence_length),
         "layers": data.model.layers,
@@ -136,8 +138,8 @@ def _told(data: Instance, pipeline: Pipeline, reshard: str) -> Document:
         "tensor_parallel_degree": replicas[0].degree,
         "replicas": len(replicas),
         **groups,
-        "schedule": "GPipe" if costs.in_flight == "gpipe" else "1F1B",
-        "activation_checkpoint": costs.recompute,
+        "schedule": "GPipe" if costs.schedule.in_flight == "gpipe" else "1F1B",
+        "activation_checkpoint": costs.compute.recompute,
         "reshard": reshard,
         "micro_batches": pipeline.micro_batches,
         "micro_batch_size": replicas[0].samples,

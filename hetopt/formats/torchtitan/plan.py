@@ -262,7 +262,7 @@ def _same_products(given: Values, data: Instance, place: str) -> None:
     """A run of layers in eight bits is of an instance that times them so."""
     told = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
     kind = next((one for one in ("mxfp8", "float8") if one in told), None)
-    calibration = data.workload.costs.calibration
+    calibration = data.workload.costs.compute.calibration
     timed = "bf16" if calibration is None else calibration.precision
     if (kind is not None) == (timed in ("fp8", "mxfp8", "nvfp4")):
         return

@@ -89,7 +89,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
 
 def ranks(data: Instance, plan: TrainingPlan) -> list[Rank]:
     """Return the ranks of a plan whose replicas have one GPU, host by host."""
-    rule = data.workload.costs.recompute
+    rule = data.workload.costs.compute.recompute
     found = [
         Rank(gpu, replica.samples, one.micro_batches, stage.recompute or rule)
         for one in plan.pipelines
@@ -112,9 +112,9 @@ def arguments(data: Instance, found: Sequence[Rank]) -> Document:
     shares = [rank.told for rank in found]
     alike = shares[0] if all(share == shares[0] for share in shares) else {}
     return {
-        **words("transformers", costs.precision),
+        **words("transformers", costs.memory.precision),
         "output_dir": "states",
-        "optim": OPTIMISERS[costs.optimiser],
+        "optim": OPTIMISERS[costs.memory.optimiser],
         "max_length": data.workload.sequence_length,
         **alike,
         "gradient_checkpointing_kwargs": {"use_reentrant": False},
@@ -131,7 +131,7 @@ def divided(data: Instance, plan: TrainingPlan, found: Sequence[Rank]) -> Docume
     Without `sync_each_batch` it keeps whole gradients from one micro-batch to the next.
     It recomputes by itself, in place of the trainer.
     """
-    if data.workload.costs.zero == 0:
+    if data.workload.costs.updates.zero == 0:
         return {}
     recomputes = found[0].recompute == "full"
     told: Document = {
@@ -151,10 +151,10 @@ def divided(data: Instance, plan: TrainingPlan, found: Sequence[Rank]) -> Docume
 
 def _adapters(costs: CostSettings) -> Iterator[tuple[str, Any]]:
     """Yield what TRL's `ModelConfig` is told of adapters and frozen weights."""
-    if (lora := costs.lora) is None:
+    if (lora := costs.updates.lora) is None:
         return
     # Adapters are trained in fp32 (`autocast_adapter_dtype`), frozen weights are not.
-    if costs.precision != "fp32":
+    if costs.memory.precision != "fp32":
         yield "dtype", "bfloat16"
     yield "use_peft", True
     yield "lora_r", lora.rank

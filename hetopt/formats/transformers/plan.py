@@ -208,7 +208,7 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         *asked.notes,
         *told,
         f"weights and states are weighed in the instance's precision, "
-        f"{workload.costs.precision or '16 bits'}",
+        f"{workload.costs.memory.precision or '16 bits'}",
     ]
     return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
 
@@ -406,7 +406,7 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
         )
     for name in ("fp16", "bf16"):
         is_told = given.get(name) == "true" or given.get("mixed_precision") == name
-        own = costs.precision or name
+        own = costs.memory.precision or name
         if is_told and not own.startswith(name):
             raise InstanceError(
                 f"{place}: precision: found {name}, expected {own} as the instance has "
@@ -414,17 +414,17 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
             )
     told = given.get("optimiser", "adamw")
     optimiser = _optimiser(told)
-    if optimiser != costs.optimiser:
+    if optimiser != costs.memory.optimiser:
         remedy = "another cannot be weighed"
         if optimiser is not None:
             remedy = f"assemble one with -o optimiser={optimiser}"
         raise InstanceError(
             f"{place}: {asked.spelled('optimiser')}: found {told}, expected "
-            f"{costs.optimiser} as the instance weighs it; {remedy}"
+            f"{costs.memory.optimiser} as the instance weighs it; {remedy}"
         )
     hosted = given.get("hosted", "none").lower() not in ("none", "false")
-    if hosted != costs.hosts_update:
-        own = "on hosts" if costs.hosts_update else "on GPUs"
+    if hosted != costs.memory.hosts_update:
+        own = "on hosts" if costs.memory.hosts_update else "on GPUs"
         found = "on hosts" if hosted else "on GPUs"
         raise InstanceError(
             f"{place}: optimiser states: found {found}, expected {own} as the instance "

@@ -130,7 +130,7 @@ class LineCost:
         self, n: int, stages: int, j: int, shares: Row, first: int, last: int
     ) -> int:
         """MiB that a GPU of stage `j` of `stages` lacks; none where it is negative."""
-        if self.cost.costs.interleave == 1:
+        if self.cost.costs.schedule.interleave == 1:
             # Only what is behind a stage, and whether it is the first, matters.
             stages, j = stages - j + (j > 0), int(j > 0)
         return self._weighed(n, stages, j, shares, first, last)
@@ -157,7 +157,7 @@ class LineCost:
 
     def iteration_us(self, n: int, line: Sequence[Laid]) -> int:
         """Iteration time of `n` micro-batches; memory is not looked at."""
-        costs, runs = self.cost.costs, self.cost.costs.interleave
+        costs, runs = self.cost.costs, self.cost.costs.schedule.interleave
         sending, hops, behind = [], [], [0]
         for j, stage in enumerate(line):
             crossings = runs if j < len(line) - 1 else runs - 1 if j else 0
@@ -169,13 +169,13 @@ class LineCost:
             sending.append(self.compute_us(stage.shares, stage.first, stage.last) + hop)
             behind.append(behind[-1] + self._backward_us(stage))
         taus = sending
-        if costs.hops == "both":
+        if costs.links.hops == "both":
             taus = [tau + hops[j - 1] for j, tau in enumerate(sending)]
         slowest = max(taus)
         pipeline = n * slowest - (slowest - sum(sending)) // runs
-        if costs.pipeline == "lockstep":
+        if costs.schedule.pipeline == "lockstep":
             pipeline = lockstep_us(n, taus)
-        overlap = costs.sync_overlap == "backward"
+        overlap = costs.updates.sync_overlap == "backward"
         sync = max(
             0,
             *(
@@ -188,7 +188,7 @@ class LineCost:
         return self.cost.whole_us(pipeline, sync, end)
 
     def _backward_us(self, stage: Laid) -> int:
-        if self.cost.costs.sync_overlap == "none":
+        if self.cost.costs.updates.sync_overlap == "none":
             return 0
         return max(
             self.backward_span_us(share, stage.first, stage.last)

@@ -119,7 +119,7 @@ class _Trial:
 
     def _bunch(self, stages: int) -> int:
         """Micro-batches come in so many: interleaved, they fill the pipeline."""
-        return stages if self._cost.costs.interleave > 1 else 1
+        return stages if self._cost.costs.schedule.interleave > 1 else 1
 
     def _shared(
         self, structure: Structure, ends: Sequence[int], bunches: int
@@ -218,7 +218,7 @@ class _Trial:
             spans = enumerate(pairwise(ends))
             return ends if all(fits(j, *span) for j, span in spans) else None
         powers = [sum(self._power[i] for i in stage) for stage in structure.stages]
-        return cuts(self._work, powers, fits, self._cost.costs.interleave)
+        return cuts(self._work, powers, fits, self._cost.costs.schedule.interleave)
 
     def _note(self, structure: Structure, count: int) -> None:
         """Keep what is short with layers in proportion, memory or not."""

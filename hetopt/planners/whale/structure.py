@@ -55,7 +55,7 @@ def work_before(cost: FastCost) -> list[int]:
         * compute.forward_flops(model, workload, layer, 1)
         for layer in range(cost.layers)
     ]
-    if workload.costs.head == "include":
+    if workload.costs.compute.head == "include":
         each[-1] += 6 * model.embedding_parameters * workload.sequence_length
     return list(accumulate(each, initial=0))
 

@@ -88,7 +88,7 @@ def _queue(
 ) -> job_scheduling.Data:
     """Jobs that train the model of an instance on its cluster, each one step."""
     workload, name = instance.workload, instance.model.name
-    if workload.costs.profile:
+    if workload.costs.compute.profile:
         raise InstanceError(
             f"instance {instance.name!r}: found a profile and jobs, which are timed by "
             "formula; remove workload.costs.profile and layer_times"

@@ -212,10 +212,13 @@ def _needs_of(
         )
         held = parts["states"] + parts["ends"] + parts.get("flat_gradients", 0)
         kept = memory.mib(memory.activation_bytes(*shape, run, t, samples, 1)[0])
-        if costs.activations == "checkpoint" or costs.in_flight == "one":
+        if (
+            costs.memory.activations == "checkpoint"
+            or costs.schedule.in_flight == "one"
+        ):
             once.append(held + kept)
             each.append(0)
-        elif costs.in_flight == "gpipe":
+        elif costs.schedule.in_flight == "gpipe":
             once.append(held + line.pipeline.micro_batches * kept)
             each.append(0)
         else:
@@ -249,4 +252,4 @@ def _rooms(line: Line, j: int) -> Iterator[int]:
         shape = table.model, table.workload, every, replica.degree, replica.samples
         _, once = memory.activation_bytes(*shape, flight)
         room = table.memory_mib(replica.node)
-        yield room - memory.mib(once) - costs.reserve_mib
+        yield room - memory.mib(once) - costs.memory.reserve_mib

@@ -102,7 +102,7 @@ def _same_model(old: Instance, new: Instance) -> None:
                 f"{new.model.name!r}, with other {field}: expected one model; give the "
                 "instance of the old plan's model"
             )
-    heads = [x.workload.costs.head for x in (old, new)]
+    heads = [x.workload.costs.compute.head for x in (old, new)]
     if heads[0] != heads[1]:
         raise MixedData(
             f"costs.head is {heads[0]!r} in the old plan's instance, {heads[1]!r} in "
@@ -118,7 +118,7 @@ def _same_model(old: Instance, new: Instance) -> None:
 
 
 def _adapters(instance: Instance) -> str:
-    lora = instance.workload.costs.lora
+    lora = instance.workload.costs.updates.lora
     return "none" if lora is None else f"of rank {lora.rank} beside {lora.beside}"
 
 

@@ -107,10 +107,10 @@ def _evaluated(data: Instance, plan: TrainingPlan) -> Evaluation:
     sync_us = times * max(stage_us, summing.us)
     update_us = _update_us(table, plan, holders)
     tied_us = _tied_us(table, plan)
-    overhead_us = _up(exact(costs.iteration_overhead_us))
+    overhead_us = _up(exact(costs.schedule.iteration_overhead_us))
     iteration_us = _up(
-        exact(costs.pipeline_factor) * max(*pipeline_us, passing.us)
-    ) + _up(exact(costs.sync_factor) * sync_us)
+        exact(costs.schedule.pipeline_factor) * max(*pipeline_us, passing.us)
+    ) + _up(exact(costs.updates.sync_factor) * sync_us)
     iteration_us += tied_us + update_us + overhead_us
     parts = {
         "iteration_us": iteration_us,
@@ -133,7 +133,7 @@ def _evaluated(data: Instance, plan: TrainingPlan) -> Evaluation:
 
 def _degrees(table: CostTable) -> dict[str, int]:
     """What divides states, sequences, experts, layers; groups where there are any."""
-    told = {"zero": table.workload.costs.zero} | table.split._asdict()
+    told = {"zero": table.workload.costs.updates.zero} | table.split._asdict()
     if told["groups"] == 1:
         del told["groups"]
     return told
@@ -148,9 +148,9 @@ def _ports(passing: ports.Busy, summing: ports.Busy) -> dict[str, Any]:
 
 def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
     """Where 80 % of runs of such a plan lie, where times are calibrated."""
-    if costs.calibration is None:
+    if costs.compute.calibration is None:
         return {}
-    low, high = costs.calibration.interval_s(iteration_us / 10**6)
+    low, high = costs.compute.calibration.interval_s(iteration_us / 10**6)
     return {"low_s": low, "high_s": high}
 
 
@@ -323,7 +323,7 @@ def _memory(
 def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
     """Compute, backward and hop time of every stage, for one micro-batch."""
     rows = []
-    last, v = len(pipeline.stages) - 1, table.workload.costs.interleave
+    last, v = len(pipeline.stages) - 1, table.workload.costs.schedule.interleave
     for j, stage in enumerate(pipeline.stages):
         compute = backward = 0
         mine = table.under(stage.recompute)
@@ -350,14 +350,14 @@ def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
 def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     samples = max(replica.samples for replica in sender.replicas)
     workload = table.workload
-    each = 4 if workload.costs.precision == "fp32" else 2
+    each = 4 if workload.costs.memory.precision == "fp32" else 2
     size = each * samples * workload.sequence_length * table.model.hidden
     ways = []
     for x, sending in {(r.node, r.degree) for r in sender.replicas}:
         for node, t in {(r.node, r.degree) for r in receiver.replicas}:
             # Of a context-parallel group each part hands on its own tokens.
             together = t // table.split.context
-            copies = together if workload.costs.hop_parts == "whole" else 1
+            copies = together if workload.costs.links.hop_parts == "whole" else 1
             latency, there, back = table.cluster.ways(x, node)
             slow = Fraction(1)
             if x != node:
@@ -368,9 +368,9 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
                 latency, bandwidth = table.link(node, node)
                 way += 2 * (together - 1) * (latency + size / (t * bandwidth))
             ways.append(way)
-    factor = workload.costs.hop_factor
-    other = workload.costs.interleaved_hop_factor
-    if workload.costs.interleave > 1 and other is not None:
+    factor = workload.costs.links.hop_factor
+    other = workload.costs.links.interleaved_hop_factor
+    if workload.costs.schedule.interleave > 1 and other is not None:
         factor = other
     return _up(exact(factor) * min(ways) * 10**6)
 
@@ -388,10 +388,10 @@ def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int
     """Time of n micro-batches; `rows` are those of the stages, `_stage_times`."""
     sending = [row["compute_us"] + row["hop_us"] for row in rows]
     taus = sending
-    if costs.hops == "both":  # a stage is busy for what enters, too
+    if costs.links.hops == "both":  # a stage is busy for what enters, too
         taus = [tau + rows[j - 1]["hop_us"] for j, tau in enumerate(sending)]
-    if costs.pipeline == "critical":
-        filling = Fraction(sum(sending) - max(taus), costs.interleave)
+    if costs.schedule.pipeline == "critical":
+        filling = Fraction(sum(sending) - max(taus), costs.schedule.interleave)
         return n * max(taus) + _up(filling)
     slots = len(taus) + n - 1
     total = 0
@@ -456,7 +456,7 @@ def _sync_us(
             slowest = max(slowest, sync - hidden)
             for replica in stage.replicas:  # a port may begin with the first of them
                 idle[replica.node] = max(idle.get(replica.node, 0), hidden)
-            if costs.sync_overlap == "backward":
+            if costs.updates.sync_overlap == "backward":
                 hidden += row["backward_us"]
     held = [
         (replicas, sent.layers[x] - divided[x], divided[x])
@@ -470,7 +470,7 @@ def _sync_us(
 def _rounds(costs: CostSettings, plan: TrainingPlan) -> int:
     """How often weights are gathered: FSDP does so for each micro-batch."""
     several = any(len(pipeline.stages) > 1 for pipeline in plan.pipelines)
-    if costs.zero != 3 or costs.gathers != "micro_batch" or several:
+    if costs.updates.zero != 3 or costs.updates.gathers != "micro_batch" or several:
         return 1
     return max(pipeline.micro_batches for pipeline in plan.pipelines)
 
@@ -478,7 +478,10 @@ def _rounds(costs: CostSettings, plan: TrainingPlan) -> int:
 def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
     """All-reduce of tied embeddings among a pipeline's first and last stage."""
     costs = table.workload.costs
-    if not (costs.tied_sync and table.model.tied_embeddings) or costs.lora:
+    if (
+        not (costs.updates.tied_sync and table.model.tied_embeddings)
+        or costs.updates.lora
+    ):
         return 0
     slowest = Fraction(0)
     for pipeline in plan.pipelines:
@@ -529,7 +532,7 @@ def _measured_update_us(
     """The update of a stage's layers by the profile; None where it has none."""
     gpu, costs = table.cluster.node[replica.node].gpu, table.workload.costs
     each: dict[int, list[int]] = {layer: [] for layer in stage.span}
-    for row in costs.profile:
+    for row in costs.compute.profile:
         alike = (row.gpu, row.tensor_parallel) == (gpu, replica.degree)
         if row.update_us is not None and alike:
             for layer in stage.span:
@@ -539,7 +542,9 @@ def _measured_update_us(
     total = Fraction(0)
     for layer, times in each.items():
         middle = sorted(times)[(len(times) - 1) // 2]
-        together = holders[layer] // costs.zero_groups if costs.zero else 1
+        together = (
+            holders[layer] // costs.updates.zero_groups if costs.updates.zero else 1
+        )
         total += Fraction(middle, max(1, together))
     return _up(total)
 
@@ -559,7 +564,7 @@ def _layer_sync_s(
 
 def _passes(table: CostTable) -> int:
     """Over what is synchronised: reduced, gathered; ZeRO 3 gathers twice."""
-    return 3 if table.workload.costs.zero == 3 else 2
+    return 3 if table.workload.costs.updates.zero == 3 else 2
 
 
 def _grouped_sync_s(
@@ -616,8 +621,8 @@ def _passes_s(
 ) -> Fraction:
     """So many passes of a ring whose members hold so many parameters each."""
     costs, n = table.workload.costs, count.total()
-    share = costs.gradient_bytes * held
-    if costs.sync == "bottleneck":
+    share = costs.memory.gradient_bytes * held
+    if costs.updates.sync == "bottleneck":
         rates = [table.link(a, a)[1] for a in count if count[a] > 1]
         rates += _rates_between(table, slow)
         return Fraction(passes * (n - 1), n) * share / min(rates)

@@ -58,7 +58,7 @@ def groups_broken(table: CostTable, plan: TrainingPlan) -> Iterator[Violation]:
     r = table.split.groups
     if r == 1:
         return
-    if not table.workload.costs.zero:
+    if not table.workload.costs.updates.zero:
         yield Violation("zero_groups", "plan", f"{r} groups divide nothing at zero 0")
     held: Counter[int] = Counter()
     for pipeline in plan.pipelines:

@@ -132,14 +132,14 @@ def _no_hexiscale_model(model: ModelSpec) -> Iterator[str]:
 def _with_adapters(data: Instance) -> Iterator[str]:
     """Megatron's own, and adapters as Megatron-Bridge's `CanonicalLoRA` has them."""
     yield from _megatron(data)
-    lora = data.workload.costs.lora
+    lora = data.workload.costs.updates.lora
     if lora is not None and lora.beside == "all" and not data.model.gated:
         yield "its adapters of an MLP are beside gate and up, and this one has no gate"
 
 
 def _with_peft(data: Instance) -> Iterator[str]:
     """`all-linear` is beside no expert, which transformers keeps in one tensor."""
-    if data.workload.costs.lora is not None and data.model.experts:
+    if data.workload.costs.updates.lora is not None and data.model.experts:
         yield "adapters of a model with experts, as instances count them"
 
 

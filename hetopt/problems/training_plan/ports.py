@@ -82,10 +82,10 @@ class Ports:
 
 def passes(table: CostTable, plan: TrainingPlan) -> Busy:
     """The port that activations and their gradients keep busy longest."""
-    ports, v = Ports(table), table.workload.costs.interleave
+    ports, v = Ports(table), table.workload.costs.schedule.interleave
     if _none(table):
         return ports.busiest()
-    each = 4 if table.workload.costs.precision == "fp32" else 2
+    each = 4 if table.workload.costs.memory.precision == "fp32" else 2
     size = each * table.workload.sequence_length * table.model.hidden
     for pipeline in plan.pipelines:
         stages, n = pipeline.stages, pipeline.micro_batches
@@ -94,7 +94,7 @@ def passes(table: CostTable, plan: TrainingPlan) -> Busy:
             crossings = v if j < last else v - 1
             receiver = stages[(j + 1) % (last + 1)]
             copies = 1
-            if table.workload.costs.hop_parts == "whole":
+            if table.workload.costs.links.hop_parts == "whole":
                 least = min(replica.degree for replica in receiver.replicas)
                 copies = least // table.split.context
             moved = n * crossings * copies * size
@@ -182,7 +182,7 @@ def _in_groups(
     for start in range(0, len(nodes), size):
         group = nodes[start : start + size]
         ports.ring(Counter(group), dict.fromkeys(group, each))
-    twice = 2 * Fraction(table.workload.costs.gradient_bytes * parameters, size)
+    twice = 2 * Fraction(table.workload.costs.memory.gradient_bytes * parameters, size)
     for place in range(size):
         ring = nodes[place::size]
         ports.ring(Counter(ring), dict.fromkeys(ring, twice))
@@ -191,7 +191,9 @@ def _in_groups(
 def _pass_bytes(table: CostTable, parameters: int) -> Fraction:
     """Bytes of all passes over the gradients of parameters; ZeRO 3 gathers twice."""
     costs = table.workload.costs
-    return Fraction((3 if costs.zero == 3 else 2) * costs.gradient_bytes * parameters)
+    return Fraction(
+        (3 if costs.updates.zero == 3 else 2) * costs.memory.gradient_bytes * parameters
+    )
 
 
 def _none(table: CostTable) -> bool:

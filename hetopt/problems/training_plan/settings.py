@@ -64,7 +64,7 @@ def variants(instance: Instance) -> list[Instance]:
         loose = _without_groups(way)
         zeros = sorted(set(loose.workload.zeros))
         found += [under(loose, zero=z) for z in zeros] if zeros[1:] else [loose]
-    return sorted(found, key=lambda one: one.workload.costs.zero)
+    return sorted(found, key=lambda one: one.workload.costs.updates.zero)
 
 
 def _without_groups(way: Instance) -> Instance:
@@ -75,7 +75,7 @@ def _without_groups(way: Instance) -> Instance:
     replicas that exchange for nothing.
     """
     workload = way.workload
-    if workload.costs.zero_groups == 1:
+    if workload.costs.updates.zero_groups == 1:
         return way
     loose = {"zero_groups": 1, "sync_factor": 0}
     costs = workload.costs.model_copy(update=loose)

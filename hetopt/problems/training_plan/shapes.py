@@ -70,18 +70,21 @@ def of_instance(data: Instance) -> frozenset[Feature]:
     costs = data.workload.costs
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
-        Feature.SINGLE_PRECISION: costs.precision == "fp32",
-        Feature.FLOAT16: costs.precision == "fp16_mixed",
-        Feature.BFLOAT16: costs.precision in ("bf16_mixed", "bf16_fp32_gradients"),
-        Feature.NO_MASTER: costs.precision == "bf16",
-        Feature.LORA: costs.lora is not None,
-        Feature.QUANTISED: bool(costs.lora and costs.lora.weight_bits),
-        Feature.HOSTED_STATES: costs.hosts_update,
-        Feature.HOSTED_ACTIVATIONS: bool(costs.offload and costs.offload.activations),
+        Feature.SINGLE_PRECISION: costs.memory.precision == "fp32",
+        Feature.FLOAT16: costs.memory.precision == "fp16_mixed",
+        Feature.BFLOAT16: costs.memory.precision
+        in ("bf16_mixed", "bf16_fp32_gradients"),
+        Feature.NO_MASTER: costs.memory.precision == "bf16",
+        Feature.LORA: costs.updates.lora is not None,
+        Feature.QUANTISED: bool(costs.updates.lora and costs.updates.lora.weight_bits),
+        Feature.HOSTED_STATES: costs.memory.hosts_update,
+        Feature.HOSTED_ACTIVATIONS: bool(
+            costs.memory.offload and costs.memory.offload.activations
+        ),
     }
     found = {feature for feature, uses in asked.items() if uses}
-    if costs.optimiser in _OPTIMISERS:
-        found.add(_OPTIMISERS[costs.optimiser])
+    if costs.memory.optimiser in _OPTIMISERS:
+        found.add(_OPTIMISERS[costs.memory.optimiser])
     found |= of_layers(data.model, data.workload.sequence_length)
     for choices in (
         [of_states(costs, zero) for zero in data.workload.zeros],
@@ -108,9 +111,10 @@ _OPTIMISERS = {
 def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
     """What a stage of ZeRO asks besides, by what states there are, and where."""
     asked = {
-        Feature.DIVIDED_OTHERS: zero > 0 and costs.optimiser != "adamw",
-        Feature.HOSTED_UNDIVIDED: zero == 0 and costs.hosts_update,
-        Feature.WIDE_UNDIVIDED: zero == 0 and costs.precision == "bf16_fp32_gradients",
+        Feature.DIVIDED_OTHERS: zero > 0 and costs.memory.optimiser != "adamw",
+        Feature.HOSTED_UNDIVIDED: zero == 0 and costs.memory.hosts_update,
+        Feature.WIDE_UNDIVIDED: zero == 0
+        and costs.memory.precision == "bf16_fp32_gradients",
     }
     return frozenset(feature for feature, uses in asked.items() if uses)
 
@@ -179,8 +183,8 @@ def of_split(split: Split) -> frozenset[Feature]:
 def _of_settings(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     costs = data.workload.costs
     stages = (stage for pipeline in plan.pipelines for stage in pipeline.stages)
-    rules = {stage.recompute or costs.recompute for stage in stages}
-    zero = costs.zero if plan.zero is None else plan.zero
+    rules = {stage.recompute or costs.compute.recompute for stage in stages}
+    zero = costs.updates.zero if plan.zero is None else plan.zero
     asked = of_choice(zero, *rules) | of_states(costs, zero)
     return asked | of_split(split_of(data, plan))
 

@@ -48,7 +48,7 @@ def bad_cards(target: str, data: Instance, types: Iterable[str]) -> list[str]:
 
 def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
     """Of GPU types those that lack the 16 bits of the instance, in words."""
-    word = str(data.workload.costs.precision).partition("_")[0]
+    word = str(data.workload.costs.memory.precision).partition("_")[0]
     if word not in ("bf16", "fp16"):
         return []
     cards = ((name, known(name)) for name in sorted(types))
@@ -205,7 +205,7 @@ def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
 
 def _in_step(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     """FSDP gathers weights and sums gradients at every micro-batch of every rank."""
-    zero = data.workload.costs.zero if plan.zero is None else plan.zero
+    zero = data.workload.costs.updates.zero if plan.zero is None else plan.zero
     if zero < 2 or len({_order(data, one) for one in plan.pipelines}) == 1:
         return []
     return [
@@ -216,7 +216,7 @@ def _in_step(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str
 
 def _order(data: Instance, pipeline: Pipeline) -> tuple[Any, ...]:
     """What the order of a pipeline's passes depends on."""
-    rule = data.workload.costs.recompute
+    rule = data.workload.costs.compute.recompute
     rows = ((stage.layers, stage.recompute or rule) for stage in pipeline.stages)
     return pipeline.micro_batches, *rows
 

@@ -276,10 +276,10 @@ def _assumed(
     formula = "MARP's formula" if given.memory == "marp" else "the cost model"
     yield Assumed(
         what="memory and times",
-        value=f"{formula}; recompute {costs.recompute}, "
-        f"{'flash' if costs.flash else 'no flash'} attention, "
-        f"{costs.bytes_per_parameter} bytes a parameter, "
-        f"{costs.reserve_mib} MiB in reserve",
+        value=f"{formula}; recompute {costs.compute.recompute}, "
+        f"{'flash' if costs.compute.flash else 'no flash'} attention, "
+        f"{costs.memory.bytes_per_parameter} bytes a parameter, "
+        f"{costs.memory.reserve_mib} MiB in reserve",
         jobs=len(data.jobs),
         change="workload.costs of the instance, or assumptions of a queue",
     )

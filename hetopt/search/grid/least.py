@@ -73,7 +73,7 @@ class Least:
         times = [self._times(node, t, size) for node, _ in kinds]
         counts = np.array([groups for _, groups in kinds])
         # Interleaved, the last stage sends to the first for all but the last run.
-        runs = self._cost.costs.interleave
+        runs = self._cost.costs.schedule.interleave
         back = (runs - 1) / runs
 
         def held(tau: float) -> float:
@@ -104,7 +104,7 @@ class Least:
         shape = Shape(1, replicas, 1, 1, 1)
         whole = float(cost.pipeline_factor) * passes_us
         whole += float(cost.sync_factor) * self._sync_us(shape)
-        whole += self._updated(1, 1, replicas if cost.costs.zero else 1)
+        whole += self._updated(1, 1, replicas if cost.costs.updates.zero else 1)
         return float(np.floor(whole * _ROUNDING)) + cost.table.overhead_us
 
     # --- parts -------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Least:
             for receiver in nodes
             if groups[receiver] > (sender == receiver)
         ]
-        return float(cost.costs.interleave * min(ways, default=0))
+        return float(cost.costs.schedule.interleave * min(ways, default=0))
 
     def _lightest_run(self, x: int) -> int:
         """Where the run of x layers with the fewest parameters starts."""
@@ -168,7 +168,7 @@ class Least:
         """The most layers that memory allows at each position."""
         t, replicas, stages, size, n = shape[:5]
         cost = self._cost
-        divided = cost.costs.zero or cost.costs.flat_gradients
+        divided = cost.costs.updates.zero or cost.costs.memory.flat_gradients
         return [
             self._most(node, t, size, n, stages, j, replicas if divided else 1)
             for j in range(stages)
@@ -180,7 +180,7 @@ class Least:
         cost = self._cost
         if cost.table.profile.weighs or not cost.instance.model.alike:
             return self._layers  # memory tells layers apart: no run is the lightest
-        runs = cost.costs.interleave
+        runs = cost.costs.schedule.interleave
         low, high = 0, self._layers
         if cost.table.weighing is not None and not cost.table.even:
             return high  # fewer parameters may keep more for their backward passes
@@ -198,11 +198,11 @@ class Least:
         t, _, stages, size, n = shape[:5]
         cost = self._cost
         chain = self._chain(t, size) + (stages - 1) * self._hop(t, size)
-        runs = cost.costs.interleave
+        runs = cost.costs.schedule.interleave
         pipeline = n * tau + max(0.0, chain - tau) / runs
         whole = float(cost.pipeline_factor) * pipeline
         whole += float(cost.sync_factor) * self._sync_us(shape)
-        whole += self._updated(t, stages, shape[1] if cost.costs.zero else 1)
+        whole += self._updated(t, stages, shape[1] if cost.costs.updates.zero else 1)
         return float(np.floor(whole * _ROUNDING)) + cost.table.overhead_us
 
     def _sync_us(self, shape: Shape) -> float:
@@ -210,9 +210,13 @@ class Least:
         cost = self._cost
         t, replicas, stages, size, _ = shape[:5]
         costs = cost.costs
-        if replicas == 1 or costs.sync_overlap != "none" or costs.sync != "ring":
+        if (
+            replicas == 1
+            or costs.updates.sync_overlap != "none"
+            or costs.updates.sync != "ring"
+        ):
             return 0.0
-        if costs.zero_groups > 1:  # little of it is between nodes
+        if costs.updates.zero_groups > 1:  # little of it is between nodes
             return 0.0
         x = -(-self._layers // stages)
         first = self._lightest[x]
@@ -220,13 +224,13 @@ class Least:
         parameters = float(self._sums[first + x] - self._sums[first])
         divided = cost.table.divided(cost.table.exchanged)
         parameters = max(0.0, parameters - sum(divided))
-        chunk = cost.costs.gradient_bytes * parameters / t / replicas
+        chunk = cost.costs.memory.gradient_bytes * parameters / t / replicas
         rate, most = self._links(t, size)
         near = min(replicas, most) - 1
         seconds = near * chunk / rate[0] if near else 0.0
         seconds += (replicas - 1 - near) * chunk / rate[1] if rate[1] else 0.0
         times = rounds(costs, [(shape.micro_batches, stages)])
-        return times * cost.costs.sync_passes * seconds * 1e6
+        return times * cost.costs.updates.sync_passes * seconds * 1e6
 
     @cached_method
     def _updated(self, t: int, stages: int, replicas: int) -> int:
@@ -235,7 +239,7 @@ class Least:
         trained = cost.table.trained
         held = sum(trained.layers) + (trained.end or 0)
         routed = sum(cost.table.divided(trained))
-        e = cost.costs.expert_parallel
+        e = cost.costs.compute.expert_parallel
         each = Fraction(held - routed, t) + Fraction(routed, max(t, e))
         share = [(each / stages, replicas if e == 1 else replicas * max(1, t // e))]
         speakers = {node.gpu: node.name for node in cost.nodes}.values()

@@ -27,10 +27,10 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
     target = workload.target
     rules = target.rules
     alone = (Rule.TIED_TOGETHER in rules and model.tied_embeddings) or target.whole
-    runs = cost.costs.interleave
+    runs = cost.costs.schedule.interleave
     sizes = set(workload.micro_batch_sizes)
     # Without experts in any layer there is nothing that GPUs divide.
-    e = cost.costs.expert_parallel if any(cost.table.divided_parameters) else 1
+    e = cost.costs.compute.expert_parallel if any(cost.table.divided_parameters) else 1
     for size in sorted({d for whole in sizes for d in _divisors(whole)}):
         shares, rest = divmod(workload.global_batch, size)
         if rest:

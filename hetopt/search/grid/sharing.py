@@ -78,7 +78,7 @@ def _on(
         for node in gpus:
             size, rule = by_kind[cost.kind[node]]
             rows.append((size, (Slot(node, 1, 0, cost.layers, rule),)))
-        shared = with_batch if cost.costs.zero < 2 else _in_step
+        shared = with_batch if cost.costs.updates.zero < 2 else _in_step
         pipes = shared(cost, rows)
         if pipes is not None:
             yield pipes

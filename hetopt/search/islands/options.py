@@ -57,7 +57,7 @@ class Options:
     def _holds_a_layer(self, node: int) -> bool:
         """Whether a node can be a stage: of the least layer, on all of its GPUs."""
         cost, parameters = self.cost, self.cost.instance.model.parameters
-        runs = cost.costs.interleave
+        runs = cost.costs.schedule.interleave
         if cost.table.profile.weighs or runs > 1:
             return True  # other rules than that more GPUs need less each
         least = parameters.index(min(parameters))

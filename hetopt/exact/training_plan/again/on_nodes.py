@@ -67,10 +67,13 @@ class OnNodes:
         workload, costs = self._table.workload, self._table.workload.costs
         chosen = (workload.recomputes, workload.zeros, workload.splits)
         return (
-            costs.pipeline == "critical"
-            and costs.hops == "sender"
-            and costs.interleave == costs.context_parallel == costs.expert_parallel == 1
-            and not costs.zero
+            costs.schedule.pipeline == "critical"
+            and costs.links.hops == "sender"
+            and costs.schedule.interleave
+            == costs.compute.context_parallel
+            == costs.compute.expert_parallel
+            == 1
+            and not costs.updates.zero
             and all(len(offers) == 1 for offers in chosen)
         )
 

@@ -144,7 +144,7 @@ class StageTables:
         """
         self.rates = [_sending_us(tables[0], kind) for kind in nodes]
         # Then every replica waits for the slowest link.
-        self.waits = tables[0].workload.costs.sync == "bottleneck"
+        self.waits = tables[0].workload.costs.updates.sync == "bottleneck"
         self.tables, self.nodes = tables, nodes
         self.small = math.prod(kind.total + 1 for kind in nodes) <= _SMALL
         self.told = _TOLD if self.small else _FEW_TOLD
@@ -451,7 +451,7 @@ def _sending_us(table: CostTable, kind: Nodes) -> tuple[float, float]:
     """What one GPU takes to send a layer's gradients away, and over a faster link."""
     inter, costs = table.cluster.inter, table.workload.costs
     each = sum(table.exchanged.layers) / table.layers
-    sent = costs.sync_passes * costs.gradient_bytes * each
+    sent = costs.updates.sync_passes * costs.memory.gradient_bytes * each
     rates = [exact(slower(rate)) for rate in inter.pairs.rates]
     if inter.gbytes_per_s is not None:
         rates.append(exact(inter.gbytes_per_s))
