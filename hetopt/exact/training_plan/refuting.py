@@ -43,6 +43,8 @@ _DIVES = 0.15  # of the time, for plans before proofs
 _DIVE = 0.99  # of the incumbent, what better plans are looked for within
 # Of the time, what a goal may take before it is put off; or as much as all before it.
 _PATIENCE, _FEW_PATIENCE = 0.05, 0.3
+# And while none is reached, where the next is so many times as easy.
+_FIRST_PATIENCE, _EASIER = 0.1, 2.0
 _PRICED = "prices of pipeline patterns"
 _LISTED = "prices of pipeline patterns, all pipelines where they leave a gap"
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
@@ -246,6 +248,8 @@ class Tightening:
     def _tried(self, target: int) -> _Records | None:
         """What refutes a time; None where it cannot be, or is put off."""
         patience = _FEW_PATIENCE if self._few else _PATIENCE
+        if not self._goals.any_reached:
+            patience = min(patience, _FIRST_PATIENCE)
         span = max(self._clock.span(patience), self._spent)
         try:
             with self._clock.allowing(inf if self._goals.last else span) as taken:
@@ -373,6 +377,11 @@ class _Goals:
         return goal
 
     @property
+    def any_reached(self) -> bool:
+        """Whether any goal was reached."""
+        return self._reached < inf
+
+    @property
     def _hard(self) -> float:
         """The easiest one that failed or is put off."""
         return max([self._failed, *self._put_off])
@@ -383,7 +392,9 @@ class _Goals:
         if reached == inf == -hard:
             return self._first
         if reached == inf:
-            return min((gap for gap in self._gaps if gap > hard), default=None)
+            easier = [gap for gap in self._gaps if gap > hard]
+            enough = (gap for gap in easier if gap > _EASIER * hard)
+            return min(enough, default=max(easier, default=None))
         if hard == -inf:
             return max((gap for gap in self._gaps if gap < reached), default=None)
         far = reached - hard >= max(self._near, _NEAR_PART * hard)
