@@ -18,7 +18,7 @@ from ..physics.architecture import (
     Layer,
     mamba_2,
 )
-from ..physics.frameworks import FRAMEWORKS, Framework, framework, kernel_of
+from ..physics.frameworks import BY_PYTORCH, FRAMEWORKS, Framework, framework, kernel_of
 from ..physics.layout import BESIDE_ALL, Layout
 from ..physics.machine import Machine
 from . import machines
@@ -406,7 +406,8 @@ def _kernel(run: Run, machine: Machine, name: str) -> str | None:
         return _run_by(machine, run.attention)
     if "flash" in (run.framework or "").lower():
         return _kernel_of(run.framework or "")
-    if "bf16" not in machine.flops:  # no fused kernel is written for such cards
+    # PyTorch has a memory-efficient kernel for older cards, others have none.
+    if "bf16" not in machine.flops and name not in BY_PYTORCH:
         return None
     return kernel_of(name, machine.generation)
 

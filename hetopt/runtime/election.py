@@ -18,7 +18,7 @@ from ..text.complaints import validated
 from ..text.parsing import read_tree
 from ..text.writing import writable, write_json
 
-FOLDER = "hosts"
+HOSTS = "hosts"
 
 
 class Leader(Record):
@@ -34,7 +34,7 @@ class Election:
     """The terms of a run; `folder` is that of its states."""
 
     def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder, FOLDER)
+        self._folder = Path(folder, HOSTS)
 
     def leader(self) -> Leader | None:
         """Return the leader of the newest term; None before the first."""

@@ -58,7 +58,7 @@ def test_a_plan_draws_nothing() -> None:
         "registry.entry = first\n"
     )
     found = loaded_after(code + run_commands("plan tiny/two-nodes --json"))
-    assert "hetopt.exact.training_plan" in found
+    assert "hetopt.portfolio.asking" in found
     heavy = HEAVY - {"numpy"} | {"rich"}
     assert found & heavy == set()
 

@@ -159,8 +159,9 @@ def test_divided_and_frozen_weights_are_judged_as_the_run(
     for name in ("context", "communicators", "fragments"):  # kept free of a card
         del found[name]
     own = max(judged(run).parts["peak_memory_mib"].values())
-    # PEFT widens embedding and head, which an instance does not say.
-    wide = 2 * 2 * 32000 * 4096 if run.frozen_bits else 0
+    # PEFT widens embedding and head, of which autocast makes a copy again: an instance
+    # says neither.
+    wide = (2 * 2 + 2) * 32000 * 4096 if run.frozen_bits else 0
     assert own == pytest.approx((sum(found.values()) - wide) / 2**20, rel=0.02)
 
 
