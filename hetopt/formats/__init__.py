@@ -22,7 +22,8 @@ from typing import Any, cast
 from .. import registry
 from ..errors import PluginBroken, UnknownName
 from . import contract
-from .contract import Document, Exporter, Importer, PlanReader
+from .contract import Exporter, Importer, PlanReader
+from .documents import Document
 
 _FUNCTIONS = {"importer": {"read": "", "claims": "_plan"}, "exporter": {"export": ""}}
 _BESIDE = {"importer": "OPTIONS", "exporter": "export"}

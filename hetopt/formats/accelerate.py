@@ -15,7 +15,8 @@ from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance
 from ..schema.targets import Feature
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import ARGUMENTS, arguments, divided, ranks

@@ -13,7 +13,7 @@ from ..schema import Instance, ModelSpec
 from ..text import units
 from ..text.complaints import validated
 from . import calibrating
-from .contract import Document, Values
+from .documents import Document, Values
 from .importing import (
     Imported,
     assumptions,

@@ -22,7 +22,7 @@ from ..physics.kernels import Constants
 from ..schema import CostSettings, GpuType, Instance, exact
 from ..schema.calibration import Precision
 from ..text.complaints import validated
-from .contract import Document, Options, Values
+from .documents import Document, Options, Values
 from .importing import assumptions, divisions
 from .importing.assumptions import RULES, Assumption
 

@@ -20,18 +20,12 @@ from ..errors import PluginBroken
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..schema.targets import TARGETS, Feature
+from .documents import Document, Options, Values
 
 if TYPE_CHECKING:
     from .importing.asked import Asked, File
     from .importing.clusters import Host, LeftOut
     from .importing.placing import Claim, Settings
-
-#: The types of options by their names, as `text.options` reads them.
-Options = dict[str, Any]
-#: Values by their names: options that were given, or fields of a file.
-Values = Mapping[str, Any]
-#: Plain data, as JSON has it: a file of ours, or a part of one.
-Document = dict[str, Any]
 
 
 class Held(NamedTuple):

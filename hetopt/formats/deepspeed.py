@@ -21,7 +21,8 @@ from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting.launching import ranks, runs
 
 HELD = Held("DeepSpeed", "0.15", ("0.19.8",), "deepspeed")

@@ -20,7 +20,8 @@ from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.widths import words
 from ..text.parsing import yaml_text
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
 from .megatron.model import fields as megatron_fields

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import InstanceError
 from ..text.parsing import read_text
-from .contract import Document
+from .documents import Document
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 

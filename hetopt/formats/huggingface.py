@@ -15,7 +15,7 @@ from ..catalogue.architectures import from_config, published, remarks
 from ..errors import InstanceError
 from ..schema import LONGEST_NAME, ModelSpec, name_fault
 from ..text.parsing import parse_tree, read_text
-from .contract import Document, Options
+from .documents import Document, Options
 from .importing.assumptions import Assumption
 
 OPTIONS: Options = {"name": str, "mtp": bool, "parameters": str}

@@ -8,7 +8,8 @@ again, so many times, and go on from the states of `--checkpoint` in ARGS.
 """
 
 from ..text.parsing import yaml_text
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting import allocation, kubernetes
 from .exporting.allocation import Machines, Share
 

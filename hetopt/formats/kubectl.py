@@ -17,7 +17,7 @@ from pydantic import Field
 from ..errors import InstanceError, quoted
 from ..text.complaints import validated
 from ..text.parsing import read_tree
-from .contract import Document
+from .documents import Document
 from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut

@@ -18,7 +18,7 @@ from typing import Any
 from ..catalogue import rented
 from ..errors import InstanceError, quoted
 from ..text.parsing import read_tree
-from .contract import Document, Values
+from .documents import Document, Values
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 

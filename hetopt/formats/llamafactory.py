@@ -13,7 +13,8 @@ import yaml
 from ..plans import TrainingPlan
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import OPTIMISERS, ranks

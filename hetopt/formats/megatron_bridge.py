@@ -18,7 +18,8 @@ from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.states import Lora
 from ..schema.widths import words
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
 from .megatron.model import experts_of, windows_of

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..text.parsing import read_text
-from .contract import Document
+from .documents import Document
 from .importing import clusters, topology
 from .importing.clusters import Host, LeftOut
 from .importing.topology import BUS, SELF, Pairs, nvlinks

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..errors import InstanceError
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, read_text
-from .contract import Document
+from .documents import Document
 from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut

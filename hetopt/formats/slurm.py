@@ -31,7 +31,8 @@ from ..errors import InstanceError, UnknownName
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting import allocation
 from .exporting.allocation import LABEL, Machines, Share, Word
 from .exporting.launching import WAIT, parts

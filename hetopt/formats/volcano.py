@@ -9,7 +9,8 @@ batch.volcano.sh/v1alpha1). Options are those of `jobset`.
 """
 
 from ..text.parsing import yaml_text
-from .contract import Document, Held
+from .contract import Held
+from .documents import Document
 from .exporting import allocation, kubernetes
 from .exporting.allocation import Machines, Share
 

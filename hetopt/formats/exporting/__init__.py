@@ -17,7 +17,8 @@ from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
 from ...search import choices
 from ...text.writing import writable
-from ..contract import Document, Held, Options
+from ..contract import Held
+from ..documents import Document, Options
 from ..importing import typed
 from .launching import bad_hosts, bad_parts
 

@@ -21,7 +21,7 @@ from ...errors import InstanceError, quoted
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import Instance, Node
-from ..contract import Options
+from ..documents import Options
 from .programs import Program, program
 
 PLAN = "plan.json"

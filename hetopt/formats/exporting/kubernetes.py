@@ -20,7 +20,7 @@ from ...catalogue import known
 from ...errors import InstanceError
 from ...plans import TrainingPlan
 from ...schema import Instance
-from ..contract import Document
+from ..documents import Document
 from . import allocation, programs
 from .allocation import LABEL, Machines, Share, Word, plan_text, shares
 

@@ -18,7 +18,8 @@ from ...schema import Instance
 from ...schema.architecture import Architecture
 from ...schema.widths import words
 from ...text.parsing import yaml_text
-from ..contract import Document, Held
+from ..contract import Held
+from ..documents import Document
 from ..exporting.launching import ranks, torchruns
 
 HELD = Held("Hetu-Galvatron", "2.0", ("2.4.0", "main (cea12ff)"), "hetu-galvatron")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import InstanceError
-from ..contract import Document, Values
+from ..documents import Document, Values
 from ..importing.measured import field, number
 
 ByDegree = dict[int, Fraction]

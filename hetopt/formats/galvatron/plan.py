@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, WithJsonSchema, model_validator
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-from ..contract import Options
+from ..documents import Options
 from ..foreign import Foreign, Whole, read_record
 from ..importing.placing import Claim, equal_shares
 

@@ -33,7 +33,7 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import MemoryGib
 from ...text.parsing import read_tree
-from ..contract import Document, Options, Values
+from ..documents import Document, Options, Values
 from ..importing import measured
 from ..importing.clusters import node
 from ..importing.measured import number

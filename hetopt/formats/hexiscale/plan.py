@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-from ..contract import Options
+from ..documents import Options
 from ..foreign import Foreign, read_record
 from ..importing.placing import Claim, Pool, equal_shares
 

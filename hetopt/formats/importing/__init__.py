@@ -19,7 +19,8 @@ from ...text import options, writing
 from ...text.complaints import validated
 from ...text.editions import marked
 from ...text.parsing import yaml_text
-from ..contract import Document, Importer, Options, PlanReader
+from ..contract import Importer, PlanReader
+from ..documents import Document, Options
 from .assumptions import Assumption
 from .placing import Claim
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..contract import Values
+from ..documents import Values
 from ..runs.source import Source
 from . import forms
 from .forms import Form

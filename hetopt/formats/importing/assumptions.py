@@ -13,7 +13,7 @@ from ...catalogue import Gpu, generation, reserve
 from ...errors import InstanceError
 from ...schema.targets import TARGETS, Feature
 from ...schema.widths import launched
-from ..contract import Document, Options, Values
+from ..documents import Document, Options, Values
 
 #: Options of how the model is trained; a list of values is a choice of the plan.
 OPTIONS: Options = {

@@ -22,7 +22,8 @@ from ...errors import InstanceError
 from ...problems import training_plan
 from ...problems.training_plan import targets
 from ...schema import Alternatives, Instance, Workload
-from ..contract import Document, RunReader, Values
+from ..contract import RunReader
+from ..documents import Document, Values
 from .asked import Asked, opened
 from .current import offered
 from .placing import Claim, Settings

@@ -19,7 +19,7 @@ from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
 from ...errors import InstanceError, cut
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
-from ..contract import Document, Options
+from ..documents import Document, Options
 from . import assumptions, ports
 from .assumptions import Assumed, Assumption
 from .topology import Links, nvlinks

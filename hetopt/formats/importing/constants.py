@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import InstanceError
-from ..contract import Document
+from ..documents import Document
 
 _MOST_CHARACTERS = 2**20  # of a configuration
 _MOST_CALLS = 500  # of functions of a file

@@ -12,7 +12,7 @@ from ...problems.training_plan import targets
 from ...schema import Instance, Recompute, Split, Workload
 from ...schema.splits import FIELDS
 from ...schema.targets import ONE
-from ..contract import Values
+from ..documents import Values
 from .placing import Claim, Settings
 
 

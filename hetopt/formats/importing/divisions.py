@@ -12,7 +12,7 @@ from ...schema import Alternatives, Instance
 from ...schema.splits import FIELDS
 from ...text import options
 from ...text.complaints import validated
-from ..contract import Options, Values
+from ..documents import Options, Values
 from .assumptions import Assumption, choices
 
 #: Options, as lists of degrees: `1,2,4`.

@@ -7,7 +7,7 @@ from ...catalogue import Gpu
 from ...errors import InstanceError, UnknownName
 from ...schema import Lora, Offload
 from ...schema.states import Optimiser
-from ..contract import Document, Options, Values
+from ..documents import Document, Options, Values
 from .assumptions import Assumption
 
 #: Options: `finetune=lora`, with `rank=16` and `beside=attention`; `optimiser=muon`;

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ...errors import InstanceError
-from ..contract import Document, Values
+from ..documents import Document, Values
 from ..runs.megatron import printed
 from ..runs.source import Source
 from . import constants, flags

@@ -7,7 +7,8 @@ from pathlib import Path
 from ... import formats
 from ...errors import InstanceError
 from ...text.parsing import parse_value, read_text
-from ..contract import Document, HostReader
+from ..contract import HostReader
+from ..documents import Document
 from . import clusters
 from .clusters import Host, LeftOut
 

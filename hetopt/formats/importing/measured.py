@@ -18,7 +18,7 @@ from typing import Any
 from ...catalogue import gpus, known
 from ...errors import InstanceError
 from ...schema import Length
-from ..contract import Document, Options, Values
+from ..documents import Document, Options, Values
 from ..foreign import quantity
 from . import ports
 

@@ -14,7 +14,7 @@ from ...catalogue import Gpu, Machine
 from ...catalogue import machine as usual_machine
 from ...errors import InstanceError, UnknownName
 from ...schema import GbytesPerS, exact
-from ..contract import Options
+from ..documents import Options
 from .assumptions import Assumption
 
 OPTIONS: Options = {

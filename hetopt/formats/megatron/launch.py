@@ -15,7 +15,8 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, Split
 from ...schema.targets import Feature
-from ..contract import Document, Held, Options
+from ..contract import Held
+from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
 from ..importing.current import in_runs
 from . import model, weights

@@ -16,7 +16,7 @@ from ...schema import CostSettings, Instance, ModelSpec
 from ...schema.architecture import Architecture, RopeScaling
 from ...schema.layers import EXPERTS, WINDOW
 from ...schema.widths import words
-from ..contract import Document
+from ..documents import Document
 
 
 def fields(data: Instance, degree: int) -> Document:

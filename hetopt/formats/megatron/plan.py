@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
-from ..contract import Options
+from ..documents import Options
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...errors import InstanceError
 from ...text.parsing import read_text, read_tree
-from ..contract import Document
+from ..documents import Document
 from ..importing.clusters import named_well, node
 from ..importing.measured import field, number
 

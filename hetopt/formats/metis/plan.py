@@ -33,7 +33,7 @@ from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...text.parsing import read_text
-from ..contract import Options
+from ..documents import Options
 from ..importing import placing
 from ..importing.placing import Claim
 

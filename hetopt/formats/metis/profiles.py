@@ -33,7 +33,7 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME
 from ...text.complaints import validated
-from ..contract import Document, Options, Values
+from ..documents import Document, Options, Values
 from ..foreign import Foreign, Quantity, read_record
 from ..importing import measured
 from ..importing.clusters import named_well

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...calibration.runs import Run
 from ...errors import InstanceError, Place, naming
-from ..contract import Document
+from ..documents import Document
 from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan
 from .configs import Config, config
 from .facts import Given, told

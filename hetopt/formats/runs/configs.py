@@ -19,7 +19,7 @@ from ...problems.training_plan.shapes import of_layers
 from ...schema import ModelSpec
 from ...schema.targets import Feature
 from ...text.parsing import parse_tree, read_text
-from ..contract import Document, Values
+from ..documents import Document, Values
 
 Fields = Values
 _OPTION = re.compile(r"--([a-z_\-]{1,60}(?:\.[a-z0-9_\-]{1,60}){1,3})(?:=(.{0,1000}))?")

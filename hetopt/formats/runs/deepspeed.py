@@ -24,7 +24,7 @@ import re
 from typing import Any
 
 from ...errors import InstanceError
-from ..contract import Document, Values
+from ..documents import Document, Values
 from . import logs
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer

@@ -17,7 +17,7 @@ from ...calibration.runs import Run, expected
 from ...catalogue import known
 from ...errors import InstanceError
 from ...text.complaints import nearest, shown
-from ..contract import Values
+from ..documents import Values
 from . import cells
 from .configs import Config
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ...calibration.runs import Run
 from ...errors import InstanceError
 from ...text.parsing import parse_tree
-from ..contract import Document
+from ..documents import Document
 from .facts import Facts, Fields, Given
 from .source import Form, Line, Source
 

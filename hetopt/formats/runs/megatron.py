@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..contract import Document, Values
+from ..documents import Document, Values
 from . import logs
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 
 from ...calibration.runs import Run
 from ...errors import InstanceError
-from ..contract import Document, Values
+from ..documents import Document, Values
 from . import logs
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer

@@ -14,7 +14,7 @@ from pydantic import Field
 from ...calibration.runs import Run
 from ...errors import InstanceError
 from ...text.complaints import validated
-from ..contract import Document
+from ..documents import Document
 from ..foreign import Foreign
 from .facts import Given, checked
 from .source import Form, Source

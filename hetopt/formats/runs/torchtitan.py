@@ -24,7 +24,7 @@ that was reserved, of the ranks that print.
 import re
 from typing import Any
 
-from ..contract import Document, Values
+from ..documents import Document, Values
 from . import logs
 from .configs import flat
 from .facts import Facts, Given

@@ -20,7 +20,7 @@ from ...errors import InstanceError
 from ...schema import CostSettings
 from ...text.complaints import validated
 from ...text.parsing import read_tree
-from ..contract import Document, Values
+from ..documents import Document, Values
 from ..foreign import Foreign, Quantity
 
 _SHAPE = '{degree: {layer: {"params_floats": n, "act_mem_floats": n}}}'

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ...errors import InstanceError
 from ...text.parsing import read_value
-from ..contract import Document, Values
+from ..documents import Document, Values
 
 _SIZES_MB = [2.0**x for x in range(11)]
 _ALIKE = 1.05  # rates within so much of each other are one measurement

@@ -27,7 +27,7 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ...text.complaints import validated
 from ...text.parsing import read_value
-from ..contract import Options
+from ..documents import Options
 from ..foreign import Foreign
 from ..importing import placing
 from ..importing.placing import Claim, Pool, equal_shares

@@ -30,7 +30,7 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import PRECISIONS, CostSettings
 from ...text.parsing import read_text
-from ..contract import Document, Options, Values
+from ..documents import Document, Options, Values
 from ..foreign import Quantity, read_record
 from ..hostfile import hosts
 from ..importing import clusters, measured

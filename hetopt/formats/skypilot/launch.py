@@ -17,7 +17,8 @@ from ...catalogue import known
 from ...plans import TrainingPlan
 from ...schema import Cluster, GpuType, Instance
 from ...text.parsing import yaml_text
-from ..contract import Document, Held
+from ..contract import Held
+from ..documents import Document
 from ..exporting import allocation
 from ..exporting.allocation import Machines, Share, shares
 

@@ -16,7 +16,7 @@ from ...errors import InstanceError
 from ...schema import CostSettings
 from ...schema.splits import FIELDS
 from ...text import units
-from ..contract import Document, Values
+from ..documents import Document, Values
 from ..importing.assumptions import Assumption
 
 _DEGREES = (1, 2, 4, 8)

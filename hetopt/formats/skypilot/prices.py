@@ -39,7 +39,7 @@ from ...schema.record import Written
 from ...text import units
 from ...text.complaints import shown
 from ...text.parsing import read_table
-from ..contract import Document, Options
+from ..documents import Document, Options
 from .market import assumed, completed
 
 __all__ = ["OPTIONS", "assumed", "completed", "read", "rented"]

@@ -29,7 +29,8 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.models import like_llama
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, ModelSpec
-from ..contract import Document, Held, Options
+from ..contract import Held
+from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
 from ..exporting.sharding import refusals, reshards
 from . import module

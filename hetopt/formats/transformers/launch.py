@@ -23,7 +23,8 @@ from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import CostSettings, Instance, Recompute
 from ...schema.widths import words
-from ..contract import Document, Held
+from ..contract import Held
+from ..documents import Document
 from ..exporting.launching import torchruns
 from ..exporting.sharding import refusals, reshards
 from .program import TRAIN

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
-from ..contract import Document, Options, Values
+from ..documents import Document, Options, Values
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
