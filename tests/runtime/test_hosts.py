@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from made_plans import pipeline, stage
+from three_hosts import three_hosts
 
 import hetopt
 from hetopt.errors import InstanceError, Unsupported
@@ -30,22 +31,7 @@ from hetopt.runtime.links import Link
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
-TREE = {
-    "name": "hosts",
-    "model": {
-        **{"name": "m", "layers": 4, "hidden": 32, "heads": 4, "vocabulary": 64},
-        **{"gated": True, "kv_heads": 4, "intermediate": 48},
-    },
-    "cluster": {
-        "gpus": {"card": {"peak_tflops": 1, "memory_gib": 8}},
-        "nodes": [
-            {"name": name, "gpu": "card", "count": 1, "intra_gbytes_per_s": 10}
-            for name in "abc"
-        ],
-        "inter": {"gbytes_per_s": 1},
-    },
-    "workload": {"sequence_length": 8, "global_batch": 8, "micro_batch_sizes": [1, 2]},
-}
+TREE = three_hosts("hosts", gpus=1)
 STAGES = [stage(0, 1, (1, "a:0")), stage(1, 3, (1, "b:0")), stage(3, 4, (1, "c:0"))]
 PIPELINES = [pipeline(8, 1, *STAGES)]
 DATA = validated(Instance, TREE, "instance")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from made_plans import pipeline, stage
+from three_hosts import three_hosts
 
 from hetopt import checkpoints
 from hetopt.errors import Unsupported
@@ -16,22 +17,7 @@ from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
 Row = dict[str, Any]
-TREE = {
-    "name": "near",
-    "model": {
-        **{"name": "m", "layers": 4, "hidden": 32, "heads": 4, "vocabulary": 64},
-        **{"gated": True, "kv_heads": 4, "intermediate": 48},
-    },
-    "cluster": {
-        "gpus": {"card": {"peak_tflops": 1, "memory_gib": 8}},
-        "nodes": [
-            {"name": name, "gpu": "card", "count": 2, "intra_gbytes_per_s": 10}
-            for name in "abc"
-        ],
-        "inter": {"gbytes_per_s": 1},
-    },
-    "workload": {"sequence_length": 8, "global_batch": 8, "micro_batch_sizes": [1, 2]},
-}
+TREE = three_hosts("near", gpus=2)
 DATA = validated(Instance, TREE, "instance")
 STATE_BYTES = 3 * 8  # a weight and two moments of a parameter, in double precision
 
