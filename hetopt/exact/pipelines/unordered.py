@@ -178,11 +178,6 @@ class Unordered(Pricing):
         np.maximum.at(largest, last - first, table.sync.high)
         self.high = largest[last - first]
 
-    def _held_most(self) -> int:
-        first, last = self.table.runs.spans.T
-        each = -(-self.high // (last - first))  # of the most that a layer counts as
-        return max(1, self.layers * int(each.max()))
-
     def _segment_price(self, prices: Prices) -> "_Paid":
         """Return what segments and their stages cost at some prices."""
         known = self._segments

@@ -377,12 +377,6 @@ def _few(run: Run, instance: Instance, means: _Means) -> bool:
     return counts.are_few(instance, means.schedule)
 
 
-def _shares(plan: TrainingPlan | None) -> bool:
-    """Whether a plan has stages of several replicas."""
-    stages = (stage for p in plan.pipelines for stage in p.stages) if plan else ()
-    return any(len(stage.replicas) > 1 for stage in stages)
-
-
 def _choose(run: Run, instance: Instance) -> None:
     """Settings that the plan may choose, in as much time as the search has."""
     found = choosing.chosen(

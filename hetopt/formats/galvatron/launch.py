@@ -25,14 +25,6 @@ from ..exporting.launching import ranks, torchruns
 HELD = Held("Hetu-Galvatron", "2.0", ("2.4.0", "main (cea12ff)"), "hetu-galvatron")
 
 CONFIG, TRAIN, LAUNCH = "galvatron_config.json", "train_dist.yaml", "launch.sh"
-_LISTS = (
-    "tp_sizes_enc",
-    "tp_consecutive_flags",
-    "dp_types_enc",
-    "use_sp",
-    "cp_sizes_enc",
-    "checkpoint",
-)
 _REPLICAS = {0: "ddp", 2: "zero2", 3: "zero3"}
 _ABOUT = """\
 # TRAIN is the path of the model's training script; further arguments are passed on:
