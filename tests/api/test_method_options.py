@@ -7,7 +7,7 @@ import pytest
 import hetopt
 from hetopt import registry
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.exact.pipelines.schedule import Schedule
+from hetopt.exact.pipelines.schedule import Schedule, Shares
 from hetopt.portfolio import options_of
 
 INSTANCE = "tiny/worked-example"
@@ -21,13 +21,15 @@ def test_one_method_has_options() -> None:
 
 def test_a_record_its_fields_and_a_file_are_the_same(tmp_path: Path) -> None:
     file = tmp_path / "schedule.yaml"
-    file.write_text("rounds: 7\nplaces: 2\n", encoding="utf-8")
-    fields = {"rounds": 7, "places": 2}
-    for given in (Schedule(rounds=7, places=2), fields, file, str(file)):
+    words = "rounds: 7\nshares: {searches: [0.1]}\n"
+    file.write_text(words, encoding="utf-8")
+    fields = {"rounds": 7, "shares": {"searches": [0.1]}}
+    wanted = Schedule(rounds=7, shares=Shares(searches=(0.1,)))
+    for given in (wanted, fields, file, str(file)):
         found = hetopt.solve(INSTANCE, options={"schedule": given}, limits=20)
         assert found.status.value == "optimal"
         told = found.to_json()["method"]["options"]["schedule"]
-        assert {name: told[name] for name in fields} == fields
+        assert (told["rounds"], told["shares"]["searches"]) == (7, [0.1])
 
 
 def test_a_bad_file_is_named_with_its_field(tmp_path: Path) -> None:
@@ -35,6 +37,12 @@ def test_a_bad_file_is_named_with_its_field(tmp_path: Path) -> None:
     file.write_text("rounds: many\n", encoding="utf-8")
     with pytest.raises(InstanceError, match=r"schedule\.yaml: rounds: found \"many\""):
         hetopt.solve(INSTANCE, options={"schedule": file})
+
+
+def test_goals_that_do_not_fall_are_refused() -> None:
+    goals = {"gaps": [0.1, 0.2], "first": 0.1, "near": 0.01, "patience": 0.1}
+    with pytest.raises(InstanceError, match="gaps have to fall"):
+        hetopt.solve(INSTANCE, options={"schedule": {"goals": goals}})
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from hetopt.cli import app
 from hetopt.errors import BackendMissing, SolverFailed, Unsupported
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
+from hetopt.exact.pipelines.schedule import Schedule, Searching
 from hetopt.problems import training_plan as judge
 from hetopt.search import islands
 from hetopt.solving import dask
@@ -156,9 +157,9 @@ def test_a_lost_case_ends_the_proof_and_not_the_plan(
         yield side_by_side.Processes([executor] * 2, (CancelledError,))
 
     monkeypatch.setattr(side_by_side, "processes", losing)
-    monkeypatch.setattr(training_plan, "_SEARCH_S", 0.2)
     instance = hetopt.load("generated:unequal/16/2")
-    result = training_plan.solve(instance, limits=hetopt.Limits())
+    schedule = Schedule(searching=Searching(unlimited_s=0.2))
+    result = training_plan.solve(instance, limits=hetopt.Limits(), schedule=schedule)
     assert result.plan is not None
     assert result.bound == training_plan_bound(instance)
     (reason,) = result.reasons

@@ -5,6 +5,7 @@ anybody found is such a time.
 """
 
 import json
+from functools import partial
 from random import Random
 
 import pytest
@@ -22,6 +23,7 @@ from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.pipelines.boxes import Box, leaves
+from hetopt.exact.pipelines.schedule import Schedule, Searching
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import autohet, islands, megatron
@@ -35,7 +37,9 @@ from hetopt.solving.certificates import Case, TrainingCertificate
 
 @pytest.fixture(autouse=True)
 def _short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_plan, "_CANDIDATES", 3_000)
+    schedule = Schedule(searching=Searching(candidates=3_000))
+    solve = partial(training_plan.solve, schedule=schedule)
+    monkeypatch.setattr(training_plan, "solve", solve)
 
 
 def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:

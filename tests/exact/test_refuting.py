@@ -11,10 +11,11 @@ from test_exact_training_plan import priced
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
 from hetopt.exact.pipelines.levelling import levelled
+from hetopt.exact.pipelines.schedule import Goals
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.refuting import (
     Clock,
-    _Goals,
+    _Progress,
     tighten,
     tightening,
 )
@@ -63,7 +64,9 @@ def test_what_is_stopped_goes_on_where_it_ended(cluster: Instance) -> None:
         found = tightening(cluster, 2 * lowest, lowest, Clock(inf, check))
         assert found is not None
         prepared.append(True)
-        found._goals = _Goals((0.9, 0.8), 0, 1.0)  # fine ones take long
+        found._goals = _Progress(
+            Goals(gaps=(0.9, 0.8), first=0.9, near=1.0, patience=0.05)
+        )  # fine ones take long
         while not found.ended:
             with suppress(OutOfTime):
                 found.tighten(known)
@@ -93,7 +96,9 @@ def reached_by(patient: float, least: float) -> tuple[float, int]:
 
     Those from `least` on can be; those from `patient` on are not put off.
     """
-    goals, found, asked = _Goals((1.0, 0.5, 0.2, 0.1, 0.0), 1, 0.01), inf, 0
+    gaps = (1.0, 0.5, 0.2, 0.1, 0.0)
+    goals = _Progress(Goals(gaps=gaps, first=0.5, near=0.01, patience=0.05))
+    found, asked = inf, 0
     while (goal := goals.next()) is not None:
         asked += 1
         if goal < patient and not goals.last:

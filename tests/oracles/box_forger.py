@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Box
-from hetopt.exact.pipelines.schedule import Schedule
+from hetopt.exact.pipelines.schedule import Counting, Schedule
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate, joined
@@ -34,7 +34,7 @@ def honest(
     numbers of `hosts` before.
     """
     each = []
-    plan = Schedule(counted_near=1e9, coarse=1.0) if whole else Schedule()
+    plan = Schedule(counting=Counting(near=1e9), coarse=1.0) if whole else Schedule()
     for one in variants(instance) if time_us > 0 else ():
         bound = PipelineBound(one, most_us, 1, schedule=plan, whole=whole)
         if hosts:

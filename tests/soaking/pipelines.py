@@ -17,7 +17,7 @@ from sites_of_nodes import in_sites
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import under
 from hetopt.exact.pipelines.bound import PipelineBound
-from hetopt.exact.pipelines.schedule import Schedule
+from hetopt.exact.pipelines.schedule import Counting, Schedule
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
@@ -137,7 +137,7 @@ def _bound(only: Instance, time_us: int, rng: Random) -> PipelineBound:
         pool=rng.choice([10, 300]),
         places=rng.choice([1, 2, 4, 8]),
         coarse=rng.choice([1 / 8, 1 / 2, 1.0]),
-        counted_near=rng.choice([1.1, 1e9]),
+        counting=Counting(near=rng.choice([1.1, 1e9])),
     )
     most = time_us + rng.choice([0, 0, 1, time_us // 2])
     return PipelineBound(only, most, least, schedule=plan, whole=rng.random() < 0.8)

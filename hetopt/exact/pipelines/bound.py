@@ -252,7 +252,7 @@ class PipelineBound:
     @property
     def few(self) -> bool:
         """Whether numbers of GPUs are so few that counting comes early."""
-        return self.whole and self._view.vectors.count <= self.schedule.counted_few
+        return self.whole and self._view.vectors.count <= self.schedule.counting.few
 
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
@@ -268,7 +268,7 @@ class PipelineBound:
         nodes, gpus = self.table.nodes.tolist(), self.table.node_gpus.tolist()
         pairs = zip(nodes, gpus, strict=True)
         halves = [(n // 2 * g + 1) * (-(-n // 2) * g + 1) for n, g in pairs]
-        few = not self.sites and prod(halves) <= self.schedule.counted_few
+        few = not self.sites and prod(halves) <= self.schedule.counting.few
         return tuple(nodes), tuple(gpus), few
 
     def _first(self) -> list[Box]:
@@ -357,7 +357,7 @@ class PipelineBound:
             split = self.division.split(box, left)
             last = self.whole and split is None
             few = self.few and (split is None or not self.division.is_coarse(box))
-            near = verdict.taken <= self.schedule.counted_near * self.batch
+            near = verdict.taken <= self.schedule.counting.near * self.batch
             if near and (few or last) and self._whole(box, time_us):
                 return True
         return False

@@ -68,7 +68,7 @@ def are_few(instance: Instance, schedule: Schedule) -> bool:
     if not is_compiled():
         return False
     vectors = Vectors(StageTable(instance), schedule)
-    return bool(vectors.count <= schedule.counted_few)
+    return bool(vectors.count <= schedule.counting.few)
 
 
 class Vectors:
@@ -96,12 +96,12 @@ class Vectors:
     def able(self, arcs: Arcs) -> bool:
         """Tell whether tables are small enough."""
         plan = self._schedule
-        if self.count * arcs.places > plan.counted_states:
+        if self.count * arcs.places > plan.counting.states:
             return False
         exits = 1 + len(self.table.classes)
         entries = exits * self.count * arcs.places * len(self.table.runs)
         degrees = int(self.table.node_gpus.max()) if len(arcs.shared) else 0
-        return bool(entries * degrees <= plan.counted_vectors)
+        return bool(entries * degrees <= plan.counting.vectors)
 
     def several(self, arcs: Arcs, wanted: Whole) -> Whole:
         """Return times of stages in several nodes, of least degrees that are wanted.
@@ -346,7 +346,7 @@ class IntegerMaster:
         _, parts, gap = self._at(proposed, ends)
         every = []
         for x, part in parts.items():
-            spans = part.spans(*ends[x], self._schedule.counted_first)
+            spans = part.spans(*ends[x], self._schedule.counting.first_ratio)
             pairs = zip(spans, part.excess(spans), strict=True)
             every += [(more, (x, span, mean)) for span, (more, mean) in pairs]
         every = [each for each in every if each[0] < inf]
@@ -451,7 +451,7 @@ class IntegerMaster:
                     cuts = parts[x].divided(span)
                     some += [(x, cut, mean) for cut in cuts]
                     del kept[x, span, mean]
-            if self.looked + len(some) > self._schedule.counted_intervals:
+            if self.looked + len(some) > self._schedule.counting.intervals:
                 break
         ranges: dict[int, list[tuple[int, float]]] = {}
         for x, (begin, end), _ in [*kept, *some]:
@@ -510,7 +510,7 @@ class IntegerMaster:
 
     def _spans(self, part: _Part, ends: Span, known: Known | None) -> list[Span]:
         """Return intervals of what is left of a part's slowest stages."""
-        times, ratio = part.pricing.arcs.times, self._schedule.counted_first
+        times, ratio = part.pricing.arcs.times, self._schedule.counting.first_ratio
         if known is None:
             return part.spans(*ends, ratio)
         found: list[Span] = []
@@ -597,7 +597,7 @@ class IntegerMaster:
                 continue
             if found and found[-1][::2] == (x, mean) and found[-1][1][1] == span[0]:
                 low, _ = parts[x].range(found[-1][1])
-                if parts[x].range(span)[1] <= low * plan.counted_ratio:
+                if parts[x].range(span)[1] <= low * plan.counting.ratio:
                     found[-1] = x, (found[-1][1][0], span[1]), mean
                     continue
             found.append((x, span, mean))

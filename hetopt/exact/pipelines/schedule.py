@@ -1,18 +1,141 @@
 """What steers the time and the strength of proofs, in one record.
 
-No value here can make a proof wrong: they say what is tried first, and how finely.
+No value here can make a proof wrong: they say what is tried first, for how long, and
+how finely. The values were chosen on the suite `proofs` of `benchmarks/`.
 """
 
-from pydantic import Field
+from itertools import pairwise
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from ...schema import Record
 
 
-class Schedule(Record):
-    """Sizes and ratios of the engine.
+class Counting(Record):
+    """When and how finely whole pipelines are counted, by the GPUs that they use."""
 
-    Ratios are of the slowest stage of a pipeline, shares of the synchronisation time
-    that plans may have in all.
+    states: int = Field(
+        default=60_000,
+        description="Numbers of GPUs by class, times places, at the most.",
+    )
+    few: int = Field(
+        default=4000,
+        description="Numbers of GPUs by class, so few that counting comes early.",
+    )
+    vectors: int = Field(
+        default=40_000_000, description="Of stages in several nodes, at the most."
+    )
+    first_ratio: float = Field(
+        default=1.1, description="Of intervals whose least costs are asked first."
+    )
+    ratio: float = Field(default=1.05, description="Of the intervals at the start.")
+    intervals: int = Field(
+        default=400, description="Intervals of one box, at the most."
+    )
+    near: float = Field(
+        default=1.1,
+        description="Batches that the linear master takes, where counting is tried.",
+    )
+
+
+class Goals(Record):
+    """Iteration times to refute, as gaps of the incumbent, and how long each may take.
+
+    A goal that takes long is put off: one that can be refuted is often done in seconds,
+    and one that cannot never is.
+    """
+
+    gaps: tuple[float, ...] = Field(description="In falling order, the last of them 0.")
+    first: float = Field(description="The gap that is asked for first.")
+    near: float = Field(description="Distance of gaps between which none is asked for.")
+    near_part: float = Field(
+        default=0.05, description="The same distance, as a part of the finer gap."
+    )
+    patience: float = Field(
+        description="Share of the time of one goal, or as much as all goals before it."
+    )
+    first_patience: float = Field(
+        default=0.1, description="The same share while no goal is reached."
+    )
+    easier: float = Field(
+        default=2.0, description="Ratio to the next goal while none is reached."
+    )
+
+    @model_validator(mode="after")
+    def _gaps_fall(self) -> Self:
+        fall = all(low < high for high, low in pairwise(self.gaps))
+        if not fall or self.first not in self.gaps:
+            raise ValueError("gaps have to fall, and the first goal to be one of them")
+        return self
+
+
+class Shares(Record):
+    """Shares of the time limit: when a part of the method ends, at the latest."""
+
+    planners: dict[str, float] = Field(
+        default={"megatron": 0.1, "grid": 0.2, "islands": 0.35},
+        description="Planners that begin, where no plan is given, and their ends.",
+    )
+    few_planners: dict[str, float] = Field(
+        default={"megatron": 0.05, "grid": 0.1, "islands": 0.15},
+        description="The same where whole pipelines are counted and become plans.",
+    )
+    late_planners: dict[str, float] = Field(
+        default={"megatron": 0.4, "grid": 0.8, "islands": 1.0},
+        description="The same after the bound, where there is no plan yet.",
+    )
+    searches: tuple[float, ...] = Field(
+        default=(0.2, 0.35, 0.5),
+        description="Ends of local searches, each only after a gain of the last.",
+    )
+    sites: float = Field(default=0.45, description="Plans that mind slow links.")
+    grid: float = Field(default=0.5, description="Grids, for targets that run these.")
+    choices: float = Field(default=0.2, description="Settings that a plan may choose.")
+    one_pipeline: float = Field(default=0.25, description="The best single pipeline.")
+    only_pipeline: float = Field(
+        default=0.5, description="The same where none is of one sequence."
+    )
+    fitting: float = Field(default=0.3, description="A pipeline that fits, where none.")
+    first_prices: float = Field(
+        default=0.3, description="Of what is left, prices before a listing."
+    )
+    listing: float = Field(default=0.7, description="All columns of a small cluster.")
+    small: float = Field(
+        default=0.6, description="Prices, where too many plans of 8 GPUs are left."
+    )
+    dives: float = Field(default=0.15, description="Plans by packings before proofs.")
+    bound: float = Field(default=0.92, description="The bound, before searching on.")
+    patience: float = Field(
+        default=0.25, description="How long the last search goes on without a gain."
+    )
+
+
+class Searching(Record):
+    """Sizes of the local search, and its seconds where no time limit ends it."""
+
+    candidates: int = Field(default=150_000, description="Of one search.")
+    limited_candidates: int = Field(
+        default=1_500_000, description="The same where a time limit ends it, too."
+    )
+    starts: int = Field(default=4, description="Sets of sites that are searched.")
+    dive: float = Field(
+        default=0.99, description="Of the incumbent, what packings are looked within."
+    )
+    unlimited_s: float = Field(default=30.0, description="Without a time limit.")
+    moment_s: float = Field(
+        default=1.0, description="At the most, on a plan that a proof came upon."
+    )
+    reason_s: float = Field(
+        default=1.0, description="At the most, to tell why there is no plan."
+    )
+
+
+class Schedule(Record):
+    """Sizes and ratios of the exact method for training plans.
+
+    Ratios are of the slowest stage of a pipeline; `coarse`, `fine` and `finest` are
+    shares of the synchronisation time that plans may have in all.
     """
 
     first_ratio: float = Field(
@@ -46,31 +169,35 @@ class Schedule(Record):
     places: int = Field(
         default=8, description="Stages behind a stage that are told apart, at the most."
     )
-    counted_states: int = Field(
-        default=60_000,
-        description="Numbers of GPUs by class, times places, at the most.",
-    )
-    counted_few: int = Field(
-        default=4000,
-        description="Numbers of GPUs by class, so few that counting comes early.",
-    )
-    counted_vectors: int = Field(
-        default=40_000_000, description="Of stages in several nodes, at the most."
-    )
-    counted_first: float = Field(
-        default=1.1, description="Of intervals whose least costs counting asks first."
-    )
-    counted_ratio: float = Field(
-        default=1.05, description="Of intervals that counting begins with."
-    )
-    counted_intervals: int = Field(
-        default=400, description="That counting looks at in one box, at the most."
-    )
     listed_near: float = Field(
         default=1.15,
-        description="What the linear master takes, where all columns are listed.",
+        description="Batches that the linear master takes, where columns are listed.",
     )
-    counted_near: float = Field(
-        default=1.1,
-        description="What the linear master takes, where counting is tried.",
+    counting: Counting = Counting()
+    goals: Goals = Field(
+        default=Goals(
+            gaps=(
+                *(30, 15, 8, 5, 3, 2, 1.5, 1, 0.7, 0.5, 0.35, 0.25, 0.2, 0.17, 0.15),
+                *(0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07),
+                *(hundredths / 200 for hundredths in range(12, -1, -1)),
+            ),
+            first=30,
+            near=0.0025,
+            patience=0.05,
+        ),
+        description="Where prices alone refute: each goal prepares the next.",
     )
+    few_goals: Goals = Field(
+        default=Goals(
+            gaps=(
+                *(8, 3, 1, 0.5, 0.3, 0.2, 0.1, 0.06, 0.035, 0.02),
+                *(0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
+            ),
+            first=0.1,
+            near=0.003,
+            patience=0.3,
+        ),
+        description="Where whole pipelines are counted: goals are far apart.",
+    )
+    shares: Shares = Shares()
+    searching: Searching = Searching()

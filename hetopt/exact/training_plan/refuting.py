@@ -22,29 +22,10 @@ from ...solving.certificates import joined
 from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound
 from ..pipelines.boxes import Box
-from ..pipelines.schedule import Schedule
+from ..pipelines.schedule import Goals, Schedule
 from ..pipelines.side_by_side import Beside, Processes
 from .packings import Packings
 
-# Iteration times to refute, as gaps of the incumbent; each prepares the next.
-_POOR = (30, 15, 8, 5, 3, 2, 1.5, 1, 0.7)  # where the incumbent is poor
-_GOALS = (0.5, 0.35, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07)
-_FINE_GOALS = tuple(hundredths / 200 for hundredths in range(12, -1, -1))
-_ALL_GOALS = (*_POOR, *_GOALS, *_FINE_GOALS)
-# Where whole pipelines can be counted, goals are far apart.
-_FEW_GOALS = (
-    *(8, 3, 1, 0.5, 0.3, 0.2, 0.1, 0.06, 0.035, 0.02),
-    *(0.01, 0.005, 0.002, 0.001, 0.0005, 0.0),
-)
-_FEW_FIRST = _FEW_GOALS.index(0.1)
-# No goal is looked at between two that are as near as this, or as a part of the finer.
-_NEAR, _FEW_NEAR, _NEAR_PART = 0.0025, 0.003, 0.05
-_DIVES = 0.15  # of the time, for plans before proofs
-_DIVE = 0.99  # of the incumbent, what better plans are looked for within
-# Of the time, what a goal may take before it is put off; or as much as all before it.
-_PATIENCE, _FEW_PATIENCE = 0.05, 0.3
-# And while none is reached, where the next is so many times as easy.
-_FIRST_PATIENCE, _EASIER = 0.1, 2.0
 _PRICED = "prices of pipeline patterns"
 _LISTED = "prices of pipeline patterns, all pipelines where they leave a gap"
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
@@ -182,13 +163,14 @@ class Tightening:
         *,
         few: bool = False,
         listing: BoxEnumeration | None = None,
+        schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     ) -> None:
         """Begin with times up to `highest_us`; `few` GPUs let goals be far apart.
 
         Boxes that are closed by a `listing` have no plan better than those that it
         found.
         """
-        self._listing, self._few = listing, few
+        self._listing, self._few, self._schedule = listing, few, schedule
         self._bounds, self._clock = bounds, clock
         self._begin(highest_us)
         self.ended = False  # with all goals
@@ -198,14 +180,14 @@ class Tightening:
 
     def _begin(self, highest_us: int) -> None:
         """Ask for gaps of such a time from now on."""
+        plan = self._schedule
         self._highest = highest_us
-        self._goals = _Goals(_ALL_GOALS, 0, _NEAR)
-        if self._few:
-            self._goals = _Goals(_FEW_GOALS, _FEW_FIRST, _FEW_NEAR)
+        self._goals = _Progress(plan.few_goals if self._few else plan.goals)
 
     def dive(self, run: Known) -> None:
         """Look for better plans among packings, while that brings any, for a while."""
-        with suppress(_PutOff), self._clock.allowing(self._clock.span(_DIVES)):
+        span = self._clock.span(self._schedule.shares.dives)
+        with suppress(_PutOff), self._clock.allowing(span):
             self._dive(run)
 
     def _dive(self, run: Known) -> None:
@@ -215,7 +197,7 @@ class Tightening:
                 while run.objective != before and run.objective is not None:
                     before = run.objective
                     self._clock.check()
-                    bound.dive(box, int(before * _DIVE))
+                    bound.dive(box, int(before * self._schedule.searching.dive))
 
     def tighten(self, run: Known) -> None:
         """Tighten the bound of a run, from where it was last time.
@@ -247,10 +229,7 @@ class Tightening:
 
     def _tried(self, target: int) -> _Records | None:
         """What refutes a time; None where it cannot be, or is put off."""
-        patience = _FEW_PATIENCE if self._few else _PATIENCE
-        if not self._goals.any_reached:
-            patience = min(patience, _FIRST_PATIENCE)
-        span = max(self._clock.span(patience), self._spent)
+        span = max(self._clock.span(self._goals.patience), self._spent)
         try:
             with self._clock.allowing(inf if self._goals.last else span) as taken:
                 records = self._records(target)
@@ -323,7 +302,9 @@ def tightening(
             bound.packed = Packings(instance, offer).offer
         few &= bound.few
         refuters.append(Beside(bound, processes) if processes else bound)
-    return Tightening(refuters, highest_us, clock, few=few, listing=listing)
+    return Tightening(
+        refuters, highest_us, clock, few=few, listing=listing, schedule=schedule
+    )
 
 
 def tighten(
@@ -337,12 +318,12 @@ def tighten(
     clock.end_at(inf)
 
 
-class _Goals:
+class _Progress:
     """Gaps that are asked for, each after what became of the last."""
 
-    def __init__(self, gaps: Sequence[float], first: int, near: float) -> None:
-        """In falling order, from one of them on; none is between two that are near."""
-        self._gaps, self._first, self._near = gaps, gaps[first], near
+    def __init__(self, goals: Goals) -> None:
+        """Begin with the first of the goals."""
+        self._goals = goals
         self._reached, self._failed = inf, -inf
         self._put_off: list[float] = []
         self._goal: float | None = None
@@ -377,9 +358,14 @@ class _Goals:
         return goal
 
     @property
-    def any_reached(self) -> bool:
-        """Whether any goal was reached."""
-        return self._reached < inf
+    def patience(self) -> float:
+        """Return the share of the time after which the next one is put off."""
+        goals = self._goals
+        return min(goals.patience, goals.first_patience if self._none else 1.0)
+
+    @property
+    def _none(self) -> bool:
+        return self._reached == inf
 
     @property
     def _hard(self) -> float:
@@ -389,13 +375,14 @@ class _Goals:
     def _between(self) -> float | None:
         """One between what is reached and what is hard, or the next of the gaps."""
         reached, hard = self._reached, self._hard
-        if reached == inf == -hard:
-            return self._first
-        if reached == inf:
-            easier = [gap for gap in self._gaps if gap > hard]
-            enough = (gap for gap in easier if gap > _EASIER * hard)
+        goals = self._goals
+        if self._none and hard == -inf:
+            return goals.first
+        if self._none:
+            easier = [gap for gap in goals.gaps if gap > hard]
+            enough = (gap for gap in easier if gap > goals.easier * hard)
             return min(enough, default=max(easier, default=None))
         if hard == -inf:
-            return max((gap for gap in self._gaps if gap < reached), default=None)
-        far = reached - hard >= max(self._near, _NEAR_PART * hard)
+            return max((gap for gap in goals.gaps if gap < reached), default=None)
+        far = reached - hard >= max(goals.near, goals.near_part * hard)
         return (reached + hard) / 2 if far else None

@@ -12,7 +12,7 @@ from hetopt.exact.pipelines import count_kernels, kernels, side_by_side
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.count_kernels import Least, States
 from hetopt.exact.pipelines.kernels import BIG, HALF
-from hetopt.exact.pipelines.schedule import Schedule
+from hetopt.exact.pipelines.schedule import Counting, Schedule
 from hetopt.exact.pipelines.tracing import Labels, Trace
 from hetopt.problems.training_plan.settings import variants
 from hetopt.stages import NEVER
@@ -221,7 +221,7 @@ def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
 
 def test_whole_pipelines_never_refute_the_time_of_the_best_plan():
     refuted = 0
-    schedule = Schedule(counted_near=1e9)
+    schedule = Schedule(counting=Counting(near=1e9))
     for seed in range(30):
         instance = random_tiny_instance(Random(f"counts of GPUs/{seed}"), 4)
         best = best_training_plan(instance, several_replicas=True)
@@ -243,7 +243,7 @@ def test_whole_pipelines_never_refute_the_time_of_the_best_plan():
 def test_processes_look_at_whole_pipelines_as_the_bound_does():
     instance = random_tiny_instance(Random("counts of GPUs/1"), 4)
     (way, *_) = variants(instance)
-    asked = {"schedule": Schedule(counted_near=3.0), "whole": True}
+    asked = {"schedule": Schedule(counting=Counting(near=3.0)), "whole": True}
     bound = PipelineBound(way, 10**9, 1, **asked)
     nowhere = side_by_side.Processes([], ())
     task = side_by_side.SideBySide(bound, 10**8, nowhere)._task
