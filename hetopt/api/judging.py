@@ -20,7 +20,6 @@ from ..problems import Evaluation, Objective
 from ..problems.training_plan import support
 from ..result import Bound, Result
 from ..schema import Instance, Record
-from ..solving.certificates import kind_of
 from ..text.complaints import shown, validated
 from . import rented
 from .calling import (
@@ -150,8 +149,12 @@ def by_certificate(
             f"{file}: a bound of {name} by {document.get('bound_source')!r} leaves "
             "nothing to check it by: solve again to prove it"
         )
-    kind = kind_of(module.Certificate, certificate)
-    record = validated(kind, certificate, str(file), ("certificate",))
+    if isinstance(certificate, dict) and "cases" in certificate:
+        raise InstanceError(
+            f"{file}: certificate: found cases, as an older version left them, "
+            "expected a tree of boxes: solve again to prove the bound"
+        )
+    record = validated(module.Certificate, certificate, str(file), ("certificate",))
     found: list[str] = module.recheck(data, record, bound)
     return found
 

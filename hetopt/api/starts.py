@@ -23,7 +23,6 @@ from ..problems import training_plan
 from ..result import Bound, Method, Result, Status, Stop
 from ..schema import Instance, Record
 from ..schema.targets import TARGETS
-from ..solving.certificates import kind_of
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, read_text
 from .calling import AnyInstance, AnyPlan
@@ -129,7 +128,7 @@ class Known:
         if self.best_known is None or self.best_known.certificate is None:
             return None
         tree = self.best_known.certificate
-        kind = kind_of(registry.entry("exact", "training_plan").Certificate, tree)
+        kind = registry.entry("exact", "training_plan").Certificate
         try:
             found: Record = validated(kind, tree, LIBRARY)
         except InstanceError:  # of another edition

@@ -20,12 +20,7 @@ from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance, Split
 from ..search import choices
-from ..solving.certificates import (
-    BoxCertificate,
-    Certificate,
-    TrainingCertificate,
-    joined,
-)
+from ..solving.certificates import BoxCertificate, joined
 from .shares import PORTFOLIO
 
 _STOPS = {Stop.INTERRUPTED: 0, Stop.TIME: 1}  # what ended one way ended all, first
@@ -172,24 +167,16 @@ def _interrupted(results: Iterable[Result]) -> bool:
 
 def _joined(
     proofs: Sequence[tuple[Instance, object]],
-) -> TrainingCertificate | BoxCertificate | None:
+) -> BoxCertificate | None:
     """One certificate of those of all ways, in the order of `settings.variants`.
 
     None where one of them has none, or not one for each of its own variants.
     """
-    return _joined_of(proofs, TrainingCertificate) or _joined_of(proofs, BoxCertificate)
-
-
-def _joined_of(
-    proofs: Sequence[tuple[Instance, object]], kind: type[Certificate]
-) -> Certificate | None:
-    """The same of certificates of one kind."""
-    pairs: list[tuple[int, Certificate]] = []
+    pairs: list[tuple[int, BoxCertificate]] = []
     for way, proof in proofs:
-        if not isinstance(proof, kind):
+        if not isinstance(proof, BoxCertificate):
             return None
-        mine: Certificate = proof
-        each = (mine.model_copy(update={"further": ()}), *mine.further)
+        each = (proof.model_copy(update={"further": ()}), *proof.further)
         zeros = [one.workload.costs.updates.zero for one in settings.variants(way)]
         if len(each) != len(zeros):
             return None

@@ -8,7 +8,7 @@ refused before a checker computes with it.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -25,129 +25,7 @@ Moment = Annotated[float, Field(ge=0, le=1e36)]
 Groups = Annotated[int, Field(ge=1, le=64_000_000)]
 Large = 10**60  # of numerators and denominators
 Price = Annotated[int, Field(ge=-(2**40), le=2**40)]
-Worth = Annotated[int, Field(ge=0, le=2_000)]
-Finer = Annotated[int, Field(ge=1, le=2_000)]
-Ratio = Annotated[float, Field(ge=1.001, le=16)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
-
-
-Dimension = Literal["sync", "count", "size", "bottleneck", "pipelines", "share", "site"]
-
-
-class Case(Record):
-    """A case of the plans: refuted by prices, by counts, or divided in two somewhere.
-
-    Prices are by group of nodes, in the order of kind, site and share: of its GPUs,
-    then of what its claims exceed; then of the shares, of the pipelines, and of layers
-    held (none where nothing is said of these). A part of a division is left out where
-    nothing is left for it; `node` is the number of the node, or of the site, whose
-    share is divided. `level` is the grid of the certificate at which prices refute. By
-    `counts` it is refuted by rows of stages in whole GPUs, their slowest looked at in
-    intervals that grow by so much, or less. It is `laid` where all of its pipelines are
-    looked at on named nodes: one at a time, of micro-batches of one sequence.
-    """
-
-    prices: Annotated[tuple[Amount, ...], Field(max_length=40_003)] | None = None
-    counts: Annotated[float, Field(ge=1.0001, le=16)] | None = None
-    laid: bool = False
-    split: Dimension | None = None
-    node: Annotated[int, Field(ge=0, lt=20_000)] | None = None
-    at: Amount | None = None
-    low: "Case | None" = None
-    high: "Case | None" = None
-    level: Annotated[int, Field(ge=0, le=3)] = 0
-
-    _later = frozenset({"level", "counts", "laid"})
-
-    @model_validator(mode="after")
-    def _of_one_kind(self) -> Self:
-        every = {
-            "prices": self.prices,
-            "counts": self.counts,
-            "laid": self.laid or None,
-            "split": self.split,
-        }
-        given = [name for name, value in every.items() if value is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ValueError(
-                f"found {found} of prices, counts, laid and split: give one of them"
-            )
-        divided = (self.node, self.at, self.low, self.high)
-        if self.split is None and divided != (None,) * 4:
-            raise ValueError(f"found {given[0]} and a division: give one of them")
-        if self.split is not None and self.at is None:
-            raise ValueError("found split without at: say where")
-        if (self.split in ("share", "site")) != (self.node is not None):
-            raise ValueError(
-                "expected node with split 'share' or 'site' and with no other"
-            )
-        return self
-
-    def parts(self) -> list["Case"]:
-        """What the case is divided into, as far as it is given."""
-        return [part for part in (self.low, self.high) if part is not None]
-
-
-class TrainingCertificate(Record):
-    """No plan is as quick as `time_us`: the divisions, and prices for every case.
-
-    The first cases are those of up to `most_sync_us` of synchronisation and of more,
-    or all plans where synchronisation has no price.
-
-    `worths` of layers (1 each where there are none) are counted in parts, `finer` of
-    one for each size of micro-batches; bottlenecks are looked at in intervals that
-    grow by one of `ratios` from `least_us` a sequence, or each for itself where there
-    are none. Where GPUs are counted, nodes like those that are `together` are looked at
-    as the best of them; where the certificate is `levelled`, nodes that differ by the
-    latency of their inner links alone have the least of these. Nodes of different
-    `sites` (none: all are of one) are joined by slow links. Any such choice is
-    valid. Where a plan chooses its stage of ZeRO or how it is divided, `further` are
-    the certificates of the choices after the first.
-    """
-
-    time_us: Amount
-    most_sync_us: Amount
-    cases: Annotated[tuple[Case, ...], Field(min_length=1, max_length=2)]
-    worths: Annotated[tuple[Worth, ...], Field(max_length=10_000)] = ()
-    finer: Annotated[tuple[Finer, ...], Field(max_length=1_000)] = ()
-    least_us: Amount = 0
-    ratios: Annotated[tuple[Ratio, ...], Field(max_length=4)] = ()
-    together: Annotated[
-        tuple[Annotated[tuple[Name, ...], Field(max_length=10_000)], ...],
-        Field(max_length=10_000),
-    ] = ()
-    levelled: bool = False
-    sites: Annotated[
-        tuple[Annotated[tuple[Name, ...], Field(max_length=10_000)], ...],
-        Field(max_length=64),
-    ] = ()
-    further: Annotated[
-        tuple["TrainingCertificate", ...], Field(max_length=MOST_CHOICES - 1)
-    ] = ()
-
-    _later = frozenset(
-        (
-            *("worths", "finer", "least_us", "ratios", "together", "levelled"),
-            *("sites", "further"),
-        )
-    )
-
-    @model_validator(mode="after")
-    def _on_a_grid(self) -> Self:
-        if bool(self.ratios) != (self.least_us > 0):
-            raise ValueError(
-                f"found least_us {self.least_us} and {len(self.ratios)} ratios: give "
-                "both or neither"
-            )
-        if any(other.further for other in self.further):
-            raise ValueError("found further certificates within one: list them once")
-        return self
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        _limit(self.cases, "cases")
-        return self
 
 
 Cut = Literal["sync", "count", "replicas", "size", "slowest", "site", "host"]
@@ -238,36 +116,24 @@ class BoxCertificate(Record):
     def _bounded(self) -> Self:
         if any(other.further for other in self.further):
             raise ValueError("found further certificates within one: list them once")
-        _limit([self.tree], "boxes")
+        _limit(self.tree)
         return self
 
 
-Certificate = TypeVar("Certificate", TrainingCertificate, BoxCertificate)
-
-
-def _limit(first: Sequence[Case | BoxTree], what: str) -> None:
-    """Refuse trees that are too large or too deep; `what` is what they are of."""
-    number, depth, level = 0, 0, first
+def _limit(tree: BoxTree) -> None:
+    """Refuse a tree that is too large or too deep."""
+    number, depth, level = 0, 0, [tree]
     while level:
         number, depth = number + len(level), depth + 1
         if number > MOST_CASES or depth > MOST_DEPTH:
             raise ValueError(
-                f"found more than {MOST_CASES} {what} or {MOST_DEPTH} divisions of one "
+                f"found more than {MOST_CASES} boxes or {MOST_DEPTH} divisions of one "
                 "another, expected fewer: solve again"
             )
         level = [part for one in level for part in one.parts()]
 
 
-def kind_of(record: type[Record], tree: object) -> type[Record]:
-    """Return the record of a method that left a tree: of `record`'s problem.
-
-    Training plans have certificates of two kinds.
-    """
-    boxes = record is TrainingCertificate and isinstance(tree, dict) and "tree" in tree
-    return BoxCertificate if boxes else record
-
-
-def joined(each: Sequence[Certificate | None]) -> Certificate | None:
+def joined(each: Sequence[BoxCertificate | None]) -> BoxCertificate | None:
     """One certificate of those of all choices; None where one is missing, or too many.
 
     None of them has further ones.

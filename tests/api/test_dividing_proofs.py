@@ -12,7 +12,7 @@ from hetopt.portfolio import variants
 from hetopt.problems.training_plan import settings
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
-from hetopt.solving.certificates import Case, TrainingCertificate
+from hetopt.solving.certificates import BoxCertificate, BoxTree
 
 OPTIONS = {"context_parallel": [2], "interleave": [2]}
 
@@ -31,10 +31,10 @@ def in_groups() -> Instance:
     return Instance.model_validate(json.loads(path.read_text()), strict=False)
 
 
-def proof(zero: int, way: int) -> TrainingCertificate:
+def proof(zero: int, way: int) -> BoxCertificate:
     """A certificate that tells by its time what it is of."""
-    cases = (Case(prices=(0.0,)),)
-    return TrainingCertificate(time_us=10 * zero + way, most_sync_us=1, cases=cases)
+    tree = BoxTree(prices=(0,))
+    return BoxCertificate(time_us=10 * zero + way, scale=1, classes=("n0",), tree=tree)
 
 
 def proofs(instance: Instance) -> list[tuple[Instance, object]]:
@@ -78,7 +78,7 @@ def test_a_way_without_a_proof_leaves_none() -> None:
 
 def test_a_way_with_a_proof_too_few_leaves_none() -> None:
     (way, whole), *rest = proofs(chosen([0, 1]))
-    assert isinstance(whole, TrainingCertificate)
+    assert isinstance(whole, BoxCertificate)
     alone = whole.model_copy(update={"further": ()})
     assert variants._joined([(way, alone), *rest]) is None
 

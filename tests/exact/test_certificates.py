@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from hetopt.api import judging
 from hetopt.cli import app
-from hetopt.errors import InstanceError, Unsupported
+from hetopt.errors import InstanceError
 from hetopt.exact import device_grouping, recovery, training_plan
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems import training_plan as judge
@@ -29,7 +29,7 @@ from hetopt.solving.certificates import MOST_CASES, MOST_DEPTH
 
 DEFECTS = TESTS / "defects"
 FORGED = {
-    "forged-certificate": 'cases[0].prices[0]: found "nan", expected a number from 0',
+    "forged-certificate": 'tree.prices[0]: found "nan", expected a whole number',
     "forged-grouping-least-0-search": "claims[0].least_groups: found 0, expected",
     "forged-grouping-least-0-prices": "claims[0].least_groups: found 0, expected",
     "forged-grouping-den-negative": "claims[0].ratio[1]: found -1, expected",
@@ -95,123 +95,124 @@ def with_a_useless_node() -> Instance:
     return Instance.model_validate_json(json.dumps(tree))
 
 
+def boxes(instance: Instance, tree: Any, time_us: int) -> dict[str, Any]:
+    """A certificate of equal nodes as classes, whose prices are in sequences."""
+    names: dict[object, str] = {}
+    for node in instance.planned_cluster.nodes:
+        names.setdefault((node.gpu, node.count, node.intra_gbytes_per_s), node.name)
+    return {
+        "time_us": time_us,
+        "scale": 1,
+        "classes": [*names.values()],
+        "tree": tree,
+    }
+
+
 def test_a_price_of_what_nobody_can_use_makes_no_room_for_a_lie() -> None:
-    """Rounding is allowed for in proportion to prices: against the certificate."""
+    """A price is paid of what there is, whether or not anybody can use it."""
     instance = with_a_useless_node()
     plan = islands.plan(eight_gpus(3), seed=0, deadline=None)
     time = judge.evaluate(instance, plan).objective
-    kinds = len({(node.gpu, node.count) for node in instance.cluster.nodes})
-    nodes = len(instance.cluster.nodes)
-    for groups in range(kinds, nodes + 1):
-        prices = [0.0] * (2 * groups + 3)
-        for place in range(len(prices)):
-            forged = [*prices[:place], 1e15, *prices[place + 1 :]]
-            tree = {
-                "time_us": 2.0 * time,
-                "most_sync_us": 1.0,
-                "cases": [{"prices": forged}] * 2,
-            }
-            assert proved(instance, tree, 2 * time)
+    classes = len(boxes(instance, {}, 1)["classes"])
+    for place in range(2 * classes + 3):
+        prices = [0] * (2 * classes + 3)
+        prices[place] = 10**15
+        for more in ({}, {"whole": True}):
+            tree = boxes(instance, {"prices": prices, **more}, 2 * time)
+            (missing,) = proved(instance, tree, 2 * time)
+            assert "prices do not refute the box" in missing
 
 
-def test_a_division_outside_its_case_is_refused() -> None:
-    """Fewer than no pipelines: their claims would have a price for nothing."""
-    instance = eight_gpus(3)
-    groups = len({(n.gpu, n.count) for n in instance.cluster.nodes})
-    leaf = {"prices": [0.0] * groups + [1e9] * groups + [0.0, 0.0]}
+def test_a_division_outside_its_box_proves_nothing() -> None:
+    """Fewer than no replicas: their needs would have a price for nothing."""
+    instance, time_us = eight_gpus(3), 10**9
+    leaf = {"prices": [0, 10**9, 10**9, 0, 0]}
     for at in (-5, -1):
-        case = {"split": "pipelines", "at": at, "low": None, "high": leaf}
-        tree = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
-        with pytest.raises(InstanceError, match="expected a number from 0"):
-            proved(instance, tree, 10**9)
-    # Beyond what there can be, one side of it is the case itself.
-    case = {"split": "pipelines", "at": 99, "low": leaf, "high": None}
-    tree = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
-    assert "prices do not refute" in proved(instance, tree, 10**9)[0]
-    case = {"split": "share", "node": 99, "at": 1, "low": leaf, "high": None}
-    tree = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
-    assert "does not divide" in proved(instance, tree, 10**9)[0]
+        box = {"split": "replicas", "at": at, "low": None, "high": leaf}
+        with pytest.raises(InstanceError, match="expected a whole number from 0"):
+            proved(instance, boxes(instance, box, time_us), time_us)
+    # Beyond what there can be, one side of it is the box itself.
+    box = {"split": "replicas", "at": 99, "low": leaf, "high": None}
+    (missing,) = proved(instance, boxes(instance, box, time_us), time_us)
+    assert "prices do not refute" in missing
+    box = {"split": "host", "kind": 99, "at": 1, "low": leaf, "high": None}
+    (missing,) = proved(instance, boxes(instance, box, time_us), time_us)
+    assert "does not divide" in missing
 
 
 def test_a_certificate_of_one_choice_says_nothing_of_the_others() -> None:
     tree = eight_gpus(3).model_dump(mode="json")
     tree["workload"]["alternatives"] = {"zero": [0, 1]}
     instance = Instance.model_validate_json(json.dumps(tree))
-    case = {"prices": [0.0]}
-    certificate = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [case, case]}
-    (missing,) = proved(instance, certificate, 2)
+    (missing,) = proved(instance, boxes(instance, {"prices": [0]}, 1), 2)
     assert "1 certificates for 2 choices" in missing
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"worths": [1]}, "1 worths for"),
-        ({"finer": [1, 1]}, "2 finer parts for 1 sizes"),
-        ({"sites": [["elsewhere"]]}, "sites do not divide the nodes"),
-        ({"sites": [["n0"], ["n0"]]}, "sites do not divide the nodes"),
+        ({"classes": ["elsewhere"]}, "classes elsewhere, expected"),
+        ({"sites": [["elsewhere"]]}, "sites"),
+        ({"sites": [["n0"], ["n0"]]}, "sites"),
     ],
 )
 def test_what_is_of_another_instance_proves_nothing(
     changed: dict[str, Any], message: str
 ) -> None:
-    case = {"prices": [0.0]}
-    certificate = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [case, case]}
-    (missing,) = proved(eight_gpus(3), certificate | changed, 2)
+    instance = eight_gpus(3)
+    certificate = boxes(instance, {"prices": [0]}, 1)
+    (missing,) = proved(instance, certificate | changed, 2)
     assert message in missing
 
 
-def test_intervals_beyond_number_are_not_looked_at() -> None:
-    case = {"prices": [0.0]}
-    certificate = {"time_us": 1e9, "most_sync_us": 1.0, "cases": [case, case]}
-    grid = {"least_us": 1e-300, "ratios": [1.001]}
-    with pytest.raises(Unsupported, match="too finely"):
-        proved(eight_gpus(3), certificate | grid, 2)
+def test_a_certificate_of_an_older_version_says_what_to_do() -> None:
+    old = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [{"prices": [0.0]}]}
+    with pytest.raises(InstanceError, match=r"older version left them.*solve again"):
+        proved(eight_gpus(3), old, 2)
 
 
 def nested(depth: int) -> dict[str, Any]:
-    case: dict[str, Any] = {"prices": [0.0]}
+    box: dict[str, Any] = {"prices": [0]}
     for _ in range(depth):
-        case = {"split": "sync", "at": 0.0, "low": case, "high": None}
-    return case
+        box = {"split": "sync", "at": 0, "low": box, "high": None}
+    return box
 
 
 def wide(depth: int) -> dict[str, Any]:
     if not depth:
-        return {"prices": [0.0]}
-    return {"split": "sync", "at": 0.0, "low": wide(depth - 1), "high": wide(depth - 1)}
+        return {"prices": [0]}
+    return {"split": "sync", "at": 0, "low": wide(depth - 1), "high": wide(depth - 1)}
 
 
 @pytest.mark.parametrize(
-    "case", [nested(MOST_DEPTH), wide(int(math.log2(MOST_CASES)) + 1)]
+    "tree", [nested(MOST_DEPTH), wide(int(math.log2(MOST_CASES)) + 1)]
 )
-def test_a_tree_of_cases_is_bounded(case: dict[str, Any]) -> None:
-    tree = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [case]}
+def test_a_tree_of_boxes_is_bounded(tree: dict[str, Any]) -> None:
+    instance = eight_gpus(3)
     with pytest.raises(InstanceError, match="forged: certificate: found more than"):
-        proved(eight_gpus(3), tree, 1)
+        proved(instance, boxes(instance, tree, 1), 1)
 
 
 @pytest.mark.parametrize(
-    ("case", "message"),
+    ("box", "message"),
     [
-        ({}, "found none of prices, counts, laid and split"),
-        ({"prices": [1.0], "split": "sync"}, "found prices and split of prices"),
-        ({"prices": [1.0], "counts": 1.1}, "found prices and counts of prices"),
-        ({"prices": [1.0], "at": 1.0}, "found prices and a division"),
-        ({"counts": 1.1, "at": 1.0}, "found counts and a division"),
-        ({"counts": 1.0}, "expected a number from 1.0001 to 16"),
+        ({"prices": [1], "split": "sync", "at": 1}, "found some of prices, laid and"),
+        ({"prices": [1], "laid": True}, "found some of prices, laid and split"),
+        ({"prices": [1], "at": 1}, "found parts of a box without split"),
+        ({"whole": True}, "found whole without prices"),
         ({"split": "sync"}, "found split without at"),
-        ({"split": "share", "at": 1.0}, "expected node with split 'share'"),
-        ({"split": "sync", "at": 1.0, "node": 0}, "expected node with split 'share'"),
-        ({"prices": [True]}, "found true, expected a number"),
-        ({"prices": [math.inf]}, "expected a number from 0"),
-        ({"prices": [10**400]}, "expected a number from 0"),
+        ({"split": "host", "at": 1}, "expected kind with split 'host'"),
+        ({"split": "sync", "at": 1, "site": 0}, "expected site with split 'site'"),
+        ({"prices": [True]}, "found true, expected a whole number"),
+        ({"prices": [0.5]}, "expected a whole number"),
+        ({"prices": [math.inf]}, "expected a whole number"),
+        ({"prices": [10**400]}, "expected a whole number from 0"),
     ],
 )
-def test_a_case_is_of_one_kind(case: dict[str, Any], message: str) -> None:
-    tree = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [case]}
-    with pytest.raises(InstanceError, match=r"forged: certificate\.cases\[0\].*") as at:
-        proved(eight_gpus(3), tree, 1)
+def test_a_box_is_of_one_kind(box: dict[str, Any], message: str) -> None:
+    instance = eight_gpus(3)
+    with pytest.raises(InstanceError, match=r"forged: certificate\.tree.*") as at:
+        proved(instance, boxes(instance, box, 1), 1)
     assert message in str(at.value)
 
 

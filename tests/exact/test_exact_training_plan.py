@@ -4,7 +4,6 @@ What a bound must never do is refute a time that some plan reaches: every plan t
 anybody found is such a time.
 """
 
-import json
 from functools import partial
 from random import Random
 
@@ -12,7 +11,6 @@ import pytest
 from brute_force_training import best_training_plan, random_tiny_instance, tiny_instance
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
-from places import TESTS
 from random_plans import random_plan
 from refuters import WAYS, by, by_prices, proves, refutation
 from sites_of_nodes import in_sites
@@ -32,7 +30,6 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.search.improving import improve
-from hetopt.solving.certificates import Case, TrainingCertificate
 
 
 @pytest.fixture(autouse=True)
@@ -261,52 +258,6 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert first.bound == second.bound
 
 
-@pytest.fixture(scope="module")
-def certified() -> tuple[Instance, training_plan.Certificate, int]:
-    return eight_gpus(3), *priced("eight GPUs")
-
-
-def priced(name: str) -> tuple[training_plan.Certificate, int]:
-    """A certificate as there were before those of boxes, and its bound."""
-    path = TESTS / "exact" / "priced_certificates.json"
-    row = json.loads(path.read_text(encoding="utf-8"))[name]
-    tree = json.dumps(row["certificate"])
-    return TrainingCertificate.model_validate_json(tree), row["bound"]
-
-
-def test_a_bound_is_proved_again_from_its_certificate(certified) -> None:
-    instance, certificate, bound = certified
-    assert training_plan.recheck(instance, certificate, bound) == []
-    assert training_plan.recheck(instance, certificate, bound - 1000) == []
-
-
-def test_a_certificate_proves_nothing_beyond_its_time(certified) -> None:
-    instance, certificate, bound = certified
-    assert training_plan.recheck(instance, certificate, bound + 1) != []
-    later = certificate.model_copy(update={"time_us": 1.1 * bound})
-    assert training_plan.recheck(instance, later, bound + 1) != []
-
-
-def test_a_certificate_that_leaves_out_a_case_proves_nothing(certified) -> None:
-    instance, certificate, bound = certified
-    first, second = certificate.cases
-    assert first.split, "the first case is divided at this gap"
-    for cases in ((first.model_copy(update={"low": None}), second), (first,)):
-        less = certificate.model_copy(update={"cases": cases})
-        assert training_plan.recheck(instance, less, bound) != []
-
-
-def test_prices_that_are_too_low_or_too_high_prove_nothing(certified) -> None:
-    instance, certificate, bound = certified
-    leaves = [leaf for case in certificate.cases for leaf in leaves_of(case)]
-    if all(leaf.prices is None for leaf in leaves):
-        return  # it has none
-    for factor in (0.5, 1.5):
-        cases = tuple(repriced(case, factor) for case in certificate.cases)
-        changed = certificate.model_copy(update={"cases": cases})
-        assert training_plan.recheck(instance, changed, bound)
-
-
 def test_processes_side_by_side_refute_what_one_refutes() -> None:
     """Their boxes are those of one process, whatever the order, at the same times."""
     instance = hetopt.load("generated:unequal/16/2")
@@ -335,20 +286,6 @@ def ranges(boxes: list[Box]) -> list[dict[str, int | None]]:
     each = [vars(box) for first in boxes for box in leaves(first)]
     ends = ("_low", "_high", "_us")
     return [{k: x for k, x in box.items() if k.endswith(ends)} for box in each]
-
-
-def leaves_of(case: Case) -> list[Case]:
-    return [x for part in case.parts() for x in leaves_of(part)] or [case]
-
-
-def repriced(case: Case | None, factor: float) -> Case | None:
-    if case is None:
-        return None
-    if case.prices is not None:
-        prices = tuple(factor * price for price in case.prices)
-        return case.model_copy(update={"prices": prices})
-    parts = {side: repriced(getattr(case, side), factor) for side in ("low", "high")}
-    return case.model_copy(update=parts)
 
 
 def shared(random: Random) -> Instance:

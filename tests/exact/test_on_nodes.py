@@ -4,6 +4,7 @@ The method searches with prices of GPUs, the check lays stages on named nodes: b
 held to all pipelines of tiny instances.
 """
 
+from math import floor
 from unittest.mock import patch
 
 import pytest
@@ -21,20 +22,20 @@ import hetopt
 from hetopt.costs import without_update
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
+from hetopt.exact.checking import on_nodes
 from hetopt.exact.one_pipeline.cluster_tables import BIG
-from hetopt.exact.training_plan.again import on_nodes
 from hetopt.exact.training_plan.alone import of_one_sequence
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
-from hetopt.schema import Instance
+from hetopt.schema import Instance, exact
 
 
-def left_us(instance: Instance, time_us: int) -> float:
+def left_us(instance: Instance, time_us: int) -> int:
     costs = instance.workload.costs
-    left = time_us - float(costs.iteration_overhead_us)
-    return left / float(costs.pipeline_factor) + 1e-14 * time_us
+    left = time_us - exact(costs.iteration_overhead_us)
+    return floor(left / exact(costs.pipeline_factor))
 
 
 @examples(12)
@@ -49,7 +50,7 @@ def test_method_and_check_find_the_best_of_all_pipelines(tiny: Instance) -> None
     if best is None:
         assert least >= BIG
         assert not plans
-        assert check.refute(1e12)
+        assert check.refute(10**12)
         return
     assert least == best
     assert check.refute(left_us(alone, best - 1))
@@ -88,4 +89,4 @@ def test_too_many_pipelines_are_said_to_be_too_many(sixteen: Instance) -> None:
         patch.object(on_nodes, "_MOST_LAID", 100),
         pytest.raises(Unsupported, match="more than a check can look at"),
     ):
-        on_nodes.OnNodes(sixteen).refute(1e7)
+        on_nodes.OnNodes(sixteen).refute(10**7)

@@ -5,8 +5,8 @@ from contextlib import suppress
 from itertools import count
 from math import inf
 
+import box_forger
 import pytest
-from test_exact_training_plan import priced
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
@@ -145,8 +145,10 @@ def test_nodes_that_differ_by_latency_are_levelled_where_kinds_are_many() -> Non
 
 def test_a_bound_of_levelled_nodes_is_derived_again_as_such() -> None:
     instance = generate("unequal", size="64", seed=1)
-    certificate, bound = priced("levelled")
+    bound = int(training_plan_bound(instance).value)
+    certificate = box_forger.honest(instance, bound, 2 * bound, 40)
+    assert certificate is not None
     assert certificate.levelled
-    assert not recheck(instance, certificate, bound)
+    assert not recheck(instance, certificate, bound + 1)
     apart = certificate.model_copy(update={"levelled": False})
-    assert recheck(instance, apart, bound)
+    assert recheck(instance, apart, bound + 1)

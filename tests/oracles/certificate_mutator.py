@@ -19,21 +19,17 @@ import tiny_recoveries
 import yaml
 from brute_force_training import best_training_plan, tiny_instance
 from pipelines_alone import least_alone_us
-from places import TESTS
 from refuters import by_whole, refutation
 
 from hetopt import problems
 from hetopt.api import judging
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import device_grouping, recovery
-from hetopt.schema import Instance
 from hetopt.text.parsing import parse_tree
 
 KINDS = ("training_plan", "device_grouping", "recovery")
 SHARES = (0.9, 0.6, 0.3)  # of the optimum, to be refuted
 SUBJECTS = 8  # of a kind
-# Training plans whose certificates are as there were before those of boxes.
-PRICED = TESTS / "exact" / "priced_certificates.json"
 PROBLEMS = 400  # seeds to look for them
 FILE = "forged"  # how complaints name the document
 
@@ -66,14 +62,7 @@ def subjects(kind: str) -> tuple[Subject, ...]:
             found.append(subject)
         if len(found) == SUBJECTS:
             break
-    return (*found, *(_priced_plans() if kind == "training_plan" else ()))
-
-
-def _priced_plans() -> Iterator[Subject]:
-    for row in json.loads(PRICED.read_text(encoding="utf-8"))["tiny"]:
-        instance = Instance.model_validate_json(json.dumps(row["instance"]))
-        told = row["optimum"], row["bound"], row["certificate"]
-        yield Subject("training_plan", instance, *told)
+    return tuple(found)
 
 
 @cache
@@ -323,7 +312,7 @@ def _unkeyed(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
 def _rekeyed(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     if picked := _pick(rng, [tree], lambda value: isinstance(value, dict)):
         fields = picked[0][picked[1]]
-        names = ("at", "low", "node", "prices", "split", "by", "cloud", "disk/n0", "x")
+        names = ("at", "low", "kind", "prices", "split", "by", "cloud", "disk/n0", "x")
         fields[rng.choice(names)] = deepcopy(rng.choice((*NUMBERS, *OTHERS, [1, 1])))
     return tree
 
@@ -344,7 +333,7 @@ def _swapped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
 def _raised(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     """What the certificate claims, raised together with the bound."""
     if "time_us" in tree:
-        tree["time_us"] = float(bound) + rng.choice([-1, -0.5, 0, 1, 1e6])
+        tree["time_us"] = max(0, int(bound) + rng.choice([-1, -1, 0, 1, 10**6]))
     if "refuted_us" in tree or "prices" in tree:
         tree["refuted_us"] = max(0, int(bound) - rng.choice([1, 1, 0, 2]))
     for claim in _dicts(tree.get("claims")):
@@ -371,19 +360,20 @@ def _priced(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     return tree
 
 
-def _without_cases(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
-    """A case or a claim is not there, or one division makes it empty."""
+def _without_parts(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+    """A box is not there, or a division makes it empty."""
     if picked := _pick(rng, tree, lambda v: isinstance(v, dict) and "split" in v):
         case = picked[0][picked[1]]
         if rng.random() < 0.5:
             case[rng.choice(["low", "high"])] = None
         else:
-            case["at"] = rng.choice([0, -1, -5, 1e18, 99, 0.5])
+            case["at"] = rng.choice([0, -1, -5, 10**18, 99, 0.5])
     elif picked := _pick(rng, tree, lambda v: isinstance(v, dict) and "prices" in v):
         prices = picked[0][picked[1]]
-        of, at = rng.choice(["sync", "pipelines", "share"]), rng.choice([0, 1, 1e9, -2])
-        case = {"split": of, "at": at, "low": prices, "high": None}
-        picked[0][picked[1]] = {**case, "node": 0} if of == "share" else case
+        of = rng.choice(["sync", "count", "replicas", "slowest", "host"])
+        at = rng.choice([0, 1, 10**9, -2])
+        box = {"split": of, "at": at, "low": prices, "high": None}
+        picked[0][picked[1]] = {**box, "kind": 0} if of == "host" else box
     return tree
 
 
@@ -408,5 +398,5 @@ CHANGES: dict[str, Change] = {
     "certificate swapped": _swapped,
     "claims raised": _raised,
     "prices changed": _priced,
-    "cases dropped": _without_cases,
+    "parts dropped": _without_parts,
 }

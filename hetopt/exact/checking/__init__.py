@@ -14,6 +14,7 @@ cost model and the record, and no line of a proof.
     leaf        pipelines of a part of a leaf: what they pay, and what they take
     labels      least sums of stages, by the GPUs that a pipeline uses
     packing     whole pipelines of a leaf, put together
+    on_nodes    one pipeline of micro-batches of one sequence, on named nodes
     tree        the check
 """
 

@@ -1,16 +1,16 @@
 """The check of a certificate: its boxes are divided anew, its leaves refuted anew."""
 
-from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from collections.abc import Iterator
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from math import floor
-from typing import Protocol
 
 from ...problems import Objective
 from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...solving.certificates import BoxCertificate, BoxTree
 from .leaf import Leaf
+from .on_nodes import OnNodes
 from .packing import Packing
 from .prices import Part, Prices
 from .sharing import Box
@@ -23,23 +23,10 @@ _HALVINGS = 64  # of prices that are too large
 _PARTED = 16  # tables of stages that are kept, with hosts as kinds of their own
 
 
-class Others(Protocol):
-    """Whoever refutes boxes that were settled without prices."""
-
-    def on_nodes(self, box: Box, left_us: int) -> bool:
-        """Tell whether one pipeline of micro-batches of one sequence takes longer."""
-
-
 def missing(
-    instance: Instance,
-    certificate: BoxCertificate,
-    bound: Objective,
-    others: Callable[[Instance, Stages], Others] | None = None,
+    instance: Instance, certificate: BoxCertificate, bound: Objective
 ) -> list[str]:
-    """Return what is missing for `bound` to be proved; empty when it is.
-
-    `others` make who refutes boxes without prices, of an instance and its stages.
-    """
+    """Return what is missing for `bound` to be proved; empty when it is."""
     chosen = settings.variants(instance)
     each = (certificate, *certificate.further)
     if len(each) != len(chosen):
@@ -48,25 +35,20 @@ def missing(
     for given, mine in zip(chosen, each, strict=True):
         if not bound <= mine.time_us + 1:
             return [f"the certificate is of {mine.time_us} us, not of {bound}"]
-        found += Check(given, mine, others).run()
+        found += Check(given, mine).run()
     return found
 
 
 class Check:
     """The check of the certificate of one choice of settings."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        certificate: BoxCertificate,
-        others: Callable[[Instance, Stages], Others] | None = None,
-    ) -> None:
+    def __init__(self, instance: Instance, certificate: BoxCertificate) -> None:
         """Read the instance's stages."""
+        self._given = instance
         whole = with_least_latency(instance) if certificate.levelled else instance
         self._stages = Stages(whole, certificate.sites)
         self._parted = lru_cache(_PARTED)(partial(Stages, whole, ()))
         self._sites = Sites(self._stages, certificate.sites)
-        self._others = others and others(instance, self._stages)
         self._certificate = certificate
         costs, table = instance.workload.costs, self._stages.table
         self._pipeline, self._sync = (
@@ -138,7 +120,9 @@ class Check:
         if not parts:  # no stage is as quick
             return True
         if leaf.laid:
-            return self._others is not None and self._others.on_nodes(box, left)
+            sizes = stages.sizes[box.size[0] : box.size[1] + 1]
+            alone = box.pipelines == 1 and sizes == [1]
+            return alone and self._on_nodes.refute(left)
         prices = None
         if leaf.prices is not None:
             kinds, scale = len(self._stages.kinds), self._certificate.scale
@@ -160,6 +144,10 @@ class Check:
         if not prices.refute(stages, box):
             return False
         return all(each.holds() for each in leaves)
+
+    @cached_property
+    def _on_nodes(self) -> OnNodes:
+        return OnNodes(self._given)
 
     def _parts(
         self, stages: Stages, box: Box, left: int, places: int

@@ -36,18 +36,16 @@ from ...result import Result
 from ...schema import Instance
 from ...search import choosing, grid, sites
 from ...search.improving import improve
-from ...solving.certificates import BoxCertificate, TrainingCertificate
+from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
 from .. import checking, enumeration, one_pipeline
 from ..pipelines import counts, side_by_side
 from ..pipelines.schedule import Schedule, Shares
 from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding
-from . import certificate as certificates
-from .again.others import Others
 from .refuting import Clock, endless, tighten, tightening
 
-Certificate = TrainingCertificate
+Certificate = BoxCertificate
 problem = "training_plan"
 
 _BEYOND = 16  # times the cheap bound is tried without an incumbent
@@ -162,16 +160,12 @@ def solve(
     return run.result()
 
 
-def recheck(
-    data: Instance, certificate: TrainingCertificate | BoxCertificate, bound: Objective
-) -> list[str]:
+def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> list[str]:
     """What is missing for the bound to be proved by the certificate; empty if nothing.
 
     `Unsupported` where the check would need too large tables.
     """
-    if isinstance(certificate, BoxCertificate):
-        return checking.missing(data, certificate, bound, Others)
-    return certificates.missing(data, certificate, bound)
+    return checking.missing(data, certificate, bound)
 
 
 def _alike(instance: Instance) -> bool:
@@ -334,8 +328,7 @@ def _list(task: _Task) -> None:
 def _forget(run: Run) -> None:
     """Drop a certificate that is of a lower bound than what is known."""
     found, bound = run.certificate, run.bound
-    kinds = TrainingCertificate, BoxCertificate
-    if isinstance(found, kinds) and bound is not None:
+    if isinstance(found, BoxCertificate) and bound is not None:
         run.certificate = found if bound.value <= int(found.time_us) + 1 else None
 
 

@@ -8,19 +8,23 @@ method (`one_pipeline`) halves ranges of the slowest stage, with prices of GPUs.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, product
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from ....costs import CostTable, memory
-from ....errors import Unsupported
-from ....schema import Instance
-from .stages import MORE, Array, begins_at
+from ...costs import CostTable, memory
+from ...errors import Unsupported
+from ...schema import Instance
 
-_NARROW = 0.5  # of the longest that a slowest stage can be, where ranges begin
+Array = npt.NDArray[np.int64]
+
+_NEVER = 1 << 60  # us
+
 _RANGES = 128  # of the slowest stage at the most, for what layers take at the least
 _LOOKS = 3  # at the ranges, each from where pipelines may be as quick
 _MOST_STATES = 40_000  # numbers of GPUs by group of kinds,
@@ -42,7 +46,7 @@ class _Row(NamedTuple):
 
 
 class OnNodes:
-    """Single pipelines of one instance."""
+    """Single pipelines of one instance, looked at one by one."""
 
     def __init__(self, instance: Instance) -> None:
         """Of the instance's own settings."""
@@ -59,7 +63,7 @@ class OnNodes:
         self._alike = [i if self._pairs else same.index(x) for i, x in enumerate(same)]
         self._begins: dict[tuple[object, ...], int] = {}
         self._hops: dict[tuple[int, int, int], int] = {}
-        self._refuted_us = -math.inf
+        self._refuted_us = -1
 
     @property
     def _possible(self) -> bool:
@@ -77,8 +81,8 @@ class OnNodes:
             and all(len(offers) == 1 for offers in chosen)
         )
 
-    def refute(self, left_us: float) -> bool:
-        """Whether every one takes longer than `left_us`, beside factors and overheads.
+    def refute(self, left_us: int) -> bool:
+        """Tell whether all take longer than `left_us`, beside factors and overheads.
 
         Raises `Unsupported` where there are too many to look at.
         """
@@ -86,14 +90,14 @@ class OnNodes:
             self._refuted_us = left_us
         return left_us <= self._refuted_us
 
-    def _within(self, left_us: float) -> bool:
-        """Whether one takes `left_us` or less."""
+    def _within(self, left_us: int) -> bool:
+        """Tell whether one takes `left_us` or less."""
         rest, laid = _Rest(self._parts, self._kind, self._gpus, left_us, self._n), 0
         start = _Row(-1, 0, 0, tuple(self._gpus), 0, 0)
         rows = {self._layers: {self._shape(start): [start]}}
         for last in range(self._layers, 0, -1):
             every = chain.from_iterable(rows.pop(last, {}).values())
-            longer = (self._longer(row, last, left_us / self._n) for row in every)
+            longer = (self._longer(row, last, left_us // self._n) for row in every)
             for first, row in chain.from_iterable(longer):
                 laid += 1
                 if laid > _MOST_LAID:
@@ -101,7 +105,7 @@ class OnNodes:
                         "single pipelines are more than a check can look at: plan "
                         "again to prove the bound"
                     )
-                if rest.least_us(first, row) > left_us * MORE:
+                if rest.least_us(first, row) > left_us:
                     continue
                 if first == 0:
                     return True
@@ -119,9 +123,7 @@ class OnNodes:
         """Equal for places from the end that need as much memory."""
         return memory.in_flight(self._table.workload.costs, self._n, place, 0)
 
-    def _longer(
-        self, row: _Row, last: int, most_us: float
-    ) -> Iterator[tuple[int, _Row]]:
+    def _longer(self, row: _Row, last: int, most_us: int) -> Iterator[tuple[int, _Row]]:
         """Rows with one stage more, and their first layer."""
         seen = set()
         for node, left in enumerate(row.free):
@@ -133,7 +135,7 @@ class OnNodes:
                 hop = self._hop_us(node, row.node, row.degree) if row.stages else 0
                 free = (*row.free[:node], left - t, *row.free[node + 1 :])
                 for first, us in self._stages(node, t, last, row.stages + 1):
-                    if us + hop > most_us * MORE:
+                    if us + hop > most_us:
                         break
                     slowest = max(row.slowest_us, us + hop)
                     times = row.sum_us + us + hop, slowest
@@ -169,10 +171,21 @@ class OnNodes:
         """The first layer of the longest run before `last` that fits."""
         key = (self._kind[node], t, last, self._flight(place))
         if key not in self._begins:
-            where = self._n, place
-            name = self._names[node]
-            self._begins[key] = begins_at(self._table, name, (t, 1), last, where)
+            self._begins[key] = self._find_begin(self._names[node], t, last, place)
         return self._begins[key]
+
+    def _find_begin(self, name: str, t: int, last: int, place: int) -> int:
+        table = self._table
+
+        def fits(first: int) -> bool:
+            j = min(1, first)
+            run = range(first, last)
+            need = table.stage_mib(name, run, t, 1, self._n, place + j, j)
+            return sum(need.values()) <= table.memory_mib(name)
+
+        # What fits fits without its first layers, too.
+        found = 1 + bisect_left(range(1, last), True, key=fits)
+        return 0 if found == 1 and fits(0) else found
 
     def _hop_us(self, node: int, receiver: int, t: int) -> int:
         key = (node, receiver, t)
@@ -189,7 +202,7 @@ class OnNodes:
             alike = (i for i, each in enumerate(self._kind) if each == kind)
             node, hop = max(alike, key=self._gpus.__getitem__), self._least_hop(kind)
             for t in range(1, self._gpus[node] + 1):
-                us = np.full((self._layers, self._layers + 1), np.inf)
+                us = np.full((self._layers, self._layers + 1), _NEVER)
                 for last in range(1, self._layers + 1):
                     ends = last == self._layers
                     for first, took in self._stages(node, t, last, 1 if ends else 2):
@@ -234,7 +247,7 @@ class _Rest:
         parts: Sequence[_Part],
         kinds: Sequence[int],
         gpus: Sequence[int],
-        left_us: float,
+        left_us: int,
         n: int,
     ) -> None:
         """`kinds` and `gpus` are of the nodes."""
@@ -242,22 +255,22 @@ class _Rest:
         self._of = _groups(parts, kinds, gpus)
         self._of_node = [self._of[kind] for kind in kinds]
         sides = self._left(gpus)
-        layers, most = parts[0].us.shape[0], left_us / n * MORE
+        layers, most = parts[0].us.shape[0], left_us // n
         shape = (layers + 1, *(side + 1 for side in sides))
         ranges = min(_RANGES, max(2, _MOST_CELLS // math.prod(shape)))
-        least = _NARROW * most
+        least = most // 2
         for _ in range(_LOOKS):
-            ends = np.geomspace(least, most, ranges)
-            self._lows = np.concatenate([[0.0], ends[:-1]])
-            self._sums = np.full((*shape, ranges), np.inf)
+            ends = np.unique(np.linspace(least, most, ranges, dtype=np.int64))
+            self._lows = np.concatenate([[0], ends[:-1] + 1])
+            self._sums = np.full((*shape, len(ends)), _NEVER)
             self._sums[0] = 0
             for last in range(1, layers + 1):
                 self._fill(parts, last, ends)
-            quick = np.isfinite(self._sums[(-1, *sides)])
+            quick = self._sums[(-1, *sides)] < _NEVER
             if not quick.any():
                 break
             # All that are quicker than the first of the ranges are none.
-            least = float(ends[max(0, int(quick.argmax()) - 1)])
+            least = int(ends[max(0, int(quick.argmax()) - 1)])
 
     def _fill(self, parts: Sequence[_Part], last: int, ends: Array) -> None:
         into = self._sums[last]
@@ -277,11 +290,11 @@ class _Rest:
             found[group] += gpus
         return found
 
-    def least_us(self, layers: int, row: _Row) -> float:
-        """The least of a whole pipeline that ends with a row."""
+    def least_us(self, layers: int, row: _Row) -> int:
+        """Return the least of a whole pipeline that ends with a row."""
         slowest = np.maximum(self._lows, row.slowest_us)
         whole = self._sums[(layers, *self._left(row.free))] + (self._n - 1) * slowest
-        return row.sum_us + float(whole.min())
+        return row.sum_us + int(whole.min())
 
 
 def _groups(
