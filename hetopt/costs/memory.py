@@ -35,10 +35,10 @@ their own precision and, for the loss, in single precision: two live copies; onc
 `fused_loss`, and with `logit_gradients` the single-precision gradients of the loss too.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from functools import partial
+from itertools import accumulate
+from math import lcm
 from typing import NamedTuple
 
 from ..schema import CostSettings, ModelSpec, StateBytes, Workload, exact
@@ -130,9 +130,6 @@ class LayerBytes(NamedTuple):
     inputs: Fraction
 
 
-_OneLayer = Callable[[Parts, int, int], LayerBytes]
-
-
 def layer_bytes(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
 ) -> LayerBytes:
@@ -158,6 +155,68 @@ def layer_bytes(
     return LayerBytes(each, again, boundary)
 
 
+class RunActivations:
+    """Activations of runs of layers at one degree and micro-batch size.
+
+    Sums over all layers are kept as whole parts of a byte, so that a run costs a
+    difference: searches and proofs ask for hundreds of thousands of runs.
+    """
+
+    def __init__(self, model: ModelSpec, workload: Workload, t: int, b: int) -> None:
+        """Take the layers on `t` GPUs with micro-batches of `b` sequences."""
+        self._costs, layers = workload.costs, len(model.kinds)
+        of = {kind: layer_bytes(model, workload, kind, t, b) for kind in model.kinds}
+        parts = [part for each in of.values() for part in each]
+        self._unit = unit = lcm(*(part.denominator for part in parts))
+        self._each = [int(of[kind].each * unit) for kind in model.kinds]
+        self._sums = [*accumulate(self._each, initial=0)]
+        self._peaks: list[tuple[int, int, list[int]]] = []
+        peaks = [(int(x.once * unit), int(x.inputs * unit)) for x in of.values()]
+        peak_of = dict(zip(of, peaks, strict=True))
+        for peak in dict.fromkeys(peaks):
+            # The next layer that has this peak, from each layer on.
+            following = [layers] * (layers + 1)
+            for i in reversed(range(layers)):
+                has = peak_of[model.kinds[i]] == peak
+                following[i] = i if has else following[i + 1]
+            self._peaks.append((*peak, following))
+
+    def _of(
+        self, layers: range, in_flight: int | Fraction
+    ) -> tuple[int | Fraction, int | Fraction]:
+        first, end = layers.start, layers.stop
+        once: int | Fraction = 0
+        for own, inputs, following in self._peaks:
+            if following[first] < end:
+                once = max(once, own + in_flight * inputs)
+        if first >= end:  # no layer: what the first one works with
+            own, inputs, _ = self._peaks[0]
+            return 0, max(0, own + in_flight * inputs)
+        kept: int | Fraction = self._sums[end] - self._sums[first]
+        if self._costs.memory.activations != "checkpoint":
+            kept *= in_flight  # the paper weighs checkpoints of all micro-batches
+        return kept, once
+
+    def bytes(
+        self, layers: range, in_flight: int | Fraction
+    ) -> tuple[Fraction, Fraction]:
+        """Return what `in_flight` micro-batches keep, in all, and what is there once.
+
+        What is there once is that of the layer that needs most of it.
+        """
+        kept, once = self._of(layers, in_flight)
+        return Fraction(kept) / self._unit, Fraction(once) / self._unit
+
+    def mib(self, layers: range, in_flight: int | Fraction) -> int:
+        """Return the activations of a run of layers in MiB, each part rounded up."""
+        kept, once = self._of(layers, in_flight)
+        if self._costs.memory.offload is not None and len(layers):
+            largest = max(self._each[layers.start : layers.stop])
+            kept = hosted(self._costs, kept, largest)
+        size = self._unit * MIB
+        return -int(-kept // size) - int(-once // size)
+
+
 def activations_mib(
     model: ModelSpec,
     workload: Workload,
@@ -165,44 +224,9 @@ def activations_mib(
     t: int,
     b: int,
     in_flight: int | Fraction,
-    one: _OneLayer | None = None,
 ) -> int:
-    """Activations of a run of layers for `in_flight` micro-batches of `b`.
-
-    `one` is `layer_bytes` of the model, where it is kept for many runs.
-    """
-    one = one or partial(layer_bytes, model, workload)
-    kept, once = activation_bytes(model, workload, layers, t, b, in_flight, one)
-    if workload.costs.memory.offload is not None and len(layers):
-        largest = max(one(kind, t, b).each for kind in {model.kinds[x] for x in layers})
-        kept = hosted(workload.costs, kept, largest)
-    return mib(kept) + mib(once)
-
-
-def activation_bytes(
-    model: ModelSpec,
-    workload: Workload,
-    layers: range,
-    t: int,
-    b: int,
-    in_flight: int | Fraction,
-    one: _OneLayer | None = None,
-) -> tuple[Fraction, Fraction]:
-    """What each micro-batch in flight keeps, in all, and what is there once.
-
-    What is there once is that of the layer that needs most of it.
-    """
-    one = one or partial(layer_bytes, model, workload)
-    kept, once = Fraction(0), Fraction(0)
-    run = model.kinds[layers.start : layers.stop]
-    kinds = Counter(run) or {model.kinds[0]: 0}
-    for kind, count in kinds.items():
-        layer = one(kind, t, b)
-        kept += count * layer.each
-        once = max(once, layer.once + in_flight * layer.inputs)
-    if workload.costs.memory.activations == "checkpoint":
-        return kept, once  # of all micro-batches, as the paper weighs it
-    return in_flight * kept, once
+    """Return activations of a run of layers for `in_flight` micro-batches of `b`."""
+    return RunActivations(model, workload, t, b).mib(layers, in_flight)
 
 
 def hosted(

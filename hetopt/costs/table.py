@@ -46,7 +46,7 @@ class CostTable:
         self.link = lru_cache(None)(self.cluster.link)
         of = self.model, self.workload
         self._ends_mib = lru_cache(None)(partial(memory.ends_mib, *of))
-        self._layer_bytes = lru_cache(None)(partial(memory.layer_bytes, *of))
+        self.activations = lru_cache(None)(partial(memory.RunActivations, *of))
         self.permitted = lru_cache(None)(
             partial(permits, instance.workload.runs_on, instance.model, self.split)
         )
@@ -172,8 +172,7 @@ class CostTable:
         one = range(layer, layer + 1)
         if self.weighing is not None:
             return self.weighing.largest(self.cluster.node[node].gpu, one, t, b)
-        shape = self.model, self.workload, one, t, b
-        return memory.activation_bytes(*shape, 1, self._layer_bytes)[0]
+        return self.activations(t, b).bytes(one, 1)[0]
 
     def _computed_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         if self.calibrated:
@@ -368,11 +367,8 @@ class CostTable:
         mib, whole = self.profile.run_mib(gpu, layers, t, b, flight)
         if whole:
             return mib
-        model, workload = self.model, self.workload
-        more, one = (
-            sum(memory.activation_bytes(model, workload, layers, t, b, flying))
-            for flying in (flight, 1)
-        )
+        runs = self.activations(t, b)
+        more, one = (sum(runs.bytes(layers, flying)) for flying in (flight, 1))
         return mib + memory.mib(Fraction(more - one))  # rounded once, and up
 
     def stage_mib(
@@ -432,8 +428,7 @@ class CostTable:
         """
         t, b = group
         if self.weighing is None:
-            shape = self.model, self.workload, layers, t, b
-            return memory.activations_mib(*shape, flight, self._layer_bytes)
+            return self.activations(t, b).mib(layers, flight)
         gpu = self.cluster.node[node].gpu
         held = self.weighing.held(gpu, layers, t, b, all(ends))
         once = self.weighing.once(gpu, layers, t, b, *ends)

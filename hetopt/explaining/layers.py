@@ -68,7 +68,7 @@ def layers_by_kind(table: CostTable, plan: TrainingPlan) -> list[LayersOfKind]:
         replica, mine = stage.replicas[0], table.under(stage.recompute)
         at = (replica.degree, replica.samples)
         one = range(many[0], many[0] + 1)
-        held, _ = memory.activation_bytes(model, mine.workload, one, *at, 1)
+        held, _ = mine.activations(*at).bytes(one, 1)
         row = LayersOfKind(
             kind="+".join(kind),
             layers=len(many),

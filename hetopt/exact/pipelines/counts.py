@@ -418,8 +418,8 @@ class IntegerMaster:
             wanted = known.wanted
         kept: dict[_Interval, Whole] = {}
         while some:
-            self._check()
             for x, span, mean in some:
+                self._check()
                 asked = np.maximum(wanted, least[x])
                 most_us = self._from_above(parts[x].most_us(span, asked))
                 labels = parts[x].labels(span, mean, most_us, allowed)

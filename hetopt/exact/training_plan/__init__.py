@@ -274,7 +274,7 @@ def _large(task: _Task) -> None:
     if run.plan is None and _fit(task):
         return
     alone_us = _lay_one(task)
-    if not few:
+    if not (few and CostTable(instance).even):
         _line_up(task)
     if settings.has_choices(instance):
         _choose(task)

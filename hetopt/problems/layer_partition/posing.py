@@ -203,7 +203,6 @@ def _needs_of(
 ) -> tuple[list[int], list[int]]:
     table = line.table.under(stage.recompute)
     costs, layers = table.workload.costs, table.layers
-    shape = table.model, table.workload
     once, each = [], []
     for layer in range(layers):
         run = range(layer, layer + 1)
@@ -211,7 +210,7 @@ def _needs_of(
             *(node, run, t, samples, 1), *_place(line, layer), line.holders
         )
         held = parts["states"] + parts["ends"] + parts.get("flat_gradients", 0)
-        kept = memory.mib(memory.activation_bytes(*shape, run, t, samples, 1)[0])
+        kept = memory.mib(table.activations(t, samples).bytes(run, 1)[0])
         if (
             costs.memory.activations == "checkpoint"
             or costs.schedule.in_flight == "one"
@@ -249,7 +248,7 @@ def _rooms(line: Line, j: int) -> Iterator[int]:
     flight = memory.in_flight(costs, line.pipeline.micro_batches, count, j)
     every = range(table.layers)
     for replica in stage.replicas:
-        shape = table.model, table.workload, every, replica.degree, replica.samples
-        _, once = memory.activation_bytes(*shape, flight)
+        runs = table.activations(replica.degree, replica.samples)
+        _, once = runs.bytes(every, flight)
         room = table.memory_mib(replica.node)
         yield room - memory.mib(once) - costs.memory.reserve_mib
