@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from math import ceil, floor, inf, prod
+from math import ceil, floor, inf, isqrt, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,6 +167,8 @@ class PipelineBound:
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         # Whole pipelines are too slow without the compiled core.
         self.whole = whole and is_compiled()
+        least, most = schedule.counting.early_labels
+        self._early_labels = isqrt(least * most)
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
         #: Is told of integer masters of boxes that stand.
@@ -358,7 +360,9 @@ class PipelineBound:
             last = self.whole and split is None
             few = self.few and (split is None or not self.division.is_coarse(box))
             near = verdict.taken <= self.schedule.counting.near * self.batch
-            if near and (few or last) and self._whole(box, time_us):
+            if not (near and (few or last)):
+                continue
+            if self._whole(box, time_us, self._early_labels if split else inf):
                 return True
         return False
 
@@ -391,8 +395,11 @@ class PipelineBound:
             master.pack(proposed, ends, _DIVE_INTERVALS)
             self.packed(view.table, master, box)
 
-    def _whole(self, box: Box, time_us: int) -> bool:
-        """Tell whether whole pipelines of a box take less than the batch."""
+    def _whole(self, box: Box, time_us: int, most_labels: float) -> bool:
+        """Tell whether whole pipelines of a box take less than the batch.
+
+        It may not, after so many labels.
+        """
         if (asked := self._integer(box, time_us)) is None:
             return False
         view, apart, master, proposed, ends = asked
@@ -405,15 +412,25 @@ class PipelineBound:
         # Prices of another box may serve better.
         some = [proposed, *(x for x in [self._served] if x is not None)]
         each = [np.maximum(view.priced(x), 0.0) for x in some]
-        found = master.refute(each, ends, known)
+        found = master.refute(each, ends, most_labels, known)
         if found is None and self.packed is not None:
             self.packed(view.table, master, box)
+        if most_labels < inf:
+            self._learn(refuted=found is not None, exhausted=master.exhausted)
         box.whole = found and view.merged(found)
         if found:
             self._served = some[master.chosen]
         if master.known is not None:
             box.known = Whole(time_us, apart, master.known)
         return box.whole is not None
+
+    def _learn(self, *, refuted: bool, exhausted: bool) -> None:
+        """Count further in boxes that can be divided if that refutes them, or less."""
+        least, most = self.schedule.counting.early_labels
+        if refuted:
+            self._early_labels = min(most, 2 * self._early_labels)
+        elif exhausted:
+            self._early_labels = max(least, self._early_labels // 2)
 
     def _integer(self, box: Box, time_us: int) -> "_Asked | None":
         """Return the integer master of a box, and what it is asked."""

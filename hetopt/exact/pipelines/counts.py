@@ -42,7 +42,7 @@ from . import compiled, count_kernels
 from .arcs import Arcs, exits_us
 from .compiling import is_compiled
 from .count_kernels import Least, States
-from .kernels import HALF
+from .kernels import BIG, HALF
 from .pricing import Array, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 from .tracing import Labels, Staged, Trace
@@ -330,6 +330,7 @@ class IntegerMaster:
         self._hosts = hosts
         self.vectors, self._schedule, self._check = vectors, schedule, check
         self.looked = 0  # intervals
+        self.exhausted = False  # after as many labels as were allowed
         #: Of a box that stands.
         self.known: Known | None = None
         #: Which of the proposed prices served, by number.
@@ -388,14 +389,16 @@ class IntegerMaster:
         self,
         proposed: Sequence[Array],
         ends: dict[int, Span],
+        most_labels: float = inf,
         known: Known | None = None,
     ) -> Prices | None:
         """Return prices at which whole pipelines take less than the batch, or None.
 
         `proposed` are any prices, of which those serve that leave least to columns: of
         the linear master, which may have stopped early, or of another box. `ends` are
-        of the slowest stage, by part, as an interval of times. What is `known` is of a
-        box that this one is a part of, and of no less time.
+        of the slowest stage, by part, as an interval of times. Nothing is returned
+        after `most_labels`. What is `known` is of a box that this one is a part of, and
+        of no less time.
         """
         if any(self.parts[x].arcs.times[begin] == 0 for x, (begin, _) in ends.items()):
             return None  # in no time a pipeline trains any number of sequences
@@ -423,6 +426,10 @@ class IntegerMaster:
                 asked = np.maximum(wanted, least[x])
                 most_us = self._from_above(parts[x].most_us(span, asked))
                 labels = parts[x].labels(span, mean, most_us, allowed)
+                most_labels -= np.count_nonzero(labels.us < BIG)
+                if most_labels < 0:
+                    self.exhausted = True
+                    return None
                 sums = labels.us[0, -1, 0]
                 low, high = parts[x].range(span)
                 taken = parts[x].taken(low, sums)

@@ -33,6 +33,11 @@ class Counting(Record):
     intervals: int = Field(
         default=400, description="Intervals of one box, at the most."
     )
+    early_labels: tuple[int, int] = Field(
+        default=(100_000, 10_000_000),
+        description="Labels of a box that can be divided: the least and the most that "
+        "are allowed, as counting refuted such boxes before.",
+    )
     near: float = Field(
         default=1.1,
         description="Batches that the linear master takes, where counting is tried.",
