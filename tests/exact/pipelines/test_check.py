@@ -248,14 +248,10 @@ def test_an_empty_tree_proves_nothing(honest: dict[str, Any]) -> None:
     assert complaints({**honest, "tree": {}})
 
 
-def test_a_single_pipeline_of_named_nodes_needs_who_looks_at_them(
-    honest: dict[str, Any],
-) -> None:
-    tree = {
-        **{"split": "count", "at": 1, "low": {"laid": True}},
-        "high": honest["tree"],
-    }
-    assert complaints({**honest, "tree": tree})
+def test_single_pipelines_alone_are_laid_on_named_nodes(honest: dict[str, Any]) -> None:
+    one = {"split": "count", "at": 1, "low": {"laid": True}, "high": honest["tree"]}
+    assert not complaints({**honest, "tree": one})
+    assert complaints({**honest, "tree": {"laid": True}})
 
 
 def test_several_pipelines_are_not_divided_by_their_slowest_stage(
