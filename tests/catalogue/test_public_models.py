@@ -224,10 +224,8 @@ def test_layers_of_other_widths_have_their_own_costs() -> None:
     assert flops == sorted(flops)
     assert flops[-1] > 3 * flops[0]
     costs = work(recompute="none", flash=True, activations="architecture")
-    kept = [
-        memory.activation_bytes(spec, costs, range(x, x + 1), 1, 1, 1)[0]
-        for x in range(spec.layers)
-    ]
+    runs = memory.RunActivations(spec, costs, 1, 1)
+    kept = [runs.bytes(range(x, x + 1), 1)[0] for x in range(spec.layers)]
     assert kept == sorted(kept)
     # Layers with keys of another layer have none of their own.
     shared = model("gemma-4-e4b")
@@ -238,12 +236,12 @@ def test_layers_of_other_widths_have_their_own_costs() -> None:
 def test_kinds_keep_what_is_theirs() -> None:
     spec = model("nemotron-h-8b")
     costs = work(recompute="none", flash=True, activations="architecture")
+    runs = memory.RunActivations(spec, costs, 1, 1)
     kept = {
-        kind: memory.activation_bytes(spec, costs, range(x, x + 1), 1, 1, 1)[0]
-        for x, kind in enumerate(spec.kinds)
+        kind: runs.bytes(range(x, x + 1), 1)[0] for x, kind in enumerate(spec.kinds)
     }
     assert min(kept["dense",], kept["mamba",]) > kept["attention",]
-    run = memory.activation_bytes(spec, costs, range(spec.layers), 1, 1, 1)[0]
+    run, _ = runs.bytes(range(spec.layers), 1)
     assert run == 24 * kept["mamba",] + 24 * kept["dense",] + 4 * kept["attention",]
 
 

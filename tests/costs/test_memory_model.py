@@ -1,10 +1,11 @@
 """What GPUs hold, and what waits for their memory: identities and others' counts."""
 
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
+import drawing
 import pytest
 from float_judge import FloatJudge
 from hypothesis import given
@@ -252,3 +253,26 @@ def test_what_closed_forms_do_not_carry_is_named() -> None:
     named = capability.reason(method, Instance.model_validate(document, strict=False))
     for field in ("zero: 2", "interleave: 2", "hops: both", "memory_gbytes_per_s: 900"):
         assert field in str(named)
+
+
+@examples(40)
+@given(seed=seeds())
+def test_activations_of_a_run_are_the_sum_of_its_layers(seed: int) -> None:
+    """Kept by each layer, and once what the neediest of them works with."""
+    rng = Random(f"runs {seed}")
+    instance = drawing.read(drawing.instance(rng, (2, 4), layers=6, batch=8))
+    model, workload, t = instance.model, instance.workload, rng.choice([1, 2])
+    b, flight = rng.choice([1, 2]), rng.choice([1, 3, Fraction(7, 2)])
+    runs = memory.RunActivations(model, workload, t, b)
+    all_flights = workload.costs.memory.activations == "checkpoint"
+    for first, end in combinations(range(model.layers + 1), 2):
+        each = [
+            memory.layer_bytes(model, workload, kind, t, b)
+            for kind in model.kinds[first:end]
+        ]
+        kept = sum(x.each for x in each) * (1 if all_flights else flight)
+        once = max(x.once + flight * x.inputs for x in each)
+        assert runs.bytes(range(first, end), flight) == (kept, once)
+        if workload.costs.memory.offload is None:
+            mib = memory.mib(kept) + memory.mib(once)
+            assert runs.mib(range(first, end), flight) == mib

@@ -9,7 +9,7 @@ import soaking
 from hypothesis import given
 from inputs import examples, seeds
 
-from hetopt.costs import CostTable, memory
+from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.schema import CostSettings, Instance
@@ -131,7 +131,7 @@ def test_activations_on_hosts_are_waited_for_where_the_link_is_slower() -> None:
     node = plain.cluster.nodes[0].name
     whole = plain.layer_us(node, *key)[0]
     behind = plain.backward_us(node, *key)[0]
-    held = memory.activation_bytes(plain.model, plain.workload, range(1), 1, 1, 1)[0]
+    held, _ = plain.activations(1, 1).bytes(range(1), 1)
     for share, table in zip((0.5, 1), tables, strict=True):
         sent = share * float(held) / 1e4  # us at 10 GB/s
         want = max(sent, whole - behind) + max(sent, behind)

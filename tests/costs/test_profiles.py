@@ -54,8 +54,8 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
             need += max(w - m for w, m in zip(wholes, moved, strict=True))
             more += flight * sum(moved)
     if costs.profile[0].activation_mib is None:
-        shape = (instance.model, instance.workload, layers, t, b)
-        flying, one = (sum(memory.activation_bytes(*shape, n)) for n in (flight, 1))
+        runs = memory.RunActivations(instance.model, instance.workload, t, b)
+        flying, one = (sum(runs.bytes(layers, n)) for n in (flight, 1))
         more = Fraction(flying - one, memory.MIB)
     return need + ceil(more)
 

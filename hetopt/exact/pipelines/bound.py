@@ -196,9 +196,6 @@ class PipelineBound:
         self._apart: dict[tuple[int, ...], _View] = {}
         self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
         self._view = _View(self.table, self.table, schedule, check)
-        most_sync = 0
-        if self.priced:
-            most_sync = floor((most_us - least_us) / self.sync_factor) + 1
         #: What a sequence is in whole prices; 0 where times are too long for proofs, or
         #: tables too large.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
@@ -210,12 +207,24 @@ class PipelineBound:
         each = [self.stages(size, 1) for size in sizes]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
+        self.division = self._division(min(slowest, default=0))
+        self.fair = _fair(self.table, each)
+        self.first = self._first()
+        self.boxes = list(self.first)
+        #: Sequences that the last master took in a box that stands.
+        self.taken = 0.0
+
+    def _division(self, least_slowest_us: int) -> Division:
+        """Return how boxes are divided."""
+        most_sync = 0
+        if self.priced:
+            most_sync = floor((self.most_us - self.least_us) / self.sync_factor) + 1
         nodes, node_gpus, few = self._hosts()
-        self.division = Division(
-            schedule,
+        return Division(
+            self.schedule,
             most_sync,
             self.table.sizes,
-            least_slowest_us=min(slowest, default=0),
+            least_slowest_us=least_slowest_us,
             batch=self.batch,
             layers=self.table.layers,
             layer_units=self.table.sync.layer,
@@ -223,11 +232,6 @@ class PipelineBound:
             node_gpus=node_gpus,
             few=few,
         )
-        self.fair = _fair(self.table, each)
-        self.first = self._first()
-        self.boxes = list(self.first)
-        #: Sequences that the last master took in a box that stands.
-        self.taken = 0.0
 
     def _bytes(self, places: int) -> int:
         """Return about what arcs of the largest size take, with so many places."""

@@ -306,6 +306,78 @@ class Known(NamedTuple):
     ranges: dict[int, list[tuple[int, float]]]
 
 
+class _Search:
+    """The intervals of slowest stages that one box leaves, looked at ever more finely.
+
+    Each has what a pipeline takes at the most, by the GPUs that it uses (`kept`).
+    """
+
+    def __init__(
+        self,
+        master: "IntegerMaster",
+        parts: dict[int, _Part],
+        allowed: Fraction,
+        most_labels: float,
+    ) -> None:
+        """Begin with nothing; columns may cost so much beyond their worth."""
+        self._master, self._parts, self._allowed = master, parts, allowed
+        self._most_labels = most_labels
+        self._states, scale = master.vectors.states, master.scale
+        self.kept: dict[_Interval, Whole] = {}
+        #: What a pipeline has to take, so that the batch is taken together.
+        self.wanted, self._sure = np.zeros((2, len(self._states.use)), np.int64)
+        # What a pipeline takes that is not too dear for it, by part.
+        self._least = {}
+        for x, part in parts.items():
+            cost = self._states.use @ np.array(part.prices.gpu) + part.prices.pipelines
+            short = cost - part.held - ceil(allowed)
+            self._least[x] = np.maximum(1, -(-short // scale))
+
+    def look(self, some: list[_Interval]) -> bool:
+        """Look at some intervals; whether so many labels are allowed."""
+        master = self._master
+        for x, span, mean in some:
+            master.check()
+            part, least = self._parts[x], self._least[x]
+            asked = np.maximum(self.wanted, least)
+            most_us = master.from_above(part.most_us(span, asked))
+            labels = part.labels(span, mean, most_us, self._allowed)
+            self._most_labels -= np.count_nonzero(labels.us < BIG)
+            if self._most_labels < 0:
+                master.exhausted = True
+                return False
+            sums = labels.us[0, -1, 0]
+            low, high = part.range(span)
+            taken = part.taken(low, sums)
+            taken = master.hosted(np.where(taken >= least, taken, 0))
+            self.kept[x, span, mean] = taken
+            sure = master.hosted(part.taken(high, sums))
+            np.maximum(self._sure, sure, out=self._sure)
+        return True
+
+    def together(self) -> tuple[Whole, Whole, Whole]:
+        """Return what one pipeline takes, so many together, and all but one of them."""
+        one = np.max([*self.kept.values()], axis=0)
+        fewest, most = self._master.fewest, self._master.most
+        return one, *count_kernels.most_taken(one, self._states, fewest, most)
+
+    def divided(self, one: Whole, others: Whole, packing: list[int]) -> list[_Interval]:
+        """Return finer intervals of those that a packing needs, in their place."""
+        rest = np.where(others < 0, _NONE, self._master.batch - others)[::-1]
+        self.wanted = np.maximum(self.wanted, rest)
+        some: list[_Interval] = []
+        for (x, span, mean), taken in [*self.kept.items()]:
+            taken[taken < self.wanted] = 0
+            if not taken.any():
+                del self.kept[x, span, mean]
+                continue
+            open_ = (taken == one)[packing] & (taken > self._sure)[packing]
+            if span[1] - span[0] > 1 and open_.any():
+                some += [(x, cut, mean) for cut in self._parts[x].divided(span)]
+                del self.kept[x, span, mean]
+        return some
+
+
 class IntegerMaster:
     """The integer master of one box for one target time."""
 
@@ -328,7 +400,7 @@ class IntegerMaster:
         self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
         self.fewest, self.most = counts
         self._hosts = hosts
-        self.vectors, self._schedule, self._check = vectors, schedule, check
+        self.vectors, self._schedule, self.check = vectors, schedule, check
         self.looked = 0  # intervals
         self.exhausted = False  # after as many labels as were allowed
         #: Of a box that stands.
@@ -357,15 +429,15 @@ class IntegerMaster:
         allowed = gap - (self.most - 1) * min(Fraction(0), Fraction(every[0][0]))
         kept: dict[_Interval, Whole] = {}
         for more, (x, span, mean) in every[:most]:
-            self._check()
+            self.check()
             if more > allowed:
                 break
             anything = np.full(self.vectors.count, parts[x].b)
-            most_us = self._from_above(parts[x].most_us(span, anything))
+            most_us = self.from_above(parts[x].most_us(span, anything))
             labels = parts[x].labels(span, mean, most_us, allowed)
             _, high = parts[x].range(span)
             taken = parts[x].taken(high, labels.us[0, -1, 0])
-            kept[x, span, mean] = self._hosted(taken)
+            kept[x, span, mean] = self.hosted(taken)
         if not kept:
             return
         one = np.max([*kept.values()], axis=0)
@@ -409,63 +481,27 @@ class IntegerMaster:
         prices, parts, allowed, some = each[self.chosen]
         if not some:
             return prices  # no pipeline is possible
-        states = self.vectors.states
-        # What a pipeline takes that is not too dear for it, by part.
-        least = {}
-        for x, part in parts.items():
-            cost = states.use @ np.array(part.prices.gpu) + part.prices.pipelines
-            short = cost - part.held - ceil(allowed)
-            least[x] = np.maximum(1, -(-short // self.scale))
-        wanted, sure = np.zeros((2, len(states.use)), np.int64)
+        search = _Search(self, parts, allowed, most_labels)
         if known is not None:
-            wanted = known.wanted
-        kept: dict[_Interval, Whole] = {}
+            search.wanted = known.wanted
         while some:
-            for x, span, mean in some:
-                self._check()
-                asked = np.maximum(wanted, least[x])
-                most_us = self._from_above(parts[x].most_us(span, asked))
-                labels = parts[x].labels(span, mean, most_us, allowed)
-                most_labels -= np.count_nonzero(labels.us < BIG)
-                if most_labels < 0:
-                    self.exhausted = True
-                    return None
-                sums = labels.us[0, -1, 0]
-                low, high = parts[x].range(span)
-                taken = parts[x].taken(low, sums)
-                taken = self._hosted(np.where(taken >= least[x], taken, 0))
-                kept[x, span, mean] = taken
-                np.maximum(sure, self._hosted(parts[x].taken(high, sums)), out=sure)
+            if not search.look(some):
+                return None
             self.looked += len(some)
-            one = np.max([*kept.values()], axis=0)
-            exactly, others = count_kernels.most_taken(
-                one, states, self.fewest, self.most
-            )
+            one, exactly, others = search.together()
             if exactly[self.fewest :, -1].max(initial=-1) < self.batch:
                 return prices
-            least_others = np.where(others < 0, _NONE, self.batch - others)[::-1]
-            wanted = np.maximum(wanted, least_others)
             packing = self._packing(one, exactly)
-            self._standing = parts, allowed, self._chosen(kept, one, packing)
-            some = []
-            for (x, span, mean), taken in [*kept.items()]:
-                taken[taken < wanted] = 0
-                if not taken.any():
-                    del kept[x, span, mean]
-                    continue
-                open_ = (taken == one)[packing] & (taken > sure)[packing]
-                if span[1] - span[0] > 1 and open_.any():
-                    cuts = parts[x].divided(span)
-                    some += [(x, cut, mean) for cut in cuts]
-                    del kept[x, span, mean]
+            self._standing = parts, allowed, self._chosen(search.kept, one, packing)
+            some = search.divided(one, others, packing)
             if self.looked + len(some) > self._schedule.counting.intervals:
                 break
         ranges: dict[int, list[tuple[int, float]]] = {}
-        for x, (begin, end), _ in [*kept, *some]:
+        for x, (begin, end), _ in [*search.kept, *some]:
             times = parts[x].pricing.arcs.times
             beyond = float(times[end]) if end < len(times) else inf
             ranges.setdefault(parts[x].b, []).append((int(times[begin]), beyond))
-        self.known = Known(wanted, ranges)
+        self.known = Known(search.wanted, ranges)
         return None
 
     @property
@@ -489,7 +525,7 @@ class IntegerMaster:
             if packed not in found:
                 (x, span, mean), state, taken = packed
                 wanted = np.full(self.vectors.count, taken)
-                most_us = self._from_above(parts[x].most_us(span, wanted))
+                most_us = self.from_above(parts[x].most_us(span, wanted))
                 labels = parts[x].labels(span, mean, most_us, allowed)
                 stages = Trace(labels).stages(state)
                 if not stages:
@@ -531,7 +567,7 @@ class IntegerMaster:
                 found.append((begin, end))
         return [x for span in found for x in part.spans(*span, ratio)]
 
-    def _hosted(self, taken: Whole) -> Whole:
+    def hosted(self, taken: Whole) -> Whole:
         """Return sequences of one pipeline that uses a GPU or more of each host.
 
         Where a path of no such GPU takes as much, it stands for those that use some.
@@ -581,7 +617,7 @@ class IntegerMaster:
         some = [(x, each) for x, each in spans if each]
         enough = Fraction(gap, 4 * max(1, self.most - 1))
         while some:
-            self._check()
+            self.check()
             finer = []
             for x, each in some:
                 cuts: list[Span] = []
@@ -610,7 +646,7 @@ class IntegerMaster:
             found.append((x, span, mean))
         return allowed, found
 
-    def _from_above(self, most_us: Whole) -> Whole:
+    def from_above(self, most_us: Whole) -> Whole:
         """Return the most of any state of no fewer GPUs."""
         found = most_us.reshape((self.vectors.table.gpus + 1).tolist())
         for axis in range(found.ndim):
