@@ -1,4 +1,4 @@
-"""Whether the GPUs of a cluster hold pipelines with all layers, by counting them.
+"""A count of the pipelines with all layers that the GPUs of a cluster hold.
 
 A plan has D pipelines, D no more than their states have room for. One of them takes its
 share of the batch or more: n micro-batches or more of a size b. Its stage at position i
@@ -58,7 +58,7 @@ def reason(instance: Instance) -> str | None:
 
 
 def _may_fit(variant: Instance) -> bool:
-    """Whether plans of a stage of ZeRO and a split are not refuted by any weights."""
+    """Tell whether no weights refute plans of a stage of ZeRO and a split."""
     table = StageTable(variant)
     room = [table.costs.memory_mib(each.nodes[0]) for each in table.classes]
     weights = (np.ones(len(room), np.int64), np.array(room, np.int64))
@@ -66,7 +66,7 @@ def _may_fit(variant: Instance) -> bool:
 
 
 def _is_covered(covers: "_Covers") -> bool:
-    """Whether some number of pipelines may weigh no more than all GPUs."""
+    """Tell whether some number of pipelines may weigh no more than all GPUs."""
     table, allowed = covers.table, covers.allowed
     most, batch = most_pipelines(table.costs), table.batch
     if table.sizes != (1,):  # numbers of pipelines do not tell those of replicas
@@ -85,14 +85,14 @@ def _is_covered(covers: "_Covers") -> bool:
 
 @dataclass(frozen=True)
 class _Covers:
-    """What pipelines weigh at the least, on GPUs of one weighing."""
+    """The least that pipelines weigh, on GPUs of one weighing."""
 
     table: StageTable
     weights: Whole
 
     @property
     def allowed(self) -> int:
-        """What all GPUs weigh."""
+        """Return what all GPUs weigh."""
         return int((self.weights * self.table.gpus).sum())
 
     def pipeline(self, sequences: int, replicas: int | None) -> int:

@@ -1,4 +1,4 @@
-"""What must cross links between nodes, activations or gradients; at the least.
+"""The least that crosses links between nodes: activations or gradients.
 
 For stages of one replica, analytic times, synchronisation that nothing hides.
 N GPUs, F_v the FLOP/s of a GPU of node v, w the FLOPs of a sample, B samples, Tp the
@@ -120,7 +120,7 @@ class Crossing:
 
 
 def _links(table: CostTable) -> dict[str, tuple[float, float]]:
-    """Of each node: its least latency and greatest bandwidth to another one."""
+    """Return each node's least latency and greatest bandwidth to another node."""
     cluster = table.cluster
     inter, links = cluster.inter, cluster.links
     least = np.full(len(cluster.nodes), np.inf)

@@ -191,7 +191,7 @@ def too_little_memory(instance: Instance) -> str | None:
 
 
 def _largest_mib(table: CostTable) -> Fraction:
-    """What a replica of the largest layer takes at the least, on all its GPUs.
+    """Return what a replica of the largest layer takes at the least, on all its GPUs.
 
     Of what is divided, it holds a share among as many as there can be. Of experts that
     are divided among e GPUs each of its GPUs holds an e-th; those of more than e GPUs
@@ -220,7 +220,7 @@ def _largest_mib(table: CostTable) -> Fraction:
 
 
 def _layers_mib(table: CostTable) -> list[Fraction]:
-    """What each layer takes at the least, on all GPUs that hold it together."""
+    """Return the least that each layer takes, on all GPUs that hold it together."""
     if table.profile.weighs:
         return [Fraction(table.profile.least_group_mib(x)) for x in range(table.layers)]
     each = Fraction(table.workload.costs.layer_states.whole) / memory.MIB
@@ -228,7 +228,7 @@ def _layers_mib(table: CostTable) -> list[Fraction]:
 
 
 def _ends_mib(table: CostTable) -> list[Fraction]:
-    """The same of the embedding and of the head, which is the embedding where tied."""
+    """Return the least of the embedding and of the head, which may be tied."""
     costs, model = table.workload.costs, table.model
     if costs.compute.head == "omit":
         return []

@@ -24,7 +24,7 @@ class Longest(NamedTuple):
 
     @property
     def fit(self) -> bool:
-        """Whether all are within `MOST_US`."""
+        """Return whether all are within `MOST_US`."""
         return max(self) <= MOST_US
 
     def whole_us(self, instance: Instance) -> int:
@@ -40,7 +40,7 @@ class Longest(NamedTuple):
 
 
 def longest(instance: Instance) -> Longest:
-    """What no plan exceeds: any replicas, sizes, rules, schedules, stages of ZeRO.
+    """Return what no plan exceeds, whatever its replicas, sizes and rules.
 
     What ends an iteration (tied embeddings, the optimiser) is not in it.
     """

@@ -1,4 +1,4 @@
-"""What the network ports of nodes carry beside the work, at the least.
+"""The least that the network ports of nodes carry beside the work.
 
 For clusters whose nodes all tell their `adapters`: then what leaves a node over links
 of one rate takes no less time than its port needs for it (`costs.communication`).

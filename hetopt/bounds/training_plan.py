@@ -55,7 +55,7 @@ _KEPT_MOST = 256
 
 @dataclass(frozen=True)
 class _Column:
-    """What layers that cost the same need: their number, and us by kind of GPU.
+    """Layers that cost the same: their number, and us by kind of GPU.
 
     None where a kind cannot hold such a layer in any tensor-parallel group.
     """
@@ -263,7 +263,7 @@ def _layer_us(
 
 
 def _once_us(table: CostTable, gpu: GpuType, layer: int) -> Fraction:
-    """What a layer does once for each micro-batch: quantised weights are widened."""
+    """Return what a layer does once a micro-batch: widening quantised weights."""
     if (rate := traffic.bytes_per_s(gpu)) is None:
         return Fraction(0)
     moved = traffic.dequantised_bytes(table.model, table.workload.costs, layer)
@@ -351,7 +351,7 @@ def _head_us(table: CostTable, node: str) -> tuple[Fraction, Fraction]:
 
 
 def _calibrated_head_us(table: CostTable, node: str) -> tuple[Fraction, Fraction]:
-    """As for layers: least work in the largest micro-batch, least time for a sample."""
+    """Return the least of the head: least work in the largest micro-batch."""
     largest = max(table.workload.micro_batch_sizes)
     degrees = range(1, table.cluster.node[node].count + 1)
     works = [
@@ -417,7 +417,7 @@ def _good_prices(gpus: Sequence[int], columns: Sequence[_Column]) -> list[float]
 
 
 def _states_mib(table: CostTable) -> int:
-    """What a pipeline holds at the least, on all of its GPUs together.
+    """Return what a pipeline holds at the least, on all of its GPUs together.
 
     Of experts that e GPUs divide it may have an e-th: others lie in other pipelines.
     """

@@ -1,4 +1,4 @@
-"""What a stage synchronises, and how fast, in whole units and exact rates.
+"""Sizes that a stage synchronises, and rates, in whole units and exactly.
 
 A *unit* is the 65,536th part of what an average layer has its replicas exchange, in all
 passes. The embedding goes with the first layer and the head with the last one: the same

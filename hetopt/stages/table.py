@@ -16,7 +16,7 @@ from .sync import SyncSizes
 
 
 class StageTable:
-    """What stages of one instance take, whose stage of ZeRO and split are fixed.
+    """Times, sizes and memory of the stages of one instance, ZeRO and split fixed.
 
     Arrays are of whole numbers and cannot be written to.
     """
@@ -51,18 +51,18 @@ class StageTable:
 
     @property
     def places(self) -> bool:
-        """Whether a stage needs more memory the more stages follow it (1F1B)."""
+        """Return whether a stage needs more memory the more stages follow it (1F1B)."""
         costs = self.instance.workload.costs
         return costs.schedule.in_flight == "1f1b" and costs.schedule.interleave == 1
 
     @cached_property
     def sync(self) -> SyncSizes:
-        """What runs of layers synchronise."""
+        """Return what runs of layers synchronise."""
         return SyncSizes.of(self.costs, self.runs, self.classes)
 
     @cached_property
     def _equal(self) -> bool:
-        """Whether all layers take, weigh and exchange alike, on all nodes."""
+        """Tell whether all layers take, weigh and exchange alike, on all nodes."""
         table = self.costs
         if not table.even or len(set(table.exchanged.layers)) > 1:
             return False

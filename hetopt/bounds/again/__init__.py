@@ -20,7 +20,7 @@ _DERIVED: dict[str, Callable[[Any], list[Bound]]] = {
 
 
 def derived(problem: str, data: Any) -> list[Bound]:
-    """What is proved of every plan of a problem, by each argument there is for it.
+    """Return what is proved of every plan of a problem, by each argument for it.
 
     None for problems whose bounds need a search. `InstanceError` where the data have
     no cluster.
@@ -29,7 +29,7 @@ def derived(problem: str, data: Any) -> list[Bound]:
 
 
 def reaching(problem: str, data: Any, bound: Objective) -> Bound | None:
-    """What is derived that proves `bound`; None where nothing does.
+    """Return what is derived that proves `bound`; None where nothing does.
 
     The problems with such bounds all minimise.
     """

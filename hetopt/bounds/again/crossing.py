@@ -1,4 +1,4 @@
-"""What crosses links between nodes beside the total work, derived again.
+"""Bytes that cross links between nodes beside the total work, derived again.
 
 The argument is that of `bounds.crossing`: with Tp the longest pipeline and B samples of
 w FLOPs, samples make h <= (sum F Tp / B - w) / k hops between nodes on the average,

@@ -57,7 +57,7 @@ class _Kind(NamedTuple):
 
 
 def refuted(instance: Instance, time_us: int) -> bool:
-    """Whether no plan of a target that runs grids alone is quicker than `time_us`.
+    """Tell whether no plan of a target that runs grids alone is quicker than `time_us`.
 
     False where a shape may be quicker, and on targets that run other plans, too.
     """
@@ -81,7 +81,7 @@ def refuted(instance: Instance, time_us: int) -> bool:
 
 
 def _shares_refuted(rules: "list[_Setting]", time_us: int) -> bool:
-    """Whether no number of whole models, each under any rule, is quicker."""
+    """Tell whether no number of whole models, each under any rule, is quicker."""
     batch = rules[0].work.global_batch
     most = sum(node.count for node in rules[0].nodes)
     for d in range(1, min(batch, most) + 1):
@@ -134,7 +134,7 @@ class _Setting:
                         yield _Shape(t, d, p, size, n)
 
     def _divides(self, d: int, t: int, size: int, sizes: set[int]) -> bool:
-        """Whether replicas share micro-batches, experts and states as they must."""
+        """Tell whether replicas can share micro-batches, experts and states."""
         if not any(d % k == 0 and k * size in sizes for k in range(1, d + 1)):
             return False
         z, e = self.costs.updates.zero_groups, self.costs.compute.expert_parallel
@@ -189,7 +189,7 @@ class _Setting:
     # --- a shape refuted -----------------------------------------------------------
 
     def refutes(self, shape: _Shape, time_us: int) -> bool:
-        """Whether no plan of the shape takes less than `time_us`."""
+        """Tell whether no plan of the shape takes less than `time_us`."""
         kinds = self._kinds(shape.t, shape.size)
         tau = self._slowest(shape, kinds, time_us)
         if tau < 0 or self._too_much_work(shape, kinds, tau):
@@ -212,14 +212,14 @@ class _Setting:
         return tau if chain <= pipeline else -1.0
 
     def left(self, shape: _Shape, time_us: int) -> float:
-        """What is left for pipelines beside what comes to them."""
+        """Return what is left for pipelines beside what comes to them."""
         over = ceil(exact(self.costs.schedule.iteration_overhead_us))
         rest = float(time_us - over - self._update_us(shape))
         rest -= float(exact(self.costs.updates.sync_factor)) * self._sync_us(shape)
         return rest / float(exact(self.costs.schedule.pipeline_factor))
 
     def _too_much_work(self, shape: _Shape, kinds: list[_Kind], tau: float) -> bool:
-        """Whether the fastest groups, D by D, do less than all layers within tau."""
+        """Tell whether the fastest groups, D by D, do less than all layers."""
         rows = [self.table.layer_us(k.node, shape.t, shape.size) for k in kinds]
         whole = [max(kind.windows[-1], 1e-9) for kind in kinds]
         shared: float = sum(
@@ -322,7 +322,7 @@ class _Setting:
         return float(self.v * min(hops, default=0))
 
     def _sync_us(self, shape: _Shape) -> float:
-        """Of the largest stage; what may be hidden, or is grouped, counts nothing."""
+        """Return what the largest stage synchronises; hidden or in groups, nothing."""
         costs, d = self.costs, shape.replicas
         plain = costs.updates.sync_overlap == "none" and costs.updates.sync == "ring"
         if d == 1 or not plain or costs.updates.zero_groups > 1:
@@ -354,7 +354,7 @@ class _Setting:
         return near, max(within, between), between
 
     def _update_us(self, shape: _Shape) -> int:
-        """Of the mean stage, where memory is fastest."""
+        """Return the update of the mean stage, where memory is fastest."""
         held, e = self.table.trained, self.costs.compute.expert_parallel
         every = sum(held.layers) + (held.end or 0)
         routed = sum(self.table.divided(held))

@@ -1,4 +1,4 @@
-"""What network ports carry beside the work, by the argument of `bounds.ports`.
+"""Bytes that network ports carry beside the work, as `bounds.ports` argues.
 
 There a time is refuted after the other; here the two lines of a hosting node, that of
 its port and that of its work, are followed to where they meet. The work of the second

@@ -155,7 +155,7 @@ def _layer(
 
 
 def _head(tables: list[CostTable], nodes: list[str]) -> tuple[_Row, Fraction]:
-    """The same of the head."""
+    """Return the least time of the head."""
     times = {
         node: [
             (t, s, table.head_us(node, t, s))
@@ -181,7 +181,7 @@ def _groups(table: CostTable, node: str) -> Iterator[tuple[int, int]]:
 
 
 def _holds(table: CostTable, node: str, layer: int, t: int) -> bool:
-    """Whether a GPU has room for its part of a layer by itself amid a pipeline.
+    """Tell whether a GPU has room for its part of a layer by itself amid a pipeline.
 
     Or of all layers, where there is no other stage.
     """

@@ -63,7 +63,7 @@ class _Labels(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What leads from labels to others: where these are, and what it adds to them."""
+    """A way from labels to others: where these are, and what it adds to them."""
 
     last: Whole
     place: Whole

@@ -1,4 +1,4 @@
-"""Whether a pipeline of micro-batches of one sequence is within a time, node by node.
+"""A pipeline of micro-batches of one sequence within a time, node by node.
 
 Its stages have one replica each, so that nothing synchronises. They are laid from the
 last one to the first, in every way but those that are alike: with equal nodes in other
@@ -49,7 +49,7 @@ class OnNodes:
     """Single pipelines of one instance, looked at one by one."""
 
     def __init__(self, instance: Instance) -> None:
-        """Of the instance's own settings."""
+        """Take the instance's own settings."""
         table = self._table = CostTable(instance)
         self._layers, self._n = table.layers, table.workload.global_batch
         nodes = table.cluster.nodes
@@ -67,7 +67,7 @@ class OnNodes:
 
     @property
     def _possible(self) -> bool:
-        """Whether pipelines take what is reckoned here."""
+        """Return whether pipelines take what is reckoned here."""
         workload, costs = self._table.workload, self._table.workload.costs
         chosen = (workload.recomputes, workload.zeros, workload.splits)
         return (
@@ -237,7 +237,7 @@ class _Part(NamedTuple):
 
 
 class _Rest:
-    """What the first layers take at the least, by the GPUs that are left for them.
+    """The least that the first layers take, by the GPUs that are left for them.
 
     In ranges of the slowest stage; kinds with too many numbers of GPUs are one.
     """

@@ -1,4 +1,4 @@
-"""What a box lets stages hold, and what they need of their nodes: derived once more.
+"""Sizes that a box lets stages hold, and needs of their nodes: derived once more.
 
 A layer l has n replicas, h of them in node v. A stage there with replicas of d GPUs or
 more waits until its layers are exchanged, within S us in this box. In a ring a GPU of v
@@ -71,7 +71,7 @@ class Box:
 
     @property
     def empty(self) -> bool:
-        """Whether no plan is in the box."""
+        """Return whether no plan is in the box."""
         ranges = self.sync, self.replicas, self.count, self.size, self.slowest
         if any(low > high for low, high in (*self.sites, *self.hosts)):
             return True

@@ -190,7 +190,7 @@ class Stages:
 
     @cached_property
     def equal(self) -> bool:
-        """Whether runs of equally many layers are alike, but for embedding and head."""
+        """Return whether runs of as many layers are alike, but for the ends."""
         if not self.table.even or len(set(self.own)) > 1:
             return False
         return all(
@@ -206,7 +206,7 @@ class Stages:
 
     @property
     def told(self) -> bool:
-        """Whether stages need more memory the more stages follow them."""
+        """Return whether stages need more memory the more stages follow them."""
         return (
             self.costs.schedule.in_flight == "1f1b"
             and self.costs.schedule.interleave == 1

@@ -68,7 +68,7 @@ def solve(
 
 
 def _impossible(data: Data) -> tuple[str, ...]:
-    """What the totals alone forbid."""
+    """Return what the totals alone forbid."""
     groups, floor = data.groups or 1, data.minimum_memory_mib
     kinds = Kinds.of(data)
     reasons = []
@@ -350,7 +350,7 @@ class _Bracket:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is left between."""
+        """Return whether nothing is left between."""
         return self.high <= self.low
 
     def round(self, ratio: Fraction) -> Fraction:
@@ -359,7 +359,7 @@ class _Bracket:
         return Fraction(int(ratio * 2**bits), 2**bits)
 
     def tries(self) -> list[Fraction]:
-        """What to ask next: is there more than `low`; if too dear, ask higher up."""
+        """Return what to ask next: is there more than `low`; if too dear, higher up."""
         asked = [self.low]
         for share in (2, 8, 64):
             ratio = self.round(self.high - (self.high - self.low) / share)

@@ -44,7 +44,7 @@ def recheck(
     bound: Objective,
     backend: str = "cpsat",
 ) -> list[str]:
-    """What is missing for `bound` to be proved; empty when it holds.
+    """Return what is missing for `bound` to be proved; empty when it holds.
 
     `BackendMissing` where the back end is not installed.
     """
@@ -102,7 +102,7 @@ def _closed_form(data: Data, groups: int) -> Fraction:
 
 
 def _reaches(data: Data, claim: Claim, bound: Objective) -> bool:
-    """Whether the claim, if true, keeps its numbers of groups at or below the bound."""
+    """Tell whether the claim, if true, keeps its groups at or below the bound."""
     k = claim.micro_batches
     if k != data.micro_batches_of(claim.least_groups):
         return False
@@ -192,7 +192,7 @@ class _Groups:
         return [round(answer.value(x)) for x in take]
 
     def _cheapest_listed(self, prices: tuple[int, ...]) -> Sequence[int] | None:
-        """The same where numbers are too large for a back end."""
+        """Return the cheapest where numbers are too large for a back end."""
         found = self._all_listed()
         return min(found, key=lambda group: self._of(prices, group), default=None)
 

@@ -97,7 +97,7 @@ class Question:
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
-        """What one more device of each kind adds to the slack of a group."""
+        """Return what one more device of each kind adds to the slack of a group."""
         num, den = self.ratio.numerator, self.ratio.denominator
         return tuple(den * g - num for g in self.kinds.gflops)
 
@@ -108,7 +108,7 @@ class Question:
 
     @cached_property
     def price(self) -> int:
-        """What a group pays before its first device, above 0 slack."""
+        """Return what a group pays before its first device, above 0 slack."""
         return self.ratio.numerator * (self.k - 1) + int(self.above)
 
     @cached_property
@@ -123,12 +123,12 @@ class Question:
         return self.kinds.memory - self.groups * self.kinds.floor_mib
 
     def refuted_by_totals(self) -> bool:
-        """Whether strength, memory or number of the devices already say no."""
+        """Tell whether strength, memory or number of the devices say no already."""
         return min(self.spare, self.spare_mib) < 0 or self.groups > self.kinds.devices
 
     @cached_property
     def dtype(self) -> Any:
-        """Of slack: Python's integers where 64 bits might not do."""
+        """Return the type of slack: Python's integers where 64 bits may not do."""
         largest = self.kinds.devices * max(map(abs, self.weights)) + self.price
         return np.int64 if max(largest, self.kinds.memory) < _SAFE else object
 

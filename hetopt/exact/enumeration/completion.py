@@ -76,7 +76,7 @@ class _Interval(NamedTuple):
 
 
 class Completion:
-    """What layers take at the least, for one size of micro-batches."""
+    """The least that layers take, for one size of micro-batches."""
 
     def __init__(
         self,

@@ -150,7 +150,7 @@ class _Search:
         return int(self.run.objective)
 
     def _settled(self, bound: int) -> bool:
-        """Whether nothing cheaper than what is known costs `bound` or more."""
+        """Tell whether nothing cheaper than what is known costs `bound` or more."""
         if self.best is not None and bound >= self.best:
             return True
         return self.run.objective is not None and bound >= self.run.objective
@@ -257,7 +257,7 @@ def _merged(kinds: Sequence[Kind], nodes: float) -> list[Kind]:
 
 
 def _loss(a: Kind, b: Kind) -> float:
-    """What merging two kinds gives away, in relative time and memory of stages."""
+    """Return what merging two kinds gives away, in relative time and memory."""
     best = _best_of(a, b)
     return sum(
         kind.count

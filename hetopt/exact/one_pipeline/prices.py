@@ -64,7 +64,7 @@ class Prices:
         return found
 
     def within(self, options: Array, slowest: int, sync: int) -> Array:
-        """Those of the options that a pipeline with these maxima may have."""
+        """Return the options that a pipeline with these maxima may have."""
         tau = np.minimum(self.option_shared[options], self.option_apart[options])
         keep = (tau <= slowest) & (self.options.sync_us[options] <= sync)
         return options[keep]

@@ -257,7 +257,7 @@ class PipelineBound:
 
     @property
     def few(self) -> bool:
-        """Whether numbers of GPUs are so few that counting comes early."""
+        """Return whether numbers of GPUs are so few that counting comes early."""
         return self.whole and self._view.vectors.count <= self.schedule.counting.few
 
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:

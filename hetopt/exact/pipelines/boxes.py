@@ -24,7 +24,7 @@ _FEW_SITES = 2  # whose shares have so few ranges that they come early
 
 @dataclass(frozen=True)
 class Whole:
-    """What an integer master that stands said of a box; hosts were `apart`."""
+    """A verdict of an integer master that stood on a box; hosts were `apart`."""
 
     time_us: int
     apart: tuple[int, ...]
@@ -341,7 +341,7 @@ class Descent:
 
     @property
     def proved(self) -> bool:
-        """Whether every box is settled: no plan is as quick as `time_us`."""
+        """Return whether every box is settled: no plan is as quick as `time_us`."""
         return not self.open and not self.failed
 
 

@@ -1,4 +1,4 @@
-"""What runs here: kernels of the compiled core, or their numpy twins without it."""
+"""Kernels that run here: of the compiled core, or their numpy twins without it."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast

@@ -1,4 +1,4 @@
-"""What takes longest: loops in the compiled core, or the same loops in Python.
+"""Loops that take longest: in the compiled core, or the same in Python.
 
 A kernel is written down as plain loops over whole numbers, which fill in tables. The
 compiled core has the same loops in C (`hetopt/_kernels`), and they run where it is

@@ -295,7 +295,7 @@ class _Part:
 
 
 class Known(NamedTuple):
-    """What a master that stands says of all plans of its box within its time.
+    """A statement about all plans of a box within its time, where a master stands.
 
     Each pipeline takes what is `wanted` by the GPUs that it uses, or more; its slowest
     stage is in one of the `ranges` by size of micro-batches, from a time to below

@@ -1,4 +1,4 @@
-"""What a box lets a stage hold, and what a stage demands of the rows of the master.
+"""Sizes that a box lets a stage hold, and its demands of the rows of the master.
 
 Replicas of a layer l exchange its size e_l. In a ring over links of at most beta units
 a us, a replica in node v, with h of the n replicas of l there, takes
@@ -33,7 +33,7 @@ NO_LIMIT = 1 << 50  # units
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a box says of replicas and of their synchronisation.
+    """The replicas that a box allows, and their synchronisation.
 
     Layers have `replicas` or more of them, there are `fewest` to `most` pipelines, and
     no stage synchronises for more than `sync_us` (None: as long as it likes). No node

@@ -54,7 +54,7 @@ class Graph(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What prices make of a graph.
+    """A graph at prices.
 
     A path costs `time` for each us, and for each us of the slowest stage what its GPUs
     and arcs cost: `gpu[c]`, `arc[arc, k, first, last]`. Stages in several nodes have

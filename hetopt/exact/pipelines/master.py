@@ -28,7 +28,7 @@ Spans = list[tuple[int, int]]
 
 @dataclass
 class State:
-    """What is known of a box from its last target, or from the box it is a part of.
+    """Columns and prices of a box, from its last target or from the box around it.
 
     Proposed prices; the edges of intervals of each part, as indices of its times; and
     columns.

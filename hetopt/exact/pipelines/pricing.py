@@ -70,7 +70,7 @@ def flat(prices: Prices) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a master has of each row: GPUs, the size of all layers, pipelines."""
+    """The rows of a master: GPUs, the size of all layers, pipelines."""
 
     gpus: tuple[int, ...]
     size_low: int
@@ -97,7 +97,7 @@ class Rows:
 
 
 class Limits(NamedTuple):
-    """What pipelines of a part may take: their time, and sequences in all cases.
+    """Limits of the pipelines of a part: their time, and sequences in all cases.
 
     A pipeline has `left_us` for its micro-batches, of which `spent_us` are gone before
     its slowest stage counts, if any; it takes `most` sequences or fewer.

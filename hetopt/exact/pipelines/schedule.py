@@ -1,4 +1,4 @@
-"""What steers the time and the strength of proofs, in one record.
+"""One record that steers the time and the strength of proofs.
 
 No value here can make a proof wrong: they say what is tried first, for how long, and
 how finely. The values were chosen on the suite `proofs` of `benchmarks/`.

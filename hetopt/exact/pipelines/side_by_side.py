@@ -39,7 +39,7 @@ _Prepared = tuple["Task", int | None]
 
 @dataclass(frozen=True)
 class Task:
-    """What a process needs to know of a bound; equal ones are prepared once."""
+    """A bound that a process is to prepare; equal ones are prepared once."""
 
     instance: str
     least_us: int
@@ -187,7 +187,7 @@ class SideBySide(Refutation):
         return True
 
     def _send(self) -> None:
-        """As many as keep all processes busy; for less long where there are few."""
+        """Send as many boxes as keep all processes busy; for less long where few."""
         executors = self._processes.executors
         few = len(self.open) + len(self._sent) < _WAITING * len(executors)
         what = (self._task, self.time_us, _FEW_S if few else _SLICE_S)
@@ -219,7 +219,7 @@ class SideBySide(Refutation):
         return self.open.pop(best)
 
     def _needed(self, box: Box) -> _Prepared:
-        """What tables are made for: the most that is synchronised, above all."""
+        """Return what tables are made for: the most that is synchronised, above all."""
         return self._task, box.sync_high_us
 
     def cancel(self) -> None:
@@ -238,7 +238,7 @@ class SideBySide(Refutation):
             ) from None
 
     def _take(self, box: Box, found: Settled) -> None:
-        """What came back is a copy, which the box of the tree becomes."""
+        """Put what came back, a copy, in the place of the box of the tree."""
         self.failed |= found.failed
         vars(box).update(vars(found.box))
         for mine, theirs in ((self.settled, found.settled), (self.open, found.open)):
@@ -246,7 +246,7 @@ class SideBySide(Refutation):
 
     @property
     def proved(self) -> bool:
-        """Whether every box is settled: no plan is as quick as `time_us`."""
+        """Return whether every box is settled: no plan is as quick as `time_us`."""
         return not (self.open or self._sent or self.failed)
 
 

@@ -30,7 +30,7 @@ class Staged(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What `count_kernels.labels` was asked, and the sums that it found."""
+    """A question to `count_kernels.labels`, and the sums that it found."""
 
     graph: Graph
     costs: Costs

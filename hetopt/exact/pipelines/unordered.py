@@ -512,7 +512,7 @@ class Unordered(Pricing):
 
 
 class _Paid(NamedTuple):
-    """What is paid for each us of the slowest stage.
+    """Prices of each us of the slowest stage.
 
     By [segment, layers]; of stages by [arc, GPUs of the segment, layers]; and the
     least of stages on some of a segment's GPUs by [segment, GPUs, layers].

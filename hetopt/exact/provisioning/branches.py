@@ -38,7 +38,7 @@ class Branch:
 
     @property
     def complete(self) -> bool:
-        """Whether every type is fixed."""
+        """Return whether every type is fixed."""
         return bool(self.counts.shape[1] == len(self.degree.w))
 
 
@@ -71,7 +71,7 @@ def children(branch: Branch, goal: Goal) -> tuple[Ints, Floats]:
 
 
 def _hold(degree: Degree, counts: Ints, stages: int) -> npt.NDArray[np.bool_]:
-    """Whether memory may hold the layers."""
+    """Tell whether memory may hold the layers."""
     level = counts.shape[1]
     held = np.zeros(len(counts), dtype=np.int64)
     for t in range(level):
@@ -160,7 +160,7 @@ def _hull(phi: Floats, c: Floats) -> tuple[Floats, Floats]:
 def _above(
     a: tuple[float, float], b: tuple[float, float], z: tuple[float, float]
 ) -> bool:
-    """Whether `b` lies on or above the line from `a` to `z`."""
+    """Tell whether `b` lies on or above the line from `a` to `z`."""
     return (b[1] - a[1]) * (z[0] - a[0]) >= (z[1] - a[1]) * (b[0] - a[0])
 
 

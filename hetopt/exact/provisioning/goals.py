@@ -1,4 +1,4 @@
-"""What a search over allocations is after: cheapest, fastest, or every trade-off.
+"""Goals of a search over allocations: cheapest, fastest, or every trade-off.
 
 Prices are micro-USD an hour of all that is rented, times the expected ones of one
 iteration in parts of a us (`losses`), costs their product; all integers. A goal says
@@ -39,7 +39,7 @@ class Found:
 
 
 class Goal(Protocol):
-    """What the search asks."""
+    """A question to the search."""
 
     def cut(self, price: int) -> int:
         """The longest iteration at `price` that is worth having; -1 for none."""

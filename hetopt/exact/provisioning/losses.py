@@ -23,7 +23,7 @@ class Losses(NamedTuple):
 
     @classmethod
     def of(cls, data: Data) -> "Losses":
-        """Those of a problem; unit 1 and zeros where nothing is lost."""
+        """Return the losses of a problem; unit 1 and zeros where nothing is lost."""
         lost_s = exact(data.restart_s or 0) + exact(data.checkpoint_every_s or 0) / 2
         shares: dict[str, Fraction] = {
             offer.gpu: exact(offer.losses_per_hour) * lost_s / 3600

@@ -177,7 +177,7 @@ class _Placement:
         return held
 
     def _to_come(self, labels: _Labels, stages: int) -> Ints:
-        """What V still grows by, at least."""
+        """Return what V still grows by, at least."""
         degree, job = self.degree, labels.job
         left = labels.layers - labels.rest.sum(axis=1)
         time = np.zeros(len(job), dtype=np.int64)

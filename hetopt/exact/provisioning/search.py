@@ -98,7 +98,7 @@ class Search:
                 self._push(*entry)
 
     def may_beat(self, found: Found) -> bool:
-        """Whether what is left may reach `found` in both time and cost."""
+        """Tell whether what is left may reach `found` in both time and cost."""
         return bool(self._pending) or any(
             isinstance(node, Branch)
             or any(
@@ -135,7 +135,7 @@ class Search:
             self._place_within(entry[1].pick(slice(_FIRST)), _BEAM)
 
     def _open(self, branch: Branch) -> list[tuple[int, Batch | Branch]]:
-        """What follows a branch."""
+        """Return what follows a branch."""
         degree = branch.degree
         counts, keys = children(branch, self.goal)
         follow: list[tuple[int, Batch | Branch]] = []
@@ -158,7 +158,7 @@ class Search:
         return self._wanted(batch.pick(order))
 
     def _wanted(self, batch: Batch) -> tuple[int, Batch] | None:
-        """What may still be worth having of an ordered batch, with its key."""
+        """Return what may still be worth having of an ordered batch, with its key."""
         cuts: dict[int, int] = {}
         keep = []
         for i, (time, price) in enumerate(batch.expected()):

@@ -35,7 +35,7 @@ _MANY_LAYERS = 256
 
 @dataclass(frozen=True)
 class Degree:
-    """What can be rented at one degree; types that cannot hold a layer are left out."""
+    """Types to rent at one degree, without those that cannot hold a layer."""
 
     d: int
     layers: int
@@ -135,7 +135,7 @@ class Degree:
         ]
 
     def least_stretches(self, counts: Ints) -> Floats:
-        """The same of partial allocations, at the least, not rounded down."""
+        """Return the least stretches of partial allocations, not rounded down."""
         stretch = np.full(len(counts), float(self.unit))
         if any(self.lost):
             for column, lost in zip(self._machines(counts).T, self.lost, strict=False):

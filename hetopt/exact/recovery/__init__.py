@@ -67,7 +67,7 @@ def solve(
 
 
 def bound(data: Data) -> Bound:
-    """What no recovery is faster than, by the prices of links alone."""
+    """Return what no recovery is faster than, by the prices of links alone."""
     network = Network(data)
     proved = bound_of(data, best_prices(network))
     return Bound(network.possible(proved), "link prices")
@@ -163,7 +163,7 @@ def decide(
     backend: str,
     limits: Limits,
 ) -> tuple[Status, Flow | None, Stop]:
-    """Whether some flow keeps every link within `time` us, by a back end.
+    """Tell whether some flow keeps every link within `time` us, by a back end.
 
     With `weights` of links the flow of the least weighted load is looked for.
     """
@@ -197,5 +197,5 @@ def decide(
 def recheck(
     data: Data, certificate: RecoveryCertificate, bound: Objective
 ) -> list[str]:
-    """What is missing for the bound to be proved by the certificate."""
+    """Return what is missing for the bound to be proved by the certificate."""
     return certificates.missing(data, certificate, bound)

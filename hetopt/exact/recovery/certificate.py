@@ -46,7 +46,7 @@ class _Alike:
 def missing(
     data: Data, certificate: RecoveryCertificate, bound: Objective
 ) -> list[str]:
-    """What is missing for `bound` to be proved; empty when it is.
+    """Return what is missing for `bound` to be proved; empty when it is.
 
     `BackendMissing` where a back end that is needed is not installed.
     """
@@ -138,7 +138,7 @@ class _Check:
         return int(total / self.grain) if self.grain else 0
 
     def within(self, time: int, backend: str) -> Status:
-        """What a back end says of plans in which no link takes longer than `time`."""
+        """Return what a back end says of plans whose links all end by `time`."""
         model: Any = registry.entry("backends", backend).backend("within a time")
         load: dict[str, list[tuple[int, int, Any]]] = {link: [] for link in self.used}
         for k, (alike, number) in enumerate(self.pieces.items()):

@@ -84,7 +84,7 @@ def bound_of(data: Data, prices: dict[str, int]) -> int:
 
 
 def _each(data: Data, prices: dict[str, int]) -> Callable[[str, str, str], Fraction]:
-    """What a byte costs from a place and medium to a node, by the weights of links."""
+    """Return what a byte costs from a place and medium to a node, by link weights."""
     nodes = {node.name: node for node in data.nodes}
     joined = {
         key: pair.bytes_per_s

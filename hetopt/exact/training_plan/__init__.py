@@ -161,7 +161,7 @@ def solve(
 
 
 def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> list[str]:
-    """What is missing for the bound to be proved by the certificate; empty if nothing.
+    """Return what is missing for the certificate to prove the bound; empty if nothing.
 
     `Unsupported` where the check would need too large tables.
     """
@@ -169,7 +169,7 @@ def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> li
 
 
 def _alike(instance: Instance) -> bool:
-    """Whether pipelines must be alike, for the target or for experts divided."""
+    """Tell whether pipelines must be alike: for the target, or for experts."""
     workload = instance.workload
     return not workload.target.free or workload.costs.compute.expert_parallel > 1
 
@@ -253,7 +253,7 @@ def _nowhere(task: _Task) -> str:
 
 
 def _one_stage_does(light: Instance) -> bool:
-    """Whether one stage takes the batch in micro-batches of a size, memory apart."""
+    """Tell whether one stage takes the batch in micro-batches of some size."""
     batch, table = light.workload.global_batch, CostTable(light)
     sizes = (b for b in set(light.workload.micro_batch_sizes) if batch % b == 0)
     return any(holding.taken(table, b) for b in sizes)
@@ -342,7 +342,7 @@ def _start(task: _Task, planners: Mapping[str, float]) -> None:
 
 
 def _planner(task: _Task, name: str, share: float) -> Callable[[], TrainingPlan]:
-    """What asks a planner for a plan until a share of the time limit is over."""
+    """Return a function that asks a planner until a share of the limit is over."""
     plan = registry.entry("planners", name).plan
     seed, until = task.run.limits.seed, task.deadline(share)
     return partial(plan, task.instance, seed=seed, deadline=until)
@@ -408,7 +408,7 @@ def _line_up(task: _Task) -> None:
 
 
 def _few(task: _Task) -> bool:
-    """Whether whole pipelines can be counted, whose packings are plans."""
+    """Tell whether whole pipelines can be counted, whose packings are plans."""
     if task.processes or settings.has_choices(task.instance):
         return False
     if not capability.carries("proof pipelines", task.instance):

@@ -14,7 +14,7 @@ _GPUS = 64  # clusters up to this size, as larger ones want several
 
 
 def are_sought(instance: Instance) -> bool:
-    """Whether single pipelines are: on few GPUs, with no costs beyond the search."""
+    """Tell whether single pipelines are sought: few GPUs, no further costs."""
     if instance.planned_cluster.gpu_count > _GPUS:
         return False
     try:
@@ -25,7 +25,7 @@ def are_sought(instance: Instance) -> bool:
 
 
 def of_one_sequence(instance: Instance) -> Instance | None:
-    """What is searched: without other sizes, and what hides gradients; None if nothing.
+    """Return what is searched: one size, nothing that hides gradients; or None.
 
     Each stage has one replica, so nothing synchronises, whatever would hide it.
     """

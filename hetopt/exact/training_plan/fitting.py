@@ -52,7 +52,7 @@ class _Size:
     replicas: tuple[int, ...] | None  # of each layer; None for the least memory
 
     def fits(self, node: str, t: int, span: range, stages: int, j: int) -> bool:
-        """Whether a stage of these layers does, at place `j` of so many stages."""
+        """Tell whether a stage of these layers fits, at place `j` of so many stages."""
         table, held = self.table, self.replicas
         need = table.stage_mib(node, span, t, self.b, self.n, stages, j, held)
         return sum(need.values()) <= table.memory_mib(node)
@@ -93,7 +93,7 @@ def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
 
 
 def impossible(instance: Instance, limits: Limits) -> bool:
-    """Whether it is proved that no pipeline fits that takes its part of the batch.
+    """Tell whether it is proved that no pipeline fits with its part of the batch.
 
     Of equal layers, micro-batches of one sequence, and one rule of recomputation.
     """
@@ -168,7 +168,7 @@ def _chosen(size: _Size, limits: Limits) -> list[Choice] | None:
 
 
 def _choices(size: _Size) -> dict[Choice, int]:
-    """What stages hold at the most, where they hold anything."""
+    """Return the most that stages hold, where they hold anything."""
     table, found = size.table, {}
     most: dict[tuple[Any, int, int, bool], int] = {}
     positions = range(min(table.layers, table.cluster.gpu_count))

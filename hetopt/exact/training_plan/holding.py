@@ -1,4 +1,4 @@
-"""Whether the memory of a cluster can hold any plan, where every stage has a position.
+"""A count whether the memory of a cluster holds any plan at all.
 
 A plan has no more pipelines than its states have room, so one of them takes at least
 so many sequences, in micro-batches of some size b, n of them or more. Its stage at
@@ -76,12 +76,12 @@ def least_memory(instance: Instance) -> list[CostTable] | None:
 
 
 def counted(tables: list[CostTable]) -> bool:
-    """Whether a number of layers says what they need."""
+    """Tell whether a number of layers says what they need."""
     return all(table.even and not table.profile.weighs for table in tables)
 
 
 def reason(layers: int) -> str:
-    """That no pipeline fits, in words."""
+    """Say that no pipeline fits."""
     return (
         "memory: no pipeline fits that takes its part of the batch, wherever its "
         "stages lie: activations of the micro-batches in flight leave too little room "
@@ -90,7 +90,7 @@ def reason(layers: int) -> str:
 
 
 def unusable(instance: Instance) -> str:
-    """That no GPUs take a micro-batch, whatever their memory, in words."""
+    """Say that no GPUs take a micro-batch, whatever their memory."""
     sizes = sorted(set(instance.workload.micro_batch_sizes))
     groups = instance.workload.costs.compute.context_parallel
     largest = max(node.count for node in instance.planned_cluster.nodes)
@@ -134,7 +134,7 @@ def _replicas(tables: list[CostTable], b: int, n: int) -> _Replicas | None:
 
 
 def taken(table: CostTable, b: int) -> bool:
-    """Whether micro-batches of b sequences can be divided among all GPUs, in numbers.
+    """Tell whether GPUs can share micro-batches of b sequences, in numbers.
 
     With memory for everything one stage does what a pipeline does.
     """

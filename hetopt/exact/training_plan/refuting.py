@@ -39,7 +39,7 @@ class Known(Protocol):
     certificate: Record | None
 
     def tighten(self, value: int, source: str) -> None:
-        """What was refuted up to, and how."""
+        """Take a value that was refuted, and how."""
 
     def check(self) -> None:
         """Raise what ends the run."""
@@ -56,7 +56,7 @@ class Attempt(Protocol):
 
     @property
     def proved(self) -> bool:
-        """Whether the time is refuted."""
+        """Return whether the time is refuted."""
 
     def certificate(self) -> Any:
         """Return what a checker needs; None where that is too much for a file."""
@@ -80,7 +80,7 @@ class Refuter(Protocol):
 
 
 class _PutOff(OutOfTime):
-    """What is at work has had the time that it was allowed."""
+    """The goal that is at work has had the time that it was allowed."""
 
 
 class Clock:
@@ -228,7 +228,7 @@ class Tightening:
         self.ended = True
 
     def _tried(self, target: int) -> _Records | None:
-        """What refutes a time; None where it cannot be, or is put off."""
+        """Return what refutes a time; None where it cannot be, or is put off."""
         span = max(self._clock.span(self._goals.patience), self._spent)
         try:
             with self._clock.allowing(inf if self._goals.last else span) as taken:
@@ -246,7 +246,7 @@ class Tightening:
         return records
 
     def _records(self, target: int) -> _Records | None:
-        """What refutes a time under each choice; None where something may not.
+        """Return what refutes a time under each choice; None where one may not.
 
         The last to stand is asked first next time.
         """
@@ -275,7 +275,7 @@ def tightening(
     schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     offer: Callable[[TrainingPlan], int] | None = None,
 ) -> Tightening | None:
-    """What refutes times between two; None where prices do not carry the instance.
+    """Return a refuter of times between two; None where prices do not carry them.
 
     Boxes are refuted by processes, if there are any. No pipeline of micro-batches of
     one sequence takes less than `alone_us` by itself. Where plans may be offered
@@ -339,7 +339,7 @@ class _Progress:
         return self._goal
 
     def tell(self, refuted: bool) -> None:
-        """What became of the last one."""
+        """Take what became of the last one."""
         goal = self._told()
         if refuted:
             self._reached = goal

@@ -23,7 +23,7 @@ class Placed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Of a stage: what its pipeline takes, how long it may synchronise, its place."""
+    """A place of a stage: the time of its pipeline, what it may synchronise, where."""
 
     micro_batches: int
     sequences: int
