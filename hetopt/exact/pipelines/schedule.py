@@ -75,19 +75,27 @@ class Goals(Record):
         return self
 
 
+class Planners(Record):
+    """Planners that look for a first plan, and the shares when each ends."""
+
+    megatron: float = Field(description="Equal pipelines.")
+    grid: float = Field(description="Grids of stages and replicas.")
+    islands: float = Field(description="Pipelines within alike GPUs.")
+
+
 class Shares(Record):
     """Shares of the time limit: when a part of the method ends, at the latest."""
 
-    planners: dict[str, float] = Field(
-        default={"megatron": 0.1, "grid": 0.2, "islands": 0.35},
-        description="Planners that begin, where no plan is given, and their ends.",
+    planners: Planners = Field(
+        default=Planners(megatron=0.1, grid=0.2, islands=0.35),
+        description="Planners that begin, where no plan is given.",
     )
-    few_planners: dict[str, float] = Field(
-        default={"megatron": 0.05, "grid": 0.1, "islands": 0.15},
+    few_planners: Planners = Field(
+        default=Planners(megatron=0.05, grid=0.1, islands=0.15),
         description="The same where whole pipelines are counted and become plans.",
     )
-    late_planners: dict[str, float] = Field(
-        default={"megatron": 0.4, "grid": 0.8, "islands": 1.0},
+    late_planners: Planners = Field(
+        default=Planners(megatron=0.4, grid=0.8, islands=1.0),
         description="The same after the bound, where there is no plan yet.",
     )
     searches: tuple[float, ...] = Field(

@@ -16,7 +16,7 @@ where a plan chooses its stage of ZeRO or its splits it is the least over the ch
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +40,7 @@ from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
 from .. import checking, enumeration, one_pipeline
 from ..pipelines import counts, side_by_side
-from ..pipelines.schedule import Schedule, Shares
+from ..pipelines.schedule import Planners, Schedule, Shares
 from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding
 from .refuting import Clock, endless, tighten, tightening
@@ -332,9 +332,9 @@ def _forget(run: Run) -> None:
         run.certificate = found if bound.value <= int(found.time_us) + 1 else None
 
 
-def _start(task: _Task, planners: Mapping[str, float]) -> None:
+def _start(task: _Task, planners: Planners) -> None:
     run = task.run
-    for name, share in planners.items():
+    for name, share in planners:
         run.check()
         if run.plan is not None and task.deadline(share) <= time.monotonic():
             continue
