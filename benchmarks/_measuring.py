@@ -1,6 +1,7 @@
 """What the scripts of this folder share: medians, the machine, JSON lines."""
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -10,14 +11,17 @@ from statistics import median
 from time import perf_counter
 from typing import Any, TypeVar
 
+import _ages
+
 import hetopt
 from hetopt.bench import machine
-from hetopt.result import Result
 
-RESULTS = Path(__file__).parent / "results"
+# Where pages and their lines are: here, unless `hetopt bench` names a folder.
+RESULTS = Path(os.environ.get("HETOPT_RESULTS") or Path(__file__).parent / "results")
 SINCE = "older than the code that came after."
 DATED = re.compile(
-    rf"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*)\); {re.escape(SINCE)}\*\n"
+    rf"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*)\)(?:, code (?P<code>\w+))?; "
+    rf"{re.escape(SINCE)}\*\n"
 )
 Answer = TypeVar("Answer")
 
@@ -32,37 +36,11 @@ def measured(solve: Callable[[], Answer], runs: int) -> tuple[Answer, float]:
     return result, median(seconds)
 
 
-def row(name: str, result: Result, seconds: float, runs: int) -> dict[str, Any]:
-    """What one line of a results file says."""
-    return {
-        "instance": name,
-        "digest": result.digest,
-        "method": result.method.__dict__,
-        "status": result.status.value,
-        "stop": result.stop.value,
-        "objective": None if result.objective is None else float(result.objective),
-        "gap": result.gap,
-        "runs": runs,
-        "seconds": round(seconds, 4),
-    }
-
-
-def show(found: dict[str, Any]) -> None:
-    """One line on the terminal."""
-    objective, gap = found["objective"], found["gap"]
-    print(
-        f"{found['instance']:44} {found['status']:>10}"
-        f" {'' if objective is None else f'{objective:.6g}':>12}"
-        f" {'' if gap is None else f'gap {gap:.4%}':>14} {found['seconds']:9.3f} s",
-        flush=True,
-    )
-
-
 def commit() -> str | None:
     """The commit that is measured, `+` where files differ from it; None outside git."""
 
     def git(*words: str) -> str:
-        asked = ("git", "-C", str(RESULTS.parent), *words)
+        asked = ("git", "-C", str(Path(__file__).parent), *words)
         return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=no", "*.py")
@@ -78,31 +56,42 @@ def publish(page: str | Path, text: str, lines: str | Path | None = None) -> Non
     place = RESULTS / page
     old = place.read_text("utf-8") if place.is_file() else ""
     before = DATED.search(old)
-    made, day = _measured_by(RESULTS / lines) if lines else (None, None)
+    made, day, code = _measured_by(lines) if lines else (None, None, None)
     if before and lines and made in (None, before["commit"]):
-        made, day = before["commit"], before["day"]
+        made, day, code = before["commit"], before["day"], code or before["code"]
     made, day = made or commit() or "outside git", day or time.strftime("%Y-%m-%d")
     title, _, rest = text.partition("\n")
     rest = DATED.sub("", rest, count=1)
-    place.write_text(f"{title}\n{dated(made, day)}{rest}", encoding="utf-8")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(f"{title}\n{dated(made, day, code)}{rest}", encoding="utf-8")
 
 
-def dated(made: str, day: str) -> str:
+def dated(made: str, day: str, code: str | None) -> str:
     """What stands below the title of a page."""
-    return f"\n*Made by {hetopt.__version__}-dev {made} ({day}); {SINCE}*\n"
+    on = f"({day})" + (f", code {code}" if code else "")
+    return f"\n*Made by {hetopt.__version__}-dev {made} {on}; {SINCE}*\n"
 
 
-def _measured_by(lines: Path) -> tuple[str | None, str | None]:
+def _measured_by(lines: str | Path) -> tuple[str | None, str | None, str | None]:
     """Commit and day of the last row that names one, or of the head of a suite's."""
-    made = day = None
-    for row in map(json.loads, lines.read_text("utf-8").splitlines()):
+    made = day = code = None
+    for row in kept(lines):
         machine = row.get("machine")
         told = machine.get("commit") if isinstance(machine, dict) else None
         if told := told or row.get("commit"):
             made = told[:10] + "+" * told.endswith("+")
             begun = row.get("run") or row.get("started")
             day = begun[:10] if isinstance(begun, str) else None
-    return made, day
+            code = machine.get("code") if isinstance(machine, dict) else None
+    return made, day, code
+
+
+def kept(file: str | Path) -> list[dict[str, Any]]:
+    """Return the lines of a results file, none where it is not there."""
+    place = RESULTS / file
+    if not place.is_file():
+        return []
+    return [json.loads(line) for line in place.read_text("utf-8").splitlines()]
 
 
 def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
@@ -114,6 +103,8 @@ def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
         "hetopt": hetopt.__version__,
         "commit": commit(),
     }
-    RESULTS.mkdir(exist_ok=True)
+    if (code := _ages.digest(Path(file).stem)) is not None:
+        where["code"] = code
+    RESULTS.mkdir(parents=True, exist_ok=True)
     with (RESULTS / file).open("a") as lines:
         lines.write(json.dumps({**found, "machine": where}) + "\n")

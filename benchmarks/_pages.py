@@ -1,12 +1,12 @@
 """Markdown pages of results: a table for the latest run of each section."""
 
-import json
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from _measuring import RESULTS, keep, publish
+from _measuring import RESULTS as RESULTS
+from _measuring import keep, kept, publish
 
 from hetopt.text import markdown
 
@@ -23,16 +23,19 @@ def arguments(words: str, sections: Iterable[str]) -> ArgumentParser:
 
 def run(
     lines: str, name: str, section: Callable[..., Any], given: Any, *packages: str
-) -> None:
-    """Run a section, print its rows and keep them.
+) -> list[Row]:
+    """Run a section, print its rows, keep and return them.
 
     `given` is its limit or folder, or None where it has neither.
     """
     begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     limit = {"limit_s": given} if isinstance(given, int | float) else {}
+    made = []
     for row in section(given):
+        made.append(row)
         print(name, *(f"{k}: {shown(v)};" for k, v in row.items()), flush=True)
         keep(lines, {"section": name, "run": begun, **limit, "row": row}, *packages)
+    return made
 
 
 def write(
@@ -75,18 +78,19 @@ def machine(found: Sequence[Row]) -> str:
         for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
         if on.get(name)
     ]
+    codes = sorted({str(one["code"]) for one in found if one.get("code")})
     commits = sorted({str(one["commit"]) for one in found if one.get("commit")})
     return (
         f"{on['processor']}, {on['cores']} cores, load {max(loads):g} at most, Python "
         f"{on['python']}, {', '.join(packages)}"
         f"{', commit ' * bool(commits)}{', '.join(commits)}"
+        f"{', code ' * bool(codes)}{', '.join(codes)}"
     )
 
 
 def _lines(lines: str, section: str) -> list[Row]:
     """The latest run of a section, a line a row."""
-    found = map(json.loads, (RESULTS / lines).open(encoding="utf-8"))
-    mine = [line for line in found if line.get("section") == section]
+    mine = [line for line in kept(lines) if line.get("section") == section]
     return [line for line in mine if line["run"] == mine[-1]["run"]]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import _pages
-from _measuring import publish
+from _measuring import kept, publish
 
 import hetopt
 from hetopt.api import methods_for
@@ -90,10 +90,9 @@ def rows(limit_s: float, wanted: Callable[[int, str], bool]) -> Iterator[Row]:
 
 def last() -> list[Row]:
     """The last row of every instance, in the order of the instances."""
-    lines = (_pages.RESULTS / LINES).read_text(encoding="utf-8").splitlines()
-    of = {kept["row"]["instance"]: kept for kept in map(json.loads, lines)}
-    kept = (of[name] for name, _ in instances() if name in of)
-    return [{**one["row"], "load": one["machine"]["load"]} for one in kept]
+    of = {line["row"]["instance"]: line for line in kept(LINES)}
+    found = (of[name] for name, _ in instances() if name in of)
+    return [{**one["row"], "load": one["machine"]["load"]} for one in found]
 
 
 _HEAD = "# " + __doc__.partition("\n")[0] + "\n"
@@ -136,6 +135,7 @@ def main(words: list[str]) -> None:
     for row in rows(limit_s, wanted):
         print(json.dumps(row), flush=True)
         _pages.keep(LINES, {"section": "default", "run": "", "row": row})
+    write_page()
 
 
 if __name__ == "__main__":

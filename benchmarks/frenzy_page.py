@@ -1,11 +1,10 @@
 """The page of `frenzy.py`: tables from the latest row of each case, and words."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import frenzy_memory
-from _measuring import RESULTS, publish
+from _measuring import kept, publish
 from _pages import grid, machine
 
 Row = dict[str, Any]
@@ -78,8 +77,7 @@ optimum exactly: CP-SAT computes in integers; CBC's bound in floats is weakened 
 
 def latest(part: str, *fields: str) -> dict[tuple[Any, ...], Row]:
     """The latest row of each case of a part."""
-    file = RESULTS / LINES
-    rows = map(json.loads, file.read_text().splitlines() if file.exists() else ())
+    rows = kept(LINES)
     return {tuple(r.get(f) for f in fields): r for r in rows if r["part"] == part}
 
 

@@ -183,17 +183,16 @@ def _lines(panel: Any, rows: Iterable[_pages.Row]) -> None:
         panel.legend(fontsize=6, frameon=False)
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--page", action="store_true")
-    words = parser.parse_args()
-    if words.page:
-        write()
-    else:
-        run(words.limit, words.only)
+    given = parser.parse_args(words)
+    if not given.page:
+        run(given.limit, given.only)
+    write()
 
 
 if __name__ == "__main__":

@@ -208,9 +208,9 @@ SECTIONS: dict[str, tuple[Section, str]] = {
 }
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run the sections that were asked for, print their rows, write the page."""
-    asked = _pages.arguments(__doc__, SECTIONS).parse_args()
+    asked = _pages.arguments(__doc__, SECTIONS).parse_args(words)
     for name in [] if asked.page else asked.sections or SECTIONS:
         _pages.run(LINES, name, SECTIONS[name][0], None)
     _pages.write(PAGE, LINES, HEAD, SECTIONS)

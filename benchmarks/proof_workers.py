@@ -147,13 +147,13 @@ def draw(row: _pages.Row) -> None:
         figure.savefig(RESULTS / PICTURE, metadata={"Date": None})
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--instance", default="hexiscale/setting-3-llama-30b")
     parser.add_argument("--gap", type=float, default=0.07)
     parser.add_argument("--page", action="store_true")
-    words = parser.parse_args()
+    words = parser.parse_args(words)
     if not words.page:
         _pages.run(LINES, "workers", lambda _: measured(words), None, "numpy")
         return

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, keep, publish
+from _measuring import keep, kept, publish
 from _pages import grid
 
 import hetopt
@@ -251,7 +251,7 @@ def rows(path: Path, limit: float, only: str) -> Iterator[Row]:
 
 def write_page() -> None:
     """The page, from the latest row of each case."""
-    lines = [json.loads(line) for line in (RESULTS / LINES).open(encoding="utf-8")]
+    lines = kept(LINES)
     latest = list({row["case"]: row for row in lines}.values())
     headers = ("case", "recipe (told)", "recipe", "measured", "plan (told)", "plan")
     cells = (
@@ -277,13 +277,13 @@ def _s(value: float | None) -> str:
     return words.NONE if value is None else f"{value:.2f} s"
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Plan what was asked for, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--limit", type=float, default=10)
     parser.add_argument("--only", default="", metavar="WORD")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     for row in rows(asked.data, asked.limit, asked.only):
         print(json.dumps(row), flush=True)
         keep(LINES, row)

@@ -3,14 +3,17 @@
     python benchmarks/run.py SUITE [options of `hetopt bench`]    into results/SUITE
     python benchmarks/run.py --gaps                               README's table, anew
     python benchmarks/run.py --leaderboard           what is best known, page and CSVs
+    python benchmarks/run.py --take DIR      pages that `hetopt bench papers` put in DIR
 
 The same as `hetopt bench SUITE --out benchmarks/results/SUITE`. `--gaps` writes the
 table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md from the rows
 of results/gaps, which the suite of that name makes; `--leaderboard` writes the table of
 README.md in this folder, results/leaderboard.csv and results/history.csv, from what is
-kept beside the instances (`hetopt bench best --update-best`).
+kept beside the instances (`hetopt bench best --update-best`). `--take` puts all pages
+of a run, their lines and its table of figures in the place of those of results.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -36,6 +39,8 @@ def main(words: list[str]) -> None:
         print(f"written to {README}")
     elif words == ["--leaderboard"]:
         _write_leaderboard()
+    elif words[0] == "--take" and len(words) == 2:
+        take(Path(words[1]))
     else:
         out = [] if "--out" in words else ["--out", str(FOLDER / "results" / words[0])]
         sys.argv = ["hetopt", "bench", *words, *out]
@@ -44,6 +49,17 @@ def main(words: list[str]) -> None:
         finally:
             if out and (FOLDER / "results" / words[0] / "report.md").is_file():
                 date_report(words[0])
+
+
+def take(folder: Path) -> None:
+    """Put the pages of a run of `hetopt bench papers` in the place of ours."""
+    made = sorted((folder / "pages").iterdir())
+    for file in made:
+        shutil.copyfile(file, RESULTS / file.name)
+    for name in ("rows.jsonl", "report.md"):
+        shutil.copyfile(folder / name, RESULTS / "papers" / name)
+    date_report("papers")
+    print(f"{len(made)} files of {folder} are in {RESULTS} now")
 
 
 def date_report(suite: str) -> None:

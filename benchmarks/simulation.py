@@ -10,7 +10,6 @@ family. All of it takes about 8 minutes, nearly all of it planning.
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _measuring import RESULTS, keep, publish
+from _measuring import keep, kept, publish
 
 import hetopt
 from hetopt.explaining.simulator import Simulation, simulate
@@ -219,7 +218,7 @@ def _percent(part: Fraction, whole: Fraction | int) -> float:
 
 def write_page() -> None:
     """The Markdown page: means by family and planner of the latest run of a section."""
-    lines = [json.loads(line) for line in (RESULTS / LINES).open(encoding="utf-8")]
+    lines = kept(LINES)
     words = [
         "# Closed form and simulation\n",
         "Made by `python benchmarks/simulation.py`. Times of the slowest pipeline, "
@@ -263,12 +262,12 @@ def _shown(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 0.005 else "0" if not value else "~0"
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run the sections that were asked for, print their rows, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
     parser.add_argument("--data", type=Path, help="folder that has peer_plans/")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     folder = asked.data or Path(os.environ.get("HETOPT_DATA", "."))
     for name in asked.sections or SECTIONS:
         run, rows = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()), []

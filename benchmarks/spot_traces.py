@@ -166,13 +166,13 @@ def _cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
         ]
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run, show, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--series", help="only these; the page is then shown, not kept")
     parser.add_argument("--checkpoint", type=float, default=600.0)
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     folder = asked.folder or Path(os.environ.get("HETOPT_DATA", "."))
     instance = cluster()
     plan = hetopt.plan(instance, "autohet", limits=20).plan

@@ -10,19 +10,21 @@ one thread. Rows go to results/statements.jsonl, the last of each to its page.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
-from _measuring import RESULTS, keep, publish
-from exact_device_grouping import FLOORS, cluster
-from exact_layer_partition import pipeline
-from hexiscale_milp import small
+from _hexiscale_milp import small
+from _measuring import keep, kept, publish
 
 from hetopt import Limits, registry
 from hetopt.errors import Unsupported
 from hetopt.files import load_problem
+from hetopt.problems.device_grouping import Data as Grouping
+from hetopt.problems.device_grouping import DeviceType
+from hetopt.problems.layer_partition import Data as Partition
+from hetopt.problems.layer_partition import Stage
 from hetopt.result import Stop
 from hetopt.solving import statements
 
@@ -33,16 +35,69 @@ CLAIMED = 1e-5  # a gap that is left by tolerances, not by the search
 _UNKNOWN = {"undecided": "no plan", "unsupported": "refused as too large"}
 
 
+# type, dense fp16 GFLOP/s, MiB
+GPUS = (
+    ("A100", 312_000, 81_920),
+    ("H800", 989_000, 81_920),
+    ("H20", 148_000, 98_304),
+    ("V100", 125_000, 32_768),
+)
+
+
+def cluster(gpus: int, types: int) -> Grouping:
+    """That many GPUs, as equally of each type as can be."""
+    counts = [gpus // types + (i < gpus % types) for i in range(types)]
+    return Grouping(
+        gpus=tuple(
+            DeviceType(type=name, count=count, gflops=gflops, memory_mib=memory)
+            for count, (name, gflops, memory) in zip(counts, GPUS, strict=False)
+        ),
+        minimum_memory_mib=134 * 1024,
+        micro_batches=16,
+    )
+
+
+def pipeline(layers: int, stages: int, order: str) -> Partition:
+    """Uneven layers; memory from barely to amply enough for an equal share."""
+    random = Random(SEED)
+    work = [random.randint(80, 120) for _ in range(layers)]
+    share = 330 * layers // stages
+    drawn = [
+        {
+            "speed": random.randint(100, 1000),
+            "memory_mib": random.randint(5 * share // 4, 5 * share // 2),
+            "hop_us": random.randint(0, 3000),
+        }
+        for _ in range(stages)
+    ]
+    return Partition(
+        layer_mib=tuple(random.randint(300, 350) for _ in work),
+        in_flight_mib=(5,) * layers,
+        micro_batches=64,
+        objective="iteration",
+        order=order,
+        stages=tuple(
+            Stage(
+                name=f"s{n}",
+                memory_mib=kind["memory_mib"],
+                hop_us=kind["hop_us"],
+                layer_us=tuple(kind["speed"] * w // 10 for w in work),
+            )
+            for n, kind in enumerate(drawn)
+        ),
+    )
+
+
 def grouping(types: int) -> Iterator[tuple[str, Any]]:
     """Equal numbers of AutoHet's GPUs, a floor of 134 GiB, K = 16."""
     for gpus in (6, 8, 12, 16, 24, 32, 64, 96, 128):
-        yield f"{gpus} GPUs", cluster(gpus, types, FLOORS["small groups"])
+        yield f"{gpus} GPUs", cluster(gpus, types)
 
 
 def partition(order: str) -> Iterator[tuple[str, Any]]:
     """Uneven layers on stages that all differ; iterations of 64 micro-batches."""
     for layers, stages in ((12, 3), (16, 4), (24, 6), (48, 8), (96, 16)):
-        data = pipeline(layers, stages, stages, order, "iteration", SEED)
+        data = pipeline(layers, stages, order)
         yield f"{layers} layers, {stages} stages", data
 
 
@@ -163,19 +218,18 @@ def page(rows: list[Row]) -> str:
 def _rows() -> list[Row]:
     """The last row of every climb."""
     latest: dict[tuple[str, str, str], Row] = {}
-    for line in (RESULTS / LINES).read_text().splitlines():
-        row = json.loads(line)
+    for row in kept(LINES):
         latest[row["statement"], row["ladder"], row["backend"]] = row
     return list(latest.values())
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Climb the ladders asked for, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--only", default=",".join(LADDERS))
     parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     for statement in [] if asked.page else asked.only.split(","):
         module = registry.entry("formulations", statement)
         for ladder in LADDERS[statement]:

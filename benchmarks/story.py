@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, keep, publish
+from _measuring import keep, kept, publish
 from _pages import grid
 
 from hetopt import registry
@@ -130,7 +130,7 @@ PARTS = {"targets": targets, "flags": flags}
 
 def write_page() -> None:
     """The page, from the latest row of each command."""
-    lines = [json.loads(line) for line in (RESULTS / LINES).open(encoding="utf-8")]
+    lines = kept(LINES)
     latest = {(x["part"], x["model"], x["what"]): x for x in lines}
     rows = list(latest.values())
     text = [HEAD, *_in_short(rows), ""]
@@ -237,7 +237,7 @@ def _beside(row: Row, default: Row) -> list[str]:
     return [time, words.share(more, signed=True)]
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run what was asked for, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(MODELS))
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=20)
     parser.add_argument("--flags-limit", type=float, default=10)
     parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     limits = {"targets": asked.limit, "flags": asked.flags_limit}
     with tempfile.TemporaryDirectory(prefix="hetopt-story-") as folder:
         for part in asked.parts.split(",") if not asked.page else ():

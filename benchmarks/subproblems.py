@@ -19,7 +19,7 @@ from functools import cache
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from _measuring import RESULTS, keep, publish
+from _measuring import keep, kept, publish
 
 import hetopt
 from hetopt import Limits
@@ -214,13 +214,6 @@ def _key(line: dict[str, Any]) -> tuple[Any, ...]:
     return line["problem"], line["instance"], options, line["limit_s"]
 
 
-def _lines() -> list[dict[str, Any]]:
-    place = RESULTS / LINES
-    if not place.is_file():
-        return []
-    return [json.loads(line) for line in place.read_text("utf-8").splitlines()]
-
-
 # --- the page --------------------------------------------------------------------
 
 
@@ -286,7 +279,7 @@ def _provers(lines: list[dict[str, Any]]) -> Iterator[str]:
         yield f"| {method} | {len(mine)} | {len(took)} | {told} |"
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Measure what is asked for and not there yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--time-limit", type=float, default=20.0)
@@ -294,9 +287,9 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--instances", default="", help="folders of the library")
     parser.add_argument("--page", action="store_true", help="only the page")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     wanted = tuple(word for word in asked.instances.split(",") if word)
-    done = {_key(line) for line in _lines()}
+    done = {_key(line) for line in kept(LINES)}
     for problem in [] if asked.page else asked.only.split(","):
         for case in CASES[problem](asked.seeds, wanted):
             head = {**_head(problem, case), "limit_s": asked.time_limit}
@@ -305,7 +298,7 @@ def main() -> None:
             found = measured(problem, case, asked.time_limit)
             keep(LINES, found, "ortools", "pyscipopt", "pulp")
             print(problem, case.name, len(found["rows"]), "rows", flush=True)
-    publish(PAGE, page(_lines()), LINES)
+    publish(PAGE, page(kept(LINES)), LINES)
 
 
 if __name__ == "__main__":

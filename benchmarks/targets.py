@@ -12,12 +12,11 @@ clusters whose name has the word. `--readme` writes the first cluster's table be
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, keep, publish
+from _measuring import RESULTS, keep, kept, publish
 from _pages import grid
 
 import hetopt
@@ -117,7 +116,7 @@ def _whole(value: Any) -> int | None:
 
 def write_page() -> None:
     """The page and the table, from the latest run of each cluster."""
-    lines = [json.loads(line) for line in (RESULTS / LINES).open(encoding="utf-8")]
+    lines = kept(LINES)
     latest = {(x["instance"], x["target"]): x for x in lines}
     text, made = [HEAD], []
     for name in CLUSTERS:
@@ -178,7 +177,7 @@ def _summary(made: list[Row]) -> str:
 
 def write_readme() -> None:
     """The first cluster's table, from its latest run."""
-    lines = [json.loads(line) for line in (RESULTS / LINES).open(encoding="utf-8")]
+    lines = kept(LINES)
     latest = {x["target"]: x for x in lines if x["instance"] == CLUSTERS[0]}
     first = next(iter(latest.values()))
     told = (
@@ -195,14 +194,14 @@ def write_readme() -> None:
     writing.write_text(README, made)
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run the clusters that were asked for, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=30)
     parser.add_argument("--only", default="", metavar="WORD")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--readme", action="store_true")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     for name in CLUSTERS if not (asked.page or asked.readme) else ():
         if asked.only in name:
             for row in rows(name, asked.limit):

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _measuring import RESULTS, keep, publish
+from _measuring import keep, kept, publish
 from _pages import grid
 
 import hetopt
@@ -152,7 +152,7 @@ def outcome(code: int, folder: Path) -> str:
 
 def write_page() -> None:
     """The page, from the latest row of each case."""
-    lines = [json.loads(line) for line in (RESULTS / LINES).open(encoding="utf-8")]
+    lines = kept(LINES)
     latest = {(x["size"], x["subject"], x["limit_s"]): x for x in lines}
     words = [HEAD]
     over = sum(x["over"] for x in latest.values())
@@ -190,13 +190,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run the rows that were asked for, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD")
     parser.add_argument("--limits", default="3,10")
     parser.add_argument("--wall", action="store_true")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     limits = [float(word) for word in asked.limits.split(",")]
     with tempfile.TemporaryDirectory(prefix="hetopt-limits-") as name:
         folder = Path(name)

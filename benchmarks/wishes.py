@@ -80,12 +80,12 @@ WISHES = (
 )  # fmt: skip
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Ask for every wish, print what is answered, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=3.0, metavar="S")
     parser.add_argument("--only", metavar="WORD")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     rows = []
     for wish in WISHES:
         if asked.only and asked.only.lower() not in wish.what.lower():

@@ -18,7 +18,7 @@ from ..errors import HetoptError, InternalError
 from ..modelling import Limits
 from ..result import Result
 from ..text import writing
-from ..text.parsing import read_tree
+from ..text.parsing import read_text
 from .process import end_descendants
 from .records import Task
 
@@ -26,6 +26,8 @@ from .records import Task
 # parent ends a process by the memory that it holds; this only stops a jump that the
 # parent would see too late.
 HEADROOM_MIB = 8192
+RESULTS = "HETOPT_RESULTS"  # the folder that scripts write their pages into
+PAGES = "pages"
 
 SIZES: dict[str, tuple[str, Callable[[Any], int]]] = {
     "training_plan": ("GPUs", lambda data: data.planned_cluster.gpu_count),
@@ -39,7 +41,7 @@ SIZES: dict[str, tuple[str, Callable[[Any], int]]] = {
 def main(folder: str) -> None:
     """Do the task of a folder."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    task = Task.model_validate(read_tree(Path(folder, "task.json")))
+    task = Task.model_validate_json(read_text(Path(folder, "task.json")))
     _limit_memory(task.memory_mib + HEADROOM_MIB)
     try:
         answer = answered(task)
@@ -56,6 +58,8 @@ def answered(task: Task) -> dict[str, Any]:
     try:
         if task.kind == "figures":
             return {"row": _figures(task)}
+        if task.kind == "page":
+            return {"row": _page(task)}
         result = solved(task)
     except InternalError as error:
         return {"row": _without_answer(task, "crashed", str(error))}
@@ -114,6 +118,17 @@ def _figures(task: Task) -> dict[str, Any]:
     module = importlib.import_module(str(task.script))
     listed = [dict(found) for found in module.TABLES[task.table](task.time_limit_s)]
     return {**task.asked(), "status": "figures", "figures": listed, "seconds": {}}
+
+
+def _page(task: Task) -> dict[str, Any]:
+    """Return the row of a page's section, which its script makes."""
+    folder = Path(str(task.out)) / PAGES
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ[RESULTS] = str(folder)
+    sys.path.insert(0, str(task.folder))
+    module = importlib.import_module(str(task.script))
+    listed = [dict(found) for found in module.main([*(task.words or ())]) or ()]
+    return {**task.asked(), "status": "made", "figures": listed, "seconds": {}}
 
 
 def _without_answer(task: Task, status: str, reason: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def solves(suite: Suite) -> Iterator[Task]:
                         method=method,
                         backend=backend,
                         seed=seed,
+                        allowed=group.allowed,
                         **limits,
                     )
 
@@ -54,6 +55,30 @@ def figures(suite: Suite, place: Path) -> Iterator[Task]:
                 table=table,
                 **limits_of(suite, group),
             )
+
+
+def pages(suite: Suite, place: Path) -> Iterator[Task]:
+    """Return a task for every section of every page of the suite."""
+    for group in suite.pages:
+        limits = limits_of(suite, group)
+        limit = f"{limits['time_limit_s']:g}"
+        for section in group.sections:
+            told = {"limit": limit, "section": section}
+            yield Task(
+                kind="page",
+                folder=str(place.resolve().parent),
+                script=group.script,
+                words=tuple(_filled(word, told) for word in group.words),
+                minutes=group.minutes,
+                **limits,
+            )
+
+
+def _filled(word: str, told: dict[str, str]) -> str:
+    """Return a word of a command line with its placeholders replaced."""
+    for name, value in told.items():
+        word = word.replace("{" + name + "}", value)
+    return word
 
 
 def _instances(patterns: Iterable[str]) -> Iterator[str]:

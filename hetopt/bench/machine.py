@@ -18,12 +18,14 @@ PACKAGES = (
     *("numpy", "ortools", "pyscipopt", "pulp", "highspy", "networkx", "pydantic"),
     *("pymetis", "joblib", "distributed"),
 )
+# Fields that tasks got later: rows of before are gone on with.
+LATER = ("words", "minutes", "allowed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, Any]:
     """Suite, machine, versions, commit, limits and threads; `load` is of the start."""
-    listed = "\n".join(task.model_dump_json(exclude={"folder"}) for task in tasks)
+    listed = "\n".join(map(_listed, tasks))
     told = {
         "suite": suite,
         "tasks": len(tasks),
@@ -44,6 +46,12 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, 
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     return marked(told)
+
+
+def _listed(task: Task) -> str:
+    """Return what is asked of a task; folders and absent later fields are left out."""
+    later = {name for name in LATER if getattr(task, name) is None}
+    return task.model_dump_json(exclude={"folder", "out"} | later)
 
 
 def description() -> dict[str, Any]:

@@ -25,12 +25,23 @@ class Settings(Record):
     )
 
 
+class Allowed(Record):
+    """How much worse than the best known a solve of a gate may be, in relative terms.
+
+    Both are of the best known objective: the plan's distance, and the bound's.
+    """
+
+    plan: Annotated[float, Field(ge=0, le=1e6)]
+    bound: Annotated[float, Field(ge=0, le=1e6)]
+
+
 class Solve(Settings):
     """Every one of the instances with every one of the methods."""
 
     instances: Annotated[tuple[Name, ...], Field(min_length=1)]
     methods: Annotated[tuple[Name, ...], Field(min_length=1)]
     backends: tuple[Name, ...] = ()
+    allowed: Allowed | None = Field(None, description="Makes the group a gate.")
 
 
 class Figures(Settings):
@@ -40,18 +51,33 @@ class Figures(Settings):
     tables: Annotated[tuple[Identifier, ...], Field(min_length=1)]
 
 
+class Pages(Settings):
+    """Pages of results, made section by section by a script beside the suite file.
+
+    Of `words`, which the script is run with, `{section}` and `{limit}` are replaced.
+    """
+
+    script: Identifier
+    sections: Annotated[tuple[Name, ...], Field(min_length=1)] = ("all",)
+    words: tuple[Name, ...] = ()
+    minutes: Annotated[float, Field(gt=0, le=1e5)] = Field(
+        1.0, description="What a section takes on one core within the limit."
+    )
+
+
 class Suite(Settings):
     """What is to be solved, and within which limits."""
 
     description: Annotated[str, Field(max_length=500)] = ""
     solve: tuple[Solve, ...] = ()
     figures: tuple[Figures, ...] = ()
+    pages: tuple[Pages, ...] = ()
 
 
 class Task(Record):
-    """One row to be made: a solve, or the figures of a paper's table."""
+    """One row to be made: a solve, a paper's table, or a section of a page."""
 
-    kind: Literal["solve", "figures"]
+    kind: Literal["solve", "figures", "page"]
     instance: str | None = None
     method: str | None = None
     backend: str | None = None
@@ -64,12 +90,18 @@ class Task(Record):
     threads: int = 1
     gap: float | None = None
     seed: int = 0
+    words: tuple[str, ...] | None = None
+    minutes: float | None = None
+    out: str | None = None
+    allowed: "Allowed | None" = None
 
     @property
     def key(self) -> str:
         """The name of the row, unique in its suite."""
         if self.kind == "figures":
             return f"{self.script}.{self.table}"
+        if self.kind == "page":
+            return " ".join((str(self.script), *(self.words or ())))
         by = self.method if self.backend is None else f"{self.method} on {self.backend}"
         return f"{self.instance} by {by}, seed {self.seed}, {self.time_limit_s:g} s"
 
@@ -77,4 +109,6 @@ class Task(Record):
         """What every row says of its task."""
         fields = ("kind", "instance", "method", "backend", "script", "table", "seed")
         told = {name: getattr(self, name) for name in fields}
+        if self.allowed is not None:
+            told["allowed"] = self.allowed.model_dump()
         return {"key": self.key, **{k: v for k, v in told.items() if v is not None}}

@@ -22,15 +22,24 @@ def go(
     workers: int = 1,
     dask: str | None = None,
     resume: bool = False,
+    only: str | None = None,
     told: Callable[[Row | None, int], None] | None = None,
+    before: Callable[[Sequence[Task]], None] | None = None,
 ) -> list[Row]:
     """Run a suite into the folder `out`; its rows, in the suite's order.
 
     With `resume` the rows that are there are kept, and only the others are made.
-    `told(row, left)` hears of every new row, and once of None before the first.
+    `told(row, left)` hears of every new row, and once of None before the first;
+    `before(tasks)` hears of the tasks that are left.
     Raises what `suites.tasks` and `journal.journal` raise.
     """
-    tasks = suites.tasks(suite, file, time_limit_s)
+    tasks = suites.tasks(suite, file, time_limit_s, only)
+    tasks = [task.model_copy(update={"out": str(out.resolve())}) for task in tasks]
+    if not tasks and only is not None:
+        raise InstanceError(
+            f"suite {suite}: found no solve whose name holds {only!r}, expected one; "
+            "give another word to --only"
+        )
     if not tasks:
         raise InstanceError(
             f"suite {suite}: found no solve, expected one; add [[{suite}.solve]]"
@@ -40,6 +49,8 @@ def go(
     with journal.journal(out, head, resume=resume) as kept:
         done = {row["key"] for row in kept.rows}
         left = [task for task in tasks if task.key not in done]
+        if before is not None:
+            before(left)
         if told is not None:
             told(None, len(left))
         for answer in _answers(left, workers, dask):

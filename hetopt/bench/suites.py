@@ -10,6 +10,14 @@
     [[NAME.figures]]
     script = "paper_figures"              # beside the file: see benchmarks/README.md
     tables = ["table_3"]
+    [[NAME.pages]]
+    script = "hexiscale"                  # beside the file, run with these words
+    sections = ["table_2", "settings"]    # a row each, which `--resume` does not repeat
+    words = ["{section}", "--time-limit", "{limit}"]
+    minutes = 2                           # of a section, told before the run
+
+A script of pages writes into the folder that HETOPT_RESULTS names: DIR/pages. Its
+`main(words)` may return figures as a table's function does.
 
 A group is every instance with every method; a statement with every back end that
 carries it. `planners`, `policies` and `statements` stand for all of the instance's
@@ -27,8 +35,8 @@ from typing import Any
 from ..errors import InstanceError, UnknownName
 from ..text.complaints import validated
 from ..text.parsing import read_text
-from .expanding import figures, limits_of, solves
-from .records import Suite, Task
+from .expanding import figures, limits_of, pages, solves
+from .records import Pages, Suite, Task
 
 __all__ = ["Task", "known", "tasks"]
 
@@ -49,11 +57,15 @@ def known() -> dict[str, str]:
 
 
 def tasks(
-    name: str, file: Path | None = None, time_limit_s: float | None = None
+    name: str,
+    file: Path | None = None,
+    time_limit_s: float | None = None,
+    only: str | None = None,
 ) -> list[Task]:
     """The tasks of a suite, of `file` or of those that come with hetopt.
 
-    `time_limit_s` replaces the suite's own time limits; walls move along with it.
+    `time_limit_s` replaces the suite's own time limits; walls move along with it. Only
+    tasks whose key holds `only` are taken.
     Raises `UnknownName` for a suite that is not there, `InstanceError` for a file that
     cannot be used, and what loading an instance raises.
     """
@@ -64,14 +76,14 @@ def tasks(
     suite = _suite(name, trees[name], place)
     if time_limit_s is not None:
         suite = _relimited(suite, time_limit_s)
-    made = [*solves(suite), *figures(suite, place)]
+    made = [*solves(suite), *pages(suite, place), *figures(suite, place)]
     counts = Counter(task.key for task in made)
     if twice := sorted(key for key, count in counts.items() if count > 1):
         raise InstanceError(
             f"{place}: {name}: found twice: {twice[0]}; expected each solve once; "
             "remove one, or give them other seeds"
         )
-    return made
+    return [task for task in made if only is None or only in task.key]
 
 
 def _place(name: str) -> Path:
@@ -111,11 +123,14 @@ def _relimited(suite: Suite, time_limit_s: float) -> Suite:
         spare = limits["wall_limit_s"] - limits["time_limit_s"]
         wall = max(time_limit_s + spare, 2 * time_limit_s + 30)
         new = {"time_limit_s": time_limit_s, "wall_limit_s": wall}
+        if isinstance(group, Pages) and any("{limit}" in word for word in group.words):
+            new["minutes"] = group.minutes * time_limit_s / limits["time_limit_s"]
         return group.model_copy(update=new)
 
     return suite.model_copy(
         update={
             "solve": tuple(map(changed, suite.solve)),
             "figures": tuple(map(changed, suite.figures)),
+            "pages": tuple(map(changed, suite.pages)),
         }
     )

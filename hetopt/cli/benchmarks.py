@@ -1,11 +1,14 @@
 """The command `bench`, registered by `hetopt.cli`."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from ..bench.records import Task
 from ..errors import Unsupported
 from . import output
 from .options import flag
@@ -55,6 +58,10 @@ def bench(
             least=0.01, most=1e6, metavar="S", help="In place of the suite's limits."
         ),
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="WORD", help="Only solves whose name holds this."),
+    ] = None,
     update_best: Annotated[
         bool,
         flag(
@@ -98,6 +105,7 @@ def bench(
             workers=workers,
             dask=dask,
             resume=resume,
+            only=only,
         )
     header, rows = journal.read(folder)
     made = bench_summary.report(folder, header, rows)
@@ -138,10 +146,20 @@ def _run(suite: str, out: Path, *, as_json: bool, **choices: Any) -> None:
 
     try:
         with Bar(console(stderr=True), suite) as bar:
-            running.go(suite, out, told=bar.told, **choices)
+            running.go(suite, out, told=bar.told, before=_tell_hours, **choices)
     except KeyboardInterrupt:
         words = f"interrupted: {out} keeps the rows so far, --resume goes on"
         stopped(words, as_json)
+
+
+def _tell_hours(tasks: Sequence["Task"]) -> None:
+    """Say how long the sections of pages that are left take, where there are any."""
+    minutes = [task.minutes for task in tasks if task.minutes is not None]
+    if minutes:
+        whole = sum(minutes)
+        took = f"{whole / 60:.1f} hours" if whole >= 60 else f"{whole:.0f} min"
+        count = f"{len(minutes)} section{'s' * (len(minutes) > 1)} of pages to make"
+        output.tell(f"{count}: about {took} on one idle core")
 
 
 def _keep_best(folder: Path) -> None:

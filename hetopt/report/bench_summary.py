@@ -47,6 +47,11 @@ class Report:
             parts.append(f"{len(tables)} tables of figures")
         if lost := sum(row["status"] != "figures" for row in tables):
             parts.append(f"{lost} of them without an answer")
+        pages = [row for row in self.rows if row["kind"] == "page"]
+        if pages:
+            parts.append(f"{len(pages)} sections of pages")
+        if lost := sum(row["status"] != "made" for row in pages):
+            parts.append(f"{lost} of them without an answer")
         if others := sum("commit" in row for row in self.rows):
             parts.append(f"{others} rows made at another commit than the first")
         missing = self.header.get("tasks", len(self.rows)) - len(self.rows)

@@ -160,7 +160,7 @@ def failures(found: Sequence[Row]) -> Table:
     rows = [
         (
             Cell.of(row.get("instance") or row.get("script")),
-            Cell.of(method_of(row) if row["kind"] == "solve" else row.get("table")),
+            Cell.of(method_of(row) if row["kind"] == "solve" else _part(row)),
             Cell.of(row["status"]),
             Cell.of("; ".join(row.get("reasons", []))),
         )
@@ -168,6 +168,11 @@ def failures(found: Sequence[Row]) -> Table:
     ]
     headings = ("instance", "method", "status", "why")
     return Table.of(headings, rows, texts=headings)
+
+
+def _part(row: Row) -> str:
+    """Return the table, or the words, that a script was run for."""
+    return str(row.get("table") or row["key"].partition(" ")[2])
 
 
 def solves(found: Sequence[Entry]) -> Table:

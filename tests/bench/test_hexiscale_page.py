@@ -19,7 +19,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_what_is_fed_or_declared_is_neither_found_nor_proved(script: Any) -> None:
-    milp = script("hexiscale_milp")
+    milp = script("_hexiscale_milp")
     instance = milp.small(6)
     for statement in milp.BACKENDS:
         row = milp.measure(instance, statement, True, Limits(time_s=0))
@@ -29,7 +29,7 @@ def test_what_is_fed_or_declared_is_neither_found_nor_proved(script: Any) -> Non
 
 
 def test_what_the_solver_finds_and_proves_by_itself_is_told(script: Any) -> None:
-    milp = script("hexiscale_milp")
+    milp = script("_hexiscale_milp")
     row = milp.measure(milp.small(4), "hexiscale_milp", False, Limits(time_s=60))
     assert row["status"] == "optimal"
     assert row["own_us"] == row["own_bound_us"] == row["objective_us"]

@@ -2,19 +2,12 @@
 
 Clusters in the proportions of HexiScale's 240-GPU cluster (Appendix B), Llama 30B,
 64 sequences for every 4 GPUs; one process, the time is that of the whole planner.
-Prints a table and the exponent of a power law; one run a size, as --runs says.
-
-    python benchmarks/hexiscale_scale.py [SIZE ...] [--runs 5]
 """
 
-import argparse
-import math
 import resource
 import time
 from statistics import median
 from typing import Any
-
-from _measuring import keep
 
 from hetopt import catalogue
 from hetopt.planners import hexiscale
@@ -22,7 +15,6 @@ from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
 SIZES = (64, 128, 192, 256, 320, 512, 1024)
-RESULTS = "hexiscale_scale.jsonl"
 TYPES = catalogue.family("hexiscale")
 SHARES = (("RTX3090", 8, 40), ("RTX3090", 4, 24), ("RTX4090", 8, 160), ("A800", 8, 16))
 
@@ -106,37 +98,3 @@ def measured(gpus: int, runs: int) -> dict[str, Any]:
         "rounds": len(history),
         "rounds_without_plan": sum(r.objective is None for r in history),
     }
-
-
-def exponent(rows: list[dict[str, Any]]) -> float:
-    """Slope of log time against log size, by least squares."""
-    points = [(math.log(row["gpus"]), math.log(row["cpu_seconds"])) for row in rows]
-    x = sum(p[0] for p in points) / len(points)
-    y = sum(p[1] for p in points) / len(points)
-    over = sum((a - x) * (b - y) for a, b in points)
-    return over / sum((a - x) ** 2 for a, _ in points)
-
-
-def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--runs", type=int, default=1)
-    given = parser.parse_args()
-    rows = []
-    print(f"{'GPUs':>5} {'wall s':>7} {'CPU s':>7} {'MiB':>5} {'iteration s':>11} HFU")
-    for gpus in given.sizes:
-        row = measured(gpus, given.runs)
-        rows.append(row)
-        keep(RESULTS, row)
-        print(
-            f"{row['gpus']:>5} {row['seconds']:>7} {row['cpu_seconds']:>7} "
-            f"{row['peak_mib']:>5} {row['objective'] / 1e6:>11.1f} {row['hfu']:.3f}",
-            flush=True,
-        )
-    if len(rows) > 1:
-        print(f"CPU time grows with the {exponent(rows):.2f}th power of the GPUs")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,8 @@
 """HexiScale's Table 6: what its joint MILP finds and proves of its own.
 
-As printed and strengthened, with a hint and without, from 4 GPUs up.
-
-    python benchmarks/hexiscale_milp.py [--instances NAME,...] [--statements NAME,...]
-        [--hints no,yes] [--time-limit S] [--threads N] [--seed N] [--again]
-
-Rows go to results/hexiscale_milp.jsonl, each as soon as it is known. What is there
-already under the same limits is not run again, so that a run may be broken off and
-started anew. `hexiscale.py --page` writes the page.
+As printed and strengthened, with a hint and without, from 4 GPUs up. Every run is a
+line of results/hexiscale_milp.jsonl as soon as it is known; one that is there under the
+same limits is not made again, so that a run may be broken off.
 
 Without a hint the solver is given the statement alone. The strengthened one says in
 it that no plan has to be slower than an obvious one (`horizon`), and how little span
@@ -16,12 +11,10 @@ is given the plan of the HexiScale planner besides. Statements of more than 100,
 variables are counted, not solved.
 """
 
-import argparse
-import json
 import resource
 from typing import Any
 
-from _measuring import RESULTS, keep
+from _measuring import keep, kept
 from hetopt.formulations import hexiscale_milp
 
 from hetopt import api, load, registry
@@ -35,7 +28,7 @@ from hetopt.schema import Instance
 from hetopt.solving import statements
 
 Row = dict[str, Any]
-LINES = "hexiscale_milp.jsonl"
+LINES = "hexiscale_milp.jsonl"  # runs; the page's own lines are hexiscale.jsonl
 BACKENDS = {"hexiscale_literal": "scip", "hexiscale_milp": "cpsat"}
 SMALL = (4, 6, 8)  # GPUs
 LARGEST = 100_000  # variables of a statement that is handed to a solver
@@ -196,47 +189,24 @@ def reference(instance: Instance, limit_s: float) -> Row:
     }
 
 
-def kept() -> list[Row]:
-    """The latest row of each run."""
-    file = RESULTS / LINES
-    lines = file.read_text().splitlines() if file.exists() else []
-    return list({tuple(r[k] for k in KEY): r for r in map(json.loads, lines)}.values())
-
-
-def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    names = [*(f"small-{n}" for n in SMALL), *SETTINGS]
-    asked.add_argument("--instances", default=",".join(names))
-    asked.add_argument("--statements", default=",".join([*BACKENDS, "exact"]))
-    asked.add_argument("--hints", default="no,yes")
-    asked.add_argument("--time-limit", type=float, default=60)
-    asked.add_argument("--threads", type=int, default=1)
-    asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--again", action="store_true", help="run what is known as well")
-    args = asked.parse_args()
-    limits = Limits(time_s=args.time_limit, threads=args.threads, seed=args.seed)
-    known = set() if args.again else {tuple(row[k] for k in KEY) for row in kept()}
-    for name in args.instances.split(","):
+def runs(limit_s: float) -> list[Row]:
+    """Return a row for each run within the limit; those that are not there are made."""
+    known = {tuple(row[k] for k in KEY): row for row in kept(LINES)}
+    limits = Limits(time_s=limit_s, threads=1, seed=0)
+    found = []
+    for name in (*(f"small-{n}" for n in SMALL), *SETTINGS):
         instance = named(name)
-        for statement in args.statements.split(","):
-            exact = statement == "exact"
-            for hint in ("yes",) if exact else args.hints.split(","):
-                key = (instance.name, statement, hint == "yes", args.time_limit)
-                if (
-                    *key,
-                    1 if exact else args.threads,
-                    0 if exact else args.seed,
-                ) in known:
-                    continue
-                row = (
-                    reference(instance, args.time_limit)
-                    if exact
-                    else measure(instance, statement, hint == "yes", limits)
-                )
-                keep(LINES, row, "ortools", "pyscipopt")
-                shown = {k: v for k, v in row.items() if k != "trace"}
-                print(json.dumps(shown), flush=True)
+        for statement in (*BACKENDS, "exact"):
+            for hint in (True,) if statement == "exact" else (False, True):
+                key = (instance.name, statement, hint, limit_s, 1, 0)
+                if key not in known:
+                    known[key] = _run(instance, statement, hint, limits)
+                    keep(LINES, known[key], "ortools", "pyscipopt")
+                found.append(known[key])
+    return found
 
 
-if __name__ == "__main__":
-    main()
+def _run(instance: Instance, statement: str, hint: bool, limits: Limits) -> Row:
+    if statement == "exact":
+        return reference(instance, float(limits.time_s or 0))
+    return measure(instance, statement, hint, limits)

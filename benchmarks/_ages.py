@@ -1,0 +1,104 @@
+"""How old a page is: rows tell a digest of the code that their page depends on.
+
+A page depends on its scripts and on the folders that `DEPENDS` names: planners, methods
+and costs, not how files are read or tables drawn. The digest is of what the code says
+(its syntax tree), so that comments, docstrings and layout make no page older.
+
+    python benchmarks/_ages.py          the pages of results/ that are older, and why
+"""
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+COSTS = ("hetopt/costs", "hetopt/problems", "hetopt/stages")
+PROOFS = ("hetopt/exact", "hetopt/bounds", "hetopt/search")
+STATED = ("formulations", "hetopt/solving", "hetopt/backends")
+ALL = (*COSTS, *PROOFS, "hetopt/planners")
+# Of the lines of a page, what their numbers depend on.
+DEPENDS: dict[str, tuple[str, ...]] = {
+    "autohet": (*ALL, *STATED),
+    "default_plan": (*ALL, "hetopt/portfolio"),
+    "espresso": (*COSTS, "hetopt/exact/provisioning", "hetopt/planners/espresso"),
+    "frenzy": (*COSTS, "hetopt/scheduling", "hetopt/exact/job_round"),
+    "gap_over_time": ALL,
+    "hexiscale": (*ALL, *STATED),
+    "metis": (*COSTS, *PROOFS, "hetopt/planners/metis"),
+    "motivation": COSTS,
+    "recovery": (*COSTS, "hetopt/recovery", "hetopt/search"),
+    "simulation": ALL,
+    "statements": (*COSTS, *STATED),
+    "subproblems": (*ALL, *STATED),
+    "targets": ALL,
+    "time_limits": ALL,
+}
+_TOLD = re.compile(r"\bcode ([0-9a-f]{10})\b")
+
+
+@cache
+def digest(name: str) -> str | None:
+    """Return the digest of what a page depends on, None where it is not named."""
+    if name not in DEPENDS:
+        return None
+    whole = hashlib.sha256()
+    for file in sources(name):
+        whole.update(_said_by(file).encode())
+    return whole.hexdigest()[:10]
+
+
+def sources(name: str) -> list[Path]:
+    """Return the files of code that a page depends on, its own scripts first."""
+    own = sorted({*HERE.glob(f"{name}*.py"), *HERE.glob(f"_{name}_*.py")})
+    folders = [ROOT / folder for folder in DEPENDS[name]]
+    return [*own, *(file for one in folders for file in sorted(one.rglob("*.py")))]
+
+
+@cache
+def _said_by(file: Path) -> str:
+    said_whole = said(file.read_text(encoding="utf-8"))
+    return hashlib.sha256(said_whole.encode()).hexdigest()
+
+
+def said(code: str) -> str:
+    """Return what code says, without its comments, docstrings and layout."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            value = body[0].value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                body[0] = ast.Expr(ast.Constant(""))
+    return ast.dump(tree)
+
+
+def older(name: str, page: str) -> str | None:
+    """Say why a page is older than what it depends on, None where it is not.
+
+    A page whose rows are from before digests names none, and is older.
+    """
+    told, now = set(_TOLD.findall(page)), digest(name)
+    if now is None or told == {now}:
+        return None
+    if not told:
+        return "its rows tell no digest of the code"
+    other = ", ".join(sorted(told - {now}))
+    return f"it has rows of code {other}, which is {now} now"
+
+
+def pages(results: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield the dated pages of a folder, and why each is older."""
+    for name in DEPENDS:
+        file = results / f"{name}.md"
+        if file.is_file():
+            yield name, older(name, file.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    for page, why in pages(HERE / "results"):
+        if why is not None:
+            print(f"{page}.md: {why}: make it again by `hetopt bench papers`")

@@ -1,0 +1,187 @@
+"""`hetopt bench papers`: every section of every page, resumed, and its age."""
+
+import sys
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from places import ROOT
+from typer.testing import CliRunner
+
+from hetopt.bench import journal, running, suites
+from hetopt.cli import app
+
+BENCHMARKS = ROOT / "benchmarks"
+RESULTS = BENCHMARKS / "results"
+SECTIONED = ("autohet", "espresso", "hexiscale", "metis", "motivation")
+BY_OPTION = {"frenzy": None, "subproblems": "CASES"}
+PAGE = """\
+import os, pathlib
+def main(words):
+    folder = pathlib.Path(os.environ["HETOPT_RESULTS"])
+    with (folder / "page.md").open("a") as page:
+        page.write(" ".join(words) + "\\n")
+    if words[0] == "broken":
+        raise ValueError("no such section")
+    return [{"paper": "A", "figure": words[0], "ours": 2.0, "theirs": 4.0}]
+"""
+SUITE = """\
+[[mine.pages]]
+script = "my_page"
+sections = ["one", "two"]
+words = ["{section}", "--limit", "{limit}"]
+time_limit_s = 20
+minutes = 90
+[[mine.pages]]
+script = "my_page"
+sections = ["broken"]
+words = ["{section}"]
+minutes = 2
+"""
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> object:
+    """Imports a script of the benchmarks, which are no package."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return import_module
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    (tmp_path / "my_page.py").write_text(PAGE)
+    file = tmp_path / "suite.toml"
+    file.write_text(SUITE)
+    return file
+
+
+def words_of(name: str) -> Counter[str]:
+    """First words of the steps that the suite runs a script with."""
+    found = [task for task in suites.tasks("papers") if task.script == name]
+    return Counter((task.words or ("",))[0] for task in found)
+
+
+@pytest.mark.parametrize("name", SECTIONED)
+def test_the_suite_makes_every_section_once(name: str, script: object) -> None:
+    module: ModuleType = import_module(name)
+    assert words_of(name) == Counter(dict.fromkeys(module.SECTIONS, 1))
+
+
+@pytest.mark.parametrize("name", sorted(BY_OPTION))
+def test_the_suite_makes_every_part_once(name: str, script: object) -> None:
+    module: ModuleType = import_module(name)
+    parts = [
+        (task.words or ())[1] for task in suites.tasks("papers") if task.script == name
+    ]
+    known = getattr(module, BY_OPTION[name] or "", None)
+    if known is None:
+        assert parts == ["queues", "gaps", "rounds", "scale", "memory", "page"]
+    else:
+        assert parts == list(known)
+
+
+def test_every_page_of_the_suite_says_what_it_depends_on(script: object) -> None:
+    ages: ModuleType = import_module("_ages")
+    scripts = {task.script for task in suites.tasks("papers")}
+    assert scripts - set(ages.DEPENDS) == {"wishes"}, "its page has no figures"
+    for folders in ages.DEPENDS.values():
+        for folder in folders:
+            assert (ROOT / folder).exists(), folder
+
+
+def test_a_section_that_is_there_is_not_made_again(suite: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = running.go("mine", out, file=suite)
+    assert [row["status"] for row in first] == ["made", "made", "crashed"]
+    assert "no such section" in first[2]["reasons"][0]
+    assert [row["figures"][0]["figure"] for row in first[:2]] == ["one", "two"]
+    rows = (out / journal.ROWS).read_text().splitlines()
+    (out / journal.ROWS).write_text("\n".join([rows[0], rows[2]]) + "\n")
+    told: list[list[str]] = []
+    running.go(
+        "mine",
+        out,
+        file=suite,
+        resume=True,
+        before=lambda tasks: told.append([task.key for task in tasks]),
+    )
+    assert told == [["my_page one --limit 20", "my_page broken"]]
+    made = (out / "pages" / "page.md").read_text().splitlines()
+    assert sorted(made) == [
+        *("broken", "broken"),
+        *("one --limit 20", "one --limit 20", "two --limit 20"),
+    ]
+
+
+def test_the_command_tells_the_hours_before_it_begins(
+    suite: Path, tmp_path: Path
+) -> None:
+    out = ["--suites", str(suite), "--out", str(tmp_path / "out")]
+    said = CliRunner().invoke(app, ["bench", "mine", "--only", "my_page t", *out])
+    assert said.exit_code == 0, said.output
+    assert "1 section of pages to make: about 1.5 hours" in said.stderr
+    shorter = suites.tasks("mine", suite, 2)
+    assert [task.minutes for task in shorter] == [9, 9, 2]
+    assert shorter[0].words == ("one", "--limit", "2")
+
+
+def test_a_word_that_no_solve_has_is_refused(suite: Path, tmp_path: Path) -> None:
+    words = ["bench", "mine", "--suites", str(suite), "--only", "nothing"]
+    said = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    assert said.exit_code == 2
+    assert "nothing" in said.stderr
+
+
+# --- ages ------------------------------------------------------------------------
+
+
+def test_only_what_code_says_makes_a_page_older(script: object) -> None:
+    ages: ModuleType = import_module("_ages")
+    code = 'def f(x):\n    """Doubles."""\n    return 2 * x  # twice\n'
+    same = 'def f(x):\n\n    """Return the double."""\n    return (2*x)\n'
+    assert ages.said(code) == ages.said(same)
+    assert ages.said(code) != ages.said(code.replace("2 *", "3 *"))
+    assert ages.said(code) != ages.said(code.replace('"""Doubles."""', "pass"))
+
+
+def test_a_page_is_older_where_its_rows_tell_another_digest(
+    script: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ages: ModuleType = import_module("_ages")
+    monkeypatch.setattr(ages, "digest", lambda name: "0123456789")
+    assert ages.older("metis", "*Run, code 0123456789.*") is None
+    assert "abcdefabcd" in ages.older("metis", "code 0123456789, code abcdefabcd")
+    assert "no digest" in ages.older("metis", "*Run, commit abcdefabcd.*")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", sorted(p.stem for p in RESULTS.glob("*.md") if p.name != "papers.md")
+)
+def test_a_page_is_as_new_as_the_code_that_it_depends_on(
+    page: str, script: object
+) -> None:
+    ages: ModuleType = import_module("_ages")
+    if page not in ages.DEPENDS:
+        pytest.skip("made by a run of its own")
+    why = ages.older(page, (RESULTS / f"{page}.md").read_text("utf-8"))
+    if why is not None and "no digest" in why:
+        pytest.skip(f"made before pages told the digest of their code: {page}")
+    assert why is None, "make it again: `hetopt bench papers`, then `run.py --take`"
+
+
+def test_rows_tell_the_digest_of_the_code(
+    script: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measuring: ModuleType = import_module("_measuring")
+    ages: ModuleType = import_module("_ages")
+    monkeypatch.setattr(measuring, "RESULTS", tmp_path)
+    measuring.keep("motivation.jsonl", {"section": "one", "run": "2026-01-01T00"})
+    (line,) = measuring.kept("motivation.jsonl")
+    assert line["machine"]["code"] == ages.digest("motivation")
+    measuring.publish("motivation.md", "# A\n\nwords\n", "motivation.jsonl")
+    page = (tmp_path / "motivation.md").read_text("utf-8")
+    assert ages.older("motivation", page) is None
+    assert sys.modules["_ages"] is ages
