@@ -77,15 +77,18 @@ def bench(
 
     DIR gets `rows.jsonl` (a row a solve, on disk as soon as it is known), `plans/`
     (documents that `hetopt check` takes) and `report.html`, `.md`, `.csv`, `.json`.
-    Exit codes: 0 every row has an answer, 1 a solve crashed or a bound contradicts a
-    plan, 4 a solve was ended by its wall or memory limit.
+    A gate (the suite `gate`) sets plans and bounds beside the library's best, in
+    `gate.md`. Exit codes: 0 every row has an answer, 1 a solve crashed, a bound
+    contradicts a plan, or a gate's solve is worse than allowed, 4 a solve was ended by
+    its wall or memory limit.
 
     Example: `hetopt bench smoke --workers 2 --out smoke-run`
     """
-    from ..bench import journal
+    from ..bench import gate, journal
     from ..bench.running import failed
     from ..report import bench as reports
     from ..report import bench_summary
+    from ..text.writing import write_text
 
     if suite is not None and named is not None:
         raise Unsupported("the suite is named twice: give SUITE or --suite")
@@ -109,16 +112,26 @@ def bench(
         )
     header, rows = journal.read(folder)
     made = bench_summary.report(folder, header, rows)
-    lost = written(
-        folder if folder.is_dir() else folder.parent,
-        lambda path: reports.write(made, path),
-        "report ",
-    )
+    judged = gate.verdicts(rows)
+
+    def write(place: Path) -> None:
+        reports.write(made, place)
+        if judged:
+            write_text(place / "gate.md", gate.table(judged))
+
+    lost = written(folder if folder.is_dir() else folder.parent, write, "report ")
     if update_best:
         _keep_best(folder)
-    output.give(reports.document(made), reports.terminal(made), as_json, lost)
+    document = reports.document(made)
+    if judged:
+        document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
+    output.give(document, reports.terminal(made), as_json, lost)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
+        raise typer.Exit(OURS)
+    if worse := [verdict for verdict in judged if verdict.why]:
+        for verdict in worse:
+            output.complain(f"{verdict.instance}: {'; '.join(verdict.why)}")
         raise typer.Exit(OURS)
     bad = failed(rows)
     if bad:

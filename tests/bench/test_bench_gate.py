@@ -1,0 +1,118 @@
+"""A gate: solves of a run beside the best that is known of the library."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt.bench import best, gate, suites
+from hetopt.bench.records import Allowed
+from hetopt.cli import app
+
+NAME = "hexiscale/setting-3-llama-30b"  # its bound is below its plan
+ALLOWED = {"plan": 0.01, "bound": 0.02}
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """The row of a solve that finds and proves what is known best."""
+    known = best.known(NAME)
+    assert known is not None
+    return {
+        "key": f"{NAME} by exact",
+        "kind": "solve",
+        "instance": NAME,
+        "method": "exact",
+        "seed": 0,
+        "problem": known.problem,
+        "digest": known.digest,
+        "sense": known.sense,
+        "unit": known.unit,
+        "status": "feasible",
+        "objective": known.objective,
+        "bound": known.bound,
+        "allowed": ALLOWED,
+        "seconds": {"solve": 9.5, "trace": []},
+        **changes,
+    }
+
+
+def moved(name: str, share: Fraction) -> float:
+    """An objective or bound that is away by that share of the best objective."""
+    known = best.known(NAME)
+    assert known is not None
+    value, scale = known.value(name), known.value("objective")
+    assert value is not None
+    assert scale is not None
+    return float(value + share * scale)
+
+
+def test_what_is_known_best_loses_nothing() -> None:
+    (verdict,) = gate.verdicts([row()])
+    assert verdict.why == ()
+    assert verdict.plan_loss == pytest.approx(0)
+    assert verdict.bound_loss == pytest.approx(0)
+    assert verdict.seconds == pytest.approx(9.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "what"),
+    [("objective", Fraction(3, 100), "plan"), ("bound", Fraction(-3, 100), "bound")],
+)
+def test_what_loses_more_than_allowed_is_told(
+    name: str, share: Fraction, what: str
+) -> None:
+    (verdict,) = gate.verdicts([row(**{name: moved(name, share)})])
+    (why,) = verdict.why
+    assert why.startswith(f"the {what} loses 3.00%")
+    (half,) = gate.verdicts([row(**{name: moved(name, share / 4)})])
+    assert half.why == ()
+
+
+def test_what_is_better_than_known_passes() -> None:
+    better = {"objective": moved("objective", Fraction(-1, 100))}
+    better["bound"] = moved("bound", Fraction(1, 100))
+    (verdict,) = gate.verdicts([row(**better)])
+    assert verdict.why == ()
+    assert verdict.plan_loss == pytest.approx(-0.01, abs=1e-6)
+    assert verdict.bound_loss == pytest.approx(-0.01, abs=1e-6)
+
+
+def test_a_solve_without_a_plan_or_a_bound_is_worse() -> None:
+    (verdict,) = gate.verdicts([row(objective=None, bound=None, status="timeout")])
+    assert verdict.why == ("no plan: timeout", "no bound: timeout")
+    (strange,) = gate.verdicts([row(digest="sha256:other")])
+    assert strange.why == ("the best known is of other data",)
+
+
+def test_rows_that_are_no_gate_have_no_verdict() -> None:
+    plain = row()
+    del plain["allowed"]
+    assert gate.verdicts([plain]) == []
+
+
+@pytest.mark.parametrize(("share", "code"), [(Fraction(0), 0), (Fraction(1, 20), 1)])
+def test_the_command_ends_by_the_verdict(
+    share: Fraction, code: int, tmp_path: Path
+) -> None:
+    lines = [{"suite": "gate"}, row(objective=moved("objective", share))]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    said = CliRunner().invoke(app, ["bench", "--report", str(tmp_path), "--json"])
+    assert said.exit_code == code, said.stderr
+    (verdict,) = json.loads(said.stdout)["gate"]
+    assert bool(verdict["why"]) == bool(code)
+    page = (tmp_path / "gate.md").read_text("utf-8")
+    assert "| 5.00% |" in page if code else "| 0.00% |" in page
+
+
+def test_the_nightly_gate_is_of_twelve_instances_that_are_known() -> None:
+    tasks = suites.tasks("gate")
+    assert len({task.instance for task in tasks}) == len(tasks) == 12
+    for task in tasks:
+        assert task.time_limit_s <= 10
+        assert isinstance(task.allowed, Allowed)
+        known = best.known(str(task.instance))
+        assert known is not None
+        assert known.bound is not None
