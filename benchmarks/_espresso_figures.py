@@ -10,8 +10,7 @@ from typing import Any
 
 from hetopt.explaining.timeline import Timeline, Times, simulated
 from hetopt.files import load_instance
-from hetopt.planners.espresso import Pruning, explored
-from hetopt.planners.espresso.tables import Stages, Stock, counted
+from hetopt.planners.espresso import Pruning, Stages, Stock, counted, explored
 from hetopt.planners.whale_plus import balanced
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data

@@ -194,7 +194,7 @@ class Driver(threading.Thread):
 def measured(kills: int, seed: int) -> Row:
     """Follow a trace until there were so many kills."""
     import hetopt
-    from hetopt.recovery.replay import traces
+    from hetopt.api.replaying import traces
     from hetopt.schema import Instance
 
     data = Instance.model_validate_json(json.dumps(INSTANCE))

@@ -29,8 +29,7 @@ from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance
 from hetopt.planners import espresso_placer, hph_plus, whale_plus
-from hetopt.planners.espresso import Pruning, explored, tree
-from hetopt.planners.espresso.tables import Stock
+from hetopt.planners.espresso import Pruning, Stock, boundary, explored
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
 from hetopt.report import front as pictures
@@ -124,7 +123,7 @@ def proved_within(data: Data, limit_s: float) -> float | None:
     for d in data.data_parallel:
         stock = Stock.of(data, d)
         if stock.kinds:
-            depth = tree.boundary(stock, 0)[-1]
+            depth = boundary(stock, 0)[-1]
             fewer = {"data_parallel": (d,), "max_stages": depth}
             found.append(proved(data.model_copy(update=fewer), limit_s))
     return min((usd for usd in found if usd is not None), default=None)

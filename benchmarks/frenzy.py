@@ -12,7 +12,6 @@ results/frenzy.jsonl; a queue whose rows are there is not run again but with `--
 """
 
 import argparse
-import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -27,14 +26,15 @@ import frenzy_memory
 import frenzy_page
 from _measuring import keep
 
+from hetopt import registry
 from hetopt.api import scheduling
 from hetopt.exact import job_round
+from hetopt.problems import job_round as job_rounds
 from hetopt.problems import job_scheduling
 from hetopt.problems.job_round import Data as RoundData
 from hetopt.problems.job_scheduling import Data
 from hetopt.scheduling import catalogue, has_gaps, simulator, traces, workloads
 from hetopt.scheduling.idle import Idle
-from hetopt.scheduling.policies import _rounds, frenzy
 from hetopt.schema import Cluster
 from hetopt.solving import statements
 
@@ -202,28 +202,6 @@ def gaps() -> None:
                 print(found, flush=True)
 
 
-class Kept(Exception):
-    """Enough rounds are seen."""
-
-
-def seen_rounds(jobs: int, limit: int) -> list[RoundData]:
-    """Problems of the first rounds when all jobs wait at once on 44 GPUs."""
-    data = workloads.queue(jobs, 0, catalogue.simulator(), "crowd", every_s=0)
-    found: list[RoundData] = []
-
-    def solve(round_: RoundData) -> Any:
-        found.append(round_)
-        if len(found) == limit:
-            raise Kept
-        return job_round.solve(round_).plan
-
-    policy = _rounds.RoundPolicy(data, solve)
-    idle = Idle(data.cluster, _rounds.kinds(data))
-    with contextlib.suppress(Kept):
-        simulator.Simulation(data, policy, idle).run(60_000_000)
-    return found
-
-
 def one_by_one(round_: RoundData) -> RoundData:
     """The same jobs, each a class of its own: nothing is left to count."""
     classes = tuple(
@@ -237,7 +215,11 @@ def one_by_one(round_: RoundData) -> RoundData:
 def rounds() -> None:
     """Median seconds of a round and whether it is proved, by number of jobs."""
     for jobs in (20, 160, 640, 1280):
-        problems = seen_rounds(jobs, 8)
+        queues = (
+            workloads.queue(jobs, seed, catalogue.simulator(), "crowd", every_s=0)
+            for seed in range(4)
+        )
+        problems = [job_rounds.data(data) for data in queues]
         for label, solve in (
             ("exact", job_round.solve),
             ("exact, no two jobs alike", lambda r: job_round.solve(one_by_one(r))),
@@ -247,7 +229,7 @@ def rounds() -> None:
             ),
         ):
             seconds, proved = [], 0
-            for round_ in problems[-4:]:
+            for round_ in problems:
                 started = perf_counter()
                 proved += solve(round_).status.value == "optimal"
                 seconds.append(perf_counter() - started)
@@ -293,6 +275,7 @@ def scale() -> None:
     print(found, flush=True)
 
     data = workloads.queue(3000, 1, large(10_000), "huge", every_s=1)
+    frenzy = registry.entry("scheduling.policies", "frenzy")
     policy, idle = frenzy.policy(data), Idle(data.cluster, frenzy.kinds(data))
     held, times = [], []
     for number, job in enumerate(data.jobs):

@@ -22,7 +22,7 @@ from _pages import machine
 import hetopt
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.problems.recovery.storage import Storage
+from hetopt.problems.recovery import Storage
 from hetopt.schema import Instance
 from hetopt.search.balancing import Balancer
 from hetopt.search.fast_cost import FastCost, Pipe

@@ -13,7 +13,11 @@ from ...errors import NoPlan
 from ...plans import Provisioning
 from ...problems.provisioning import Data
 from .placer import place
+from .tables import Stages as Stages
+from .tables import Stock as Stock
+from .tables import counted as counted
 from .tree import Depth, Pruning, Search, cheapest_plan, searched
+from .tree import boundary as boundary
 
 problem: Literal["provisioning"] = "provisioning"
 Metric = Literal["usd", "scarcity", "utilisation"]
