@@ -38,6 +38,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "time_limits": ALL,
 }
 _TOLD = re.compile(r"\bcode ([0-9a-f]{10})\b")
+_RUN = re.compile(r"^\*.*\bcores, load .*\*$|^\*Made by .*\*$", re.MULTILINE)
 
 
 @cache
@@ -79,15 +80,18 @@ def said(code: str) -> str:
 def older(name: str, page: str) -> str | None:
     """Say why a page is older than what it depends on, None where it is not.
 
-    A page whose rows are from before digests names none, and is older.
+    What a section ran on tells its code; of a page without sections the line below its
+    title does. Rows from before digests tell none, and are older.
     """
-    told, now = set(_TOLD.findall(page)), digest(name)
-    if now is None or told == {now}:
+    now = digest(name)
+    if now is None:
         return None
-    if not told:
-        return "its rows tell no digest of the code"
-    other = ", ".join(sorted(told - {now}))
-    return f"it has rows of code {other}, which is {now} now"
+    dated, *sections = _RUN.findall(page) or [""]
+    told = [set(_TOLD.findall(line)) for line in sections or [dated]]
+    if not all(told):
+        return f"{told.count(set())} of {len(told)} parts tell no digest of their code"
+    other = ", ".join(sorted(set().union(*told) - {now}))
+    return f"it has rows of code {other}, which is {now} now" if other else None
 
 
 def pages(results: Path) -> Iterator[tuple[str, str | None]]:

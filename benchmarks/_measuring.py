@@ -58,7 +58,7 @@ def publish(page: str | Path, text: str, lines: str | Path | None = None) -> Non
     before = DATED.search(old)
     made, day, code = _measured_by(lines) if lines else (None, None, None)
     if before and lines and made in (None, before["commit"]):
-        made, day, code = before["commit"], before["day"], code or before["code"]
+        made, day = before["commit"], before["day"]
     made, day = made or commit() or "outside git", day or time.strftime("%Y-%m-%d")
     title, _, rest = text.partition("\n")
     rest = DATED.sub("", rest, count=1)
@@ -73,17 +73,21 @@ def dated(made: str, day: str, code: str | None) -> str:
 
 
 def _measured_by(lines: str | Path) -> tuple[str | None, str | None, str | None]:
-    """Commit and day of the last row that names one, or of the head of a suite's."""
-    made = day = code = None
+    """Commit and day of the last row that names one, or of the head of a suite's.
+
+    And the digest of the code, where all rows have the same.
+    """
+    made = day = None
+    codes = set()
     for row in kept(lines):
         machine = row.get("machine")
         told = machine.get("commit") if isinstance(machine, dict) else None
+        codes.add(machine.get("code") if isinstance(machine, dict) else None)
         if told := told or row.get("commit"):
             made = told[:10] + "+" * told.endswith("+")
             begun = row.get("run") or row.get("started")
             day = begun[:10] if isinstance(begun, str) else None
-            code = machine.get("code") if isinstance(machine, dict) else None
-    return made, day, code
+    return made, day, codes.pop() if len(codes) == 1 else None
 
 
 def kept(file: str | Path) -> list[dict[str, Any]]:

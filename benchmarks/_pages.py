@@ -78,7 +78,8 @@ def machine(found: Sequence[Row]) -> str:
         for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
         if on.get(name)
     ]
-    codes = sorted({str(one["code"]) for one in found if one.get("code")})
+    every = {one.get("code") for one in found}
+    codes = [] if None in every else sorted(map(str, every))
     commits = sorted({str(one["commit"]) for one in found if one.get("commit")})
     return (
         f"{on['processor']}, {on['cores']} cores, load {max(loads):g} at most, Python "

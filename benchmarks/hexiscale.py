@@ -179,7 +179,7 @@ SECTIONS: dict[str, tuple[Section, str]] = {
         "Ethernet, but by its own Table 3 it is 0.6 to 12.4 points: its figures "
         "compare with what Megatron, Galvatron and FSDP reach there, of which it "
         "prints none. Its global batch is not published, either. `galvatron_like` is "
-        "one pipeline on most settings and falls further behind than its Galvatron, "
+        "one pipeline on every setting and falls further behind than its Galvatron, "
         "most where hops are slow.",
     ),
     "bandwidth": (

@@ -151,9 +151,19 @@ def test_a_page_is_older_where_its_rows_tell_another_digest(
 ) -> None:
     ages: ModuleType = import_module("_ages")
     monkeypatch.setattr(ages, "digest", lambda name: "0123456789")
-    assert ages.older("metis", "*Run, code 0123456789.*") is None
-    assert "abcdefabcd" in ages.older("metis", "code 0123456789, code abcdefabcd")
-    assert "no digest" in ages.older("metis", "*Run, commit abcdefabcd.*")
+    new, old = "*A, 2 cores, load 1, code 0123456789.*", "*2 cores, load 1, commit a.*"
+    made = "*Made by 0.1 (2026-01-01), code abcdefabcd; older.*"
+    for lines, why in (
+        ([made, new, new], None),
+        ([made.replace("abcdefabcd", "0123456789")], None),
+        ([made], "abcdefabcd"),
+        ([made, new, new.replace("0123456789", "aaaaabbbbb")], "aaaaabbbbb"),
+        ([made, new, old, new], "1 of 3 parts tell no digest"),
+        (["# No line at all"], "1 of 1 parts tell no digest"),
+    ):
+        found = ages.older("metis", "\n\n".join(["# A", *lines, "words"]))
+        assert (found is None) == (why is None)
+        assert why is None or why in found
 
 
 @pytest.mark.slow
