@@ -6,7 +6,7 @@
 Parts: `queues` (its two clusters, 30 and 60 jobs, five seeds; the traces, where given),
 `gaps` (HAS against the proved round), `rounds` (seconds of a round, Sia's program and
 the exact one), `scale` (10,000 jobs on 1,000 GPUs, one decision on 10,000 GPUs),
-`memory` (MARP beside measured peaks, those of FOLDER too: `frenzy_memory.py`), `page`
+`memory` (MARP beside measured peaks, those of FOLDER too: `_frenzy_memory.py`), `page`
 (results/frenzy.md from the latest row of each case). Every row goes to
 results/frenzy.jsonl; a queue whose rows are there is not run again but with `--again`.
 """
@@ -22,8 +22,8 @@ from time import perf_counter
 from typing import Any
 
 import _figures
-import frenzy_memory
-import frenzy_page
+import _frenzy_memory
+import _frenzy_page
 from _measuring import keep
 
 from hetopt import registry
@@ -125,7 +125,7 @@ def queues(
 
 def compare(philly: Path | None, pollux: Path | None, again: bool) -> None:
     """Average completion by policy, beside frenzy's; medians of decision times."""
-    known = {} if again else frenzy_page.latest("queues", "queue", "policy")
+    known = {} if again else _frenzy_page.latest("queues", "queue", "policy")
     for name, data in queues(philly, pollux):
         average: dict[str, float] = {}
         for label, policy, rounds, word in RUNS:
@@ -302,14 +302,14 @@ def scale() -> None:
 def memory(data: Path | None) -> None:
     """MARP's prediction of every run that it has a formula for."""
     begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    for row in frenzy_memory.rows(data):
+    for row in _frenzy_memory.rows(data):
         keep(FILE, {"part": "memory", "began": begun, **row}, *PACKAGES)
         print(row, flush=True)
 
 
 def told() -> Iterator[dict[str, Any]]:
     """Yield Fig. 4: average completion under two rankings, and decision times."""
-    found = frenzy_page.latest("queues", "queue", "policy")
+    found = _frenzy_page.latest("queues", "queue", "policy")
     figure = partial(_figures.figure, "Frenzy")
     for (queue, label), mine in found.items():
         if label not in RANKINGS or queue.rpartition("-")[2] not in MORE_SAMPLES:
@@ -350,7 +350,7 @@ def main(words: list[str] | None = None) -> list[dict[str, Any]]:
         "rounds": rounds,
         "scale": scale,
         "memory": lambda: memory(asked.data),
-        "page": frenzy_page.write,
+        "page": _frenzy_page.write,
     }
     names = asked.only.split(",")
     for name in names:

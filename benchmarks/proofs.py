@@ -22,8 +22,8 @@ from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
 
+import _gap_table
 import _pages
-import gap_table
 from _measuring import RESULTS, keep, publish
 from joblib import Parallel, delayed
 
@@ -291,7 +291,7 @@ def write() -> None:
         words.append(f"\n{_pages.ran(LINES, 'ablations')}")
     publish(PAGE, "\n".join(words) + "\n", "proofs/rows.jsonl")
     text = README.read_text(encoding="utf-8")
-    writing.write_text(README, gap_table.replaced(text, counts(rows), MARKS))
+    writing.write_text(README, _gap_table.replaced(text, counts(rows), MARKS))
 
 
 WHY = """The gap of the best known plan to the bound that equal CPU seconds prove. Hops

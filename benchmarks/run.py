@@ -17,8 +17,8 @@ import shutil
 import sys
 from pathlib import Path
 
-import gap_table
-import leaderboard
+import _gap_table
+import _leaderboard
 from _measuring import RESULTS, publish
 
 from hetopt import cli
@@ -34,8 +34,8 @@ def main(words: list[str]) -> None:
         print(__doc__)
     elif words == ["--gaps"]:
         text = README.read_text(encoding="utf-8")
-        table = gap_table.made(FOLDER / "results" / "gaps")
-        writing.write_text(README, gap_table.replaced(text, table))
+        table = _gap_table.made(FOLDER / "results" / "gaps")
+        writing.write_text(README, _gap_table.replaced(text, table))
         print(f"written to {README}")
     elif words == ["--leaderboard"]:
         _write_leaderboard()
@@ -70,15 +70,15 @@ def date_report(suite: str) -> None:
 
 
 def _write_leaderboard() -> None:
-    found = list(leaderboard.rows())
+    found = list(_leaderboard.rows())
     page, sheet = FOLDER / "README.md", FOLDER / "results" / "leaderboard.csv"
-    marks = (leaderboard.BEGIN, leaderboard.END)
+    marks = (_leaderboard.BEGIN, _leaderboard.END)
     text = page.read_text(encoding="utf-8")
-    table = leaderboard.table(found)
-    writing.write_text(page, gap_table.replaced(text, table, marks))
-    writing.write_text(sheet, leaderboard.sheet(found))
+    table = _leaderboard.table(found)
+    writing.write_text(page, _gap_table.replaced(text, table, marks))
+    writing.write_text(sheet, _leaderboard.sheet(found))
     history = FOLDER / "results" / "history.csv"
-    writing.write_text(history, leaderboard.sheet(list(leaderboard.steps())))
+    writing.write_text(history, _leaderboard.sheet(list(_leaderboard.steps())))
     print(f"written to {page}, {sheet} and {history}")
 
 

@@ -15,7 +15,7 @@ from hetopt.calibration.runs import Run
 def script() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield import_module("frenzy_memory")
+        yield import_module("_frenzy_memory")
 
 
 PLAIN: dict[str, Any] = {

@@ -14,7 +14,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "gaps"
 @pytest.fixture(scope="module")
 def table() -> ModuleType:
     """The script, which is no package."""
-    spec = spec_from_file_location("gap_table", ROOT / "benchmarks" / "gap_table.py")
+    spec = spec_from_file_location("_gap_table", ROOT / "benchmarks" / "_gap_table.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

@@ -16,7 +16,7 @@ PAGE = (FOLDER / "README.md").read_text("utf-8")
 SHEET = FOLDER / "results" / "leaderboard.csv"
 HISTORY = SHEET.with_name("history.csv")
 MADE = """
-import leaderboard
+import _leaderboard as leaderboard
 found = list(leaderboard.rows())
 print(leaderboard.table(found), end="\\0")
 print(leaderboard.sheet(found), end="\\0")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import frenzy_memory
+import _frenzy_memory
 from _measuring import kept, publish
 from _pages import grid, machine
 
@@ -164,7 +164,7 @@ def memory() -> Iterator[str]:
     if not rows:
         return
     mine = [row for row in rows if row["began"] == rows[-1]["began"]]
-    yield from frenzy_memory.table(mine)
+    yield from _frenzy_memory.table(mine)
     yield ""
     yield MEMORY
     yield ""
@@ -288,7 +288,3 @@ printed on most rows; Frenzy wins by far on the two where these numbers are bad
 of not asking. Ranked by throughput every job takes many GPUs while they are idle, which
 costs those that come behind it where jobs are many and small (`pollux, simulator, load
 1.0`)."""
-
-
-if __name__ == "__main__":
-    write()
