@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import _ages
 
 import hetopt
-from hetopt.bench import machine
+from hetopt.bench import machine as measured_on
 
 # Where pages and their lines are: here, unless `hetopt bench` names a folder.
 RESULTS = Path(os.environ.get("HETOPT_RESULTS") or Path(__file__).parent / "results")
@@ -51,6 +51,7 @@ def publish(page: str | Path, text: str, lines: str | Path | None = None) -> Non
     """Write a page of results, which says below its title what made it, and when.
 
     That is told by the last row of `lines`; without them it is the code that runs now.
+    Where no section says on what it ran, all rows do, in a last line.
     What rows do not tell stays as the page had it.
     """
     place = RESULTS / page
@@ -62,8 +63,40 @@ def publish(page: str | Path, text: str, lines: str | Path | None = None) -> Non
     made, day = made or commit() or "outside git", day or time.strftime("%Y-%m-%d")
     title, _, rest = text.partition("\n")
     rest = DATED.sub("", rest, count=1)
+    if "cores, load" not in rest:
+        rest += ran(kept(lines) if lines else [{"machine": here(page)}])
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(f"{title}\n{dated(made, day, code)}{rest}", encoding="utf-8")
+
+
+def machine(found: Sequence[dict[str, Any]]) -> str:
+    """What rows were measured on: the last one's, the highest load, all commits."""
+    on, loads = found[-1], [one["load"] or 0 for one in found]
+    packages = [
+        f"{name} {on[name]}"
+        for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
+        if on.get(name)
+    ]
+    every = {one.get("code") for one in found}
+    codes = [] if None in every else sorted(map(str, every))
+    commits = sorted({str(one["commit"]) for one in found if one.get("commit")})
+    return (
+        f"{on['processor']}, {on['cores']} cores, load {max(loads):g} at most, Python "
+        f"{on['python']}, {', '.join(packages)}"
+        f"{', commit ' * bool(commits)}{', '.join(commits)}"
+        f"{', code ' * bool(codes)}{', '.join(codes)}"
+    )
+
+
+def ran(lines: list[dict[str, Any]]) -> str:
+    """Return a line on what all rows were made on, and within which limits."""
+    machines = [line["machine"] for line in lines if "machine" in line]
+    if not machines or "load" not in machines[-1]:
+        return ""
+    limits = sorted({line["limit_s"] for line in lines if line.get("limit_s")})
+    told = " or ".join(f"{limit:g}" for limit in limits)
+    within = f"limit {told} s, " if limits else ""
+    return f"\n*Single runs, seed 0, {within}{machine(machines)}.*\n"
 
 
 def dated(made: str, day: str, code: str | None) -> str:
@@ -80,9 +113,9 @@ def _measured_by(lines: str | Path) -> tuple[str | None, str | None, str | None]
     made = day = None
     codes = set()
     for row in kept(lines):
-        machine = row.get("machine")
-        told = machine.get("commit") if isinstance(machine, dict) else None
-        codes.add(machine.get("code") if isinstance(machine, dict) else None)
+        on = row.get("machine")
+        told = on.get("commit") if isinstance(on, dict) else None
+        codes.add(on.get("code") if isinstance(on, dict) else None)
         if told := told or row.get("commit"):
             made = told[:10] + "+" * told.endswith("+")
             begun = row.get("run") or row.get("started")
@@ -98,17 +131,23 @@ def kept(file: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in place.read_text("utf-8").splitlines()]
 
 
-def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
-    """Append one line to a results file; `packages` are named with their versions."""
+def here(file: str | Path, *packages: str) -> dict[str, Any]:
+    """Return this machine, its load, versions, the commit, and the code of a page."""
     where = {
-        **machine.description(),
-        "load": machine.load(),
-        **machine.versions(("numpy", *packages)),
+        **measured_on.description(),
+        "load": measured_on.load(),
+        **measured_on.versions(("numpy", *packages)),
         "hetopt": hetopt.__version__,
         "commit": commit(),
     }
     if (code := _ages.digest(Path(file).stem)) is not None:
         where["code"] = code
+    return where
+
+
+def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
+    """Append one line to a results file; `packages` are named with their versions."""
+    where = here(file, *packages)
     RESULTS.mkdir(parents=True, exist_ok=True)
     with (RESULTS / file).open("a") as lines:
         lines.write(json.dumps({**found, "machine": where}) + "\n")

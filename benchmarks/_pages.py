@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from _measuring import RESULTS as RESULTS
-from _measuring import keep, kept, publish
+from _measuring import keep, kept, machine, publish
 
 from hetopt.text import markdown
 
@@ -68,25 +68,6 @@ def ran(lines: str, section: str) -> str:
     limit = f"limit {mine[-1]['limit_s']:g} s, " if "limit_s" in mine[-1] else ""
     machines = [line["machine"] for line in mine]
     return f"*Run {mine[-1]['run']}Z, {limit}{machine(machines)}.*"
-
-
-def machine(found: Sequence[Row]) -> str:
-    """What rows were measured on: the last one's, the highest load, all commits."""
-    on, loads = found[-1], [one["load"] or 0 for one in found]
-    packages = [
-        f"{name} {on[name]}"
-        for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
-        if on.get(name)
-    ]
-    every = {one.get("code") for one in found}
-    codes = [] if None in every else sorted(map(str, every))
-    commits = sorted({str(one["commit"]) for one in found if one.get("commit")})
-    return (
-        f"{on['processor']}, {on['cores']} cores, load {max(loads):g} at most, Python "
-        f"{on['python']}, {', '.join(packages)}"
-        f"{', commit ' * bool(commits)}{', '.join(commits)}"
-        f"{', code ' * bool(codes)}{', '.join(codes)}"
-    )
 
 
 def _lines(lines: str, section: str) -> list[Row]:

@@ -5,6 +5,8 @@ import re
 import pytest
 from places import ROOT
 
+from hetopt.bench.suites import tasks
+
 RESULTS = ROOT / "benchmarks" / "results"
 RAN = re.compile(r"^\*.*\bcores, load .* Python .*\*$", re.MULTILINE)
 
@@ -19,3 +21,12 @@ def test_a_page_names_its_command_and_its_machine(name: str) -> None:
     assert RAN.search(page)
     words = re.findall(r"one thread|limit of time|limit \d+ s|time-limit", page)
     assert words
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted({str(task.script) for task in tasks("papers")} - {"wishes"}),
+)
+def test_a_page_that_the_suite_makes_says_on_what(name: str) -> None:
+    page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert RAN.search(page), "written by `_measuring.publish`"
