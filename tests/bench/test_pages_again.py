@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from places import ROOT
 
-PAGES = ("autohet", "espresso", "hexiscale", "metis")
+PAGES = ("autohet", "espresso", "hexiscale", "metis", "motivation")
 WITHOUT_CLOCK = {
     "autohet": ("gpus", "models", "breakdown", "groups"),
-    "espresso": ("figure_2", "figure_3"),
+    "espresso": ("figure_2", "figure_2_plans", "figure_3"),
     "hexiscale": ("case_study", "fsdp", "eq_4", "megatron_memory", "breakdown"),
+    "motivation": ("asymmetric", "minibatch", "two_gpus"),
 }
 OF_TIME = ("planned in", "seconds", "CPU", "machine")
 
