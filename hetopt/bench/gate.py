@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import Field
 
+from ..files.best import known, number
 from ..schema import Record
 from ..text import markdown
-from . import best
 from .journal import Row
 from .records import Allowed
 
@@ -68,27 +68,25 @@ def _verdict(row: Row) -> Verdict:
     allowed = Allowed.model_validate(row["allowed"])
     asked: dict[str, Any] = {"instance": row["instance"], "method": row["method"]}
     asked |= {"allowed": allowed, "seconds": row.get("seconds", {}).get("solve")}
-    known = best.known(row["instance"])
-    if known is None:
+    top = known(row["instance"])
+    if top is None:
         return Verdict(**asked, why=("nothing is known best of it",))
-    if row.get("digest") not in (None, known.digest):
+    if row.get("digest") not in (None, top.digest):
         return Verdict(**asked, why=("the best known is of other data",))
-    scale, sign = known.value("objective"), 1 if known.sense == "minimise" else -1
+    scale, sign = top.value("objective"), 1 if top.sense == "minimise" else -1
     assert scale is not None
-    losses: dict[str, float | None] = {}
+    plan = _loss(scale, number(row, "objective"), sign, scale)
+    bound = _loss(top.value("bound"), number(row, "bound"), -sign, scale)
     why = []
-    for name, worse, most in (
-        ("objective", sign, allowed.plan),
-        ("bound", -sign, allowed.bound),
-    ):
-        what = "plan" if name == "objective" else "bound"
-        loss = _loss(known.value(name), best.number(row, name), worse, scale)
-        losses[f"{what}_loss"] = loss
-        if loss is None and known.value(name) is not None:
-            why.append(f"no {what}: {row['status']}")
-        elif loss is not None and loss > most:
-            why.append(f"the {what} loses {loss:.2%}, allowed {most:.2%}")
-    return Verdict(**asked, **losses, why=tuple(why))
+    if plan is None:
+        why.append(f"no plan: {row['status']}")
+    elif plan > allowed.plan:
+        why.append(f"the plan loses {plan:.2%}, allowed {allowed.plan:.2%}")
+    if bound is None and top.bound is not None:
+        why.append(f"no bound: {row['status']}")
+    elif bound is not None and bound > allowed.bound:
+        why.append(f"the bound loses {bound:.2%}, allowed {allowed.bound:.2%}")
+    return Verdict(**asked, plan_loss=plan, bound_loss=bound, why=tuple(why))
 
 
 def _loss(
