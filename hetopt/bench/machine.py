@@ -19,7 +19,7 @@ PACKAGES = (
     *("pymetis", "joblib", "distributed"),
 )
 # Fields that tasks got later: rows of before are gone on with.
-LATER = ("words", "minutes", "allowed")
+LATER = ("words", "allowed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -49,9 +49,9 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, 
 
 
 def _listed(task: Task) -> str:
-    """Return what is asked of a task; folders and absent later fields are left out."""
+    """Return what is asked of a task, without folders, guesses and absent fields."""
     later = {name for name in LATER if getattr(task, name) is None}
-    return task.model_dump_json(exclude={"folder", "out"} | later)
+    return task.model_dump_json(exclude={"folder", "out", "minutes"} | later)
 
 
 def description() -> dict[str, Any]:

@@ -195,3 +195,15 @@ def test_rows_tell_the_digest_of_the_code(
     page = (tmp_path / "motivation.md").read_text("utf-8")
     assert ages.older("motivation", page) is None
     assert sys.modules["_ages"] is ages
+
+
+def test_a_run_is_gone_on_with_when_its_minutes_are_told_anew(
+    suite: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    running.go("mine", out, file=suite, only="two")
+    other = tmp_path / "other.toml"
+    other.write_text(SUITE.replace("minutes = 90", "minutes = 45"))
+    (row,) = running.go("mine", out, file=other, only="two", resume=True)
+    assert row["status"] == "made"
+    assert len((out / "pages" / "page.md").read_text().splitlines()) == 1
