@@ -70,9 +70,9 @@ idle GPUs to the waiting jobs is proved (cost: normalised goodput to the -1/2, 1
 a job left waiting). Rounds in which HAS spreads a job in a way that is no
 configuration of Sia are not comparable."""
 SECONDS = """\
-Median of 4 rounds, the load far above 1. `proved` needs a bound that confirms the
-optimum exactly: CP-SAT computes in integers; CBC's bound in floats is weakened by
-1e-6, which sums of costs above a million outgrow."""
+Median of 4 rounds, each the first of a queue of its own. `proved` needs a bound that
+confirms the optimum exactly: CP-SAT computes in integers; CBC's bound in floats is
+weakened by 1e-6, which sums of costs above a million outgrow."""
 
 
 def latest(part: str, *fields: str) -> dict[tuple[Any, ...], Row]:
@@ -237,6 +237,8 @@ def size() -> Iterator[str]:
 def write() -> None:
     """Write results/frenzy.md."""
     found = latest("queues", "queue", "policy")
+    if not found:
+        raise SystemExit("no queue has been run: run the part `queues` first")
     queues = list(dict.fromkeys(queue for queue, _ in found))
     on = [row["machine"] for row in found.values()]
     text = [

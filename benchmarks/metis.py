@@ -154,7 +154,8 @@ def balancing(limit_s: float) -> Iterator[Row]:
         ("both", best, 0),
         ("any groups", optimum, None),
     ):
-        yield {"case": case, "us": us, "above": us / best - 1, "paper": theirs}
+        if us is not None:  # else the oracle has none within the limit
+            yield {"case": case, "us": us, "above": us / best - 1, "paper": theirs}
 
 
 WINDOW = 2  # layers whose memory Metis profiles at once (its k, not published)

@@ -49,7 +49,7 @@ class Report:
             parts.append(f"{lost} of them without an answer")
         pages = [row for row in self.rows if row["kind"] == "page"]
         if pages:
-            parts.append(f"{len(pages)} sections of pages")
+            parts.append(f"{len(pages)} section{'s' * (len(pages) > 1)} of pages")
         if lost := sum(row["status"] != "made" for row in pages):
             parts.append(f"{lost} of them without an answer")
         if others := sum("commit" in row for row in self.rows):

@@ -1,5 +1,6 @@
 """`hetopt bench papers`: every section of every page, resumed, and its age."""
 
+import json
 import sys
 from collections import Counter
 from importlib import import_module
@@ -132,6 +133,46 @@ def test_a_word_that_no_solve_has_is_refused(suite: Path, tmp_path: Path) -> Non
     said = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
     assert said.exit_code == 2
     assert "nothing" in said.stderr
+
+
+@pytest.mark.parametrize("name", SECTIONED)
+def test_a_page_comes_out_after_any_one_section(
+    name: str, script: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a folder of a run's own, where the other sections are not made yet."""
+    module: ModuleType = import_module(name)
+    measuring: ModuleType = import_module("_measuring")
+    lines = measuring.kept(f"{name}.jsonl")
+    monkeypatch.setattr(measuring, "RESULTS", tmp_path)
+    for section in module.SECTIONS:
+        mine = [json.dumps(line) for line in lines if line["section"] == section]
+        assert mine, section
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(mine) + "\n")
+        module.main(["--page"])
+        page = (tmp_path / f"{name}.md").read_text("utf-8")
+        assert page.count("\n## ") == 1 or name == "metis"
+
+
+def test_figures_are_those_of_the_rows(script: object) -> None:
+    """Ours and the paper's stand in a row each; nothing is computed a second time."""
+    figures: ModuleType = import_module("_figures")
+    measuring: ModuleType = import_module("_measuring")
+    for name in ("autohet", "hexiscale"):
+        module: ModuleType = import_module(name)
+        assert set(module.FIGURES) <= set(module.SECTIONS)
+        lines = measuring.kept(f"{name}.jsonl")
+        for section, columns in module.FIGURES.items():
+            rows = [line["row"] for line in lines if line["section"] == section]
+            found = list(figures.of_columns(name, columns, rows, "why"))
+            told = {value for row in rows for value in row.values() if is_number(value)}
+            folded = {column.label for column in columns if column.fold}
+            assert found or section == "scaling", section
+            for one in found:
+                assert one["figure"] in folded or one["ours"] in told
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float)
 
 
 # --- ages ------------------------------------------------------------------------
