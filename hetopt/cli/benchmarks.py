@@ -170,7 +170,7 @@ def _tell_hours(tasks: Sequence["Task"]) -> None:
     minutes = [task.minutes for task in tasks if task.minutes is not None]
     if minutes:
         whole = sum(minutes)
-        took = f"{whole / 60:.1f} hours" if whole >= 60 else f"{whole:.0f} min"
+        took = f"{whole / 60:.1f} hours" if whole >= 60 else f"{max(whole, 1):.0f} min"
         count = f"{len(minutes)} section{'s' * (len(minutes) > 1)} of pages to make"
         output.tell(f"{count}: about {took} on one idle core")
 

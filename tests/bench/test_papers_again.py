@@ -175,6 +175,29 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float)
 
 
+def test_pages_of_a_run_take_the_place_of_ours(
+    script: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: ModuleType = import_module("run")
+    made, ours = tmp_path / "made", tmp_path / "results"
+    (made / "pages").mkdir(parents=True)
+    (ours / "papers").mkdir(parents=True)
+    (ours / "metis.md").write_text("# Old\n")
+    for name, text in (
+        ("pages/metis.md", "# New\n"),
+        ("report.md", "# Suite papers\n"),
+        ("rows.jsonl", '{"suite": "papers", "commit": "0123456789"}\n'),
+    ):
+        (made / name).write_text(text)
+    monkeypatch.setattr(run, "RESULTS", ours)
+    monkeypatch.setattr(import_module("_measuring"), "RESULTS", ours)
+    run.take(made)
+    assert (ours / "metis.md").read_text() == "# New\n"
+    report = (ours / "papers" / "report.md").read_text()
+    assert "\n*Made by " in report
+    assert "0123456789" in report
+
+
 # --- ages ------------------------------------------------------------------------
 
 
