@@ -15,9 +15,9 @@ from typing import Any
 import _fidelity_opt as opt
 from _pages import grid
 
-from hetopt.calibration import predictions
-from hetopt.calibration.runs import Run, read_runs
 from hetopt.costs.marp import marp
+from hetopt.costs.runs import predictions
+from hetopt.costs.runs.rows import Run, read_runs
 from hetopt.schema import ModelSpec
 
 Row = dict[str, Any]

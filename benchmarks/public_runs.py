@@ -20,7 +20,10 @@ import numpy as np
 from _fidelity_picture import Cloud, draw
 from _measuring import RESULTS, publish
 
-from hetopt.calibration import (
+from hetopt.costs.constants import plain, shipped
+from hetopt.costs.formulas import memory
+from hetopt.costs.formulas.step import terms
+from hetopt.costs.runs import (
     Constant,
     Described,
     Prediction,
@@ -32,15 +35,11 @@ from hetopt.calibration import (
     predicted_s,
     predictions,
     read_runs,
-    shipped,
 )
-from hetopt.calibration.constants import plain
-from hetopt.calibration.fitting import Fitted
-from hetopt.calibration.predicting import spread
-from hetopt.calibration.provenance import computed
-from hetopt.calibration.reading import described
-from hetopt.physics import memory
-from hetopt.physics.step import terms
+from hetopt.costs.runs.description import described
+from hetopt.costs.runs.fitting import Fitted
+from hetopt.costs.runs.prediction import spread
+from hetopt.costs.runs.provenance import computed
 from hetopt.schema.calibration import OF_80_PERCENT
 
 YAML = Path(__file__).parent.parent / "hetopt" / "catalogue" / "constants.yaml"

@@ -19,11 +19,11 @@ from _measuring import keep, kept, publish
 from _pages import grid
 
 import hetopt
-from hetopt.calibration import Described, Run, read_runs
-from hetopt.calibration.reading import NotModelled, described
 from hetopt.catalogue.constants import constants, spread
 from hetopt.costs.calibrated import lookup
-from hetopt.physics import memory
+from hetopt.costs.formulas import memory
+from hetopt.costs.runs import Described, Run, read_runs
+from hetopt.costs.runs.description import NotModelled, described
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.report import words

@@ -31,7 +31,7 @@ settings.load_profile("hetopt")
 
 #: What `-m quick` runs: the floors of the house below search, and a proof by hand.
 QUICK = (
-    *("text", "schema", "catalogue", "physics", "costs", "problems", "stages"),
+    *("text", "schema", "catalogue", "costs", "problems", "stages"),
     *("exact/test_worked_example.py", "formats/test_exporters.py"),
 )
 _HERE = Path(__file__).parent

@@ -5,20 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..calibration import (
+from ..costs.constants import plain, shipped
+from ..costs.constants.files import read_file, write_constants
+from ..costs.runs import (
     Constant,
     Prediction,
     Run,
     Summary,
     fitted_on,
     predictions,
-    shipped,
     summaries,
 )
-from ..calibration.constants import plain
-from ..calibration.files import read_file, write_constants
-from ..calibration.leaving_out import LeftOut, left_out
-from ..calibration.provenance import computed
+from ..costs.runs.cross_validation import LeftOut, left_out
+from ..costs.runs.provenance import computed
 from ..errors import InstanceError, Place
 from ..formats.runs import completed, read
 

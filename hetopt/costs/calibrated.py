@@ -1,8 +1,8 @@
 """Times of layers and of the head from fitted constants, computed when asked for.
 
 What `costs.layer_times: calibrated` means: the products, attention, traffic, wires and
-launches of `hetopt.physics`, for one micro-batch of b sequences on t GPUs of a node,
-with the constants that the instance carries. In tables these times stand where a
+launches of `hetopt.costs.formulas`, for one micro-batch of b sequences on t GPUs of a
+node, with the constants that the instance carries. In tables these times stand where a
 profile's would, for every size and degree, each rounded up once to whole us.
 
 - A model whose parameters are listed multiplies with that many: its products take time
@@ -25,8 +25,13 @@ from typing import NamedTuple
 
 from ..caching import cached_method
 from ..errors import InstanceError
-from ..physics import kernels, step
-from ..physics.architecture import (
+from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
+from ..schema.layers import MAMBA, MIXERS, LayerShape, Parts, shape_of
+from ..schema.states import Lora
+from .compute import LinkRate, NodeClass
+from .constants import ADDED, DEVIATIONS
+from .formulas import kernels, step
+from .formulas.architecture import (
     FURTHER,
     WINDOW,
     Architecture,
@@ -36,15 +41,11 @@ from ..physics.architecture import (
     Mixer,
     mamba_2,
 )
-from ..physics.frameworks import framework
-from ..physics.kernels import Constants
-from ..physics.layout import BESIDE_ALL, Layout
-from ..physics.machine import Machine, host_of
-from ..physics.step import LayerTimes
-from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
-from ..schema.layers import MAMBA, MIXERS, LayerShape, Parts, shape_of
-from ..schema.states import Lora
-from .compute import LinkRate, NodeClass
+from .formulas.frameworks import framework
+from .formulas.kernels import Constants
+from .formulas.layout import BESIDE_ALL, Layout
+from .formulas.machine import Machine, host_of
+from .formulas.step import LayerTimes
 
 Times = tuple[int, ...]
 _ANY = 4096  # GPUs of a node: a group never leaves its node
@@ -73,9 +74,9 @@ def lookup(values: Mapping[str, float], read: set[str]) -> Constants:
     """
 
     def constant(name: str, *qualities: str) -> float:
-        if name not in values and name in kernels.ADDED:
+        if name not in values and name in ADDED:
             return 0.0
-        if name not in values and name not in kernels.DEVIATIONS:
+        if name not in values and name not in DEVIATIONS:
             raise InstanceError(
                 f"workload.costs.calibration.constants: found no {name!r}, which times "
                 "depend on; add it, or assemble the instance anew"
@@ -139,7 +140,7 @@ def architecture_of(model: ModelSpec) -> Architecture:
 def machine_of(
     gpu: GpuType, intra: LinkRate | None, node: "Around | None" = None
 ) -> Machine:
-    """A GPU as the physics sees it; `InstanceError` where its card is not told.
+    """A GPU as the formulas see it; `InstanceError` where its card is not told.
 
     Without the `node` around it, it is in one that its group never leaves.
     """

@@ -1,6 +1,6 @@
 """Bytes of activations, of the head, and of gathered weights, by fitted constants.
 
-What `costs.activations: calibrated` means, on one GPU (`hetopt.physics.memory`):
+What `costs.activations: calibrated` means, on one GPU (`hetopt.costs.formulas.memory`):
 
     held      of a micro-batch in flight: what each layer keeps for its backward pass
               under the rule of recomputation, operator by operator
@@ -16,10 +16,10 @@ Bytes are whole numbers, each rounded up once.
 import math
 
 from ..caching import cached_method
-from ..physics import activations, memory
-from ..physics.layout import Layout
 from ..schema.layers import Parts
 from .calibrated import Calibrated, Sort, layout_of
+from .formulas import activations, memory
+from .formulas.layout import Layout
 
 
 class Weighing:

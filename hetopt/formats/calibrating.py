@@ -15,10 +15,10 @@ from ..catalogue.constants import constants, spread
 from ..costs import CostTable
 from ..costs.calibrated import lookup, machine_of
 from ..costs.compute import layer_flops
+from ..costs.formulas import memory
+from ..costs.formulas.frameworks import FRAMEWORKS, Framework, kernel_of
+from ..costs.formulas.kernels import Constants
 from ..errors import InstanceError, UnknownName
-from ..physics import memory
-from ..physics.frameworks import FRAMEWORKS, Framework, kernel_of
-from ..physics.kernels import Constants
 from ..schema import CostSettings, GpuType, Instance, exact
 from ..schema.calibration import Precision
 from ..text.complaints import validated

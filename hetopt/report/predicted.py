@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..api.predicting import Calibrated, Predicted
-from ..calibration import Prediction, Run, Summary
+from ..costs.runs import Prediction, Run, Summary
 from . import words
 
 _MOST_ROWS = 40

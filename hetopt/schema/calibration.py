@@ -1,7 +1,7 @@
 """What times of layers are computed with where they are `calibrated`.
 
-The constants were fitted to measured runs (`hetopt.calibration`); an instance carries
-all that it is timed with, so that it means the same wherever it is read.
+The constants were fitted to measured runs (`hetopt.costs.constants`); an instance
+carries all that it is timed with, so that it means the same wherever it is read.
 """
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
@@ -10,11 +10,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..physics.kernels import WIDER
 from .record import Name, Record
 
 #: What GPUs multiply in; a card that lacks one takes the next wider that it has.
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+
+#: What a card multiplies in that lacks a precision.
+WIDER = {
+    "nvfp4": "mxfp8",
+    "mxfp8": "fp8",
+    "fp8": "bf16",
+    "bf16": "fp16",
+    "fp16": "fp32",
+    "tf32": "fp32",
+}
 
 OF_80_PERCENT = 1.2816  # standard deviations, either side, of a normal distribution
 

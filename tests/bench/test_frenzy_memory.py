@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from hetopt.calibration.runs import Run
+from hetopt.costs.runs.rows import Run
 
 
 @pytest.fixture(scope="module")

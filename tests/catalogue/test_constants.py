@@ -2,8 +2,8 @@
 
 import pytest
 
-from hetopt.calibration import shipped
 from hetopt.catalogue import constants as catalogue
+from hetopt.costs.constants import shipped
 
 
 def test_entries_say_value_spread_prior_and_why() -> None:

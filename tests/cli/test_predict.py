@@ -9,9 +9,9 @@ from synthetic_runs import measured, row
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt.calibration import Run, shipped
-from hetopt.calibration.constants import plain
 from hetopt.cli import app
+from hetopt.costs.constants import plain, shipped
+from hetopt.costs.runs import Run
 from hetopt.errors import InstanceError
 
 RUNNER = CliRunner()

@@ -8,11 +8,11 @@ import pytest
 
 from hetopt.catalogue.constants import constants
 from hetopt.costs.calibrated import lookup
-from hetopt.physics import memory
-from hetopt.physics.architecture import Architecture
-from hetopt.physics.layout import Layout
-from hetopt.physics.machine import Machine
-from hetopt.physics.step import terms
+from hetopt.costs.formulas import memory
+from hetopt.costs.formulas.architecture import Architecture
+from hetopt.costs.formulas.layout import Layout
+from hetopt.costs.formulas.machine import Machine
+from hetopt.costs.formulas.step import terms
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import Evaluation, training_plan
 from hetopt.schema import Instance

@@ -18,8 +18,8 @@ import hetopt
 from hetopt import checkpoints, cli, files
 from hetopt.bench import journal, suites
 from hetopt.bench.best import Best
-from hetopt.calibration import files as calibrations
-from hetopt.calibration.runs import read_runs
+from hetopt.costs.constants import files as calibrations
+from hetopt.costs.runs.rows import read_runs
 from hetopt.errors import InstanceError
 from hetopt.files import schemas
 from hetopt.recovery.replay import traces as spot

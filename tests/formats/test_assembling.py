@@ -15,6 +15,7 @@ from hetopt import catalogue, cli
 from hetopt.catalogue.constants import constants
 from hetopt.costs import CostTable
 from hetopt.costs.calibrated import lookup, machine_of
+from hetopt.costs.formulas import memory
 from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
@@ -22,7 +23,6 @@ from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import assembly
 from hetopt.formats.importing import Imported, assumptions
 from hetopt.formats.importing.assumptions import Assumption
-from hetopt.physics import memory
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
 from hetopt.problems.training_plan.support import PROGRAMS

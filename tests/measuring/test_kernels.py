@@ -19,9 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.calibration import shipped
-from hetopt.calibration.constants import Constant, plain
-from hetopt.calibration.files import read_file
+from hetopt.costs.constants import Constant, plain, shipped
+from hetopt.costs.constants.files import read_file
 from hetopt.errors import InstanceError
 from hetopt.measuring.kernels import documents, measuring, sheets
 from hetopt.measuring.kernels.clock import Row
@@ -91,7 +90,7 @@ def test_without_rows_that_tell_priors_stay() -> None:
 
 
 def roofline_us(m: int, n: int, k: int, share: float) -> float:
-    """By the formula of `physics.kernels`, written out anew."""
+    """By the formula of `formulas.kernels`, written out anew."""
     flop, peak, rate = 2 * m * n * k, 989.5e12, 3350e9
     known = plain(shipped.constants())
     sizes = known["product.rows"] / m + known["product.depth"] * (1 / k + 1 / n)

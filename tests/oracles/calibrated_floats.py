@@ -1,18 +1,24 @@
 """Calibrated times once more, in floats: whole runs in place of parts of layers.
 
-`hetopt.physics` times the mean layer of a symmetric run; here a run has layers of one
-kind alone, and the tables' own reading of an instance is not used.
+`hetopt.costs.formulas` times the mean layer of a symmetric run; here a run has layers
+of one kind alone, and the tables' own reading of an instance is not used.
 """
 
 from dataclasses import replace
 from typing import Any
 
-from hetopt.calibration.constants import Table
-from hetopt.physics import activations, kernels, memory
-from hetopt.physics.architecture import Architecture, Indexer, Latent, Mixer, mamba_2
-from hetopt.physics.layout import Layout
-from hetopt.physics.machine import Machine
-from hetopt.physics.step import layer_times
+from hetopt.costs.constants import Table
+from hetopt.costs.formulas import activations, kernels, memory
+from hetopt.costs.formulas.architecture import (
+    Architecture,
+    Indexer,
+    Latent,
+    Mixer,
+    mamba_2,
+)
+from hetopt.costs.formulas.layout import Layout
+from hetopt.costs.formulas.machine import Machine
+from hetopt.costs.formulas.step import layer_times
 from hetopt.schema import Instance
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from hetopt.calibration import Run, Table, described, predicted_s
+from hetopt.costs.runs import Run, Table, described, predicted_s
 
 _CARDS = ("a100_80gb", "h100_80gb", "gb200")
 _MODELS: tuple[dict[str, Any], ...] = (

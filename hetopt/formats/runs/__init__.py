@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...calibration.runs import Run
+from ...costs.runs.rows import Run
 from ...errors import InstanceError, Place, naming
 from ..documents import Document
 from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan

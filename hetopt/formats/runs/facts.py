@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...calibration.runs import Run, expected
 from ...catalogue import known
+from ...costs.runs.rows import Run, expected
 from ...errors import InstanceError
 from ...text.complaints import nearest, shown
 from ..documents import Values

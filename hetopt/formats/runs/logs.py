@@ -15,7 +15,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...calibration.runs import Run
+from ...costs.runs.rows import Run
 from ...errors import InstanceError
 from ...text.parsing import parse_tree
 from ..documents import Document

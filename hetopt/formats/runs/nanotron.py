@@ -21,7 +21,7 @@ from the YAML file. `benchmark_csv_path` of main has a row a run, its layout inc
 import re
 from collections.abc import Iterator, Mapping
 
-from ...calibration.runs import Run
+from ...costs.runs.rows import Run
 from ...errors import InstanceError
 from ..documents import Document, Values
 from . import logs

@@ -1,4 +1,4 @@
-"""Rows of runs: JSON or YAML as `hetopt.calibration.runs` says, and CSV.
+"""Rows of runs: JSON or YAML as `hetopt.costs.runs.rows` says, and CSV.
 
 The columns of a CSV file are the fields of a run; its first line names them. An empty
 cell is null. Other columns are left alone, as other fields of JSON are. The layers of
@@ -8,7 +8,7 @@ stages are `12 14` or `[12, 14]`.
 from collections.abc import Iterator
 from typing import Any
 
-from ...calibration.runs import MOST_ROWS, Run, runs_of
+from ...costs.runs.rows import MOST_ROWS, Run, runs_of
 from ...errors import InstanceError
 from ...text.complaints import listed
 from . import cells

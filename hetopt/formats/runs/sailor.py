@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from ...calibration.runs import Run
+from ...costs.runs.rows import Run
 from ...errors import InstanceError
 from ...text.complaints import validated
 from ..documents import Document

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ...calibration.runs import Run
+from ...costs.runs.rows import Run
 from ...text.parsing import Table, parse_value, read_table, read_text
 from .facts import Given
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...calibration.constants import Constant
-from ...calibration.files import KIND, VERSION
+from ...costs.constants import Constant
+from ...costs.constants.files import KIND, VERSION
 from . import fitting, sheets
 from .clock import Row
 from .fitting import Fitted

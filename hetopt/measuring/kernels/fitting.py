@@ -8,10 +8,9 @@ from statistics import median
 
 import numpy as np
 
-from ...calibration import shipped
-from ...calibration.constants import Constant, Table
+from ...costs.constants import Constant, Table, shipped
+from ...costs.formulas.machine import Machine
 from ...errors import InstanceError
-from ...physics.machine import Machine
 from . import priors
 from .clock import Row
 from .observing import KERNELS, Observed, compared, observed, terms

@@ -9,18 +9,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ...physics import kernels, step
-from ...physics.architecture import ATTENTION, DENSE, Architecture, Matrix
-from ...physics.kernels import Constants
-from ...physics.layout import Layout
-from ...physics.machine import Machine
+from ...costs.formulas import kernels, step
+from ...costs.formulas.architecture import ATTENTION, DENSE, Architecture, Matrix
+from ...costs.formulas.kernels import Constants
+from ...costs.formulas.layout import Layout
+from ...costs.formulas.machine import Machine
 from .clock import Row
 from .products import CACHED, moved_bytes
 from .sheets import CPU
 
 FRAMEWORK = "torch"
 KERNELS = {"flash": "flash2", "cudnn": "cudnn", "default": "default"}
-_BOTH = 2.4  # passes over activations that both passes amount to, as in `physics.step`
+_BOTH = 2.4  # passes over activations that both passes amount to, as in `formulas.step`
 _ATTENTION = 3.5
 # Launches that a row must last, or it says more of the host than of the card.
 _LAUNCHES = {"product": 5, "attention": 10, "traffic": 30, "head": 30}

@@ -5,8 +5,8 @@ What is shipped, and wide ones for a card and for kernels that no run has told y
 
 from collections.abc import Iterable, Mapping
 
-from ...calibration.constants import Constant
-from ...physics.machine import Machine
+from ...costs.constants import Constant
+from ...costs.formulas.machine import Machine
 
 _PRECISIONS = ("bf16", "fp8", "tf32", "fp32")
 _CHIP, _PRODUCT, _KERNEL = Constant(1.0, 0.1), Constant(1.0, 0.05), Constant(1.0, 0.2)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from ... import catalogue
+from ...costs.formulas.machine import Machine
 from ...errors import InstanceError
-from ...physics.machine import Machine
 from .clock import Row
 
 CPU = "CPU"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hetopt.calibration.runs import Run
+from hetopt.costs.runs.rows import Run
 from hetopt.formats.runs import read
 
 LLAMA = {

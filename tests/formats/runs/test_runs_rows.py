@@ -10,7 +10,7 @@ from hypothesis import given
 from inputs import examples
 from rows_by_hand import as_csv, rows
 
-from hetopt.calibration.runs import Run, read_runs
+from hetopt.costs.runs.rows import Run, read_runs
 from hetopt.errors import InstanceError
 from hetopt.formats import importers
 from hetopt.formats.runs import read

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 
-from ..catalogue import Gpu, known, machine
-from ..physics.machine import Machine, host_of
-from .runs import Run
+from ...catalogue import Gpu, known, machine
+from ..formulas.machine import Machine, host_of
+from .rows import Run
 
 _T, _G = 1e12, 1e9
 _NAMED = {"bigscience-v100": "jean-zay-v100", "bigscience-a100": "jean-zay-a100"}

@@ -13,6 +13,7 @@ at a share of the 16-bit peak, lower for narrow heads and short sequences.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...schema.calibration import WIDER
 from .architecture import (
     ATTENDING,
     ATTENTION,
@@ -27,16 +28,6 @@ from .machine import Machine
 Constants = Callable[..., float]
 
 ELEMENT = {"fp32": 4.0, "tf32": 4.0, "fp8": 1.0, "mxfp8": 1.03, "nvfp4": 0.56}
-#: Names that have deviations alone, or none where constants are older than their term:
-#: a card beside the others of its generation, reading frozen weights.
-DEVIATIONS = frozenset({"chip", "frozen.read"})
-#: Terms that constants of older instances lack; they have no such term.
-ADDED = frozenset(
-    {
-        *("tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"),
-        "memory.stand_ins",
-    }
-)
 #: Bytes of an element that a norm of transformers moves in a forward pass beside those
 #: of a kernel of its own: widened (2 + 4), squared (4 + 4), averaged (4), scaled
 #: (4 + 4), narrowed (4 + 2), weighed (2 + 2), less 4.
@@ -44,15 +35,6 @@ NORM_BYTES = 32
 #: The same of its rotation of queries and keys: half of it negated (1 + 1), joined
 #: (2 + 2), two products (8), a sum (6).
 TURN_BYTES = 20
-#: What a card multiplies in that lacks a precision.
-WIDER = {
-    "nvfp4": "mxfp8",
-    "mxfp8": "fp8",
-    "fp8": "bf16",
-    "bf16": "fp16",
-    "fp16": "fp32",
-    "tf32": "fp32",
-}
 RAGGED = 8  # elements that rows of operands must be a multiple of
 
 

@@ -6,12 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt.calibration import shipped
-from hetopt.calibration.constants import Table
-from hetopt.physics import activations, memory
-from hetopt.physics.architecture import ATTENTION, DENSE, EXPERTS, Architecture, Latent
-from hetopt.physics.layout import Layout
-from hetopt.physics.machine import Machine
+from hetopt.costs.constants import Table, shipped
+from hetopt.costs.formulas import activations, memory
+from hetopt.costs.formulas.architecture import (
+    ATTENTION,
+    DENSE,
+    EXPERTS,
+    Architecture,
+    Latent,
+)
+from hetopt.costs.formulas.layout import Layout
+from hetopt.costs.formulas.machine import Machine
 
 MIDDLES = {**shipped.constants(), **shipped.priors(memory=True)}
 C = Table({n: x.value for n, x in MIDDLES.items() if n.startswith("memory.")})

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt.calibration import shipped
-from hetopt.calibration.constants import Table, plain
-from hetopt.physics.architecture import ATTENTION, DENSE, Architecture
-from hetopt.physics.kernels import traffic_s
-from hetopt.physics.machine import Machine
+from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.formulas.architecture import ATTENTION, DENSE, Architecture
+from hetopt.costs.formulas.kernels import traffic_s
+from hetopt.costs.formulas.machine import Machine
 
 C = Table(plain(shipped.constants()))
 RATE = 3.35e12

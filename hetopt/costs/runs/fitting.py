@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..physics.step import terms
-from .constants import Constant, Table
-from .reading import Described
+from ..constants import Constant, Table
+from ..formulas.step import terms
+from .description import Described
 
 Array = npt.NDArray[np.float64]
 _STEP = 1e-4  # of a logarithm, for derivatives

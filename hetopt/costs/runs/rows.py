@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import InstanceError, Place
-from ..text.complaints import expectation, shown
-from ..text.parsing import read_value
+from ...errors import InstanceError, Place
+from ...text.complaints import expectation, shown
+from ...text.parsing import read_value
 
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
 _Some = Annotated[int, Field(ge=1, le=10**9)]

@@ -7,8 +7,8 @@ import pytest
 from places import ROOT
 
 import hetopt
-from hetopt.calibration.provenance import computed
-from hetopt.calibration.runs import Run, read_runs
+from hetopt.costs.runs.provenance import computed
+from hetopt.costs.runs.rows import Run, read_runs
 from hetopt.errors import InstanceError
 
 ROW: dict[str, Any] = {

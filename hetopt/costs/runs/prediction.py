@@ -5,16 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..physics import memory
-from ..physics.frameworks import FRAMEWORKS
-from ..physics.step import terms
-from ..schema.calibration import OF_80_PERCENT
-from . import shipped
-from .constants import Constant, Table, plain
+from ...schema.calibration import OF_80_PERCENT
+from ..constants import Constant, Table, plain, shipped
+from ..formulas import memory
+from ..formulas.frameworks import FRAMEWORKS
+from ..formulas.step import terms
+from .description import Described, NotModelled, described
 from .fitting import Observed, fit
-from .reading import Described, NotModelled, described
-from .runs import Run
-from .seen import predicted_bytes, unsaid
+from .peaks import predicted_bytes, unsaid
+from .rows import Run
 
 #: Chances that a run dies of memory: below the first it fits, from the second on it
 #: does not, and is tight in between.

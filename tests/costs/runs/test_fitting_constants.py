@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from synthetic_runs import measured, row
 
-from hetopt.calibration import (
+from hetopt.costs.constants import plain, shipped
+from hetopt.costs.runs import (
     Constant,
     Run,
     Table,
@@ -15,10 +16,8 @@ from hetopt.calibration import (
     observed_runs,
     predicted_s,
     predictions,
-    shipped,
     summaries,
 )
-from hetopt.calibration.constants import plain
 
 PRIORS = shipped.priors()
 TRUTH = plain(PRIORS) | {"product.bf16": 0.6, "tp": 1.4, "traffic": 2.0}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import hetopt
-from hetopt.calibration import shipped
-from hetopt.calibration.runs import Run
+from hetopt.costs.constants import shipped
+from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
     "layers": 32,

@@ -1,12 +1,13 @@
 """Predictions beside measured runs, and the constants that they are fitted with.
 
-`runs` reads rows, `reading` says what their words mean, `physics` times them, `fitting`
-finds constants, `shipped` has those of public runs, `predicting` sets both beside.
+`rows` reads runs, `description` says what their words mean, `hetopt.costs.formulas`
+times them, `fitting` finds constants, `prediction` sets both beside each other.
 """
 
-from .constants import Constant, Table
+from ..constants import Constant, Table
+from .description import Described, NotModelled, described
 from .fitting import Fitted, Observed, fit, predicted_s
-from .predicting import (
+from .prediction import (
     Prediction,
     Summary,
     fitted_on,
@@ -14,8 +15,7 @@ from .predicting import (
     predictions,
     summaries,
 )
-from .reading import Described, NotModelled, described
-from .runs import Run, read_runs
+from .rows import Run, read_runs
 
 __all__ = [
     "Constant",

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .constants import Constant
-from .predicting import Prediction, Summary, fitted_on, predictions, summaries
-from .runs import Run
+from ..constants import Constant
+from .prediction import Prediction, Summary, fitted_on, predictions, summaries
+from .rows import Run
 
 _MOST = 24  # refits; more runs are left out several at once
 

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import InstanceError, Place
-from ..text.complaints import validated
-from ..text.parsing import read_tree
-from ..text.writing import write_text
-from .constants import Constant
+from ...errors import InstanceError, Place
+from ...text.complaints import validated
+from ...text.parsing import read_tree
+from ...text.writing import write_text
+from . import Constant
 
 KIND, VERSION = "constants", 1
 MOST = 1000

@@ -5,10 +5,9 @@ from random import Random
 import pytest
 from synthetic_runs import measured, row
 
-from hetopt.calibration import Run, fitted_on, predictions, shipped, summaries
-from hetopt.calibration.constants import Table, plain
 from hetopt.costs.calibrated import lookup
-from hetopt.physics.kernels import ADDED
+from hetopt.costs.constants import ADDED, Table, plain, shipped
+from hetopt.costs.runs import Run, fitted_on, predictions, summaries
 
 
 def test_every_row_is_answered_in_order() -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..physics.architecture import (
+from ..formulas.architecture import (
     ATTENTION,
     DENSE,
     EXPERTS,
@@ -18,11 +18,17 @@ from ..physics.architecture import (
     Layer,
     mamba_2,
 )
-from ..physics.frameworks import BY_PYTORCH, FRAMEWORKS, Framework, framework, kernel_of
-from ..physics.layout import BESIDE_ALL, Layout
-from ..physics.machine import Machine
+from ..formulas.frameworks import (
+    BY_PYTORCH,
+    FRAMEWORKS,
+    Framework,
+    framework,
+    kernel_of,
+)
+from ..formulas.layout import BESIDE_ALL, Layout
+from ..formulas.machine import Machine
 from . import machines
-from .runs import Run
+from .rows import Run
 
 
 class NotModelled(Exception):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from hetopt.calibration.predicting import Prediction, predictions
-from hetopt.calibration.runs import Run, read_runs
+from hetopt.costs.runs.prediction import Prediction, predictions
+from hetopt.costs.runs.rows import Run, read_runs
 
 OWN = ROOT / "benchmarks" / "data" / "runs" / "torch-h100.json"
 

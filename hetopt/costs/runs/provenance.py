@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 
-from .runs import Run
+from .rows import Run
 
 #: Points that tell a line: any two are on one.
 POINTS = 3

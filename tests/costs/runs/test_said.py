@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from hetopt.calibration import NotModelled, described, predictions
-from hetopt.calibration.machines import card_of
-from hetopt.calibration.reading import framework_of
-from hetopt.calibration.runs import Run
-from hetopt.physics.layout import Layout
+from hetopt.costs.formulas.layout import Layout
+from hetopt.costs.runs import NotModelled, described, predictions
+from hetopt.costs.runs.description import framework_of
+from hetopt.costs.runs.machines import card_of
+from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
     "gpu": "h100_80gb", "gpus": 8, "layers": 32, "hidden": 4096, "heads": 32,

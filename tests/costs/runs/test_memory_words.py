@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from hetopt.calibration import predictions
-from hetopt.calibration.reading import described
-from hetopt.calibration.runs import Run
-from hetopt.calibration.seen import predicted_bytes, unsaid
-from hetopt.physics.layout import Layout
+from hetopt.costs.formulas.layout import Layout
+from hetopt.costs.runs import predictions
+from hetopt.costs.runs.description import described
+from hetopt.costs.runs.peaks import predicted_bytes, unsaid
+from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
     "set": "megatron-bridge",

@@ -8,7 +8,16 @@ nothing is known of it. Constants that are older than a term have none of it.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..physics.kernels import ADDED
+#: Names that have deviations alone, or none where constants are older than their term:
+#: a card beside the others of its generation, reading frozen weights.
+DEVIATIONS = frozenset({"chip", "frozen.read"})
+#: Terms that constants of older instances lack; they have no such term.
+ADDED = frozenset(
+    {
+        *("tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"),
+        "memory.stand_ins",
+    }
+)
 
 
 class Constant(NamedTuple):

@@ -1,8 +1,8 @@
 """What the memory of a measured run is a measure of, and what a run leaves unsaid."""
 
-from ..physics import memory
-from ..physics.memory import Terms
-from .runs import Run
+from ..formulas import memory
+from ..formulas.memory import Terms
+from .rows import Run
 
 
 def predicted_bytes(run: Run, found: Terms) -> float:

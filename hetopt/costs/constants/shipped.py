@@ -4,8 +4,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..catalogue.constants import entries
-from .constants import Constant
+from ...catalogue.constants import entries
+from . import Constant
 
 Constants = MappingProxyType[str, Constant]
 
