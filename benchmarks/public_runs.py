@@ -3,7 +3,7 @@
     python benchmarks/public_runs.py --data FOLDER [--write] [--page]
 
 The folder holds files of runs as `hetopt predict` reads them. `--write` writes the
-constants that fit into hetopt/catalogue/constants.yaml; `--page` the page and pictures,
+constants that fit into `hetopt.costs.constants`; `--page` the page and pictures,
 results/public_runs.md. Runs of a group are predicted with constants of all the others:
 a group is a set, model and card, of BigScience also its degrees. All takes 3 minutes.
 """
@@ -42,7 +42,8 @@ from hetopt.costs.runs.prediction import spread
 from hetopt.costs.runs.provenance import computed
 from hetopt.schema.calibration import OF_80_PERCENT
 
-YAML = Path(__file__).parent.parent / "hetopt" / "catalogue" / "constants.yaml"
+ROOM = Path(__file__).parent.parent / "hetopt" / "costs"
+YAML = ROOM / "constants" / "constants.yaml"
 Row = dict[str, Any]
 Key = Callable[[Run, Described], Hashable]
 

@@ -19,8 +19,8 @@ from _measuring import keep, kept, publish
 from _pages import grid
 
 import hetopt
-from hetopt.catalogue.constants import constants, spread
-from hetopt.costs.calibrated import lookup
+from hetopt.costs.constants import Stated
+from hetopt.costs.constants.shipped import spread, values
 from hetopt.costs.formulas import memory
 from hetopt.costs.runs import Described, Run, read_runs
 from hetopt.costs.runs.description import NotModelled, described
@@ -74,7 +74,7 @@ def instance(name: str, one: Described, batch: int) -> Instance:
     """The cluster, the model, and what a plan may choose."""
     a, machine, run = one.architecture, one.machine, one.layout
     count, size = nodes_of(one)
-    constant = lookup(constants(), set())
+    constant = Stated(values())
     room = memory.room(constant, machine, run.framework, alone=False)
     peaks = {word: rate / 1e12 for word, rate in machine.flops.items()}
     adapters = max(1, round(machine.adapters * size / machine.gpus))
@@ -83,7 +83,7 @@ def instance(name: str, one: Described, batch: int) -> Instance:
     gpu |= {"memory_gbytes_per_s": machine.memory_bytes_per_s / 1e9}
     kernel = run.kernel or "none"
     calibration = {"framework": run.framework, "style": run.style, "kernel": kernel}
-    calibration |= {"precision": run.precision, "constants": dict(constants())}
+    calibration |= {"precision": run.precision, "constants": dict(values())}
     calibration |= {"spread": spread(experts=bool(a.experts), scores=False)}
     hops = [constant("hop", run.framework, x) for x in ("plain", "interleaved")]
     costs = {"layer_times": "calibrated", "activations": "calibrated"}
@@ -141,10 +141,8 @@ def _model(name: str, one: Described) -> Row:
         made |= {"experts": a.experts, "active_experts": a.experts_per_token}
         made |= {"expert_intermediate": a.expert_intermediate, "shared_experts": shared}
     if a.latent:
-        x = a.latent
         made |= {"kv_heads": None, "head_dim": None}
-        made["latent"] = {"query_rank": x.queries, "key_rank": x.keys}
-        made["latent"] |= {"plain": x.plain, "rotary": x.rotary, "value_dim": x.values}
+        made["latent"] = dict(a.latent)
     if a.mamba:
         made["mamba"] = {"heads": a.mamba.heads, "head_dim": a.mamba.head_dim}
         made["mamba"] |= {"state": a.mamba.state, "groups": a.mamba.groups}

@@ -18,7 +18,6 @@ sequences: a larger one takes longer, and each of its sequences less long. Bound
 """
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
@@ -26,23 +25,21 @@ from typing import NamedTuple
 from ..caching import cached_method
 from ..errors import InstanceError
 from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
-from ..schema.layers import MAMBA, MIXERS, LayerShape, Parts, shape_of
+from ..schema.layers import (
+    FURTHER,
+    MAMBA,
+    MIXERS,
+    WINDOW,
+    LayerShape,
+    Parts,
+    shape_of,
+)
 from ..schema.states import Lora
 from .compute import LinkRate, NodeClass
-from .constants import ADDED, DEVIATIONS
+from .constants import Stated
 from .formulas import kernels, step
-from .formulas.architecture import (
-    FURTHER,
-    WINDOW,
-    Architecture,
-    Indexer,
-    Latent,
-    Layer,
-    Mixer,
-    mamba_2,
-)
+from .formulas.architecture import Architecture, Indexer, Layer, Mixer, mamba_2
 from .formulas.frameworks import framework
-from .formulas.kernels import Constants
 from .formulas.layout import BESIDE_ALL, Layout
 from .formulas.machine import Machine, host_of
 from .formulas.step import LayerTimes
@@ -67,41 +64,13 @@ class Sort(NamedTuple):
     share: float  # of the parameters that its shape has
 
 
-def lookup(values: Mapping[str, float], read: set[str]) -> Constants:
-    """What gives a constant, deviations included; names that are read go to `read`.
-
-    It raises `InstanceError` for a name that `values` do not have.
-    """
-
-    def constant(name: str, *qualities: str) -> float:
-        if name not in values and name in ADDED:
-            return 0.0
-        if name not in values and name not in DEVIATIONS:
-            raise InstanceError(
-                f"workload.costs.calibration.constants: found no {name!r}, which times "
-                "depend on; add it, or assemble the instance anew"
-            )
-        product = 1.0
-        if name in values:
-            read.add(name)
-            product = values[name]
-        for quality in qualities:
-            if (key := f"{name}@{quality}") in values:
-                read.add(key)
-                product *= values[key]
-        return product
-
-    return constant
-
-
 def architecture_of(model: ModelSpec) -> Architecture:
     """The shape of a model; its listed parameters are left out."""
     width = model.expert_intermediate or model.mlp_width
-    latent, indexer, mixers = None, None, {}
-    if (x := model.latent) is not None:
-        latent = Latent(x.query_rank, x.key_rank, x.plain, x.rotary, x.value_dim)
+    indexer, mixers = None, {}
     if (y := model.indexer) is not None:
-        chooses = y.products(model.hidden, x.query_rank if x else 0)
+        low = model.latent.query_rank if model.latent else 0
+        chooses = y.products(model.hidden, low)
         indexer = Indexer(y.heads, y.head_dim, y.chosen, chooses)
     for part in MIXERS:
         if (m := model.mixer(part)) is not None:
@@ -124,7 +93,7 @@ def architecture_of(model: ModelSpec) -> Architecture:
         expert_intermediate=width,
         shared_intermediate=model.shared_experts * width,
         relu=model.activation == "relu",
-        latent=latent,
+        latent=model.latent,
         mixers=mixers,
         indexer=indexer,
         value_dim=model.value_dim or 0,
@@ -222,8 +191,8 @@ class Calibrated:
         #: Bytes/s between nodes at the least: what tokens on their way to experts have.
         self._between = slowest_between(cluster)
         self._divided = self.workload.costs.compute.expert_parallel > 1
-        self.read: set[str] = set()
-        self.constant = lookup(calibration.constants, self.read)
+        #: What gives a constant; its `read` are the names that were asked for.
+        self.constant = Stated(calibration.constants)
         self.architecture = architecture_of(instance.model)
         self._shaped = {
             shape_of(kind): architecture_of(instance.model.of(kind))
@@ -359,7 +328,7 @@ class Calibrated:
         return exact(self.constant("update")) * step.UPDATE_BYTES
 
     def read_all(self, place: NodeClass) -> None:
-        """Ask for all that times depend on, whatever a plan chooses: see `read`."""
+        """Ask for all that times depend on, whatever a plan chooses."""
         linked = place._replace(intra=_SOME_LINK)
         for sort in set(self.sorts):
             for rule in ("none", "selective", "full"):

@@ -50,6 +50,7 @@ from fractions import Fraction
 
 from ..schema import CostSettings
 from .compute import LinkRate
+from .formulas.shared import ring_s
 
 Link = Callable[[str, str], LinkRate]
 
@@ -210,7 +211,7 @@ def _ring_s(
         lowest = min(
             rate(a, b)[1] for a in nodes for b in nodes if a != b or nodes[a] > 1
         )
-        return Fraction(passes * (n - 1), n) * share / lowest
+        return passes * ring_s(share, n, Fraction(0), lowest)
     chunk = share / n
     slowest = Fraction(0)
     for a in nodes:

@@ -27,6 +27,8 @@ from typing import NamedTuple
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
 from ..schema.layers import ATTENDING, FURTHER, WINDOW
 from . import traffic
+from .formulas.shared import ring_s
+from .formulas.shared import scores as scores_within
 
 LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
 Share = tuple[Fraction, int]  # parameters on a GPU, replicas that hold them
@@ -90,9 +92,7 @@ def _scores(model: ModelSpec, workload: Workload, part: str, s: int) -> int:
     seen = min(x for x in (model.window if part == WINDOW else None, chosen, s) if x)
     if not workload.costs.compute.flash:
         return s * s
-    if model.chunked and part == WINDOW:
-        return s // seen * seen**2 + (s % seen) ** 2
-    return s * s - (s - seen) ** 2
+    return scores_within(s, seen, chunked=model.chunked and part == WINDOW)
 
 
 def passes(costs: CostSettings) -> int:
@@ -160,7 +160,7 @@ def layer_s(
     each = workload.costs.memory.element_bytes
     activation = Fraction(each * b * workload.sequence_length * model.hidden)
     rounds = reductions(model, workload.costs, layer)
-    return compute + rounds * (t - 1) * (latency + activation / (t * bandwidth))
+    return compute + rounds * ring_s(activation, t, latency, bandwidth)
 
 
 def head_s(

@@ -33,6 +33,7 @@ from ..schema import (
 from ..schema.rates import slower
 from . import marp
 from .compute import LinkRate, backward_share, ceil, head_s, layer_s
+from .formulas.shared import ring_s
 from .marp import of_job
 
 DEGREES = (1, 2, 4, 8, 16, 32, 64)  # of tensor parallelism
@@ -309,9 +310,8 @@ def _sync_s(
     costs: CostSettings, parameters: Fraction, d: int, link: LinkRate
 ) -> Fraction:
     """Ring all-reduce of the gradients of `parameters` on each of d GPUs."""
-    latency, bandwidth = link
-    share = costs.memory.gradient_bytes * parameters / d
-    return costs.updates.sync_passes * (d - 1) * (latency + share / bandwidth)
+    held = costs.memory.gradient_bytes * parameters
+    return costs.updates.sync_passes * ring_s(held, d, *link)
 
 
 def _worst(links: set[LinkRate]) -> LinkRate | None:

@@ -44,6 +44,7 @@ from typing import NamedTuple
 from ..schema import CostSettings, ModelSpec, StateBytes, Workload, exact
 from ..schema.layers import Parts
 from .compute import Share
+from .formulas import shared
 from .saved import saved, standard, working_bytes
 
 MIB = 2**20
@@ -62,11 +63,7 @@ def in_flight(
         return 1
     if costs.schedule.in_flight == "gpipe":
         return micro_batches
-    v = costs.schedule.interleave
-    if v == 1:
-        return min(micro_batches, stages - j)
-    runs = min(micro_batches * v, 2 * (stages - j - 1) + (v - 1) * stages + 1)
-    return Fraction(runs, v)
+    return shared.in_flight(micro_batches, stages, j, costs.schedule.interleave)
 
 
 def bytes_each(

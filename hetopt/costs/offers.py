@@ -50,6 +50,7 @@ from ..schema import (
 )
 from . import compute, memory, parameters
 from .compute import ceil
+from .formulas.shared import ring_s
 from .profiles import Measurements
 from .settings import under
 
@@ -345,14 +346,15 @@ def _times_us(
     model, costs = instance.model, instance.workload.costs
     both, backward = timer.passes_us(instance, offer, share)
     sent = parameters.exchanged(model, costs).layers[0]
-    chunk = Fraction(costs.memory.gradient_bytes * sent, d)
-    hop = exact(offer.latency_us) + chunk / (exact(offer.gbytes_per_s) * 1000)
+    latency, rate = exact(offer.latency_us), offer.gbytes_per_s
     if offer.intra_gbytes_per_s is not None and offer.gpus_per_instance % d == 0:
-        hop = chunk / (exact(offer.intra_gbytes_per_s) * 1000)
+        latency, rate = Fraction(0), offer.intra_gbytes_per_s
+    held = Fraction(costs.memory.gradient_bytes * sent)
+    ring_us = ring_s(held, d, latency, exact(rate) * 1000)
     return {
         "forward_us": ceil(both - backward),
         "backward_us": ceil(backward),
-        "sync_us": ceil(costs.updates.sync_passes * (d - 1) * hop),
+        "sync_us": ceil(costs.updates.sync_passes * ring_us),
     }
 
 

@@ -11,10 +11,11 @@ from itertools import product
 from typing import get_args
 
 from ..catalogue import Gpu, reserve
-from ..catalogue.constants import constants, spread
 from ..costs import CostTable
-from ..costs.calibrated import lookup, machine_of
+from ..costs.calibrated import machine_of
 from ..costs.compute import layer_flops
+from ..costs.constants import Stated
+from ..costs.constants.shipped import spread, values
 from ..costs.formulas import memory
 from ..costs.formulas.frameworks import FRAMEWORKS, Framework, kernel_of
 from ..costs.formulas.kernels import Constants
@@ -81,7 +82,7 @@ def calibrated(
         "style": options.get("style") or style,
         "kernel": kernel,
         "precision": precision,
-        "constants": dict(constants()),
+        "constants": dict(values()),
         "spread": _spread(made, cards, kernel),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
@@ -98,7 +99,7 @@ def calibrated(
     settings |= {field: degrees[0] for field, degrees in offers.items()}
     if costs.updates.zero == 3:
         settings["gathers"] = "micro_batch"
-    settings |= _exposed(lookup(constants(), set()), framework, usual, costs)
+    settings |= _exposed(Stated(values()), framework, usual, costs)
     made, rows = _with(made, cards, settings, offers), (row, *unfused, *divided)
     if not reserved:
         made, more = _roomy(made, framework)
@@ -108,7 +109,7 @@ def calibrated(
 
 def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, ...]]:
     """With the memory that is for what a plan weighs, in place of the rule's."""
-    constant = lookup(constants(), set())
+    constant = Stated(values())
     alone = sum(node.get("count", 1) for node in made["cluster"]["nodes"]) == 1
     gpus, rows = dict(made["cluster"]["gpus"]), []
     for name, fields in gpus.items():
@@ -276,7 +277,7 @@ def _read(table: CostTable) -> dict[str, float]:
                 for layer in range(table.layers):
                     run = range(layer, layer + 1)
                     one.weighing.once(place.gpu, run, 1, 1, first, last)
-        names |= one.calibrated.read
+        names |= one.calibrated.constant.read
     assert table.calibrated is not None
     known = table.calibrated.calibration.constants
     return {name: known[name] for name in sorted(names)}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hetopt.catalogue.constants import constants
-from hetopt.costs.calibrated import lookup
+from hetopt.costs.constants import Stated
+from hetopt.costs.constants.shipped import values
 from hetopt.costs.formulas import memory
 from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
@@ -63,7 +63,7 @@ def instance(run: Layout, mixture: bool) -> Instance:
     calibration = {"framework": run.framework, "style": run.style, "spread": 0.1}
     calibration |= {"kernel": run.kernel, "precision": "bf16"}
     costs: dict[str, Any] = {"layer_times": "calibrated", "recompute": run.recompute}
-    costs |= {"calibration": calibration | {"constants": dict(constants())}}
+    costs |= {"calibration": calibration | {"constants": dict(values())}}
     costs |= {"sequence_parallel": True, "flash": True, "sync_factor": 0}
     costs |= {"activations": "calibrated", "zero": run.zero}
     costs |= divided_or_frozen(run)
@@ -120,7 +120,7 @@ def layout(recompute: str = "none", **degrees: int) -> Layout:
 
 
 def agree(run: Layout, mixture: bool) -> None:
-    found = terms(lookup(constants(), set()), MACHINE, architecture(mixture), run)
+    found = terms(Stated(values()), MACHINE, architecture(mixture), run)
     besides = sum(found[name] for name in ("gradients", "iteration"))
     # Hops and the bubble are laid out differently, and take a few per cent.
     own = judged(run, mixture).objective / 1e6
@@ -154,7 +154,7 @@ def test_divided_and_frozen_weights_are_judged_as_the_run(
     """One judge: what `predict` says of a row, `check` says of its plan."""
     run = replace(layout(recompute), fused_loss="framework" not in more, **more)
     agree(run, mixture=False)
-    constant = lookup(constants(), set())
+    constant = Stated(values())
     found = dict(memory.of_stage(constant, MACHINE, architecture(False), run, 0))
     for name in ("context", "communicators", "fragments"):  # kept free of a card
         del found[name]
@@ -176,7 +176,7 @@ def test_plan_and_run_weigh_alike(
     degrees: dict[str, int], recompute: str, zero: int
 ) -> None:
     run, mixture = layout(recompute, zero=zero, **degrees), "ep" in degrees
-    a, constant = architecture(mixture), lookup(constants(), set())
+    a, constant = architecture(mixture), Stated(values())
     told = judged(run, mixture).parts["peak_memory_mib"]
     most = 0.0
     for j in range(run.pp):

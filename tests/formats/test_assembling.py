@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import catalogue, cli
-from hetopt.catalogue.constants import constants
 from hetopt.costs import CostTable
-from hetopt.costs.calibrated import lookup, machine_of
+from hetopt.costs.calibrated import machine_of
+from hetopt.costs.constants import Stated
+from hetopt.costs.constants.shipped import values
 from hetopt.costs.formulas import memory
 from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
@@ -165,7 +166,7 @@ def test_a_card_has_the_figures_of_the_catalogue_less_a_reserve(tmp_path: Path) 
 
 def test_calibrated_cards_have_room_for_what_runs_live_with(tmp_path: Path) -> None:
     hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
-    table = lookup(constants(), set())
+    table = Stated(values())
     for name, gpu in made(tmp_path, hosts).planned_cluster.gpus.items():
         whole = catalogue.gpus()[name].total_mib / 1024
         full = gpu.model_copy(update={"memory_gib": whole})
@@ -221,7 +222,7 @@ def test_attention_of_pytorch_is_what_all_cards_have(
 def test_an_instance_carries_every_constant_that_it_may_read(tmp_path: Path) -> None:
     hosts = ["n1 slots=4 type=A100-80GB", "n2 slots=4 type=V100-32G"]
     data = made(tmp_path, hosts, "sequence_parallel=false")
-    whole = dict(constants())
+    whole = dict(values())
     calibration = data.workload.costs.calibration
     more = calibration.model_copy(update={"constants": whole})
     full = with_costs(data, calibration=more)

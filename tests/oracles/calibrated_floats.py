@@ -12,7 +12,6 @@ from hetopt.costs.formulas import activations, kernels, memory
 from hetopt.costs.formulas.architecture import (
     Architecture,
     Indexer,
-    Latent,
     Mixer,
     mamba_2,
 )
@@ -65,7 +64,7 @@ class FloatTimes:
             expert_intermediate=width,
             shared_intermediate=m.shared_experts * width,
             relu=m.activation == "relu",
-            latent=m.latent and Latent(*dict(m.latent).values()),
+            latent=m.latent,
             mixers=self.mixers(),
             indexer=self.indexer(),
             value_dim=m.value_dim or 0,

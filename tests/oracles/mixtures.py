@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from hetopt.catalogue.constants import constants
+from hetopt.costs.constants.shipped import values
 from hetopt.schema import Instance
 
 GPU = {"peak_tflops": 312, "memory_gib": 6, "memory_gbytes_per_s": 2039}
 GPU |= {"card": "A100", "generation": "Ampere", "peaks": {"bf16": 312}}
 CALIBRATION = {"framework": "megatron", "style": "fused", "kernel": "cudnn"}
-CALIBRATION |= {"precision": "bf16", "spread": 0.1, "constants": dict(constants())}
+CALIBRATION |= {"precision": "bf16", "spread": 0.1, "constants": dict(values())}
 
 
 def mixture(counts: list[int], **more: Any) -> Instance:

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from hetopt.catalogue.constants import constants
+from hetopt.costs.constants.shipped import values
 from hetopt.schema import Instance
 
 FRAMEWORKS = ["megatron", "torchtitan", "llm-foundry"]
@@ -13,16 +13,16 @@ CARDS = [("A100", "Ampere"), ("H100", "Hopper"), ("V100", "Volta"), ("X1", "New"
 def calibration(rng: Random) -> dict[str, Any]:
     """What `workload.costs.calibration` holds; launches may take next to nothing."""
     quick = rng.choice([1.0, 0.01])
-    values = {
+    drawn = {
         name: value * rng.uniform(0.8, 1.25) * (quick if name == "launch" else 1)
-        for name, value in constants().items()
+        for name, value in values().items()
     }
     return {
         "framework": rng.choice(FRAMEWORKS),
         "style": rng.choice(["eager", "compiled", "fused"]),
         "kernel": rng.choice(["cudnn", "flash1", "flash2", "none"]),
         "precision": rng.choice(["bf16", "fp16", "fp8"]),
-        "constants": values,
+        "constants": drawn,
         "spread": rng.choice([0.0, 0.1, 0.5]),
     }
 

@@ -8,6 +8,8 @@ nothing is known of it. Constants that are older than a term have none of it.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...errors import InstanceError
+
 #: Names that have deviations alone, or none where constants are older than their term:
 #: a card beside the others of its generation, reading frozen weights.
 DEVIATIONS = frozenset({"chip", "frozen.read"})
@@ -28,26 +30,42 @@ class Constant(NamedTuple):
 
 
 class Table:
-    """Values by name, and which of them were asked for."""
+    """Values by name, and which of them were asked for; a name that it lacks is 1."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
-        self.values = dict(values)
+        self.values = values
         self.read: set[str] = set()
 
     def __call__(self, name: str, *qualities: str) -> float:
         """The value of a name, deviations of its qualities included."""
-        if name in ADDED and name not in self.values:
-            return 0.0
-        found = 1.0
         if name in self.values:
             self.read.add(name)
             found = self.values[name]
+        else:
+            found = 0.0 if name in ADDED else self.missing(name)
         for quality in qualities:
             key = f"{name}@{quality}"
             if key in self.values:
                 self.read.add(key)
                 found *= self.values[key]
         return found
+
+    def missing(self, name: str) -> float:
+        """Return the value of a name that nothing is known of."""
+        return 1.0
+
+
+class Stated(Table):
+    """Values that an instance states: `InstanceError` for one that it lacks."""
+
+    def missing(self, name: str) -> float:
+        """Return 1 for a name that has deviations alone; others are an error."""
+        if name in DEVIATIONS:
+            return 1.0
+        raise InstanceError(
+            f"workload.costs.calibration.constants: found no {name!r}, which times "
+            "depend on; add it, or assemble the instance anew"
+        )
 
 
 def plain(constants: Mapping[str, Constant]) -> dict[str, float]:

@@ -1,13 +1,21 @@
-"""The constants that hetopt ships: priors, and what public runs made of them."""
+"""The shipped constants, `constants.yaml`: priors, and what public runs made of them.
 
+An entry has a `value`, how sure it is (`spread`, a log-deviation), what was thought of
+it before any run (`prior`, middle and spread), and `why`. `name@quality` is a factor of
+`name`; `memory.` are those of memory, `noise.` log-deviations of runs from the model.
+"""
+
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...catalogue.constants import entries
+from ...text.parsing import read_tree
 from . import Constant
 
 Constants = MappingProxyType[str, Constant]
+_NOISE, _MEMORY = "noise.", "memory."
 
 
 class Noise(NamedTuple):
@@ -25,11 +33,17 @@ class Noise(NamedTuple):
 
 
 @cache
+def entries() -> Mapping[str, Mapping[str, Any]]:
+    """Return every entry of the file by its name."""
+    return MappingProxyType(read_tree(Path(__file__).with_name("constants.yaml")))
+
+
+@cache
 def priors(memory: bool = False) -> Constants:
     """What is thought of the constants of time, or of memory, before any run."""
     made = {}
     for name, entry in entries().items():
-        if "prior" in entry and name.startswith("memory.") is memory:
+        if "prior" in entry and name.startswith(_MEMORY) is memory:
             middle, spread = entry["prior"]
             made[name] = Constant(float(middle), float(spread))
     return MappingProxyType(made)
@@ -42,17 +56,34 @@ def constants() -> Constants:
         {
             name: Constant(float(entry["value"]), float(entry.get("spread", 0.0)))
             for name, entry in entries().items()
-            if not name.startswith("noise.")
+            if not name.startswith(_NOISE)
         }
     )
+
+
+@cache
+def values() -> Mapping[str, float]:
+    """Return the values that times and memory are computed with, by name."""
+    return MappingProxyType({name: one.value for name, one in constants().items()})
 
 
 @cache
 def noise() -> Noise:
     """What is left, by kind of run."""
     found = {
-        name.removeprefix("noise."): float(entry["value"])
+        name.removeprefix(_NOISE): float(entry["value"])
         for name, entry in entries().items()
-        if name.startswith("noise.")
+        if name.startswith(_NOISE)
     }
     return Noise(**found)
+
+
+def spread(*, experts: bool, scores: bool, lora: bool = False) -> float:
+    """Return the standard deviation of the logarithm of an iteration's time.
+
+    Runs with experts, those whose attention passes scores through memory, and those of
+    adapters deviate further from what is predicted.
+    """
+    kinds = {"volta": scores, "moe": experts, "lora": lora, "dense": True}
+    kind = next(kind for kind, is_ in kinds.items() if is_)
+    return float(getattr(noise(), kind))

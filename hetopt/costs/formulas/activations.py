@@ -8,14 +8,8 @@ parallelism that is the 34 s b h + 5 a s^2 b of Korthikanti et al. (arXiv 2205.0
 
 from typing import NamedTuple
 
-from .architecture import (
-    ATTENDING,
-    EXPERTS,
-    FURTHER,
-    Architecture,
-    Layer,
-    Mixer,
-)
+from ...schema.layers import ATTENDING, EXPERTS, FURTHER
+from .architecture import Architecture, Layer, Mixer
 from .kernels import ELEMENT, Constants
 from .layout import Layout
 
@@ -134,8 +128,8 @@ def _mask(a: Architecture, run: Layout) -> float:
 def _attention(a: Architecture, run: Layout) -> Kept:
     e, heads = element(run), a.heads / run.tp
     if (x := a.latent) is not None:
-        low = narrow(run) * (x.queries + x.keys + x.rotary)
-        inputs = heads * (2 * a.score_width + x.values)
+        low = narrow(run) * (x.query_rank + x.key_rank + x.rotary)
+        inputs = heads * (2 * a.score_width + x.value_dim)
     else:
         low = 0.0
         inputs = heads * a.head_dim + a.keyed(run.tp) + 2 * a.gate / run.tp

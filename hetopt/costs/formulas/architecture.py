@@ -14,10 +14,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-ATTENTION, MAMBA, DENSE, EXPERTS = "attention", "mamba", "dense", "experts"
-WINDOW, FURTHER = "window", "further"
-ATTENDING = (ATTENTION, WINDOW)
-Layer = tuple[str, ...]
+from ...schema.layers import (
+    ATTENDING,
+    ATTENTION,
+    DENSE,
+    EXPERTS,
+    FURTHER,
+    WINDOW,
+    LatentAttention,
+    Parts,
+)
+from .shared import scores
+
+Layer = Parts
 
 
 class Matrix(NamedTuple):
@@ -33,16 +42,6 @@ class Matrix(NamedTuple):
     def parameters(self) -> float:
         """Weights of all `times`."""
         return self.n * self.k * self.times
-
-
-class Latent(NamedTuple):
-    """Widths of latent attention (MLA): DeepSeek-V2, arXiv 2405.04434, section 2.1."""
-
-    queries: int  # 0: they are not compressed
-    keys: int
-    plain: int  # of a head, without position
-    rotary: int
-    values: int
 
 
 class Adapters(NamedTuple):
@@ -102,7 +101,7 @@ class Architecture:
     experts_per_token: int = 0
     expert_intermediate: int = 0
     shared_intermediate: int = 0
-    latent: Latent | None = None
+    latent: LatentAttention | None = None
     mixers: Mapping[str, Mixer] = field(default_factory=dict)
     indexer: Indexer | None = None
     value_dim: int = 0  # 0: head_dim
@@ -122,7 +121,7 @@ class Architecture:
         """Tokens that one sees on average, of sequences of `s`."""
         own = self._within(part, s)
         if self.indexer and self.indexer.chosen < s:
-            own = min(own, self.indexer.chosen * (1 - self.indexer.chosen / (2 * s)))
+            own = min(own, scores(s, self.indexer.chosen) / (2 * s))
         return own
 
     def _within(self, part: str, s: float) -> float:
@@ -132,20 +131,17 @@ class Architecture:
             return s / 2
         if part != WINDOW:  # told of the model: every other layer has it
             return (s / 2 + min(self.window, s / 2)) / 2
-        w = min(self.window, s)
-        if self.chunked:
-            return (s // w * w * w + (s % w) ** 2) / (2 * s)
-        return w - w * w / (2 * s)
+        return scores(s, min(self.window, s), chunked=self.chunked) / (2 * s)
 
     @property
     def score_width(self) -> int:
         """Of a head's queries and keys."""
-        return self.latent.plain + self.latent.rotary if self.latent else self.head_dim
+        return self.latent.scored if self.latent else self.head_dim
 
     @property
     def value_width(self) -> int:
         """Of a head's values."""
-        return self.latent.values if self.latent else self.value_dim or self.head_dim
+        return self.latent.value_dim if self.latent else self.value_dim or self.head_dim
 
     def matrices(self, part: str, t: int = 1, ep: int = 1) -> tuple[Matrix, ...]:
         """The products of a part's forward pass on one GPU."""
@@ -178,14 +174,13 @@ class Architecture:
         h, heads = self.hidden, self.heads / t
         chooses = _cut(self.indexer.products, t) if self.indexer else ()
         if (x := self.latent) is not None:
-            scored = heads * (x.plain + x.rotary)
-            asked = [Matrix(scored, x.queries or h)]
+            asked = Matrix(heads * x.scored, x.query_rank or h)
             return (
-                *([Matrix(x.queries, h)] if x.queries else []),
-                *asked,
-                Matrix(x.keys + x.rotary, h),
-                Matrix(heads * (x.plain + x.values), x.keys),
-                Matrix(h, heads * x.values),
+                *([Matrix(x.query_rank, h)] if x.query_rank else []),
+                asked,
+                Matrix(x.key_rank + x.rotary, h),
+                Matrix(heads * (x.plain + x.value_dim), x.key_rank),
+                Matrix(h, heads * x.value_dim),
                 *chooses,
             )
         joint = heads * self.head_dim + self.gate / t + self.keyed(t)

@@ -14,14 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...schema.calibration import WIDER
-from .architecture import (
-    ATTENDING,
-    ATTENTION,
-    EXPERTS,
-    FURTHER,
-    Architecture,
-    Matrix,
-)
+from ...schema.layers import ATTENDING, ATTENTION, EXPERTS, FURTHER
+from .architecture import Architecture, Matrix
 from .machine import Machine
 
 #: A constant by its name, further names being what it may deviate by.

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from . import activations
+from ...schema.layers import ATTENDING, EXPERTS
+from ...schema.states import QUANTISED as _QUANTISED
+from . import activations, shared
 from .activations import logits
-from .architecture import ATTENDING, EXPERTS, Architecture, Layer
+from .architecture import Architecture, Layer
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine
@@ -30,11 +32,8 @@ _DEEPSPEED = frozenset(
 _TRAINERS = ("trainer", "trainer-2021")
 _BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
 _LIVE = 1e9  # elements: DeepSpeed's `stage3_max_live_parameters` unless told
-
-
-#: Bytes of a frozen weight by its bits. Of four: with the scales of blocks of 64, which
-#: are quantised themselves (QLoRA, arXiv 2305.14314, section 3).
-QUANTISED = {4: 0.5159, 8: 1.0}
+#: Bytes of a frozen weight by its bits.
+QUANTISED = {bits: float(width) for bits, width in _QUANTISED.items()}
 
 
 class Parameters(NamedTuple):
@@ -157,16 +156,8 @@ def has_adapters(run: Layout, part: str) -> bool:
 
 
 def in_flight(run: Layout, stage: int) -> float:
-    """Micro-batches that wait for their backward pass when most of them do.
-
-    One forward, one backward: as many as there are stages from here to the end.
-    Interleaved (Megatron's order): chunks of a `vp`-th of the stage's layers.
-    """
-    behind = run.pp - stage - 1
-    if run.vp > 1 and run.pp > 1:
-        chunks = 2 * behind + (run.vp - 1) * run.pp + 1
-        return min(run.micro_batches * run.vp, chunks) / run.vp
-    return min(run.micro_batches, behind + 1)
+    """Return the micro-batches whose activations a stage of a run holds."""
+    return float(shared.in_flight(run.micro_batches, run.pp, stage, run.vp))
 
 
 def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]:

@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...schema.layers import ATTENDING, EXPERTS, FURTHER
 from . import kernels, memory, wires
-from .architecture import ATTENDING, EXPERTS, FURTHER, Architecture
+from .architecture import Architecture
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine

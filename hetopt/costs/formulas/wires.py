@@ -1,5 +1,6 @@
 """Seconds that messages take on wires, before what is hidden behind computing."""
 
+from . import shared
 from .architecture import Architecture
 from .kernels import Constants
 from .layout import Layout
@@ -10,7 +11,7 @@ def ring_s(machine: Machine, volume: float, size: int, stride: int = 1) -> float
     """Gathering or scattering `volume` bytes among `size` GPUs, every stride-th."""
     if size < 2:
         return 0.0
-    return volume * (size - 1) / size / machine.ring_bytes_per_s(size, stride)
+    return shared.ring_s(volume, size, 0.0, machine.ring_bytes_per_s(size, stride))
 
 
 def tensor_s(

@@ -8,16 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..formulas.architecture import (
-    ATTENTION,
-    DENSE,
-    EXPERTS,
-    MAMBA,
-    Architecture,
-    Latent,
-    Layer,
-    mamba_2,
-)
+from ...schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA, LatentAttention
+from ..formulas.architecture import Architecture, Layer, mamba_2
 from ..formulas.frameworks import (
     BY_PYTORCH,
     FRAMEWORKS,
@@ -29,6 +21,11 @@ from ..formulas.layout import BESIDE_ALL, Layout
 from ..formulas.machine import Machine
 from . import machines
 from .rows import Run
+
+#: Widths of the latent attention of DeepSeek-V3 (arXiv 2412.19437, section 4.2).
+_DEEPSEEK_V3 = LatentAttention(
+    query_rank=1536, key_rank=512, plain=128, rotary=64, value_dim=128
+)
 
 
 class NotModelled(Exception):
@@ -96,7 +93,7 @@ def _architecture(run: Run) -> Architecture:
     head_dim = run.head_dim or (run.hidden // run.heads)
     latent, mixers = None, {}
     if "MLA" in notes or (run.head_dim is None and run.experts and run.hidden == 7168):
-        latent = Latent(1536, 512, 128, 64, 128)
+        latent = _DEEPSEEK_V3
     shared = (run.shared_experts or 0) * (run.moe_intermediate or 0)
     if found := re.search(r"shared expert of (\d+)", notes):
         shared = int(found.group(1))

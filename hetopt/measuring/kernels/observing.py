@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...costs.formulas import kernels, step
-from ...costs.formulas.architecture import ATTENTION, DENSE, Architecture, Matrix
+from ...costs.formulas.architecture import Architecture, Matrix
 from ...costs.formulas.kernels import Constants
 from ...costs.formulas.layout import Layout
 from ...costs.formulas.machine import Machine
+from ...schema.layers import ATTENTION, DENSE
 from .clock import Row
 from .products import CACHED, moved_bytes
 from .sheets import CPU

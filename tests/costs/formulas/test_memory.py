@@ -8,16 +8,14 @@ from hypothesis import strategies as st
 
 from hetopt.costs.constants import Table, shipped
 from hetopt.costs.formulas import activations, memory
-from hetopt.costs.formulas.architecture import (
-    ATTENTION,
-    DENSE,
-    EXPERTS,
-    Architecture,
-    Latent,
-)
+from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
+from hetopt.schema.layers import ATTENTION, DENSE, EXPERTS, LatentAttention
 
+LATENT = LatentAttention(
+    query_rank=1536, key_rank=512, plain=128, rotary=64, value_dim=128
+)
 MIDDLES = {**shipped.constants(), **shipped.priors(memory=True)}
 C = Table({n: x.value for n, x in MIDDLES.items() if n.startswith("memory.")})
 H100 = Machine("H100", "Hopper", {"bf16": 989e12}, 3.35e12, 80, 8, 8, 450e9, 8, 50e9)
@@ -234,7 +232,7 @@ def test_what_is_recomputed_by_name_is_not_kept() -> None:
     moe = Architecture(
         ((ATTENTION, EXPERTS),) * 4, 7168, 128, 128, 128, 18432, True, 129280,
         experts=256, experts_per_token=8, expert_intermediate=2048,
-        shared_intermediate=2048, latent=Latent(1536, 512, 128, 64, 128),
+        shared_intermediate=2048, latent=LATENT,
     )  # fmt: skip
     run = replace(RUN, ep=8, dp=64)
     held = {

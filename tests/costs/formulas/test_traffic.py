@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt.costs.constants import Table, plain, shipped
-from hetopt.costs.formulas.architecture import ATTENTION, DENSE, Architecture
+from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.kernels import traffic_s
 from hetopt.costs.formulas.machine import Machine
+from hetopt.schema.layers import ATTENTION, DENSE
 
 C = Table(plain(shipped.constants()))
 RATE = 3.35e12

@@ -5,8 +5,7 @@ from random import Random
 import pytest
 from synthetic_runs import measured, row
 
-from hetopt.costs.calibrated import lookup
-from hetopt.costs.constants import ADDED, Table, plain, shipped
+from hetopt.costs.constants import ADDED, Stated, Table, plain, shipped
 from hetopt.costs.runs import Run, fitted_on, predictions, summaries
 
 
@@ -106,7 +105,7 @@ def test_older_constants_lack_a_term_for_plans_and_for_runs_alike(name: str) -> 
     old = {key: value for key, value in known.items() if key.split("@")[0] != name}
     for values in (known, old):
         ours = Table(values)(name, "H100-80GB-SXM5")
-        assert ours == pytest.approx(lookup(values, set())(name, "H100-80GB-SXM5"))
+        assert ours == pytest.approx(Stated(values)(name, "H100-80GB-SXM5"))
         assert bool(ours) is (values is known)
 
 

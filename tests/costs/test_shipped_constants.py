@@ -2,12 +2,11 @@
 
 import pytest
 
-from hetopt.catalogue import constants as catalogue
 from hetopt.costs.constants import shipped
 
 
 def test_entries_say_value_spread_prior_and_why() -> None:
-    for name, entry in catalogue.entries().items():
+    for name, entry in shipped.entries().items():
         assert entry["value"] > 0, name
         assert entry["why"], name
         if "prior" in entry:
@@ -17,7 +16,7 @@ def test_entries_say_value_spread_prior_and_why() -> None:
 
 
 def test_deviations_have_what_they_deviate_from() -> None:
-    names = catalogue.constants()
+    names = shipped.values()
     alone = {"chip"}  # a card beside the others of its generation
     assert {name.partition("@")[0] for name in names} - alone <= set(names)
 
@@ -30,7 +29,7 @@ def test_runs_leave_less_doubt_than_there_was() -> None:
 
 
 def test_surer_runs_have_a_narrower_interval() -> None:
-    plain = catalogue.spread(experts=False, scores=False)
-    sparse = catalogue.spread(experts=True, scores=False)
-    assert 0 < plain < sparse < catalogue.spread(experts=True, scores=True)
+    plain = shipped.spread(experts=False, scores=False)
+    sparse = shipped.spread(experts=True, scores=False)
+    assert 0 < plain < sparse < shipped.spread(experts=True, scores=True)
     assert plain == pytest.approx(shipped.noise().dense)
