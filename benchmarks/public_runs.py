@@ -36,10 +36,10 @@ from hetopt.costs.runs import (
     predictions,
     read_runs,
 )
-from hetopt.costs.runs.description import described
 from hetopt.costs.runs.fitting import Fitted
 from hetopt.costs.runs.prediction import spread
 from hetopt.costs.runs.provenance import computed
+from hetopt.costs.runs.reading import described
 from hetopt.schema.calibration import OF_80_PERCENT
 
 ROOM = Path(__file__).parent.parent / "hetopt" / "costs"

@@ -22,8 +22,7 @@ import hetopt
 from hetopt.costs.constants import Stated
 from hetopt.costs.constants.shipped import spread, values
 from hetopt.costs.formulas import memory
-from hetopt.costs.runs import Described, Run, read_runs
-from hetopt.costs.runs.description import NotModelled, described
+from hetopt.costs.runs import Described, NotModelled, Run, described, read_runs
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.report import words

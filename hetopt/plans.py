@@ -83,6 +83,16 @@ class TrainingPlan(Record):
 
     _later = frozenset({"zero", *FIELDS})
 
+    @property
+    def sequences(self) -> int:
+        """Sequences of an iteration."""
+        return sum(x.micro_batches * x.micro_batch_size for x in self.pipelines)
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs of all groups."""
+        return sum(replica.degree for replica in self.replicas())
+
     def replicas(self) -> Iterator[Replica]:
         """Every replica of every stage, in order."""
         for pipeline in self.pipelines:

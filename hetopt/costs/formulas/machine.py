@@ -33,11 +33,22 @@ class Machine(NamedTuple):
         """
         if size * stride <= self.domain:
             return self.link_bytes_per_s
-        members = max(1, self.gpus // stride)
+        return self.leaving_bytes_per_s(max(1, self.gpus // stride), stride)
+
+    def leaving_bytes_per_s(self, members: int, stride: int) -> float:
+        """The rate of a ring that leaves the node, with so many members on it.
+
+        As many run at once as there are GPUs between one member and the next.
+        """
         rings = min(stride, self.gpus)
         shared = self.across_bytes_per_s(members * rings) / rings
         rail = self.adapter_bytes_per_s * self.rails
         return min(self.link_bytes_per_s, shared, rail)
+
+    @property
+    def share_bytes_per_s(self) -> float:
+        """What each GPU has between nodes while all of its node send."""
+        return self.across_bytes_per_s(self.gpus) / self.gpus
 
 
 def host_of(card: str) -> str:

@@ -409,11 +409,16 @@ def needed(c: Constants, found: Terms) -> float:
 
 
 def died(c: Constants, machine: Machine, a: Architecture, run: Layout) -> float:
-    """Return the chance that the run dies of memory.
+    """Return the chance that the run dies of memory."""
+    return chance(c, machine, wanted(c, machine, a, run))
+
+
+def chance(c: Constants, machine: Machine, found: Terms) -> float:
+    """Return the chance that a GPU of which these terms are wanted dies of memory.
 
     The model's log-error of what it needs is normal, of the deviation `memory.margin`.
     """
-    need = needed(c, wanted(c, machine, a, run))
+    need = needed(c, found)
     over = math.log(max(need, 1.0) / usable(c, machine)) / c("memory.margin")
     return 0.5 * math.erfc(-over / math.sqrt(2))
 

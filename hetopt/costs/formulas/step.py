@@ -1,12 +1,13 @@
 """Seconds of an iteration of a symmetric run, term by term."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ...schema.layers import ATTENDING, EXPERTS, FURTHER
 from . import kernels, memory, wires
-from .architecture import Architecture
+from .architecture import Architecture, Layer
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine
@@ -185,14 +186,32 @@ def layer_times(
 ) -> LayerTimes:
     """The mean layer of a model."""
     total = [0.0] * len(LayerTimes._fields)
-    parts: dict[str, LayerTimes] = {}
     for layer, count in a.kinds.items():
-        for part in layer:
-            if part not in parts:
-                parts[part] = part_times(c, machine, a, run, part)
-            for i, x in enumerate(parts[part]):
-                total[i] += count * x
+        for i, x in enumerate(of_layer(c, machine, a, run, layer)):
+            total[i] += count * x
     return LayerTimes(*(x / len(a.layers) for x in total))
+
+
+def of_layer(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, layer: Layer
+) -> LayerTimes:
+    """Return the times of one layer of a kind."""
+    parts = [part_times(c, machine, a, run, part) for part in layer]
+    return LayerTimes(*map(sum, zip(*parts, strict=True)))
+
+
+def pace(c: Constants, a: Architecture, run: Layout, site: str) -> float:
+    """Return how many times as long layers take by release, framework and machine."""
+    release = c("release.experts" if a.experts else "release")
+    found = math.pow(release, run.half_years)
+    return found * c("pace", run.framework, site) if run.gpus > 1 else found
+
+
+def update_s(c: Constants, run: Layout, updated: float, rate: float) -> float:
+    """Return what updating so many parameters of a GPU takes, before ZeRO divides."""
+    if run.zero or run.shard:
+        updated /= max(1, run.dp * run.cp)
+    return c("update") * UPDATE_BYTES * updated / rate
 
 
 def busy_s(times: LayerTimes) -> float:
@@ -237,14 +256,20 @@ def stages(a: Architecture, run: Layout) -> list[float]:
     return made
 
 
+Ring = Callable[[float, int, int], float]
+
+
 def gradients_s(
     c: Constants,
-    machine: Machine,
+    ring: Ring,
     run: Layout,
     held_by: tuple[float, float, float],
     compute: float,
 ) -> float:
-    """Exposed time of gradients and `weights` between replicas, an iteration."""
+    """Exposed time of gradients and `weights` between replicas, an iteration.
+
+    `ring` tells what a pass of so many bytes takes among so many GPUs, every stride-th.
+    """
     dense, experts, ends = held_by
     fw, group = run.framework, run.dp * run.cp
     width = 4.0 if run.accumulate_fp32 else 2.0
@@ -257,20 +282,17 @@ def gradients_s(
         if run.frozen_bits is not None:
             each = memory.QUANTISED[run.frozen_bits]
         inside = min(run.shard, group)
-        gathered = 2 * wires.ring_s(machine, each * held, inside, run.tp)
-        reduced = wires.ring_s(machine, width * held, inside, run.tp)
-        outer = wires.ring_s(
-            machine, 2 * width * held / inside, group // inside, run.tp * inside
-        )
+        gathered = 2 * ring(each * held, inside, run.tp)
+        reduced = ring(width * held, inside, run.tp)
+        outer = ring(2 * width * held / inside, group // inside, run.tp * inside)
         comm = (gathered + reduced) * run.micro_batches + outer
         shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
     volume = (width + 2) * (dense + ends)
-    comm = wires.ring_s(machine, volume, group, run.tp)
+    comm = ring(volume, group, run.tp)
     if experts:
-        comm += wires.ring_s(
-            machine, (width + 2) * experts, max(1, group * run.tp // run.ep), run.ep
-        )
+        members = max(1, group * run.tp // run.ep)
+        comm += ring((width + 2) * experts, members, run.ep)
     return c("dp", fw, "overlapped" if run.overlap_dp else "plain") * comm
 
 
@@ -278,11 +300,7 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     """Seconds of an iteration by term; they sum to it."""
     layer = layer_times(c, machine, a, run)
     fw, tokens = run.framework, run.micro_batch * run.sequence / run.cp
-    moe = bool(a.experts)
-    pace = c("release.experts" if moe else "release") ** run.half_years
-    if run.gpus > 1:
-        pace *= c("pace", fw, machine.site)
-    each = busy_s(layer) * pace
+    each = busy_s(layer) * pace(c, a, run, machine.site)
     head = kernels.head_s(c, machine, a, tokens, run.tp, (run.style, fw), run.lora)
     hop = 0.0
     if run.pp > 1:
@@ -309,14 +327,13 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     found["hops"] = steady - n * (in_layers + in_head)
     found["bubble"] = fill
     parameters = weights(a, run)
-    found["gradients"] = gradients_s(c, machine, run, parameters, n * in_layers)
+    ring = partial(wires.ring_s, machine)
+    found["gradients"] = gradients_s(c, ring, run, parameters, n * in_layers)
     updated = sum(parameters)
     if run.lora:
         share = held[at] / len(a.layers)
         updated = share * memory.adapters(a, run, a.layers)
-    if run.zero or run.shard:
-        updated /= max(1, run.dp * run.cp)
-    found["update"] = c("update") * UPDATE_BYTES * updated / machine.memory_bytes_per_s
+    found["update"] = update_s(c, run, updated, machine.memory_bytes_per_s)
     found["iteration"] = c("iteration", fw)
     if run.offload:
         found["offload"] = (c("offload") - 1) * sum(found.values())

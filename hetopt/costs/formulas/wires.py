@@ -59,7 +59,7 @@ def experts_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> 
     k = a.experts_per_token
     reached = nodes * (1 - (1 - 1 / nodes) ** k)  # of nodes, its own included
     other = tokens / run.tp * a.hidden * 2 * reached * (1 - 1 / nodes)
-    across = machine.across_bytes_per_s(machine.gpus) / machine.gpus
+    across = machine.share_bytes_per_s
     return 2 * (other / across + sent * away / nodes / machine.link_bytes_per_s)
 
 
@@ -70,5 +70,5 @@ def hop_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> floa
     if inside or (run.dp == 1 and 2 * run.tp * run.cp <= machine.domain):
         rate = machine.link_bytes_per_s
     else:
-        rate = machine.across_bytes_per_s(machine.gpus) / machine.gpus
+        rate = machine.share_bytes_per_s
     return volume / min(rate, machine.link_bytes_per_s)

@@ -5,7 +5,7 @@ times them, `fitting` finds constants, `prediction` sets both beside each other.
 """
 
 from ..constants import Constant, Table
-from .description import Described, NotModelled, described
+from .described import Described, NotModelled
 from .fitting import Fitted, Observed, fit, predicted_s
 from .prediction import (
     Prediction,
@@ -15,6 +15,7 @@ from .prediction import (
     predictions,
     summaries,
 )
+from .reading import described
 from .rows import Run, read_runs
 
 __all__ = [

@@ -6,7 +6,6 @@ Nothing is guessed in silence: what a run does not tell and cannot be derived ma
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ...schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA, LatentAttention
 from ..formulas.architecture import Architecture, Layer, mamba_2
@@ -20,6 +19,7 @@ from ..formulas.frameworks import (
 from ..formulas.layout import BESIDE_ALL, Layout
 from ..formulas.machine import Machine
 from . import machines
+from .described import Described, NotModelled
 from .rows import Run
 
 #: Widths of the latent attention of DeepSeek-V3 (arXiv 2412.19437, section 4.2).
@@ -28,30 +28,11 @@ _DEEPSEEK_V3 = LatentAttention(
 )
 
 
-class NotModelled(Exception):
-    """A run that the model cannot express; the text says why."""
-
-
-class Described(NamedTuple):
-    """A run in the model's terms."""
-
-    machine: Machine
-    architecture: Architecture
-    layout: Layout
-
-    def systems(self, model: str | None) -> tuple[str, ...]:
-        """What one run may tell of another: its framework and card, and its model."""
-        own = f"{self.layout.framework}/{self.machine.card}"
-        return own, f"{own}/{self.layout.precision}", f"{own}/{model}"
-
-
-def described(run: Run) -> Described:
+def symmetric(run: Run) -> Described:
     """The run in the model's terms; `NotModelled` with the reason where it has none."""
-    if run.layout_consistent is False:
-        raise NotModelled("its layout contradicts itself, as the row says")
-    architecture = _architecture(run)
+    architecture = architecture_of(run)
     machine = machines.of(run, NotModelled)
-    layout = _layout(run, machine, framework_of(run))
+    layout = layout_of(run, machine, framework_of(run))
     for fault in _faults(run, architecture, layout):
         raise NotModelled(fault)
     return Described(machine, architecture, layout)
@@ -75,7 +56,8 @@ def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
         yield f"stage_layers tells {sum(held)} layers in {len(held)} stages"
 
 
-def _architecture(run: Run) -> Architecture:
+def architecture_of(run: Run) -> Architecture:
+    """Return the shape of a run's model; `NotModelled` where it is not told."""
     missing = [
         field
         for field in ("layers", "hidden", "heads", "vocabulary", "seq")
@@ -253,7 +235,8 @@ def _micro_batches(run: Run) -> tuple[int, int]:
     raise NotModelled("micro-batch not told")
 
 
-def _layout(run: Run, machine: Machine, name: str) -> Layout:
+def layout_of(run: Run, machine: Machine, name: str) -> Layout:
+    """Return how a run lies on its GPUs, and what its framework, by name, does."""
     if run.dp is None or run.tp is None or run.pp is None:
         raise NotModelled("dp, tp or pp not told")
     usual = framework(name)

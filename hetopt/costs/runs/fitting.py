@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..constants import Constant, Table
-from ..formulas.step import terms
-from .description import Described
+from .reading import Known
 
 Array = npt.NDArray[np.float64]
 _STEP = 1e-4  # of a logarithm, for derivatives
@@ -33,16 +32,16 @@ _ROUNDS = 12
 class Observed(NamedTuple):
     """A run in the model's terms, its seconds, and what it is one of."""
 
-    described: Described
+    described: Known
     measured_s: float
     noise: float
     configuration: Hashable = None
     systems: tuple[str, ...] = ()
 
 
-def predicted_s(c: Table, described: Described, systems: Sequence[str] = ()) -> float:
+def predicted_s(c: Table, described: Known, systems: Sequence[str] = ()) -> float:
     """Seconds of an iteration of a run."""
-    return sum(terms(c, *described).values()) * c("system", *systems)
+    return sum(described.terms(c).values()) * c("system", *systems)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
     flops = {name: rate * _T for name, rate in card.peaks.items()}
     # Racks of several trays are one node: what leaves them shares all adapters.
     gpus = max(usual.gpus, usual.domain)
-    if run.nodes and run.gpus and usual.domain <= usual.gpus:
+    if isinstance(run.nodes, int) and run.gpus and usual.domain <= usual.gpus:
         gpus = max(1, run.gpus // run.nodes)
     adapters = max(1, round(adapters * gpus / usual.gpus))
     link = usual.link_gbytes_per_s * (_BUS if usual.domain == 1 else 1)

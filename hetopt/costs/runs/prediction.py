@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
-from ..formulas import memory
 from ..formulas.frameworks import FRAMEWORKS
-from ..formulas.step import terms
-from .description import Described, NotModelled, described
+from .described import Described, NotModelled
 from .fitting import Observed, fit
 from .peaks import predicted_bytes, unsaid
+from .reading import Known, described
 from .rows import Run
 
 #: Chances that a run dies of memory: below the first it fits, from the second on it
@@ -64,11 +62,11 @@ def _prediction(
         found = described(run)
     except NotModelled as why:
         return Prediction(index, None, None, None, None, None, str(why))
-    parts = terms(table, *found)
+    parts = found.terms(table)
     systems = found.systems(run.model)
     seconds = sum(parts.values()) * table("system", *systems)
     wide = math.exp(OF_80_PERCENT * _spread_after(found, systems, known))
-    held = predicted_bytes(run, memory.peak(table, *found))
+    held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
     fits = None if chance is None or TIGHT <= chance < TOO_MUCH else chance < TIGHT
     return Prediction(
@@ -85,24 +83,21 @@ def _prediction(
     )
 
 
-def _chance(
-    table: Table, run: Run, found: Described
-) -> tuple[float | None, str | None]:
+def _chance(table: Table, run: Run, found: Known) -> tuple[float | None, str | None]:
     """Return the chance that the run dies, or what would have to be known to tell.
 
     A run that does not say what it recomputes is read as one that keeps everything:
     where that is too much, and recomputing everything would fit, either may be so.
     """
-    chance = memory.died(table, *found)
+    chance = found.died(table)
     if chance < TOO_MUCH or (missing := unsaid(run)) is None:
         return chance, None
-    least = replace(found.layout, recompute="full", recomputed=1.0)
-    other = memory.died(table, found.machine, found.architecture, least)
+    other = found.recomputing().died(table)
     return (other, None) if other >= TOO_MUCH else (None, missing)
 
 
 def _spread_after(
-    found: Described, systems: Sequence[str], known: Mapping[str, Constant]
+    found: Known, systems: Sequence[str], known: Mapping[str, Constant]
 ) -> float:
     """Return the log-deviation that is left once runs of the same system are known.
 
@@ -126,11 +121,16 @@ def _spread_after(
 WITHIN = 0.8
 
 
-def spread(found: Described, *, of_kind: bool = False) -> float:
+def spread(found: Known, *, of_kind: bool = False) -> float:
     """Return the log-deviation that is expected of a prediction.
 
-    With `of_kind` it is that of known cards and programs.
+    With `of_kind` it is that of known cards and programs. Of unlike parts the least
+    known one decides.
     """
+    return max(_spread(part, of_kind=of_kind) for part in found.parts)
+
+
+def _spread(found: Described, *, of_kind: bool) -> float:
     noise, layout = shipped.noise(), found.layout
     if found.machine.generation == "Volta":
         own = noise.volta
@@ -178,8 +178,7 @@ def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Obser
         except NotModelled:
             continue
         own = noise if noise is not None else spread(one)
-        same = replace(one.layout, micro_batch=1, micro_batches=1)
-        kept = (run.set, run.model, run.gpu, same)
+        kept = (run.set, run.model, run.gpu, one.configuration)
         found.append(Observed(one, seconds, own, kept, one.systems(run.model)))
     return found
 
@@ -189,10 +188,11 @@ def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Obser
 SYSTEM = (0.12, 0.05, 0.3)
 
 
-def _system(found: Described) -> tuple[float, float, float]:
+def _system(found: Known) -> tuple[float, float, float]:
     """Return `SYSTEM`, the first one wider where nothing is known of it."""
     whole, precision, model = SYSTEM
-    return math.hypot(whole, _unknown(found)), precision, model
+    unknown = max(map(_unknown, found.parts))
+    return math.hypot(whole, unknown), precision, model
 
 
 def fitted_on(

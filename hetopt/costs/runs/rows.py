@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ...errors import InstanceError, Place
+from ...plans import TrainingPlan
 from ...text.complaints import expectation, shown
 from ...text.parsing import read_value
 
@@ -22,6 +23,31 @@ _Some = Annotated[int, Field(ge=1, le=10**9)]
 _Real = Annotated[float, Field(ge=0, lt=1e18)]
 
 MOST_ROWS = 100_000
+
+
+class Node(BaseModel):
+    """A node of a run whose nodes are not alike."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    gpu: str = Field(description="Card and memory: a100_80gb, gb200.")
+    gpus: _Some
+    name: str | None = Field(None, description="As the plan has it; else node0, ...")
+    network: str | None = Field(None, description="Of the node, as `400 Gbps`.")
+    intra_gbytes_per_s: Annotated[float, Field(gt=0, le=1e6)] | None = None
+
+    @property
+    def of(self) -> tuple[str, int, str | None, float | None]:
+        """What nodes have in common that are alike."""
+        return self.gpu, self.gpus, self.network, self.intra_gbytes_per_s
+
+
+def _plan(tree: Any) -> Any:
+    """Return a plan of a plan file, a result, or by itself."""
+    if isinstance(tree, dict):
+        inner = tree["plan"] if isinstance(tree.get("plan"), dict) else tree
+        return TrainingPlan.model_validate(inner, strict=False)
+    return tree
 
 
 class Run(BaseModel):
@@ -71,7 +97,12 @@ class Run(BaseModel):
     stage_layers: tuple[_Whole, ...] | None = None
     head_in_last: bool | None = None
     network: str | None = Field(None, description="Of a node, as `400 Gbps`.")
-    nodes: _Some | None = None
+    nodes: _Some | Annotated[tuple[Node, ...], Field(min_length=1)] | None = Field(
+        None, description="How many, or a list where they are not alike."
+    )
+    plan: Annotated[TrainingPlan, BeforeValidator(_plan)] | None = Field(
+        None, description="On nodes that are listed; its GPUs are `node0:3`."
+    )
     intra_gbytes_per_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
         None, description="Of a GPU to others of its node, in one direction."
     )
@@ -111,15 +142,17 @@ class Run(BaseModel):
     @property
     def tokens(self) -> int | None:
         """Tokens of an iteration."""
-        return None if self.gbs is None or self.seq is None else self.gbs * self.seq
+        sequences = self.gbs or (self.plan.sequences if self.plan else None)
+        return None if sequences is None or self.seq is None else sequences * self.seq
 
     @property
     def measured_s(self) -> float | None:
         """Seconds of an iteration, told or from tokens a second and GPU; None: not."""
         if self.iteration_s:
             return self.iteration_s
-        if self.tokens and self.tokens_per_s_gpu and self.gpus:
-            return self.tokens / (self.tokens_per_s_gpu * self.gpus)
+        gpus = self.gpus or (self.plan.gpu_count if self.plan else None)
+        if self.tokens and self.tokens_per_s_gpu and gpus:
+            return self.tokens / (self.tokens_per_s_gpu * gpus)
         return None
 
     @property

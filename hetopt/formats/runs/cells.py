@@ -2,11 +2,14 @@
 
 Numbers and `true` or `false` are read as such; the layers of stages are numbers with
 blanks or commas between them, `12 14` or `[12, 14]`. A whole number in `fsdp` is one.
+Nodes that are not alike, and a plan, are JSON or the name of a file.
 """
 
+import json
+from pathlib import Path
 from typing import Any
 
-from ...text.parsing import whole_number
+from ...text.parsing import read_tree, whole_number
 
 _BRACKETS = ("[]", "()")
 
@@ -18,9 +21,21 @@ def value(field: str, text: str) -> Any:
         return None
     if field == "stage_layers":
         return _wholes(bare)
+    if field in ("nodes", "plan"):
+        return _tree(bare)
     if field == "fsdp" and (number := whole_number(bare)) is not None:
         return number
     return text
+
+
+def _tree(text: str) -> Any:
+    """JSON in a cell, or the tree of the file that the text names."""
+    if text[0] in "[{":
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return read_tree(Path(text)) if Path(text).suffix else text
 
 
 def _wholes(text: str) -> Any:

@@ -6,8 +6,8 @@ import pytest
 
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs import predictions
-from hetopt.costs.runs.description import described
 from hetopt.costs.runs.peaks import predicted_bytes, unsaid
+from hetopt.costs.runs.reading import described
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {

@@ -1,0 +1,201 @@
+"""Seconds of an iteration of a run whose pipelines are not alike, term by term.
+
+Each group of GPUs is timed as one of a symmetric run of its own (`step`), and groups
+are put together as plans are: a stage takes as long as its slowest replica, a pipeline
+as long as its slowest stage for each micro-batch, an iteration as long as the slowest
+pipeline, the slowest sum of gradients and the slowest update. Runs whose pipelines are
+alike take what `step` says of them.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...schema.layers import Parts
+from . import kernels, memory, shared, step
+from .architecture import Architecture
+from .kernels import Constants
+from .layout import Layout
+from .machine import Machine
+from .step import LayerTimes
+
+
+class Group(NamedTuple):
+    """A tensor-parallel group: its machine, which of the nodes it is on, its layout.
+
+    The layout is that of a symmetric run of such groups: `dp` are the replicas of the
+    group's layers, `micro_batch` the samples that it takes, `pp` the stages.
+    """
+
+    machine: Machine
+    node: str
+    run: Layout
+
+
+class Stage(NamedTuple):
+    """Layers from `first` to one before `last`, and the groups that share samples."""
+
+    first: int
+    last: int
+    groups: tuple[Group, ...]
+
+
+class Pipeline(NamedTuple):
+    """Stages in order, and the micro-batches that flow through them."""
+
+    micro_batches: int
+    stages: tuple[Stage, ...]
+
+
+class _Times(NamedTuple):
+    """Of a group for one micro-batch: its layers by term, the head, all of it."""
+
+    layers: LayerTimes
+    busy: float
+    head: float
+
+
+def terms(
+    c: Constants, a: Architecture, pipelines: tuple[Pipeline, ...]
+) -> Mapping[str, float]:
+    """Return the seconds of an iteration by term; they sum to it.
+
+    Terms of layers are those of the slowest stage of the slowest pipeline.
+    """
+    timed = [_pipeline(c, a, one) for one in pipelines]
+    found = max(timed, key=lambda each: sum(each.values()))
+    fw = pipelines[0].stages[0].groups[0].run.framework
+    found["gradients"] = max(
+        _gradients(c, a, pipelines, one, stage)
+        for one in pipelines
+        for stage in one.stages
+    )
+    found["update"] = max(
+        _update(c, a, one, j) for one in pipelines for j in range(len(one.stages))
+    )
+    found["iteration"] = c("iteration", fw)
+    if pipelines[0].stages[0].groups[0].run.offload:
+        found["offload"] = (c("offload") - 1) * sum(found.values())
+    return found
+
+
+def _pipeline(c: Constants, a: Architecture, one: Pipeline) -> dict[str, float]:
+    """Return the seconds of a pipeline by term."""
+    count = len(one.stages)
+    # A stage takes part in the hop to the next one, the last in that from before.
+    hops = [_hop(c, a, *pair) for pair in pairwise(one.stages)]
+    hops.append(hops[-1] if hops else 0.0)
+    slowest, taus = [], []
+    for j, stage in enumerate(one.stages):
+        last = j == count - 1
+        timed = [_group(c, a, stage, group, last=last) for group in stage.groups]
+        each = max(timed, key=lambda times: times.busy + times.head)
+        slowest.append(each)
+        taus.append(each.busy + each.head + hops[j])
+    most = max(taus)
+    at, n = taus.index(most), one.micro_batches
+    layers, busy, head = slowest[at]
+    scale = n * busy / step.busy_s(layers) if busy else 0.0
+    names = LayerTimes._fields
+    found = {
+        name: x * scale
+        for name, x in zip(names, layers, strict=True)
+        if name != "launches"
+    }
+    found["launches"] = n * busy - sum(found.values())
+    return found | {
+        "head": n * head,
+        "hops": n * hops[at],
+        "bubble": sum(taus) - most,
+    }
+
+
+def _group(
+    c: Constants, a: Architecture, stage: Stage, group: Group, *, last: bool
+) -> _Times:
+    """Return what one micro-batch takes a group of a stage."""
+    machine, run = group.machine, group.run
+    busy, total = 0.0, [0.0] * len(LayerTimes._fields)
+    known: dict[Parts, LayerTimes] = {}
+    for layer in a.layers[stage.first : stage.last]:
+        if layer not in known:
+            known[layer] = step.of_layer(c, machine, a, run, layer)
+        busy += step.busy_s(known[layer])
+        total = [x + y for x, y in zip(total, known[layer], strict=True)]
+    busy *= step.pace(c, a, run, machine.site)
+    head = 0.0
+    if last:
+        tokens = run.micro_batch * run.sequence / run.cp
+        by = (run.style, run.framework)
+        head = kernels.head_s(c, machine, a, tokens, run.tp, by, run.lora)
+    return _Times(LayerTimes(*total), busy, head)
+
+
+def _hop(c: Constants, a: Architecture, stage: Stage, after: Stage) -> float:
+    """Return both directions of the quickest way from a stage to the next."""
+    ways = []
+    for one in stage.groups:
+        for other in after.groups:
+            split = one.run.tp if one.run.split_sequence else 1
+            volume = 2 * one.run.micro_batch * one.run.sequence * a.hidden / split
+            ends = one.machine, other.machine
+            rate = min(end.link_bytes_per_s for end in ends)
+            if one.node != other.node:
+                rate = min(rate, *(end.share_bytes_per_s for end in ends))
+            ways.append(2 * volume / rate)
+    return min(ways) * c("hop", stage.groups[0].run.framework, "plain")
+
+
+def _gradients(
+    c: Constants,
+    a: Architecture,
+    pipelines: tuple[Pipeline, ...],
+    one: Pipeline,
+    stage: Stage,
+) -> float:
+    """Return what summing the gradients of a stage's layers takes and shows."""
+    span = set(range(stage.first, stage.last))
+    holders = [
+        group
+        for line in pipelines
+        for other in line.stages
+        if span & set(range(other.first, other.last))
+        for group in other.groups
+    ]
+    if len(holders) < 2:
+        return 0.0
+    nodes = {group.node for group in holders}
+
+    def ring(volume: float, size: int, stride: int) -> float:
+        rates = []
+        for group in holders:
+            if len(nodes) == 1:
+                rates.append(group.machine.link_bytes_per_s)
+                continue
+            own = sum(other.node == group.node for other in holders)
+            rates.append(group.machine.leaving_bytes_per_s(own, group.run.tp))
+        return shared.ring_s(volume, size, 0.0, min(rates)) if size > 1 else 0.0
+
+    group = min(stage.groups, key=lambda x: x.run.tp)
+    held = _held(a, one, one.stages.index(stage), group.run)
+    last = stage is one.stages[-1]
+    busy = max(_group(c, a, stage, x, last=last).busy for x in stage.groups)
+    parameters = (held.dense, held.experts, held.ends)
+    return step.gradients_s(c, ring, group.run, parameters, one.micro_batches * busy)
+
+
+def _held(a: Architecture, one: Pipeline, j: int, run: Layout) -> memory.Parameters:
+    stage = one.stages[j]
+    layers = a.layers[stage.first : stage.last]
+    return memory.parameters(a, run, layers, j == 0, j == len(one.stages) - 1)
+
+
+def _update(c: Constants, a: Architecture, one: Pipeline, j: int) -> float:
+    """Return what the slowest group of a stage updates its parameters in."""
+    found = []
+    for group in one.stages[j].groups:
+        held = _held(a, one, j, group.run)
+        updated = held.adapters if group.run.lora else held.all
+        rate = group.machine.memory_bytes_per_s
+        found.append(step.update_s(c, group.run, updated, rate))
+    return max(found)

@@ -1,0 +1,60 @@
+"""A symmetric run in the model's terms, and what the formulas say of it."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, Self
+
+from ..constants import Table
+from ..formulas import memory, step
+from ..formulas.architecture import Architecture
+from ..formulas.layout import Layout
+from ..formulas.machine import Machine
+
+
+class NotModelled(Exception):
+    """A run that the model cannot express; the text says why."""
+
+
+class Described(NamedTuple):
+    """A run in the model's terms."""
+
+    machine: Machine
+    architecture: Architecture
+    layout: Layout
+
+    @property
+    def parts(self) -> "tuple[Described, ...]":
+        """The run as one of runs that are alike each."""
+        return (self,)
+
+    def terms(self, c: Table) -> Mapping[str, float]:
+        """Return the seconds of an iteration by term."""
+        return step.terms(c, *self)
+
+    def peak(self, c: Table) -> memory.Terms:
+        """Return the bytes by term of the fullest GPU, as they show."""
+        return memory.peak(c, *self)
+
+    def died(self, c: Table) -> float:
+        """Return the chance that the run dies of memory."""
+        return memory.died(c, *self)
+
+    def systems(self, model: str | None) -> tuple[str, ...]:
+        """What one run may tell of another: its framework and card, and its model."""
+        return systems(self.layout, self.machine.card, model)
+
+    @property
+    def configuration(self) -> Hashable:
+        """What runs have in common that differ in batches alone."""
+        return replace(self.layout, micro_batch=1, micro_batches=1)
+
+    def recomputing(self) -> Self:
+        """Return the run if it recomputed everything."""
+        layout = replace(self.layout, recompute="full", recomputed=1.0)
+        return self._replace(layout=layout)
+
+
+def systems(layout: Layout, cards: str, model: str | None) -> tuple[str, ...]:
+    """Return the names of factors of a framework on cards, a precision, a model."""
+    own = f"{layout.framework}/{cards}"
+    return own, f"{own}/{layout.precision}", f"{own}/{model}"
