@@ -1,6 +1,7 @@
 """Seconds of an iteration of a symmetric run, term by term."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -182,28 +183,29 @@ def _own(run: Layout, part: str) -> int:
 
 
 def layer_times(
-    c: Constants, machine: Machine, a: Architecture, run: Layout
+    c: Constants,
+    machine: Machine,
+    a: Architecture,
+    run: Layout,
+    layers: tuple[Layer, ...] = (),
 ) -> LayerTimes:
-    """The mean layer of a model."""
+    """The mean layer of a model, or of some `layers` of it."""
     total = [0.0] * len(LayerTimes._fields)
-    for layer, count in a.kinds.items():
-        for i, x in enumerate(of_layer(c, machine, a, run, layer)):
-            total[i] += count * x
-    return LayerTimes(*(x / len(a.layers) for x in total))
-
-
-def of_layer(
-    c: Constants, machine: Machine, a: Architecture, run: Layout, layer: Layer
-) -> LayerTimes:
-    """Return the times of one layer of a kind."""
-    parts = [part_times(c, machine, a, run, part) for part in layer]
-    return LayerTimes(*map(sum, zip(*parts, strict=True)))
+    parts: dict[str, LayerTimes] = {}
+    kinds = Counter(layers) or a.kinds
+    for layer, count in kinds.items():
+        for part in layer:
+            if part not in parts:
+                parts[part] = part_times(c, machine, a, run, part)
+            for i, x in enumerate(parts[part]):
+                total[i] += count * x
+    return LayerTimes(*(x / kinds.total() for x in total))
 
 
 def pace(c: Constants, a: Architecture, run: Layout, site: str) -> float:
     """Return how many times as long layers take by release, framework and machine."""
     release = c("release.experts" if a.experts else "release")
-    found = math.pow(release, run.half_years)
+    found = float(release**run.half_years)
     return found * c("pace", run.framework, site) if run.gpus > 1 else found
 
 

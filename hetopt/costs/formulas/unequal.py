@@ -119,7 +119,7 @@ def _group(
     known: dict[Parts, LayerTimes] = {}
     for layer in a.layers[stage.first : stage.last]:
         if layer not in known:
-            known[layer] = step.of_layer(c, machine, a, run, layer)
+            known[layer] = step.layer_times(c, machine, a, run, (layer,))
         busy += step.busy_s(known[layer])
         total = [x + y for x, y in zip(total, known[layer], strict=True)]
     busy *= step.pace(c, a, run, machine.site)
