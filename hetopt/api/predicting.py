@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..costs.constants import plain, shipped
 from ..costs.constants.files import read_file, write_constants
@@ -20,6 +20,9 @@ from ..costs.runs.cross_validation import LeftOut, left_out
 from ..costs.runs.provenance import computed
 from ..errors import InstanceError, Place
 from ..formats.runs import completed, read
+
+if TYPE_CHECKING:
+    from ..measuring.kernels.fitting import Fitted
 
 Runs = Place | Sequence[Run]
 
@@ -69,6 +72,7 @@ class Calibrated:
     after: Predicted
     left_out: LeftOut
     moved: Mapping[str, tuple[Constant, Constant]]
+    machine: "Fitted | None" = None  # what measured operators say of the card
 
     @property
     def disagreement(self) -> str | None:
@@ -104,7 +108,19 @@ class Calibrated:
                 name: {"before": old._asdict(), "after": new._asdict()}
                 for name, (old, new) in self.moved.items()
             },
+            "machine": self._machine(),
             "rows": self.after.to_json()["rows"],
+        }
+
+    def _machine(self) -> dict[str, Any] | None:
+        if self.machine is None:
+            return None
+        return {
+            "card": self.machine.machine.card,
+            "fit": {
+                kind: {"rows": rows, "median_error": far}
+                for kind, (rows, far) in self.machine.errors.items()
+            },
         }
 
 
@@ -132,19 +148,33 @@ def predict(
 
 
 def calibrate(
-    runs: Iterable[Runs], *, constants: Place | None = None, **told: Any
+    runs: Iterable[Runs] = (),
+    *,
+    constants: Place | None = None,
+    machine: Place | None = None,
+    **told: Any,
 ) -> Calibrated:
     """Fit constants to one's own measured runs: rows, or logs of trainers.
 
     The constants before, shipped or of a file, are the priors. `told` gives fields of
-    runs that the files leave out (`gpu`, `configs`). Raises `InstanceError` where no
-    run can be expressed, and for rows that a program computed.
+    runs that the files leave out (`gpu`, `configs`). `machine` is a file of operators
+    that SimuMax measured on a card (`told`'s `gpu`, or its `sys_name`); they move the
+    card's own constants before the runs, or by themselves. Raises `InstanceError` where
+    no run can be expressed, and for rows that a program computed.
     """
     rows = [run for source in runs for run in _runs(source, **told)]
     _measured(rows)
-    known = _known(constants)
-    before = _predicted(rows, known)
-    if not before.summary["all"].predicted:
+    shipped_or_told = known = _known(constants)
+    before, operators = _predicted(rows, known), None
+    if machine is not None:
+        operators = _operators(machine, told.get("gpu"), known)
+        known = {**known, **operators.constants}
+    elif not rows:
+        raise InstanceError(
+            "found no runs, expected some, or the operators of a machine; give RUNS, "
+            "or --machine FILE"
+        )
+    if rows and not before.summary["all"].predicted:
         why = {row.not_modelled for row in before.rows} - {None}
         raise InstanceError(
             "found no run with a time that the model can express: "
@@ -152,14 +182,24 @@ def calibrate(
             + "; complete the rows, or give what they leave out"
         )
     fitted = fitted_on(rows, known)
+    old = shipped_or_told
     moved = {
-        name: (known.get(name, Constant(1.0, after.spread)), after)
+        name: (old.get(name, Constant(1.0, after.spread)), after)
         for name, after in fitted.items()
-        if name not in known or after != known[name]
+        if name not in old or after != old[name]
     }
-    return Calibrated(
-        fitted, before, _predicted(rows, fitted), left_out(rows, known), moved
-    )
+    after, others = _predicted(rows, fitted), left_out(rows, known)
+    return Calibrated(fitted, before, after, others, moved, operators)
+
+
+def _operators(
+    machine: Place, gpu: str | None, known: Mapping[str, Constant]
+) -> "Fitted":
+    """Return the constants of a card that fit its measured operators."""
+    from ..measuring import operators
+    from ..measuring.kernels import documents
+
+    return documents.fit(operators.rows(machine, gpu), None, known)
 
 
 def _measured(rows: Sequence[Run]) -> None:

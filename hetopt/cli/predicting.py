@@ -69,9 +69,16 @@ def predict(
 
 def calibrate(
     runs: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(help="Runs of yours: rows as JSON or CSV, logs of trainers."),
-    ],
+    ] = None,
+    machine: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Operators that SimuMax measured on the card: its system file.",
+        ),
+    ] = None,
     constants: Constants = None,
     config: Configs = None,
     told: Told = None,
@@ -83,15 +90,18 @@ def calibrate(
     """Fit the model's constants to measured runs of one's own.
 
     Those that are shipped, or of `--constants`, are what is thought before; runs move
-    what they can tell apart. Each run is predicted by the others too.
+    what they can tell apart. Each run is predicted by the others too. Operators of a
+    machine move the card's own constants first, or by themselves.
 
-    Example: `hetopt calibrate runs.csv --out constants.json`
+    Examples: `hetopt calibrate runs.csv --out constants.json`; `hetopt calibrate
+    --machine b200.json -o gpu=B200-180GB --out constants.json`
     """
     from .. import api
     from ..report import predicted
 
     output.check_writable(out)
-    found = api.calibrate(runs, constants=constants, **_beside(config, told))
+    beside = _beside(config, told)
+    found = api.calibrate(runs or (), constants=constants, machine=machine, **beside)
     failed = written(out, found.write, "constants ")
     output.give(found.to_json(), predicted.calibrated(found), as_json, failed)
 

@@ -68,14 +68,22 @@ def errors(summary: Mapping[str, Summary]) -> Table:
 
 def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     """Errors before, after and left out, and the constants that moved most."""
-    yield errors(
-        {
-            "before": found.before.summary["all"],
-            "after": found.after.summary["all"],
-            "each by the others": found.left_out.summary,
-        }
-    )
-    yield Text()
+    if found.machine is not None:
+        fits = (
+            f"{count} times of {kind} (median error {far:.1%})"
+            for kind, (count, far) in found.machine.errors.items()
+        )
+        yield Text(f"{found.machine.machine.card}: {', '.join(fits)}")
+        yield Text()
+    if found.after.runs:
+        yield errors(
+            {
+                "before": found.before.summary["all"],
+                "after": found.after.summary["all"],
+                "each by the others": found.left_out.summary,
+            }
+        )
+        yield Text()
     grid = _grid("constant", "before", "after", "known to")
     moved = sorted(
         found.moved.items(), key=lambda one: -abs(one[1][1].value / one[1][0].value - 1)

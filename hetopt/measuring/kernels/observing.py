@@ -75,7 +75,9 @@ def _product(row: Row, machine: Machine) -> Iterator[Observed]:
     def predict(c: Constants) -> float:
         return kernels.product_s(c, machine, precision, m, Matrix(n, k))
 
-    for name in ("fwd",) if eight else ("fwd", "dx", "dw"):
+    for name in ("fwd", "dx", "dw"):
+        if name not in row:
+            continue
         label = f"{precision} {name} {m}x{n}x{k}"
         yield Observed(f"product {precision}", label, row[name] / 1e6, predict)
 

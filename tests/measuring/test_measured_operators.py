@@ -1,0 +1,204 @@
+"""Operators that another tool measured, beside rows of our own benchmarks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetopt import api
+from hetopt.cli import app
+from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.formulas import kernels
+from hetopt.costs.formulas.architecture import Architecture, Matrix
+from hetopt.costs.formulas.kernels import product_s
+from hetopt.errors import InstanceError
+from hetopt.measuring import operators
+from hetopt.measuring.kernels import documents, sheets
+
+CARD = "A100-80GB-PCIe"
+SHAPES = [(4096, 10240, 8192), (4096, 8192, 28672), (8192, 16384, 5120)]
+PEAK = 312.0
+
+
+def machine_of_the_file() -> dict[str, Any]:
+    """A system whose products reach 0.9 and attention 1.2 of what is shipped."""
+    c = Table(plain(shipped.constants()))
+    sheet = sheets.sheet(CARD)
+
+    def share(flops: float, seconds: float) -> float:
+        return flops / (seconds * PEAK * 1e12)
+
+    products, forward, backward = {}, {}, {}
+    for m, n, k in SHAPES:
+        seconds = product_s(c, sheet, "bf16", m, Matrix(n, k)) / 0.9
+        each = share(2 * m * n * k, seconds)
+        products[f"b=1, m={m}, k={k}, n={n}, layout=TN, out_dtype=bf16"] = each
+        products[f"b=1, m={m}, k={n}, n={k}, layout=NN, out_dtype=bf16"] = each
+        products[f"b=1, m={n}, k={m}, n={k}, layout=NT, out_dtype=fp32"] = each
+    for heads in (16, 32, 64):
+        a = Architecture((("attention",),), heads * 128, heads, heads, 128, 1, False, 1)
+        once = kernels.attention_s(c, sheet, a, 1, 1, 4096, 1, "megatron", "flash2")
+        base = 4096**2 * heads * 256
+        shape = f"batch=1, seq_len=4096, head_num={heads}, kv_head_num={heads}, "
+        shape += "qk_head_dim=128, v_head_dim=128, qkv_contiguous=True"
+        forward[shape] = share(2 * base, once / 1.2)
+        backward[shape] = share(5 * base, 2.5 * once / 1.2)
+    shares = {"matmul": products, "sdp_fwd": forward, "sdp_bwd": backward}
+    op = {
+        name: {
+            "tflops": PEAK,
+            "efficient_factor": 0.75,
+            "accurate_efficient_factor": each,
+        }
+        for name, each in shares.items()
+    }
+    return {"sys_name": "a100", "num_per_node": 8, "accelerator": {"op": op}}
+
+
+def put(folder: Path, tree: Any) -> Path:
+    path = folder / "system.json"
+    path.write_text(json.dumps(tree))
+    return path
+
+
+def test_shares_become_the_seconds_that_they_were_made_of(tmp_path: Path) -> None:
+    path = put(tmp_path, machine_of_the_file())
+    found = operators.rows(path, CARD)
+    assert found[0] == {"what": "device", "name": CARD, "from": "a100"}
+    c = Table(plain(shipped.constants()))
+    for row in found[1:]:
+        if row["what"] != "gemm":
+            continue
+        (passed,) = {"fwd", "dx", "dw"} & set(row)
+        seconds = product_s(
+            c, sheets.sheet(CARD), "bf16", row["m"], Matrix(row["n"], row["k"])
+        )
+        assert row[passed] == pytest.approx(1e6 * seconds / 0.9)
+        assert (row["m"], *sorted((row["n"], row["k"]))) in {
+            (m, *sorted((n, k))) for m, n, k in SHAPES
+        }
+
+
+def test_a_card_is_as_fast_as_its_operators(tmp_path: Path) -> None:
+    path = put(tmp_path, machine_of_the_file())
+    found = api.calibrate(machine=path, gpu=CARD)
+    assert found.machine is not None
+    for _, median in found.machine.errors.values():
+        assert median < 0.03
+    c, before = Table(plain(found.constants)), Table(plain(shipped.constants()))
+    sheet = sheets.sheet(CARD)
+    for m, n, k in SHAPES:
+        now, then = (product_s(x, sheet, "bf16", m, Matrix(n, k)) for x in (c, before))
+        assert now == pytest.approx(then / 0.9, rel=0.03)
+    # What other cards take stays as it was.
+    names = {"chip", "product.bf16", "attention.flash2"}
+    assert {name.partition("@")[0] for name in found.moved} <= names
+    assert all("@" in name for name in found.moved)
+
+
+def test_operators_and_rows_of_our_own_fit_alike(tmp_path: Path) -> None:
+    rows = operators.rows(put(tmp_path, machine_of_the_file()), CARD)
+    own = [row for row in rows if row["what"] != "gemm"]
+    passes = ("fwd", "dx", "dw")
+    products = [row for row in rows if row["what"] == "gemm"]
+    for at in range(0, len(products), 3):  # ours have the three passes in a row
+        first = dict(products[at])
+        for row in products[at + 1 : at + 3]:
+            first |= {x: row[x] for x in passes if x in row}
+        own.append(first)
+    one, other = documents.fit(rows), documents.fit(own)
+    assert set(one.constants) == set(other.constants)
+    for name, constant in one.constants.items():
+        assert constant.value == pytest.approx(other.constants[name].value)
+
+
+def test_runs_move_what_operators_have_told(tmp_path: Path) -> None:
+    path = put(tmp_path, machine_of_the_file())
+    row = {
+        **{
+            "model": "x",
+            "layers": 16,
+            "hidden": 4096,
+            "heads": 32,
+            "vocabulary": 32000,
+        },
+        **{"seq": 4096, "gpus": 8, "tp": 8, "dp": 1, "pp": 1, "mbs": 1, "gbs": 8},
+        **{"precision": "bf16", "framework": "PyTorch", "recompute": "none"},
+        "iteration_s": 2.0,
+    }
+    runs = tmp_path / "runs.json"
+    runs.write_text(json.dumps([row]))
+    out = tmp_path / "constants.json"
+    words = ["calibrate", runs, "--machine", path, "-o", f"gpu={CARD}", "--out", out]
+    answer = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert answer.exit_code == 0, answer.output
+    told = json.loads(answer.stdout)
+    assert told["machine"]["card"] == CARD
+    assert told["runs"] == 1
+    assert f"system@torch/{CARD}" in told["moved"]
+    both = api.predict(runs, gpu=CARD, constants=out).rows[0].iteration_s
+    alone = api.calibrate([runs], gpu=CARD).after.rows[0].iteration_s
+    assert both is not None
+    assert alone is not None
+    assert abs(both - 2) < 1
+    assert both != alone
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"accelerator": {}}, "accelerator"),
+        ({"accelerator": {"op": {}}}, "found no accurate_efficient_factor"),
+        (
+            {"accelerator": {"op": {"matmul": {"tflops": 0}}}},
+            "accelerator.op.matmul.tflops",
+        ),
+        (
+            {
+                "accelerator": {
+                    "op": {
+                        "matmul": {
+                            "tflops": 1,
+                            "accurate_efficient_factor": {"m=1": 0.5},
+                        }
+                    }
+                }
+            },
+            "found the shape 'm=1'",
+        ),
+        (
+            {
+                "accelerator": {
+                    "op": {
+                        "matmul": {
+                            "tflops": 1,
+                            "accurate_efficient_factor": {
+                                "b=1, m=1, k=1, n=1, layout=XX": 0.5
+                            },
+                        }
+                    }
+                }
+            },
+            "layout=XX",
+        ),
+    ],
+)
+def test_a_file_that_is_none_of_operators_is_refused(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    path = put(tmp_path, machine_of_the_file() | change)
+    with pytest.raises(InstanceError, match=r"system\.json") as error:
+        operators.rows(path, CARD)
+    assert why in str(error.value)
+
+
+def test_the_card_is_asked_for_where_the_file_does_not_name_it(tmp_path: Path) -> None:
+    path = put(tmp_path, machine_of_the_file())
+    with pytest.raises(InstanceError, match=r"'a100', expected a card.*-o gpu=NAME"):
+        api.calibrate(machine=path)
+    named = machine_of_the_file() | {"sys_name": CARD}
+    assert operators.rows(put(tmp_path, named))[0]["name"] == CARD
+    with pytest.raises(InstanceError, match="found no runs"):
+        api.calibrate()
