@@ -107,6 +107,37 @@ def calibrated(
     return _stated(made), rows
 
 
+def run_by(instance: Instance, framework: str) -> Instance:
+    """Return an instance that is timed as one framework, by name, runs it.
+
+    It is the instance itself where times are not calibrated, or are of the framework.
+    Constants that it does not carry are those that are shipped.
+    """
+    costs = instance.workload.costs
+    calibration = costs.compute.calibration
+    if calibration is None or calibration.framework == framework:
+        return instance
+    usual = FRAMEWORKS[framework]
+    generations = {gpu.generation for gpu in instance.planned_cluster.gpus.values()}
+    every = generations.pop() if len(generations) == 1 else None
+    fused = kernel_of(framework, every) or "flash2"
+    constants = {**values(), **calibration.constants}
+    changes = {
+        "framework": framework,
+        "style": usual.style,
+        "kernel": fused if calibration.kernel != "none" else "none",
+        "constants": constants,
+    }
+    update: dict[str, object] = {
+        "calibration": calibration.model_copy(update=changes),
+        **_exposed(Stated(constants), framework, usual, costs),
+    }
+    workload = instance.workload.model_copy(
+        update={"costs": costs.model_copy(update=update)}
+    )
+    return instance.model_copy(update={"workload": workload})
+
+
 def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, ...]]:
     """With the memory that is for what a plan weighs, in place of the rule's."""
     constant = Stated(values())

@@ -151,6 +151,7 @@ WORDS = {
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
     "torch": "torch",
+    "hetopt executor": "torch",
 }
 #: Programs that are meant whatever year it is: of what their own words tell.
 _OLD_WORDS = ("megatron-deepspeed", "old branch", "1.1.5")

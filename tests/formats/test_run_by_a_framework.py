@@ -1,0 +1,64 @@
+"""Instances as one framework runs them, whatever they were assembled for."""
+
+from pathlib import Path
+
+import pytest
+from test_assembling import made
+
+from hetopt.costs.runs import Run, described
+from hetopt.files import load_instance
+from hetopt.formats.calibrating import FRAMEWORKS, run_by
+from hetopt.planners import megatron
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.runtime.jobs import Settings, job
+from hetopt.schema import Instance
+
+HOSTS = ["n1 slots=4 type=A100-80GB", "n2 slots=4 type=H100-80GB"]
+
+
+def seconds(instance: Instance, plan: TrainingPlan) -> int:
+    judged = training_plan.evaluate(instance, plan)
+    return judged.parts["iteration_us"]
+
+
+@pytest.mark.parametrize("hosts", [HOSTS, HOSTS[:1], HOSTS[1:]], ids=str)
+@pytest.mark.parametrize("framework", ["torch", "torchtitan"])
+def test_an_instance_run_by_a_framework_is_one_assembled_for_it(
+    tmp_path: Path, hosts: list[str], framework: str
+) -> None:
+    options = [f"framework={framework}", f"style={FRAMEWORKS[framework].style}"]
+    usual, own = made(tmp_path, hosts), made(tmp_path, hosts, *options)
+    plan = megatron.plan(usual, seed=0, deadline=None)
+    assert plan is not None
+    assert seconds(run_by(usual, framework), plan) == seconds(own, plan)
+    assert seconds(usual, plan) != seconds(own, plan)
+    assert run_by(own, framework) is own
+
+
+def test_what_is_not_calibrated_is_as_it_was() -> None:
+    plain = load_instance("tiny/two-nodes")
+    assert run_by(plain, "torch") is plain
+
+
+def test_rows_of_the_executor_are_of_the_operators_that_it_runs() -> None:
+    row = {
+        **{"layers": 24, "hidden": 1024, "heads": 16, "vocabulary": 50304, "seq": 2048},
+        **{"gpu": "h100_80gb", "gpus": 1, "dp": 1, "tp": 1, "pp": 1, "mbs": 1, "ga": 4},
+        **{"precision": "bf16", "recompute": "none"},
+    }
+    one, other = (
+        described(Run.model_validate({**row, "framework": name})).parts[0].layout
+        for name in ("hetopt executor", "PyTorch")
+    )
+    assert one == other
+    assert one.own
+
+
+def test_a_run_predicts_steps_of_the_operators_that_it_runs(tmp_path: Path) -> None:
+    usual = made(tmp_path, HOSTS[:1])
+    plan = megatron.plan(usual, seed=0, deadline=None)
+    assert plan is not None
+    predicted = job(usual, plan, Settings(steps=1)).predicted_s
+    assert predicted == seconds(run_by(usual, "torch"), plan) / 1e6
+    assert predicted > seconds(usual, plan) / 1e6
