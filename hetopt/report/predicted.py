@@ -50,6 +50,8 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
 def _fit(row: Prediction) -> str:
     if row.unsaid is not None:
         return f", not told: {row.unsaid}"
+    if row.fits is False and row.host_gib is not None:
+        return f", does not fit (host pins {row.host_gib:.0f} GiB)"
     if row.fit == "tight":
         return f", tight: {row.oom_probability:.0%} run out of memory"
     return ", does not fit" if row.fits is False else ""

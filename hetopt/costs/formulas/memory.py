@@ -311,6 +311,33 @@ def of_stage(
     return found
 
 
+#: Bytes of a parameter that a host pins for its optimiser beside the moments: a master
+#: and a gradient of 32 bits; and of a parameter that itself is there.
+_HOSTED, _HOSTED_WEIGHT = 4 + 4, 2
+
+
+def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
+    """Return the bytes of its host that a GPU of a stage pins, at the least.
+
+    States of the optimiser, and weights, are divided as ZeRO does; activations are
+    those of all micro-batches in flight. Buffers of copies come on top. Source: the
+    estimators of DeepSpeed, 16 and 18 bytes a parameter.
+    """
+    layers = spans(a, run)[stage]
+    held = parameters(a, run, layers, stage == 0, stage == run.pp - 1)
+    divided = run.dp * run.cp if run.zero or run.shard else 1
+    total = 0.0
+    if "optimizer" in run.hosted:
+        each = _HOSTED + run.moments_bits / 4
+        total += each * (held.adapters if run.lora else held.all) / divided
+    if "parameters" in run.hosted:
+        total += _HOSTED_WEIGHT * held.all / divided
+    if run.hosted_layers:
+        kept = activations.of_stage(c, a, run, layers).held
+        total += run.hosted_layers * in_flight(run, stage) * kept
+    return total
+
+
 def cuts(c: Constants, a: Architecture, run: Layout) -> float:
     """Of large blocks, what is too short for logits once recomputation runs.
 

@@ -39,6 +39,12 @@ class Described(NamedTuple):
         """Return the chance that the run dies of memory."""
         return memory.died(c, *self)
 
+    def hosted(self, c: Table) -> float:
+        """Return the bytes that the fullest host pins, at the least."""
+        machine, a, run = self
+        most = max(memory.hosted(c, a, run, j) for j in range(run.pp))
+        return most * min(machine.gpus, run.gpus)
+
     def systems(self, model: str | None) -> tuple[str, ...]:
         """What one run may tell of another: its framework and card, and its model."""
         return systems(self.layout, self.machine.card, model)

@@ -6,6 +6,7 @@ node's card, its degree, the stages and layers of its pipeline, and as many repl
 hold its layers.
 """
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
@@ -66,6 +67,14 @@ class Mixed(NamedTuple):
 
     def _of(self, c: Table, group: Group, stage: int) -> memory.Terms:
         return memory.of_stage(c, group.machine, self.architecture, group.run, stage)
+
+    def hosted(self, c: Table) -> float:
+        """Return the bytes that the fullest host pins, at the least."""
+        held: Counter[str] = Counter()
+        for group, j in self._groups():
+            each = memory.hosted(c, self.architecture, group.run, j)
+            held[group.node] += math.ceil(each * group.run.tp)
+        return max(held.values())
 
     def systems(self, model: str | None) -> tuple[str, ...]:
         """Return what one run may tell of another: framework and cards, and model."""

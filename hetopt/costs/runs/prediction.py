@@ -35,6 +35,7 @@ class Prediction(NamedTuple):
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
     oom_probability: float | None = None
+    host_gib: float | None = None  # what a host pins at the least; None: nothing
 
     @property
     def fit(self) -> str | None:
@@ -68,6 +69,9 @@ def _prediction(
     wide = math.exp(OF_80_PERCENT * _spread_after(found, systems, known))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
+    hosted = found.hosted(table)
+    if run.host_memory_gib is not None and hosted > run.host_memory_gib * 2**30:
+        chance, undecided = 1.0, None  # of its host, whatever the GPUs have
     fits = None if chance is None or TIGHT <= chance < TOO_MUCH else chance < TIGHT
     return Prediction(
         index,
@@ -80,6 +84,7 @@ def _prediction(
         parts,
         undecided,
         chance,
+        hosted / 2**30 if hosted else None,
     )
 
 

@@ -125,6 +125,9 @@ class Run(BaseModel):
     gradient_bits: Literal[16, 32] | None = Field(
         None, description="Of a gradient, as replicas exchange it."
     )
+    host_memory_gib: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        None, description="Memory of a node beside its GPUs', where something is there."
+    )
     layout_consistent: bool | None = None
 
     iteration_s: _Real | None = None

@@ -1,0 +1,79 @@
+"""What runs pin in the memory of their hosts, and that they need it."""
+
+from typing import Any
+
+import pytest
+
+from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.runs import Run, predictions
+from hetopt.costs.runs.reading import described
+
+C = Table(plain(shipped.constants()))
+ROW = {
+    **{"model": "7b", "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000},
+    **{"intermediate": 11008, "gated": True, "seq": 2048, "gpu": "a100_80gb"},
+    **{"gpus": 8, "dp": 8, "tp": 1, "pp": 1, "mbs": 1, "ga": 1, "zero": 3},
+    **{"framework": "DeepSpeed 2024", "precision": "bf16", "recompute": "full"},
+}
+
+
+def pinned(**changes: Any) -> float:
+    return described(Run.model_validate({**ROW, **changes})).hosted(C)
+
+
+def parameters() -> float:
+    a = described(Run.model_validate(ROW)).parts[0].architecture
+    each = sum(a.parameters(part) for part in ("attention", "dense"))
+    return 32 * each + 2 * a.vocabulary * a.hidden
+
+
+@pytest.mark.parametrize(
+    ("offload", "each"), [("optimizer", 16), ("optimizer, parameters", 18)]
+)
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+@pytest.mark.parametrize("zero", [2, 3])
+def test_hosts_pin_what_the_estimators_of_deepspeed_say(
+    offload: str, each: int, nodes: int, zero: int
+) -> None:
+    """Without their factor for buffers: bytes a parameter, over the nodes."""
+    found = pinned(offload=offload, zero=zero, gpus=8 * nodes, dp=8 * nodes)
+    assert found == pytest.approx(each * parameters() / nodes)
+
+
+def test_nothing_is_pinned_where_nothing_is_offloaded() -> None:
+    assert pinned() == 0
+    (found,) = predictions([Run.model_validate(ROW)])
+    assert found.host_gib is None
+
+
+def test_activations_on_the_host_grow_with_the_micro_batch() -> None:
+    one, two = (pinned(offload="activations", mbs=mbs) for mbs in (1, 2))
+    assert 0 < one < two
+    assert two == pytest.approx(2 * one)
+
+
+def test_a_run_needs_the_host_that_its_states_are_pinned_in() -> None:
+    need = 16 * parameters() / 2**30
+    row = {**ROW, "offload": "optimizer"}
+    fits = {}
+    for host in (None, need * 0.99, need * 1.01):
+        (found,) = predictions([Run.model_validate({**row, "host_memory_gib": host})])
+        assert found.host_gib == pytest.approx(need)
+        fits[host] = found.fits, found.fit
+    assert fits[need * 0.99] == (False, "does not fit")
+    assert fits[None] == fits[need * 1.01]
+    assert fits[None][0] is True
+
+
+def test_unlike_nodes_pin_what_their_own_groups_hold() -> None:
+    def stage(layers: list[int], node: str) -> dict[str, Any]:
+        return {"layers": layers, "replicas": [{"gpus": [f"{node}:0"]}]}
+
+    stages = [stage([0, 8], "node0"), stage([8, 32], "node1")]
+    plan = {"pipelines": [{"micro_batches": 1, "stages": stages}]}
+    nodes = [{"gpu": "a100_80gb", "gpus": 1}, {"gpu": "h100_80gb", "gpus": 1}]
+    degrees = dict.fromkeys(("gpu", "gpus", "dp", "tp", "pp", "mbs", "ga"))
+    found = pinned(**degrees, nodes=nodes, plan=plan, offload="optimizer", zero=1)
+    a = described(Run.model_validate(ROW)).parts[0].architecture
+    layer = sum(a.parameters(part) for part in ("attention", "dense"))
+    assert found == pytest.approx(16 * (24 * layer + a.vocabulary * a.hidden))
