@@ -1,7 +1,8 @@
 """Predictions beside measured runs, and the constants that they are fitted with.
 
-`rows` reads runs, `description` says what their words mean, `hetopt.costs.formulas`
-times them, `fitting` finds constants, `prediction` sets both beside each other.
+`rows` reads runs, `description` says what their words mean, and `mixed` does of nodes
+that are not alike; `reading` is the door to both. `hetopt.costs.formulas` times them,
+`fitting` finds constants, `prediction` sets predictions and measurements side by side.
 """
 
 from ..constants import Constant, Table
