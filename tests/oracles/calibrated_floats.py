@@ -208,7 +208,7 @@ class FloatTimes:
         for x in layers:
             shape = self.shape(x)
             for part in shape.layers[0]:
-                found += [[m.n, m.k] for m in shape.matrices(part, run.tp, run.ep)]
+                found += [[m.n, m.k] for m in shape.matrices(part, run.tp, run.experts)]
         unlike = [pair for i, pair in enumerate(found) if pair not in found[:i]]
         return sum(n * k for n, k in unlike)
 

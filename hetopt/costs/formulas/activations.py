@@ -8,7 +8,7 @@ parallelism that is the 34 s b h + 5 a s^2 b of Korthikanti et al. (arXiv 2205.0
 
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, EXPERTS, FURTHER
+from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
 from .architecture import Architecture, Layer, Mixer
 from .kernels import ELEMENT, Constants
 from .layout import Layout
@@ -175,12 +175,13 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
         stream = e * a.hidden / _split(run)  # the sum is made again from its part
     width, routed = a.intermediate / run.tp, 0.0
     if part == EXPERTS:
-        width = a.experts_per_token * a.expert_intermediate + a.shared_intermediate
-        width /= run.tp
-        routed = narrow(run) * a.experts_per_token * a.routed_width / run.tp
-    given = (2 if a.gated else 1) * _between(run) * width
+        width = _expert_width(a, run)
+        # A GPU that cuts experts with others is given the tokens of all of them.
+        given = run.routed_share * (run.experts.cut if run.ep > 1 else 1)
+        routed = narrow(run) * a.experts_per_token * a.routed_width * given
+    entered = (2 if a.gated else 1) * _between(run) * width
     if a.relu and not a.gated:
-        given = 0.0
+        entered = 0.0
     apart = _between(run) * width if a.gated and run.style == "eager" else 0.0
     function = narrow(run) * width
     normed = _normed(a, run, 2 if a.gated else 1, "mlp")
@@ -188,7 +189,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
         function = normed = 0.0
     normed += _in_norm(a, run)
     return Kept(
-        stream, normed, given, 0, 0, apart + function, routed, _mask(a, run),
+        stream, normed, entered, 0, 0, apart + function, routed, _mask(a, run),
         (3 if a.gated else 2) * width + a.hidden / _split(run),
     )  # fmt: skip
 
@@ -208,15 +209,36 @@ def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
         return _every_other(a, run, part)
     if "core_attn" in run.modules or run.recompute == "selective":
         whole -= x.probabilities
-    if "layernorm" in run.modules:
+    if "layernorm" in run.modules and not _joined_norm(a, part):
         whole -= x.normed
+    if part == DENSE and "mlp" in run.modules:
+        return x.stream + x.mask
     if "mla_up_proj" in run.modules and a.latent and part in ATTENDING:
         whole -= x.projected
     if part == EXPERTS and "moe" in run.modules:
         return x.stream + x.normed
     if part == EXPERTS and "moe_act" in run.modules:
         whole -= x.function
+    if part == EXPERTS and "shared_experts" in run.modules:
+        shared = a.shared_intermediate / run.tp / (_expert_width(a, run) or 1)
+        kept_of_it = x.projected + (0 if "moe_act" in run.modules else x.function)
+        whole -= shared * kept_of_it
     return whole
+
+
+def _joined_norm(a: Architecture, part: str) -> bool:
+    """Return whether Transformer Engine's kernel of norm and product keeps its output.
+
+    Megatron has a norm of its own before experts and latent attention alone, and can
+    compute no other again.
+    """
+    return not (part == EXPERTS or (a.latent is not None and part in ATTENDING))
+
+
+def _expert_width(a: Architecture, run: Layout) -> float:
+    """Return the width of experts, routed and shared, for a token of a micro-batch."""
+    routed = a.experts_per_token * a.expert_intermediate * run.routed_share
+    return routed + a.shared_intermediate / run.tp
 
 
 def _every_other(a: Architecture, run: Layout, part: str) -> float:
@@ -230,10 +252,10 @@ def _every_other(a: Architecture, run: Layout, part: str) -> float:
         kv = max(a.kv_heads / run.tp, 1)
         inner = (2 * heads + kv) * a.value_width
         return e * inner + 4 * heads + _stream(a, run)
-    width = a.intermediate
+    width = a.intermediate / run.tp
     if part == EXPERTS:
-        width = a.experts_per_token * a.expert_intermediate + a.shared_intermediate
-    return e * width / run.tp + e * a.hidden / _split(run)
+        width = _expert_width(a, run)
+    return e * width + e * a.hidden / _split(run)
 
 
 def of_stage(

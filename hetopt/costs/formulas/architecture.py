@@ -44,6 +44,30 @@ class Matrix(NamedTuple):
         return self.n * self.k * self.times
 
 
+Matrices = tuple[Matrix, ...]
+
+
+class Division(NamedTuple):
+    """How the experts of a layer lie on GPUs.
+
+    They are divided among `groups` GPUs, and each of them is cut among `cut` others;
+    all those GPUs together compute on `batches` micro-batches.
+    """
+
+    groups: int
+    cut: int
+    batches: float
+
+    @classmethod
+    def of(cls, t: int, ep: int = 1, etp: int | None = None) -> "Division":
+        """Return that of groups of `t` GPUs, each with a micro-batch of its own.
+
+        Unless `etp` tells, tensor parallelism cuts experts where nothing divides them.
+        """
+        cut = (t if ep == 1 else 1) if etp is None else etp
+        return cls(ep, cut, ep * cut / t)
+
+
 class Adapters(NamedTuple):
     """Low-rank adapters of a part on one GPU."""
 
@@ -111,6 +135,7 @@ class Architecture:
     window: int | None = None  # of the part `window`; else of every other layer
     chunked: bool = False  # windows are chunks, which do not slide
     relu: bool = False  # of a plain MLP; keeps its output alone
+    tower: int = 0  # parameters before the first layer that nothing cuts: of images
 
     @cached_property
     def kinds(self) -> Counter[Layer]:
@@ -143,22 +168,23 @@ class Architecture:
         """Of a head's values."""
         return self.latent.value_dim if self.latent else self.value_dim or self.head_dim
 
-    def matrices(self, part: str, t: int = 1, ep: int = 1) -> tuple[Matrix, ...]:
-        """The products of a part's forward pass on one GPU."""
+    def matrices(self, part: str, t: int = 1, of: Division | None = None) -> Matrices:
+        """The products of a part's forward pass on one GPU, experts divided as `of`."""
         if (mixer := self.mixers.get(part)) is not None:
             return _cut(mixer.products, t)
+        if part == EXPERTS:
+            return self._experts(t, of or Division.of(t))
         make = {
             ATTENTION: self._attention,
             WINDOW: self._attention,
             FURTHER: self._further,
             DENSE: self._dense,
-            EXPERTS: self._experts,
         }[part]
-        return make(t, ep)
+        return make(t)
 
-    def parameters(self, part: str, t: int = 1, ep: int = 1) -> float:
+    def parameters(self, part: str, t: int = 1, of: Division | None = None) -> float:
         """Weights of a part on one GPU, its norm among them."""
-        return self.hidden + sum(m.parameters for m in self.matrices(part, t, ep))
+        return self.hidden + sum(m.parameters for m in self.matrices(part, t, of))
 
     @property
     def active(self) -> float:
@@ -170,7 +196,7 @@ class Architecture:
             for matrix in self.matrices(part)
         )
 
-    def _attention(self, t: int, ep: int) -> tuple[Matrix, ...]:
+    def _attention(self, t: int) -> Matrices:
         h, heads = self.hidden, self.heads / t
         chooses = _cut(self.indexer.products, t) if self.indexer else ()
         if (x := self.latent) is not None:
@@ -191,7 +217,7 @@ class Architecture:
         kv = max(self.kv_heads / t, 1)
         return kv * self.kv_products * (self.head_dim + self.value_width) / 2
 
-    def _further(self, t: int, ep: int) -> tuple[Matrix, ...]:
+    def _further(self, t: int) -> Matrices:
         """The last hidden state and the next token's embedding, joined."""
         return (Matrix(self.hidden / t, 2 * self.hidden),)
 
@@ -207,7 +233,7 @@ class Architecture:
         """Width of a token as experts are given it."""
         return self.expert_hidden or self.hidden
 
-    def _dense(self, t: int, ep: int) -> tuple[Matrix, ...]:
+    def _dense(self, t: int) -> Matrices:
         return tuple(self._mlp(self.intermediate / t))
 
     def adapters(self, part: str, rank: int, t: int = 1) -> "Adapters":
@@ -232,15 +258,11 @@ class Architecture:
             return Adapters.of([h + self.intermediate] * (gates + 1), rank, t)
         return Adapters(0, 0.0, 0.0)
 
-    def _experts(self, t: int, ep: int) -> tuple[Matrix, ...]:
-        """Experts whole on a GPU, their tokens those of its share of the sequence.
-
-        Where nothing divides the experts, tensor parallelism cuts each of them.
-        """
+    def _experts(self, t: int, of: Division) -> Matrices:
+        """Experts of one GPU, and the tokens that they are given of all groups."""
         router = Matrix(self.experts, self.hidden, 1 / t)
-        cut = t if ep == 1 else 1
-        each = self.experts_per_token * ep * cut / (t * self.experts)
-        here, width = self.experts / ep, self.expert_intermediate / cut
+        each = self.experts_per_token * of.batches / self.experts
+        here, width = self.experts / of.groups, self.expert_intermediate / of.cut
         made = [router, *self._mlp(width, each, here, routed=True)]
         if self.shared_intermediate:
             made += self._mlp(self.shared_intermediate / t)

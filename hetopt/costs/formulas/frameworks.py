@@ -32,11 +32,20 @@ FRAMEWORKS: dict[str, Framework] = {
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),
     "fms": Framework(),
     "torch": Framework(),
+    # Its own kernels of norms, rotations, losses and adapters make no copies.
+    "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
 }
+#: Those that no measured run tells of.
+UNMEASURED = frozenset({"unsloth"})
 
 
-#: Programs that leave the choice of attention's kernel to PyTorch.
-BY_PYTORCH = ("torch", "trainer")
+#: Programs that take the kernel of their own choice; others leave it to PyTorch.
+_OWN_KERNEL = frozenset(FRAMEWORKS) - {"torch", "trainer", "unsloth"}
+
+
+def by_pytorch(name: str) -> bool:
+    """Return whether a program leaves the choice of attention's kernel to PyTorch."""
+    return name not in _OWN_KERNEL
 
 
 def kernel_of(name: str, generation: str | None) -> str | None:
@@ -44,7 +53,7 @@ def kernel_of(name: str, generation: str | None) -> str | None:
 
     PyTorch since 2.11 takes cuDNN's on Hopper, FlashAttention-2 elsewhere.
     """
-    by_cudnn = name in BY_PYTORCH and generation == "Hopper"
+    by_cudnn = by_pytorch(name) and generation == "Hopper"
     return "cudnn" if by_cudnn else framework(name).kernel
 
 

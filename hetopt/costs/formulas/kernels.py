@@ -121,9 +121,13 @@ def _unfused_s(
 
 def traffic_s(
     c: Constants, machine: Machine, a: Architecture, part: str, m: float, t: int,
-    split: bool, by: tuple[str, ...], casts: bool,
+    split: bool, by: tuple[str, ...], casts: bool, routed_share: float | None = None,
 ) -> float:  # fmt: skip
-    """Seconds of the forward pass over norms, sums and activations of a part."""
+    """Seconds of the forward pass over norms, sums and activations of a part.
+
+    `routed_share`, unless it is told a `t`-th, is that of the tokens on their way to
+    experts which one GPU moves.
+    """
     h = a.hidden / (t if split else 1)
     shared = 0.0
     each = 2.0
@@ -145,7 +149,8 @@ def traffic_s(
     if casts:
         moved += c("traffic.cast") * m * (a.hidden + shared / 3)
     if part == EXPERTS:
-        permuted = m / t * a.experts_per_token
+        own = 1 / t if routed_share is None else routed_share
+        permuted = m * own * a.experts_per_token
         inner = (3 if a.gated else 2) * a.expert_intermediate / 2
         moved += each * permuted * (a.routed_width * c("experts.passes", *by) + inner)
     return moved / machine.memory_bytes_per_s

@@ -1,6 +1,9 @@
 """How a symmetric run lies on its GPUs, and what its framework does."""
 
 from dataclasses import dataclass
+from functools import cached_property
+
+from .architecture import Division
 
 #: Adapters beside all matrices of a layer.
 BESIDE_ALL = ("attention", "mlp")
@@ -22,6 +25,10 @@ class Layout:
     pp: int = 1
     vp: int = 1
     ep: int = 1
+    etp: int | None = None  # GPUs that cut an expert; None: as `Division.of` has it
+    together: bool = (
+        False  # GPUs that divide experts have one batch, and the rest whole
+    )
     zero: int = 0
     shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
     sharding: str = "fsdp"  # who gathers: fsdp, fsdp1, deepspeed
@@ -36,6 +43,7 @@ class Layout:
     rank: int = 0  # of adapters
     adapted: tuple[str, ...] = BESIDE_ALL  # what has adapters beside it
     frozen_bits: int | None = None  # of quantised frozen weights; None: 16
+    quantised_beside: bool = False  # weights of fewer bits are kept beside those of 16
     offload: bool = False
     overlap_tp: bool = False
     overlap_ep: bool = False
@@ -57,4 +65,22 @@ class Layout:
     @property
     def gpus(self) -> int:
         """Of all."""
-        return self.dp * self.tp * self.cp * self.pp
+        alike = self.ep if self.together else 1
+        return self.dp * self.tp * self.cp * self.pp * alike
+
+    @cached_property
+    def experts(self) -> Division:
+        """How experts are divided."""
+        found = Division.of(self.tp, self.ep, self.etp)
+        return found._replace(batches=1.0) if self.together else found
+
+    @property
+    def routed_share(self) -> float:
+        """Of what experts are given of a micro-batch, that of one GPU on average."""
+        return 1 / self.ep if self.together else 1 / self.tp
+
+    def expert_replicas(self, replicas: float) -> float:
+        """Return how many GPUs hold the same experts, of those of `replicas`."""
+        if self.together:
+            return replicas
+        return max(1.0, replicas * self.tp / (self.ep * self.experts.cut))

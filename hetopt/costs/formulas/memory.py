@@ -125,16 +125,16 @@ def parameters(
     for layer in set(layers):
         whole = grouped = 0.0
         for part in layer:
-            whole += a.parameters(part, run.tp, run.ep)
+            whole += a.parameters(part, run.tp, run.experts)
             grouped += sum(
-                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.routed
+                m.parameters for m in a.matrices(part, run.tp, run.experts) if m.routed
             )
         count = layers.count(layer)
         dense += count * (whole - grouped)
         experts += count * grouped
         unit = max(unit, whole)
     table = a.vocabulary * a.hidden / run.tp
-    ends = table * (first + (last and not (first and a.tied)))
+    ends = table * (first + (last and not (first and a.tied))) + a.tower * first
     beside = adapters(a, run, layers) if run.lora else 0.0
     return Parameters(dense, experts, ends, unit, beside)
 
@@ -151,7 +151,13 @@ def adapters(a: Architecture, run: Layout, layers: tuple[Layer, ...]) -> float:
 
 
 def has_adapters(run: Layout, part: str) -> bool:
-    """Return whether a part's matrices have adapters beside them."""
+    """Return whether a part's matrices have adapters beside them.
+
+    Experts that GPUs with one batch divide are a tensor of transformers, beside which
+    PEFT has none.
+    """
+    if part == EXPERTS and run.together:
+        return False
     return run.lora and ("attention" if part in ATTENDING else "mlp") in run.adapted
 
 
@@ -166,6 +172,8 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     Beside adapters weights are frozen: of 16 bits, of the width of products that take
     fewer, or of the bits that they are quantised to; adapters have all states. PEFT
     widens to 32 bits what is not quantised (`prepare_model_for_kbit_training`).
+    Transformer Engine keeps weights of 8 bits and their transposes beside those of 16,
+    unless the latter are not there (`--fp8-param-gather`).
     """
     each, replicas = states(run), run.dp * run.cp
     if run.lora:
@@ -173,7 +181,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     zero, full = run.zero, bool(run.shard) or run.zero == 3
     divided = (run.shard or replicas) if full else replicas if zero else 1
     # Experts have fewer replicas: those that hold the same ones.
-    fewer = max(1.0, divided * run.tp / run.ep) if run.ep > 1 else divided
+    fewer = run.expert_replicas(divided)
     parted = (held.dense + held.ends) / divided + held.experts / fewer
     found = {
         "weights": each.weights * (parted if full else held.all),
@@ -182,6 +190,9 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         "update": each.update * parted,
         "gathered": _gathered(c, run, held) if full else 0.0,
     }
+    if run.quantised_beside and not full:
+        each_copy = activations.ELEMENT.get(run.precision, 0.0)
+        found["weights"] += 2 * each_copy * (held.dense + held.experts)
     if run.states == "amp" and run.recompute != "full":
         found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
     if run.lora:
@@ -232,7 +243,7 @@ def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     if not of_deepspeed(run):
         return 6 * held.unit
     parts = {part for layer in a.kinds for part in layer}
-    every = (m for part in parts for m in a.matrices(part, run.tp, run.ep))
+    every = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
     return 2 * 2 * max(m.parameters for m in every)
 
 
@@ -258,7 +269,7 @@ Shapes = frozenset[tuple[float, float]]
 def shapes(a: Architecture, run: Layout, layers: Iterable[Layer]) -> Shapes:
     """Return the shapes of the matrices of layers on one GPU."""
     parts = {part for layer in layers for part in layer}
-    matrices = (m for part in parts for m in a.matrices(part, run.tp, run.ep))
+    matrices = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
     return frozenset((m.n, m.k) for m in matrices)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, EXPERTS, FURTHER
+from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
 from . import kernels, memory, wires
 from .architecture import Architecture, Layer
 from .kernels import Constants
@@ -39,8 +39,10 @@ class LayerTimes(NamedTuple):
         return sum(self) - self.launches
 
 
-def again(c: Constants, run: Layout) -> tuple[float, float, float]:
-    """Shares of a forward pass computed again: products, attention, traffic."""
+def again(c: Constants, run: Layout, part: str) -> tuple[float, float, float]:
+    """Shares of a part's forward pass computed again: products, attention, traffic."""
+    if part == DENSE and "mlp" in run.modules:
+        return 1.0, 0.0, 1.0
     if run.recompute in ("full", "block"):
         return (run.recomputed,) * 3
     if run.recompute == "ops":
@@ -59,7 +61,7 @@ def part_times(
     """Times of a part of a layer for one micro-batch."""
     fw, t = run.framework, run.tp
     tokens = run.micro_batch * run.sequence / run.cp
-    products_again, attention_again, traffic_again = again(c, run)
+    products_again, attention_again, traffic_again = again(c, run, part)
     precision = run.precision
     dense, grouped = _products_s(c, machine, a, run, part, tokens)
     passes = (c("lora.passes") if run.lora else 3) + products_again
@@ -74,7 +76,7 @@ def part_times(
             attention /= c("attention.sinks")
     moved = kernels.traffic_s(
         c, machine, a, part, tokens, t, run.split_sequence and t > 1, (run.style, fw),
-        precision in ("fp8", "mxfp8", "nvfp4"),
+        precision in ("fp8", "mxfp8", "nvfp4"), run.routed_share,
     )  # fmt: skip
     moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
     collective = wires.tensor_s(c, machine, a, run, tokens) + wires.starts_s(c, run)
@@ -135,7 +137,7 @@ def _products_s(
 ) -> tuple[float, float]:
     """Seconds of one pass over a part's matrices: those alone, those of experts."""
     dense = grouped = 0.0
-    for matrix in a.matrices(part, run.tp, run.ep):
+    for matrix in a.matrices(part, run.tp, run.experts):
         once = kernels.product_s(
             c, machine, run.precision, tokens, matrix, run.framework
         )
@@ -163,7 +165,7 @@ def weights_s(
 
     Frozen weights have neither; quantised ones are read and widened for every pass.
     """
-    held = a.parameters(part, run.tp, run.ep)
+    held = a.parameters(part, run.tp, run.experts)
     halves = run.states in ("mixed", "16bit") and not (run.shard or run.zero == 3)
     uncast = halves and run.style == "eager"
     each = c("weights.bytes", run.style, run.framework, *["uncast"] * uncast)
@@ -173,7 +175,7 @@ def weights_s(
     if memory.has_adapters(run, part):
         moved = each * a.adapters(part, run.rank, run.tp).parameters / _own(run, part)
     if run.frozen_bits is not None:
-        passes = (2 + again(c, run)[0]) * c("frozen.read", run.framework)
+        passes = (2 + again(c, run, part)[0]) * c("frozen.read", run.framework)
         moved += passes * (memory.QUANTISED[run.frozen_bits] + 2) * held
     return moved / machine.memory_bytes_per_s
 
@@ -226,9 +228,9 @@ def weights(a: Architecture, run: Layout) -> tuple[float, float, float]:
     dense = experts = 0.0
     for layer, count in a.kinds.items():
         for part in layer:
-            whole = a.parameters(part, run.tp, run.ep)
+            whole = a.parameters(part, run.tp, run.experts)
             grouped = sum(
-                m.parameters for m in a.matrices(part, run.tp, run.ep) if m.routed
+                m.parameters for m in a.matrices(part, run.tp, run.experts) if m.routed
             )
             dense += count * (whole - grouped)
             experts += count * grouped
@@ -284,17 +286,19 @@ def gradients_s(
         if run.frozen_bits is not None:
             each = memory.QUANTISED[run.frozen_bits]
         inside = min(run.shard, group)
-        gathered = 2 * ring(each * held, inside, run.tp)
-        reduced = ring(width * held, inside, run.tp)
-        outer = ring(2 * width * held / inside, group // inside, run.tp * inside)
+        apart = run.tp * (run.ep if run.together else 1)
+        gathered = 2 * ring(each * held, inside, apart)
+        reduced = ring(width * held, inside, apart)
+        outer = ring(2 * width * held / inside, group // inside, apart * inside)
         comm = (gathered + reduced) * run.micro_batches + outer
         shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
     volume = (width + 2) * (dense + ends)
     comm = ring(volume, group, run.tp)
     if experts:
-        members = max(1, group * run.tp // run.ep)
-        comm += ring((width + 2) * experts, members, run.ep)
+        alike = int(run.expert_replicas(group))
+        apart = run.ep * run.experts.cut
+        comm += ring((width + 2) * experts, alike, apart)
     return c("dp", fw, "overlapped" if run.overlap_dp else "plain") * comm
 
 

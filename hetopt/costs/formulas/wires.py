@@ -47,20 +47,24 @@ def experts_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> 
     """Tokens to their experts and back, forward; a token once to each other node.
 
     `tokens` are those of a tensor-parallel group, whose GPUs are among the `ep` that
-    share the experts: each has a part of the tokens, and whole experts.
+    share the experts: each has a part of the tokens, and whole experts. Where they have
+    one batch, what their experts make of it is summed.
     """
     if run.ep < 2:
         return 0.0
+    if run.together:
+        return 2 * ring_s(machine, 2 * tokens * a.hidden, run.ep, run.tp)
     sent = tokens / run.tp * a.experts_per_token * a.hidden * 2
-    away = (run.ep - 1) / run.ep
-    if run.ep <= machine.domain:
-        return 2 * sent * away / machine.link_bytes_per_s
-    nodes = max(1.0, run.ep / machine.domain)
+    away, cut = (run.ep - 1) / run.ep, run.experts.cut
+    gathered = 2 * ring_s(machine, sent * cut, cut)  # where several cut an expert
+    if run.ep * cut <= machine.domain:
+        return 2 * sent * away / machine.link_bytes_per_s + gathered
+    nodes = max(1.0, run.ep * cut / machine.domain)
     k = a.experts_per_token
     reached = nodes * (1 - (1 - 1 / nodes) ** k)  # of nodes, its own included
     other = tokens / run.tp * a.hidden * 2 * reached * (1 - 1 / nodes)
-    across = machine.share_bytes_per_s
-    return 2 * (other / across + sent * away / nodes / machine.link_bytes_per_s)
+    inside = sent * away / nodes / machine.link_bytes_per_s
+    return 2 * (other / machine.share_bytes_per_s + inside) + gathered
 
 
 def hop_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> float:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from ...schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA, LatentAttention
 from ..formulas.architecture import Architecture, Layer, mamba_2
 from ..formulas.frameworks import (
-    BY_PYTORCH,
     FRAMEWORKS,
     Framework,
+    by_pytorch,
     framework,
     kernel_of,
 )
@@ -101,6 +101,7 @@ def architecture_of(run: Run) -> Architecture:
         latent=latent,
         mixers=mixers,
         window=window,
+        tower=run.tower_parameters or 0,
     )
 
 
@@ -135,6 +136,7 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 WORDS = {
     "zero-3": "deepspeed",
     "zero, old": "deepspeed",
+    "unsloth": "unsloth",
     "hf trainer": "trainer",
     "peft": "trainer",
     "trl": "trainer",
@@ -266,6 +268,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         pp=run.pp,
         vp=run.vp or 1,
         ep=_ep(run),
+        etp=_etp(run, name),
+        together=_has_one_batch(run, name),
         zero=zero,
         shard=shard,
         recompute=recompute,
@@ -280,11 +284,12 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         rank=run.lora_rank or _RANK,
         adapted=_adapted(run),
         frozen_bits=_frozen_bits(run, task) if lora else None,
+        quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
         overlap_tp="async tp" in words
         or "tp_comm_overlap=true" in words
         or (name == "megatron" and big and not run.experts),
-        overlap_ep="moe_a2a_overlap=true" in words,
+        overlap_ep=any(f"{word}=true" in words for word in _OVERLAPPED_EXPERTS),
         overlap_dp=usual.overlapped,
         graphs="full_iteration" in words and "graph" in words,
         flexible="hybridep" in words,
@@ -302,6 +307,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     )
 
 
+#: Tokens sent to experts while others are computed, as Megatron-Bridge and -LM say it.
+_OVERLAPPED_EXPERTS = ("moe_a2a_overlap", "overlap_moe_expert_parallel_comm")
 #: Of adapters, where it is not told.
 _RANK = 16
 _OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "value")
@@ -311,6 +318,47 @@ def _ep(run: Run) -> int:
     if run.experts and run.ep is None and run.gpus != 1:
         raise NotModelled("ep not told, over how many GPUs experts are divided")
     return run.ep or 1
+
+
+def _etp(run: Run, name: str) -> int | None:
+    """Return among how many GPUs each expert is cut.
+
+    Megatron itself cuts as tensor parallelism does unless `etp` is told, where there
+    are GPUs for it; its recipes and what is made of it (NeMo, Megatron-Bridge,
+    ms-swift) tell one.
+    """
+    if run.etp is not None or name != "megatron" or not _is_plain_megatron(run):
+        return run.etp
+    tp, ep = run.tp or 1, _ep(run)
+    members = (run.dp or 1) * tp * (run.cp or 1)
+    return tp if ep > 1 and members % (ep * tp) == 0 else None
+
+
+def _has_one_batch(run: Run, name: str) -> bool:
+    """Return whether GPUs that divide experts have one batch and all else whole.
+
+    That is expert parallelism of transformers, where `dp` counts groups: their GPUs
+    are those of the run, and as many would be too few if each had a batch of its own.
+    """
+    alike = (run.dp or 1) * (run.tp or 1) * (run.pp or 1) * (run.cp or 1)
+    return name == "trainer" and _ep(run) > 1 and alike * _ep(run) == run.gpus
+
+
+def _is_plain_megatron(run: Run) -> bool:
+    """Return whether a run is of Megatron-LM by arguments, not of a recipe."""
+    own = (run.framework or "").lower()
+    return "megatron" in own and not re.search("bridge|nemo|swift|primus", own)
+
+
+def _keeps_both_widths(run: Run, words: str) -> bool:
+    """Return whether weights of fewer bits are kept beside those of 16.
+
+    Megatron has both unless it is told `--fp8-param-gather`, which recipes of
+    Megatron-Bridge and NeMo have.
+    """
+    gathers = re.search("fp8[-_]param(?:[-_]gather)?(?:=true|$|[,; ])", words)
+    few = precision_of(run) in ("fp8", "mxfp8", "nvfp4")
+    return few and _is_plain_megatron(run) and not gathers
 
 
 def _adapted(run: Run) -> tuple[str, ...]:
@@ -325,17 +373,22 @@ def _adapted(run: Run) -> tuple[str, ...]:
     return tuple(part for has, part in parts if has)
 
 
+#: Pages of measured recipes, which have gradients of 16 bits.
+_TUNED = ("megatron-bridge", "nemo", "mlperf")
+
+
 def _gradients_fp32(run: Run, usual: Framework) -> bool:
     """Return whether gradients are of 32 bits as replicas exchange them.
 
-    Megatron itself has them so where products are in bf16 (its `arguments.py`);
-    recipes of Megatron-Bridge and NeMo say otherwise.
+    Megatron itself has them so where products are not in fp16 (its `arguments.py`), and
+    so have recipes of Megatron-Bridge and NeMo, but for those of the pages on speed.
     """
     if run.gradient_bits is not None:
         return run.gradient_bits == 32
-    own = (run.framework or "").lower()
-    plain = "megatron" in own and not re.search("bridge|nemo", own)
-    return usual.fp32_gradients or (plain and precision_of(run) == "bf16")
+    own = re.search("megatron|nemo", (run.framework or "").lower())
+    measured = (run.set or "").lower().startswith(_TUNED)
+    by_recipe = own and not measured and precision_of(run) not in ("fp16", "fp32")
+    return usual.fp32_gradients or bool(by_recipe)
 
 
 def _has_adapters(run: Run) -> bool:
@@ -394,7 +447,7 @@ def _kernel(run: Run, machine: Machine, name: str) -> str | None:
     if "flash" in (run.framework or "").lower():
         return _kernel_of(run.framework or "")
     # PyTorch has a memory-efficient kernel for older cards, others have none.
-    if "bf16" not in machine.flops and name not in BY_PYTORCH:
+    if "bf16" not in machine.flops and not by_pytorch(name):
         return None
     return kernel_of(name, machine.generation)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
-from ..formulas.frameworks import FRAMEWORKS
+from ..formulas.frameworks import FRAMEWORKS, UNMEASURED
 from .described import Described, NotModelled
 from .fitting import Observed, fit
 from .peaks import predicted_bytes, unsaid
@@ -153,7 +153,7 @@ def _unknown(found: Described) -> float:
     noise, parts = shipped.noise(), [0.0]
     if found.machine.card not in KNOWN_CARDS:
         parts.append(noise.card)
-    if found.layout.framework not in FRAMEWORKS:
+    if found.layout.framework not in FRAMEWORKS.keys() - UNMEASURED:
         parts.append(noise.framework)
     elif not found.layout.own:
         parts.append(noise.program)

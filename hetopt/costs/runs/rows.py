@@ -72,6 +72,9 @@ class Run(BaseModel):
     experts_per_token: _Whole | None = None
     shared_experts: _Whole | None = None
     moe_intermediate: _Some | None = None
+    tower_parameters: _Whole | None = Field(
+        None, description="Of towers of images or sounds, which tp does not cut."
+    )
     shape_notes: str | None = None
     seq: _Some | None = None
 
@@ -82,7 +85,8 @@ class Run(BaseModel):
     cp: _Some | None = None
     pp: _Some | None = None
     vp: _Some | None = None
-    ep: _Some | None = None
+    ep: _Some | None = Field(None, description="GPUs that experts are divided among.")
+    etp: _Some | None = Field(None, description="GPUs that each expert is cut among.")
     mbs: _Some | None = Field(None, description="Sequences of a micro-batch.")
     gbs: _Some | None = Field(None, description="Sequences of the global batch.")
     ga: _Some | None = Field(None, description="Micro-batches of a pipeline.")

@@ -67,6 +67,8 @@ _OVERLAP = (
     "overlap_param_gather",
     "tp_comm_overlap",
     "overlap_moe_expert_parallel_comm",
+    "moe_flex_dispatcher_backend",
+    "fp8_param_gather",
     "cuda_graph_impl",
 )
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -145,9 +147,11 @@ def _fields(arguments: Arguments) -> Document:
         **_experts(arguments),
         "cp": arguments.get("context_parallel_size", 1),
         "ep": arguments.get("expert_model_parallel_size", 1),
+        "etp": arguments.get("expert_tensor_parallel_size"),
         "vp": arguments.get("virtual_pipeline_model_parallel_size") or 1,
         **_sharding(arguments),
         "precision": _precision(arguments),
+        "gradient_bits": _gradient_bits(arguments),
         "recompute": _recompute(arguments),
         "overlap": _overlap(arguments),
         "offload": "optimizer" if arguments.get("optimizer_cpu_offload") else None,
@@ -228,6 +232,11 @@ def _recompute(arguments: Arguments) -> str:
     if method == "uniform" and layers in (None, 1):
         return str(granularity)
     return f"{granularity}, {method}, {layers} layers"
+
+
+def _gradient_bits(arguments: Arguments) -> int | None:
+    wide = arguments.get("accumulate_allreduce_grads_in_fp32")
+    return None if wide is None else 32 if wide is True else 16
 
 
 def _overlap(arguments: Arguments) -> str | None:

@@ -106,6 +106,9 @@ def test_iterations_of_a_smaller_batch_do_not_count(tmp_path: Path) -> None:
             {"stage_layers": (5, 11, 11, 5)},
         ),
         ({"decoder_first_pipeline_num_layers": 2}, {"stage_layers": (2, 10, 10, 10)}),
+        ({"expert_tensor_parallel_size": 2}, {"etp": 2}),
+        ({"accumulate_allreduce_grads_in_fp32": True}, {"gradient_bits": 32}),
+        ({"accumulate_allreduce_grads_in_fp32": False}, {"gradient_bits": 16}),
     ],
 )
 def test_settings_of_megatron_in_our_words(

@@ -1,0 +1,218 @@
+"""Words of runs that decide how experts lie, and what Megatron keeps and repeats."""
+
+from typing import Any
+
+import pytest
+
+from hetopt.costs.formulas import memory
+from hetopt.costs.formulas.layout import Layout
+from hetopt.costs.runs.described import NotModelled
+from hetopt.costs.runs.description import symmetric
+from hetopt.costs.runs.prediction import predictions
+from hetopt.costs.runs.rows import Run
+
+DENSE: dict[str, Any] = {
+    "gpu": "h100_80gb", "gpus": 16, "layers": 8, "hidden": 4096, "heads": 32,
+    "vocabulary": 32000, "intermediate": 14336, "gated": True, "seq": 2048, "dp": 4,
+    "tp": 4, "pp": 1, "mbs": 1, "gbs": 128, "precision": "bf16",
+    "framework": "Megatron-LM 2024",
+}  # fmt: skip
+#: Eight experts of which two are active: Mixtral's widths.
+ROW = {**DENSE, "experts": 8, "experts_per_token": 2, "moe_intermediate": 14336}
+OF_EXPERTS = 8 * 8 * 3 * 4096 * 14336
+
+
+def layout(**words: Any) -> Layout:
+    return symmetric(Run.model_validate({**ROW, **words})).layout
+
+
+def held(**words: Any) -> memory.Parameters:
+    found = symmetric(Run.model_validate({**ROW, **words}))
+    a = found.architecture
+    return memory.parameters(a, found.layout, a.layers, first=True, last=True)
+
+
+def predicted(**words: Any) -> tuple[float, float]:
+    """Return the seconds and the GiB of a run."""
+    (found,) = predictions([Run.model_validate({**ROW, **words})])
+    assert found.iteration_s is not None
+    assert found.peak_gib is not None
+    return found.iteration_s, found.peak_gib
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ({"ep": 1}, 4),  # tensor parallelism cuts what nothing divides
+        ({"ep": 4}, 16),  # Megatron-LM cuts as its tensor parallelism does
+        ({"ep": 4, "etp": 1}, 4),
+        ({"ep": 4, "etp": 2}, 8),
+        ({"ep": 8}, 8),  # for 32 members of a group there are no GPUs
+        ({"ep": 4, "framework": "Megatron-Bridge"}, 4),
+        ({"ep": 4, "framework": "ms-swift (Megatron)"}, 4),
+        ({"ep": 4, "framework": "torchtitan"}, 4),
+    ],
+)
+def test_experts_are_divided_and_cut(words: dict[str, Any], parts: int) -> None:
+    assert held(**words).experts == pytest.approx(OF_EXPERTS / parts)
+
+
+@pytest.mark.parametrize("ep", [1, 2, 4])
+@pytest.mark.parametrize("etp", [1, 2, 4])
+def test_products_of_experts_are_the_same_however_they_are_cut(
+    ep: int, etp: int
+) -> None:
+    """All members of a group together multiply each token with its experts once."""
+    found = symmetric(Run.model_validate({**ROW, "ep": ep, "etp": etp}))
+    a, run = found.architecture, found.layout
+    routed = [m for m in a.matrices("experts", run.tp, run.experts) if m.routed]
+    each = sum(m.n * m.k * m.rows * m.times for m in routed)
+    batches = ep * etp / run.tp  # of a tensor-parallel group each
+    assert each * ep * etp == pytest.approx(batches * 2 * 3 * 4096 * 14336)
+
+
+@pytest.mark.parametrize(("ep", "etp"), [(2, 1), (4, 2), (4, 4)])
+def test_optimiser_states_of_experts_are_divided_among_those_that_hold_them(
+    ep: int, etp: int
+) -> None:
+    alike = 16 // (ep * etp)
+    assert layout(ep=ep, etp=etp).expert_replicas(4) == pytest.approx(alike)
+
+
+def test_a_batch_of_a_group_is_computed_by_all_its_members() -> None:
+    """Of transformers: 2 groups of 8 GPUs, each with one batch, all else whole."""
+    words = {"framework": "HF TRL", "tp": 1, "ep": 8, "fsdp": 2, "recompute": "full"}
+    one = layout(**words, dp=2, gbs=2)
+    assert one.together
+    assert one.gpus == 16
+    own = layout(**{**words, "fsdp": 16}, dp=16, gbs=16)
+    assert not own.together
+    whole = held(**words, dp=2, gbs=2)
+    assert whole.experts == pytest.approx(OF_EXPERTS / 8)
+    assert one.expert_replicas(2) == pytest.approx(2)
+    with pytest.raises(NotModelled, match="gpus 16"):
+        layout(**{**words, "framework": "torchtitan"}, dp=2, gbs=2)
+
+
+def test_divided_experts_of_transformers_have_no_adapters() -> None:
+    words = {"framework": "HF TRL", "tp": 1, "ep": 8, "dp": 2, "gbs": 2, "lora_rank": 8}
+    found = symmetric(Run.model_validate({**ROW, **words}))
+    a = found.architecture
+    beside = a.adapters("attention", 8).parameters
+    assert memory.adapters(a, found.layout, a.layers) == pytest.approx(8 * beside)
+
+
+@pytest.mark.parametrize(
+    ("words", "bits"),
+    [
+        ({"framework": "Megatron-LM"}, 32),
+        ({"framework": "Megatron-LM", "precision": "fp8"}, 32),
+        ({"framework": "Megatron-LM", "precision": "fp16"}, 16),
+        ({"framework": "Megatron-Bridge", "task": "sft"}, 32),
+        ({"framework": "NeMo 2.0"}, 32),
+        ({"framework": "Megatron-Bridge", "gradient_bits": 16}, 16),
+        ({"framework": None, "set": "megatron-bridge-pretrain"}, 16),
+        ({"framework": "NeMo", "set": "nemo-h100-fp8"}, 16),
+        ({"framework": "HF Trainer"}, 16),
+    ],
+)
+def test_gradients_have_the_width_that_programs_give_them(
+    words: dict[str, Any], bits: int
+) -> None:
+    assert layout(**words, ep=1).accumulate_fp32 is (bits == 32)
+
+
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"framework": "Megatron-LM"},
+        {"framework": "Megatron-LM", "overlap": "--fp8-param-gather"},
+        {"framework": "Megatron-LM", "overlap": "fp8_param_gather=True"},
+        {"framework": "Megatron-Bridge"},
+    ],
+)
+def test_weights_of_8_bits_are_kept_beside_those_of_16(
+    words: dict[str, Any], precision: str
+) -> None:
+    """As they are, and transposed; a run in bf16 may fit where this does not."""
+    told = {"precision": precision, "gradient_bits": 32, **words}
+    run = Run.model_validate({**DENSE, **told})
+    beside = symmetric(run).layout.quantised_beside
+    assert beside is (precision == "fp8" and words == {"framework": "Megatron-LM"})
+    if beside:
+        layers = 8 * (4 * 4096**2 + 3 * 4096 * 14336) / 4
+        gathered = {**DENSE, **told, "overlap": "--fp8-param-gather"}
+        (more,), (less,) = (
+            predictions([one]) for one in (run, Run.model_validate(gathered))
+        )
+        assert more.peak_gib is not None
+        assert less.peak_gib is not None
+        kept = (more.peak_gib - less.peak_gib) * 2**30
+        assert kept == pytest.approx(2 * layers, rel=0.06)
+
+
+def test_an_mlp_that_is_computed_again_takes_time_and_leaves_room() -> None:
+    dense = {**DENSE, "gbs": 8, "mbs": 2, "precision": "bf16"}
+    runs = [
+        Run.model_validate({**dense, "recompute": f"selective: core_attn{more}"})
+        for more in ("", ", mlp", ", layernorm")
+    ]
+    plain, again, norms = predictions(runs)
+    assert again.iteration_s is not None
+    assert plain.iteration_s is not None
+    assert again.peak_gib is not None
+    assert plain.peak_gib is not None
+    more = again.terms["products"] / plain.terms["products"]
+    mlp, attention = 3 * 14336, 4 * 4096
+    assert more == pytest.approx(1 + mlp / (mlp + attention) / 3, rel=0.03)
+    kept = 8 * 2 * 2048 / 4 * 2 * (3 * 14336 + 4096)  # gate, up, product; the norm's
+    assert (plain.peak_gib - again.peak_gib) * 2**30 == pytest.approx(kept, rel=0.25)
+    # The kernel of norm and product keeps the norm's output whatever is asked for.
+    assert norms.peak_gib == pytest.approx(plain.peak_gib)
+
+
+def test_norms_before_experts_can_be_computed_again() -> None:
+    plain = predicted(recompute="selective: core_attn", ep=4)[1]
+    less = predicted(recompute="selective: core_attn, layernorm", ep=4)[1]
+    assert less < plain
+
+
+@pytest.mark.parametrize(
+    "word", ["moe_a2a_overlap", "overlap_moe_expert_parallel_comm"]
+)
+def test_tokens_are_sent_beside_computing_where_a_run_says_so(word: str) -> None:
+    assert layout(ep=4, overlap=f"{word}=True").overlap_ep
+    assert not layout(ep=4, overlap=f"{word}=False").overlap_ep
+
+
+def test_a_tower_is_whole_on_each_gpu() -> None:
+    """Weights and gradients of 540 million, and states that 4 replicas divide."""
+    plain, more = (predicted(tower_parameters=x, ep=4)[1] for x in (None, 540_000_000))
+    each = 2 + 4 + 12 / 4
+    assert (more - plain) * 2**30 == pytest.approx(5.4e8 * each, rel=0.05)
+
+
+@pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])
+def test_programs_on_pytorch_keep_no_scores_on_cards_without_bf16(program: str) -> None:
+    run = {**DENSE, "gpu": "t4", "precision": "fp16", "framework": program}
+    assert symmetric(Run.model_validate(run)).layout.kernel is not None
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "gpu", "fits"),
+    [(32000, "t4", True), (128256, "t4", False), (128256, "rtx4090", True)],
+)
+def test_logits_of_a_long_sequence_decide_what_a_card_holds(
+    vocabulary: int, gpu: str, fits: bool
+) -> None:
+    """A model of four bits with adapters and its activations on the host."""
+    words = {
+        "gpus": 1, "dp": 1, "tp": 1, "gbs": 1, "seq": 16384, "layers": 32,
+        "kv_heads": 8, "vocabulary": vocabulary, "framework": "Unsloth",
+        "gpu": gpu, "precision": "fp16" if gpu == "t4" else "bf16", "loss": "fused",
+        "task": "qlora", "lora_rank": 16, "offload": "activations",
+        "recompute": "full",
+    }  # fmt: skip
+    (found,) = predictions([Run.model_validate({**DENSE, **words})])
+    assert found.fits is fits
