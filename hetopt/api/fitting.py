@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import files
 from ..errors import InstanceError, Interrupted, UnknownName, Unsupported
@@ -157,8 +157,10 @@ def fit(
         data = instance_with(model, on, batch, sequence)
         question = _Here(divisions.asked(data, options))
     else:
-        sizes = batch or SEQUENCES, sequence or TOKENS
-        question = _Named(spec_of(model), [*on], *sizes, options)
+        trained = Training.of(model)
+        sizes = trained.sizes(batch, sequence, (SEQUENCES, TOKENS))
+        named = [*on], *sizes, trained.options(options)
+        question = _Named(trained.spec, *named)
     spec, cluster = question.spec, question.cluster
     rows: list[Fit] = []
     verdicts: list[Verdict] = []
@@ -185,9 +187,41 @@ def fit(
 
 def spec_of(model: Place | ModelSpec | Instance) -> ModelSpec:
     """Return the model of a preset, a `config.json` or an instance."""
-    if isinstance(model, Instance):
-        return model.model
-    return model if isinstance(model, ModelSpec) else scheduling.load_model(model)
+    return Training.of(model).spec
+
+
+class Training(NamedTuple):
+    """A model, and how it is trained where an instance says that."""
+
+    spec: ModelSpec
+    workload: Workload | None
+
+    @classmethod
+    def of(cls, model: Place | ModelSpec | Instance) -> "Training":
+        """Return that of a preset, a `config.json`, an instance or a model."""
+        if isinstance(model, Instance):
+            return cls(model.model, model.workload)
+        if isinstance(model, ModelSpec):
+            return cls(model, None)
+        return cls(*scheduling.load_training(model))
+
+    def sizes(
+        self, batch: int | None, sequence: int | None, usual: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Return both, each as told, as the instance has it, or as is usual."""
+        own = self.workload
+        has = usual if own is None else (own.global_batch, own.sequence_length)
+        return batch or has[0], sequence or has[1]
+
+    def options(self, told: Sequence[str]) -> list[str]:
+        """Return the options of `hetopt assemble` that are `told`, and its adapters."""
+        lora = None if self.workload is None else self.workload.costs.updates.lora
+        names = {word.partition("=")[0] for word in told}
+        if lora is None or "finetune" in names:
+            return [*told]
+        way = "lora" if lora.weight_bits is None else "qlora"
+        own = {"finetune": way, "rank": lora.rank, "beside": lora.beside}
+        return [*told, *(f"{k}={v}" for k, v in own.items() if k not in names)]
 
 
 def instance_with(

@@ -37,7 +37,7 @@ from .calling import (
     progress_of,
     public,
 )
-from .fitting import spec_of
+from .fitting import Training
 from .runs import length_of
 from .starts import Known
 
@@ -206,9 +206,9 @@ def rent(
     deadline_s: float | None = None,
     prices: Sequence[Place] = (),
     losses: Losses | None = None,
-    batch: int = BATCH,
-    sequence: int = TOKENS,
-    micro_batches: Sequence[int] = SIZES,
+    batch: int | None = None,
+    sequence: int | None = None,
+    micro_batches: Sequence[int] | None = None,
     quota: int = QUOTA,
     options: Sequence[str] = (),
     limits: AnyLimits = 60,
@@ -221,11 +221,18 @@ def rent(
     on the fewest machines that hold the model. `prices` are SkyPilot's lists
     (`vms.csv`), in place of the catalogue's. With `losses` spot offers count, too.
     `micro_batches` are sizes to choose from, `options` those of `hetopt assemble`, such
-    as `finetune=lora`. Limits are shared among all that is planned; Ctrl-C ends the
-    work, and what is known is returned.
+    as `finetune=lora`. Of an instance batch, sequence, micro-batches and adapters are
+    its own unless they are told; else a batch has 256 sequences of 4,096 tokens. Limits
+    are shared among all that is planned; Ctrl-C ends the work, and what is known is
+    returned.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
-    count, spec = length_of(tokens, None), spec_of(model)
+    count, trained = length_of(tokens, None), Training.of(model)
+    spec = trained.spec
+    batch, sequence = trained.sizes(batch, sequence, (BATCH, TOKENS))
+    if micro_batches is None:
+        own = trained.workload
+        micro_batches = SIZES if own is None else own.micro_batch_sizes
     if deadline_s is not None and deadline_s <= 0:
         raise Unsupported(f"deadline_s is {deadline_s:g}: expected more than 0")
     known = skypilot.rented([Path(one) for one in prices]) if prices else None
@@ -246,7 +253,8 @@ def rent(
             f"that divides the batch of {batch}; give 1"
         )
     shape = batch, sequence, sizes
-    job = _Job(spec, count, *shape, [*options], deadline_s, losses, quota)
+    trainer = trained.options(options)
+    job = _Job(spec, count, *shape, trainer, deadline_s, losses, quota)
     search = _Search(job, offers, asked, heard, began, every=wanted is not None)
     complete = True
     try:

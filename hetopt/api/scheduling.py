@@ -19,7 +19,7 @@ from ..scheduling import fitting, metrics, simulator, traces
 from ..scheduling.bounds import bound
 from ..scheduling.fitting import Fit, fits, named_gpus
 from ..scheduling.metrics import Metrics
-from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec
+from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec, Workload
 from ..search.attempts import Attempt, alone, tried
 from ..solving.certificates import QueueCertificate
 from ..solving.heuristic import Heuristic
@@ -179,17 +179,23 @@ def _cluster_of(on: Cluster | Place | Iterable[str]) -> Cluster:
 
 def load_model(model: Place) -> ModelSpec:
     """A preset by name, the model of an instance, or that of a `config.json`."""
+    return load_training(model)[0]
+
+
+def load_training(model: Place) -> tuple[ModelSpec, Workload | None]:
+    """Return the model that `load_model` finds, and how its instance trains it."""
     name = str(model)
     if name in catalogue.models():
-        return ModelSpec.model_validate(catalogue.model(name))
+        return ModelSpec.model_validate(catalogue.model(name)), None
     path = Path(model)
     if path.suffix == ".json" and path.is_file():
         tree = read_tree(path)
         if "model" not in tree:
             with naming(path):
-                return from_config(tree, path.stem, file=path)
+                return from_config(tree, path.stem, file=path), None
     if path.is_file() or name in files.instance_names():
-        return files.load_instance(model).model
+        data = files.load_instance(model)
+        return data.model, data.workload
     raise UnknownName("model", name, [*catalogue.models()])
 
 

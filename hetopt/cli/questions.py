@@ -219,14 +219,24 @@ def rent(
     checkpoint_every: Annotated[
         float, duration(metavar="S", help="From one checkpoint to the next.")
     ] = 1800.0,
-    batch: Annotated[int, length(metavar="B", help="Sequences of an iteration.")] = 256,
+    batch: Annotated[
+        int | None,
+        length(metavar="B", help="Sequences of an iteration; the instance's, or 256."),
+    ] = None,
     sequence: Annotated[
-        int, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
-    ] = 4096,
+        int | None,
+        length(
+            metavar="S",
+            help="Tokens of a sequence, as 4096 or 4Ki; the instance's, or 4096.",
+        ),
+    ] = None,
     micro_batches: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help="Sizes of micro-batches to choose from."),
-    ] = "1,2,4",
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Sizes of micro-batches to choose from; the instance's, or 1,2,4.",
+        ),
+    ] = None,
     quota: Annotated[
         int, typer.Option(min=1, metavar="N", help="GPUs of each card at the most.")
     ] = 512,
@@ -263,7 +273,7 @@ def rent(
             losses=losses,
             batch=batch,
             sequence=sequence,
-            micro_batches=sizes(micro_batches),
+            micro_batches=None if micro_batches is None else sizes(micro_batches),
             quota=quota,
             options=option or (),
             limits=limit_s(time_limit),

@@ -118,6 +118,21 @@ def test_adapters_fit_where_all_weights_do_not() -> None:
     assert "fits on 1 × RTX4090" in out.partition("\n")[0]
 
 
+def test_a_model_on_named_gpus_is_trained_as_its_instance_says() -> None:
+    told = ["finetune=qlora", "rank=8"]
+    shape = {"sequence_length": 512, "global_batch": 16, "micro_batch_sizes": [1]}
+    spec = scheduling.load_model("llama-2-7b")
+    data, _ = boxes.instance_of(spec, [boxes.Cards("H100-80GB-SXM5", 8)], shape, told)
+    found = hetopt.fit(data, ["1xRTX3080Ti"])
+    assert (found.batch, found.sequence) == (16, 512)
+    (verdict,) = found.verdicts
+    (same,) = hetopt.fit(spec, ["1xRTX3080Ti"], 16, 512, options=told).verdicts
+    assert (verdict.status, verdict.margin) == (same.status, same.margin)
+    other = hetopt.fit(data, ["1xRTX3080Ti"], sequence=1024, options=["finetune=full"])
+    assert (other.batch, other.sequence) == (16, 1024)
+    assert other.verdicts[0].status is Status.INFEASIBLE
+
+
 def test_an_instance_is_asked_about_its_own_gpus() -> None:
     code, out, _ = told("fit", TWO_NODES, "--longest")
     first = out.partition("\n")[0]

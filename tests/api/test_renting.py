@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import catalogue, cli
+from hetopt.api import boxes
+from hetopt.api.boxes import Cards
 from hetopt.api.renting import Losses, Rentals, rent
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
@@ -58,6 +60,20 @@ def test_the_same_run_is_priced_on_every_card(found: Rentals) -> None:
         assert row.usd == pytest.approx(row.machines * rate * hours * (1 + lost))
         assert row.least_usd <= row.usd
         assert row.least_s <= row.seconds
+
+
+def test_an_instance_is_rented_for_as_it_is_trained() -> None:
+    """Batch, sequence, micro-batches and adapters are its own, until they are told."""
+    told = ["finetune=lora", "rank=8", "beside=attention"]
+    shape = {"sequence_length": 2048, "global_batch": 32, "micro_batch_sizes": [1]}
+    data, _ = boxes.instance_of(FEW, [Cards("H100-80GB-SXM5", 8)], shape, told)
+    found = rent(data, TOKENS, ["A100-80GB-SXM4"], limits=Limits(gap=1.0))
+    assert (found.batch, found.sequence) == (32, 2048)
+    sizes = {"batch": 32, "sequence": 2048, **ENDS}
+    as_told = rent(FEW, TOKENS, ["A100-80GB-SXM4"], **sizes, options=told)
+    assert [row.seconds for row in found.rows] == [row.seconds for row in as_told.rows]
+    other = rent(data, TOKENS, ["A100-80GB-SXM4"], batch=16, sequence=1024, **ENDS)
+    assert (other.batch, other.sequence) == (16, 1024)
 
 
 def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -> None:
