@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from exporter_plans import instance
 
+from hetopt.api import boxes
 from hetopt.errors import InstanceError
 from hetopt.formats.importing import changes, edits
 from hetopt.formats.importing.placing import Claim, Settings
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import Instance, ModelSpec
 
 # 24 GPUs, two micro-batches of one sequence of 128 tokens on each: ZeRO 3, recomputed.
 DEEPSPEED = {
@@ -393,3 +394,19 @@ def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
     assert "not read: packing True, use_liger_kernel True" in told
     assert "report_to" not in told
     assert "ds.json was read, too" in told
+
+
+@pytest.mark.parametrize("framework", ["megatron", "trainer"])
+def test_whose_constants_time_a_run_is_told_where_they_are_anothers(
+    framework: str, tmp_path: Path
+) -> None:
+    spec = ModelSpec(name="few", layers=4, hidden=1024, heads=8, vocabulary=1000)
+    shape = {"sequence_length": 512, "global_batch": 16, "micro_batch_sizes": [1]}
+    told = [f"framework={framework}"]
+    data, _ = boxes.instance_of(spec, [boxes.Cards("H100-80GB-SXM5", 8)], shape, told)
+    path = put(tmp_path, {"run.yaml": TRAINER, "ds.json": json.dumps(AUTO)})
+    module, asked = changes.recognised([path])
+    notes = [x for x in module.claimed(asked, data).notes if "timed and weighed" in x]
+    assert len(notes) == (framework == "megatron")
+    for note in notes:
+        assert note.endswith("assemble one with -o framework=trainer")

@@ -174,19 +174,28 @@ def claim_of(
     place: str,
     *,
     trainer: str,
+    framework: str,
     notes: Sequence[str] = (),
 ) -> Claim:
     """The run as a claim: its plan, and the instance with the settings that it has.
 
     Where the program that the instance names runs no such plan, it is judged as one of
-    the `trainer` that does. Raises `InstanceError` for a setting that the instance
-    cannot weigh.
+    the `trainer` that does. Whose constants time it is the instance's choice, which is
+    told where they are not of the run's `framework`. Raises `InstanceError` for a
+    setting that the instance cannot weigh.
     """
     offering, missing = _offering(layout, data, place)
     plan = _plan_of(layout, ranks, offering)
     if missing:
         told = ", ".join(missing)
         notes = [*notes, f"judged with {told}, which the instance does not offer"]
+    timed = data.workload.costs.compute.calibration
+    if timed is not None and timed.framework != framework:
+        notes = [
+            *notes,
+            f"timed and weighed as {timed.framework} runs it, as the instance is; "
+            f"assemble one with -o framework={framework}",
+        ]
     own = offering.workload.runs_on
     if next(targets.broken(offering, plan), None) is not None:
         offering = offering.on(trainer)

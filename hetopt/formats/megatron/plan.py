@@ -219,7 +219,8 @@ def _claimed(
     )
     data, notes = meanings.weighed(given, data, place)
     notes = [*before, *notes]
-    return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
+    how = layout, ranks, data, place
+    return claim_of(*how, trainer=TRAINER, framework="megatron", notes=notes)
 
 
 def _same_model(

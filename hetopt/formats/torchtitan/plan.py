@@ -234,7 +234,8 @@ def _claimed(
         zero=_zero(parallel, replicas, stages),
         split=Split(context, experts, runs, groups),
     )
-    return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
+    how = layout, ranks, data, place
+    return claim_of(*how, trainer=TRAINER, framework="torchtitan", notes=notes)
 
 
 def _older(given: Values, place: str) -> Values:

@@ -210,7 +210,8 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         f"weights and states are weighed in the instance's precision, "
         f"{workload.costs.memory.precision or '16 bits'}",
     ]
-    return claim_of(layout, ranks, data, place, trainer=TRAINER, notes=notes)
+    how = layout, ranks, data, place
+    return claim_of(*how, trainer=TRAINER, framework="trainer", notes=notes)
 
 
 def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
