@@ -1,7 +1,8 @@
 """A hostfile (`host slots=8 type=A100`, comments) as the cluster of an instance.
 
-The format of DeepSpeed, of Open MPI and, with `type=`, of FlagScale. A host without a
-type has GPUs of the option `gpu`. Options are those of all importers of clusters.
+The format of DeepSpeed, of Open MPI and, with `type=`, of FlagScale; `host:8` is that
+of MPICH and Horovod. A host without a type has GPUs of the option `gpu`. Options are
+those of all importers of clusters.
 """
 
 import re
@@ -23,14 +24,18 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
 
 
 read = clusters.reader("hostfile", listed)
+_WITH_SLOTS = r"[A-Za-z0-9][\w.-]*:[1-9][0-9]{0,3}(?!\S)"
 
 
 def is_one(text: str, tree: Document | None) -> bool:
     """Tell whether a text has a line of a hostfile."""
-    return (
-        tree is None
-        and re.search(r"(?m)^[^\s#]\S*[ \t]+(?:\S+[ \t]+)*slots=", text) is not None
-    )
+    by_slots = r"(?m)^[^\s#]\S*[ \t]+(?:\S+[ \t]+)*slots="
+    by_colons = rf"\s*(?:(?:#[^\n]*|{_WITH_SLOTS}[^\n:]*)(?:\n\s*|$))*"
+    if tree is not None:
+        return False
+    if re.search(by_slots, text) is not None:
+        return True
+    return ":" in text and re.fullmatch(by_colons, text) is not None
 
 
 def hosts(text: str, where: str) -> list[Host]:
@@ -41,6 +46,9 @@ def hosts(text: str, where: str) -> list[Host]:
         if not words:
             continue
         place = f"{where}: line {number}"
+        if re.fullmatch(_WITH_SLOTS, words[0]):
+            host, _, slots = words[0].partition(":")
+            words = [host, f"slots={slots}", *words[1:]]
         fields = _fields(words[1:], place)
         if "slots" not in fields:
             raise InstanceError(

@@ -2,7 +2,9 @@
 
 GPUs are those that a node can allocate (`status.allocatable`, `nvidia.com/gpu`), their
 type and memory the labels of NVIDIA's feature discovery (`nvidia.com/gpu.product`,
-`nvidia.com/gpu.memory`); a node without the label has GPUs of the option `gpu`. Nodes
+`nvidia.com/gpu.memory`). A node without the label has the GPUs of the machine by whose
+name a cloud rents it (`node.kubernetes.io/instance-type`; `hetopt.catalogue.rented` has
+these), those that Google's label names, or else those of the option `gpu`. Nodes
 that are cordoned or not ready, GPUs in parts (MIG) or shared by pods, and GPUs of other
 makers are left out and told. One node, or YAML, is read as well. Options are those of
 all importers of clusters.
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from ..catalogue import rented
 from ..errors import InstanceError, quoted
 from ..text.complaints import validated
 from ..text.parsing import read_tree
@@ -27,6 +30,22 @@ _COMMAND = "kubectl get nodes -o json"
 _GPU, _MIG = "nvidia.com/gpu", "nvidia.com/mig-"
 _PRODUCT, _MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
 _COUNT, _SHARING = "nvidia.com/gpu.count", "nvidia.com/gpu.sharing-strategy"
+_MACHINE = "node.kubernetes.io/instance-type"
+#: Of Google's label `cloud.google.com/gke-accelerator`.
+_GOOGLE = "cloud.google.com/gke-accelerator"
+OF_GOOGLE = {
+    "nvidia-tesla-t4": "T4",
+    "nvidia-tesla-v100": "V100-16GB-SXM2",
+    "nvidia-tesla-a100": "A100-40GB-SXM4",
+    "nvidia-a100-80gb": "A100-80GB-SXM4",
+    "nvidia-l4": "L4",
+    "nvidia-h100-80gb": "H100-80GB-SXM5",
+    "nvidia-h100-mega-80gb": "H100-80GB-SXM5",
+    "nvidia-h200-141gb": "H200-141GB-SXM5",
+    "nvidia-b200": "B200-180GB-SXM",
+    "nvidia-gb200": "GB200-186GB",
+    "nvidia-rtx-pro-6000": "RTXPRO6000-Blackwell",
+}
 _OTHERS = ("amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
 
 
@@ -125,7 +144,19 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
         yield LeftOut(name, *why)
         return
     memory = _number(labels, _MEMORY, place) or None
-    yield Host(name, product, count, place, memory, product=product)
+    machine = rented().get(labels.get(_MACHINE, "").lower())
+    card = product or (machine.card if machine else None)
+    card = card or OF_GOOGLE.get(labels.get(_GOOGLE, ""))
+    gbits = machine.gbits_per_s if machine else None
+    yield Host(
+        name,
+        card,
+        count,
+        place,
+        memory,
+        product=product,
+        network_gbytes_per_s=None if gbits is None else gbits / 8,
+    )
     if (missing := _number(labels, _COUNT, place) - count) > 0:
         what = f"{missing} more GPU{'s' * (missing > 1)} of {name}"
         yield LeftOut(what, "not allocatable", f"kubectl describe node {name}")

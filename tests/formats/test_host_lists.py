@@ -205,6 +205,23 @@ TWO = [("x-0", "A100-40GB-SXM4", 8), ("x-1", "A100-40GB-SXM4", 8)]
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "10.0.0.1 slots=8\n10.0.0.2 slots=8\n",
+        "# MPICH\n10.0.0.1:8\n\n10.0.0.2:8 # the other\n",
+    ],
+)
+def test_hosts_of_mpi_have_slots_in_either_form(text: str, tmp_path: Path) -> None:
+    told = {"gpu": "A100-80GB-SXM4", "inter_gbytes_per_s": 25.0}
+    found = document(AUTO, put(tmp_path, {"hosts": text}), told)
+    nodes = found["cluster"]["nodes"]
+    assert [(n["name"], n["count"]) for n in nodes] == [
+        ("10.0.0.1", 8),
+        ("10.0.0.2", 8),
+    ]
+
+
+@pytest.mark.parametrize(
     ("text", "nodes"),
     [
         (RAY, [("big-0", *TWO[0][1:]), ("big-1", *TWO[0][1:]), ("small", "T4", 4)]),
@@ -263,6 +280,7 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
         ("x.yaml", "available_node_types: {a: 3}", "expected named fields"),
         ("x.yaml", "resources: {accelerators: 'A100:8'}\nnum_nodes: 99999", "at most"),
         ("x.txt", "hello\n", "found no list of hosts that is known"),
+        ("hosts", "[gpu]\nn1 gpus=8\n", "found no list of hosts that is known"),
         ("x.yaml", "a: 1\n", "found no list of hosts that is known"),
         ("a.txt", smi_table("NVIDIA GeForce ...", 1, 24564), "a name that is cut off"),
         ("x.txt", "PARTITION AVAIL NODES\ngpu up 3\n", "found no list of hosts"),

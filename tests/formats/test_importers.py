@@ -462,6 +462,48 @@ def test_nodes_of_kubernetes_are_the_cluster_by_their_labels(tmp_path: Path) -> 
     assert cluster(kubectl.read([one])) == alone
 
 
+def test_labels_of_google_name_cards_of_the_catalogue() -> None:
+    assert {*kubectl.OF_GOOGLE.values()} <= {*gpus()}
+
+
+@pytest.mark.parametrize(
+    ("labels", "card", "gbytes_per_s"),
+    [
+        ({"node.kubernetes.io/instance-type": "p4d.24xlarge"}, "A100-40GB-SXM4", 50.0),
+        (
+            {"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"},
+            "H100-80GB-SXM5",
+            400.0,
+        ),
+        (
+            {
+                "cloud.google.com/gke-accelerator": "nvidia-h100-mega-80gb",
+                "node.kubernetes.io/instance-type": "a3-megagpu-8g",
+            },
+            "H100-80GB-SXM5",
+            225.0,
+        ),
+        ({"cloud.google.com/gke-accelerator": "nvidia-l4"}, "L4", None),
+        (
+            {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"},
+            "A100-40GB-SXM4",
+            None,
+        ),
+    ],
+)
+def test_nodes_that_a_cloud_rents_have_its_cards(
+    labels: dict[str, str], card: str, gbytes_per_s: float | None, tmp_path: Path
+) -> None:
+    """Feature discovery is not everywhere; the cloud's own labels are."""
+    items = [k8s("a"), k8s("b")]
+    for item in items:
+        item["metadata"]["labels"] = dict(labels)
+    told = {"inter_gbytes_per_s": 25.0} if gbytes_per_s is None else {}
+    found = cluster(kubectl_of(tmp_path, *items, **told))
+    assert [(node.gpu, node.count) for node in found.nodes] == [(card, 8)] * 2
+    assert found.inter.gbytes_per_s == pytest.approx(gbytes_per_s or 25.0)
+
+
 def test_the_label_of_a_product_that_jobs_ask_for_means_the_card(
     tmp_path: Path,
 ) -> None:

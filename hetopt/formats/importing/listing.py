@@ -58,7 +58,7 @@ def format_of(path: Path) -> str:
     """The format of a file, by what it holds; `InstanceError` where it is none."""
     text = read_text(path)
     suffix, tree = path.suffix.lower(), None
-    is_json = suffix == ".json" or text.lstrip()[:1] in ("{", "[")
+    is_json = suffix == ".json" or re.match(r"\s*(\{|\[\s*[\[{\"\]])", text) is not None
     if is_json or suffix in (".yaml", ".yml"):
         tree = parse_value(text, str(path), is_json=is_json)
         tree = tree if isinstance(tree, dict) else None
