@@ -8,7 +8,8 @@ profile's would, for every size and degree, each rounded up once to whole us.
 - A model whose parameters are listed multiplies with that many: its products take time
   in proportion to them, everything else is that of its shape.
 - The forward pass is what full recomputation adds, and a third of the launches.
-- A GPU without bf16 has no fused kernel of attention: its scores pass through memory.
+- A GPU without bf16 has no fused kernel of attention but PyTorch's own: where the
+  framework does not leave the choice to PyTorch its scores pass through memory.
 - The optimiser moves 40 bytes of a parameter, times the constant `update`.
 - With several GPUs in the cluster layers take `pace` times as long.
 
@@ -39,7 +40,7 @@ from .compute import LinkRate, NodeClass
 from .constants import Stated
 from .formulas import kernels, step
 from .formulas.architecture import Architecture, Indexer, Layer, Mixer, mamba_2
-from .formulas.frameworks import framework
+from .formulas.frameworks import by_pytorch, framework
 from .formulas.layout import BESIDE_ALL, Layout
 from .formulas.machine import Machine, host_of
 from .formulas.step import LayerTimes
@@ -146,7 +147,8 @@ def layout_of(
 
     A group that context parallelism does not divide is one of as many as it does.
     """
-    fused = calibration.kernel != "none" and "bf16" in (gpu.peaks or ())
+    runs = "bf16" in (gpu.peaks or ()) or by_pytorch(calibration.framework)
+    fused = calibration.kernel != "none" and runs
     costs, usual = workload.costs, framework(calibration.framework)
     return Layout(
         framework=calibration.framework,

@@ -17,7 +17,7 @@ from ..costs.compute import layer_flops
 from ..costs.constants import Stated
 from ..costs.constants.shipped import spread, values
 from ..costs.formulas import memory
-from ..costs.formulas.frameworks import FRAMEWORKS, Framework, kernel_of
+from ..costs.formulas.frameworks import FRAMEWORKS, Framework, by_pytorch, kernel_of
 from ..costs.formulas.kernels import Constants
 from ..errors import InstanceError, UnknownName
 from ..schema import CostSettings, GpuType, Instance, exact
@@ -68,9 +68,9 @@ def calibrated(
     if why := _unfit(cards, precision):
         row = Assumption("times of layers", "share of the peak", why, _CHANGE)
         return made, (row,)
-    made, unfused = _unfused(made, cards, options)
+    framework = _framework(made, costs, options)
+    made, unfused = _unfused(made, cards, framework, options)
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
-    framework = _framework(made, options)
     usual = FRAMEWORKS[framework]
     generations = {card.generation for card in cards.values() if card}
     every = generations.pop() if len(generations) == 1 else None
@@ -175,27 +175,37 @@ def _unfit(cards: Mapping[str, Gpu | None], precision: str) -> str | None:
     return None
 
 
-def _framework(made: Values, options: Values) -> str:
-    runs_on = made["workload"].get("runs_on") or "any"
-    name = options.get("framework") or _RUNNING.get(runs_on, "megatron")
+def _framework(made: Values, costs: CostSettings, options: Values) -> str:
+    """Return the framework that is told, or that runs such a training.
+
+    Megatron has no frozen weights of four or eight bits, PEFT has.
+    """
+    runs_on, lora = made["workload"].get("runs_on") or "any", costs.updates.lora
+    usual = "trainer" if lora is not None and lora.weight_bits else "megatron"
+    name = options.get("framework") or _RUNNING.get(runs_on, usual)
     if name not in frameworks():
         raise UnknownName("framework", name, frameworks())
     return str(name)
 
 
 def _unfused(
-    made: Document, cards: Mapping[str, Gpu | None], options: Values
+    made: Document, cards: Mapping[str, Gpu | None], framework: str, options: Values
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """Return the document without flash attention where no card has it, and a row.
 
     FlashAttention 2 and cuDNN's kernel want compute capability 8.0, which came with
-    bf16; an older card keeps its scores in memory, beside newer ones as well.
+    bf16; an older card keeps its scores in memory, beside newer ones as well, unless
+    the `framework` leaves the choice to PyTorch, which has a kernel for it.
     `InstanceError` where such a kernel was asked for and no card can run it.
     """
     without = [name for name, card in cards.items() if card and not card.has_bf16]
     costs = made["workload"]["costs"]
     if not without or not costs["flash"]:
         return made, ()
+    if by_pytorch(framework) and options.get("kernel") is None:
+        what, value = f"flash on {', '.join(without)}", "PyTorch's memory-efficient"
+        why = f"FlashAttention 2 wants capability 8.0; {framework} lets PyTorch choose"
+        return made, (Assumption(what, value, why, "-o flash=false"),)
     names, change = ", ".join(without), "-o flash=false, or --times analytic"
     why = "FlashAttention 2 and cuDNN want capability 8.0; scores stay in memory"
     if len(without) < len(cards):

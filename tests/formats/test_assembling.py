@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import catalogue, cli
 from hetopt.costs import CostTable
-from hetopt.costs.calibrated import machine_of
+from hetopt.costs.calibrated import Calibrated, machine_of
 from hetopt.costs.constants import Stated
 from hetopt.costs.constants.shipped import values
 from hetopt.costs.formulas import memory
+from hetopt.costs.weighing import Weighing
 from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
@@ -134,6 +135,57 @@ def test_no_old_card_is_planned_with_flash_attention(tmp_path: Path, gpu: str) -
         with pytest.raises(InstanceError, match=r"capability 8\.0; leave it out"):
             read(option)
     assert read("flash=true", times="analytic").document["workload"]["costs"]["flash"]
+
+
+@pytest.mark.parametrize("framework", ["trainer", "torch", "unsloth"])
+def test_pytorch_has_a_kernel_of_attention_for_old_cards(
+    tmp_path: Path, framework: str
+) -> None:
+    config, hosts = put(tmp_path, LLAMA, "n1 slots=2 type=T4")
+
+    def read(*options: str) -> Imported:
+        told = [f"framework={framework}", "recompute=none", *options]
+        return assembly(config, "hostfile", [hosts], told, WORK)
+
+    own = read()
+    assert own.document["workload"]["costs"]["flash"]
+    (row,) = (row for row in own.assumed if row.what == "flash on T4")
+    assert row.value == "PyTorch's memory-efficient"
+    kept, more = (
+        held_by_a_layer(validated(Instance, one.document, "made"))
+        for one in (own, read("flash=false"))
+    )
+    assert more > kept
+    with pytest.raises(InstanceError, match=r"capability 8\.0; leave it out"):
+        read("kernel=flash2")
+
+
+@pytest.mark.parametrize(
+    ("option", "framework"),
+    [
+        ("finetune=lora", "megatron"),
+        ("finetune=qlora", "trainer"),
+        ("finetune=full", "megatron"),
+    ],
+)
+def test_frozen_weights_of_few_bits_are_timed_as_peft_runs_them(
+    tmp_path: Path, option: str, framework: str
+) -> None:
+    config, hosts = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
+    own = assembly(config, "hostfile", [hosts], [option], WORK)
+    costs = own.document["workload"]["costs"]
+    assert costs["calibration"]["framework"] == framework
+    told = assembly(config, "hostfile", [hosts], [option, "framework=torch"], WORK)
+    assert told.document["workload"]["costs"]["calibration"]["framework"] == "torch"
+
+
+def held_by_a_layer(data: Instance) -> int:
+    """Return the bytes that a layer keeps of a micro-batch on the first GPU type."""
+    calibration = data.workload.costs.compute.calibration
+    assert calibration is not None
+    weighing = Weighing(Calibrated(data, calibration))
+    (gpu,) = data.planned_cluster.gpus
+    return weighing.held(gpu, range(1), 1, 1, alone=True)
 
 
 def own_name(made: Imported) -> str:

@@ -140,7 +140,8 @@ class FloatTimes:
         """The run that the group is one of."""
         gpu = self.cluster.gpus[self.cluster.node[node].gpu]
         said: Any = self.calibration.kernel
-        if said == "none" or "bf16" not in (gpu.peaks or {}):
+        chosen = self.calibration.framework in ("torch", "trainer", "unsloth")
+        if said == "none" or not (chosen or "bf16" in (gpu.peaks or {})):
             said = None
         return Layout(
             self.calibration.framework, self.calibration.style,
