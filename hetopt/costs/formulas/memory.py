@@ -17,7 +17,7 @@ from ...schema.states import QUANTISED as _QUANTISED
 from . import activations, shared
 from .activations import logits
 from .architecture import Architecture, Layer
-from .kernels import Constants
+from .kernels import ELEMENT, Constants
 from .layout import Layout
 from .machine import Machine
 
@@ -191,7 +191,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         "gathered": _gathered(c, run, held) if full else 0.0,
     }
     if run.quantised_beside and not full:
-        each_copy = activations.ELEMENT.get(run.precision, 0.0)
+        each_copy = ELEMENT.get(run.precision, 0.0)
         found["weights"] += 2 * each_copy * (held.dense + held.experts)
     if run.states == "amp" and run.recompute != "full":
         found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
