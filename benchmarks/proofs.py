@@ -153,7 +153,7 @@ def _no_hosts(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Division, "_by_host", lambda *_: None))
 
 
-def _no_compiler(stack: ExitStack) -> None:
+def _no_core(stack: ExitStack) -> None:
     for name in KERNELS:
         stack.enter_context(patch.object(compiled, name, getattr(plain, name)))
 
@@ -174,7 +174,7 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "whole pipelines": _no_whole_pipelines,
     "enumeration": _no_enumeration,
     "hosts": _no_hosts,
-    "compiler": _no_compiler,
+    "compiled core": _no_core,
 }
 
 
@@ -300,7 +300,7 @@ that limits what all replicas can hold; stages that need more memory the further
 are from the end; equal layers in any order, so that each node is visited once; single
 pipelines of micro-batches of one sequence, searched for on named nodes; whole pipelines
 by the GPUs that they use; how many nodes hold all replicas of a layer; boxes whose
-pipelines are all listed; and a compiler in place of numpy.
+pipelines are all listed; and the compiled core in place of numpy.
 """
 
 
