@@ -146,8 +146,8 @@ def by_certificate(
     certificate = document.get("certificate")
     if not hasattr(module, "recheck") or certificate is None:
         raise Unsupported(
-            f"{file}: a bound of {name} by {document.get('bound_source')!r} leaves "
-            "nothing to check it by: solve again to prove it"
+            f"{file}: a bound of {name} by {document.get('bound_source')!r} has no "
+            "certificate that could be checked: solve again to prove it"
         )
     if isinstance(certificate, dict) and "cases" in certificate:
         raise InstanceError(

@@ -32,8 +32,9 @@ def warnings(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     _, left, room, gpu, kind = min(rows)
     return (
         f"{gpu} ({kind}) has {left} of {room} MiB to spare, less than {LEAST:.0%}, and "
-        "nothing is kept back for CUDA's context and fragments: set "
-        "workload.costs.reserve_mib, or plan with less memory_gib",
+        "no memory is reserved for the CUDA context and fragmentation: set "
+        "workload.costs.memory.reserve_mib (schema 1: workload.costs.reserve_mib), "
+        "or plan with less memory_gib",
     )
 
 

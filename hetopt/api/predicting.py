@@ -86,11 +86,11 @@ class Calibrated:
         if runs < ENOUGH or left.mean_error is None or left.mean_error < SHAPE:
             return None
         return (
-            f"These runs disagree in shape: {left.mean_error:.0%} is left though the "
-            "model has seen each of them. More of them will not help; what would is "
-            "the card's own constants (hetopt profile --constants), the kernel of "
+            f"The model cannot reproduce these runs: an error of {left.mean_error:.0%} "
+            "remains after fitting to them. More runs will not help; constants "
+            "measured on the card (hetopt profile --constants), the kernel of "
             "attention (-o attention=...), or the rate of the links "
-            "(-o intra_gbytes_per_s=..., network=...)."
+            "(-o intra_gbytes_per_s=..., network=...) may."
         )
 
     def write(self, path: Place) -> None:
@@ -179,7 +179,7 @@ def calibrate(
         why = {row.not_modelled for row in before.rows} - {None}
         raise InstanceError(
             "found no run with a time that the model can express: "
-            + ("; ".join(sorted(map(str, why))) or "no run tells its time")
+            + ("; ".join(sorted(map(str, why))) or "no run has a time")
             + "; complete the rows, or give what they leave out"
         )
     fitted = fitted_on(rows, known)

@@ -267,7 +267,7 @@ def _posed(
     """An instance under other requirements, and its provisioning problem."""
     loaded = load(instance)
     if deadline_s is not None and budget_usd is not None:
-        raise InstanceError("found both of a deadline and a budget: give one of them")
+        raise InstanceError("found both a deadline and a budget: give one of them")
     if deadline_s is not None or budget_usd is not None:
         asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
         requirements = validated(Requirements, asked, "asked for", file="")

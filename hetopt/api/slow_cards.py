@@ -149,7 +149,7 @@ def roles(
     if len(kinds) < 2:
         raise Unsupported(
             f"{data.name}: found one kind of card, {kinds[0]}, expected several, of "
-            "which one is slower; ask `hetopt plan`"
+            "which one is slower; use `hetopt plan`"
         )
     slow = kinds[-1]
     beforehand = known_of(instance, data, start, library=known)

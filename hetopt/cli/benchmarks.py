@@ -28,25 +28,27 @@ def bench(
     ] = None,
     named: Annotated[
         str | None,
-        typer.Option("--suite", metavar="SUITE", help="The suite, said as an option."),
+        typer.Option("--suite", metavar="SUITE", help="The suite, as an option."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Rows, plans and report go there."),
+        typer.Option(metavar="DIR", help="Folder for rows, plans and report."),
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=1024, metavar="N", help="Solves side by side.")
+        int,
+        typer.Option(min=1, max=1024, metavar="N", help="Solves to run in parallel."),
     ] = 1,
     dask: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Solve on this Dask scheduler's workers."),
     ] = None,
     resume: Annotated[
-        bool, flag("--resume", help="Go on with the rows that DIR has.")
+        bool,
+        flag("--resume", help="Continue an earlier run in DIR, and keep its rows."),
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Only write the report of a run again."),
+        typer.Option(metavar="DIR", help="Only rewrite the report of an earlier run."),
     ] = None,
     suites: Annotated[
         Path | None,
@@ -55,7 +57,10 @@ def bench(
     time_limit: Annotated[
         float | None,
         duration(
-            least=0.01, most=1e6, metavar="S", help="In place of the suite's limits."
+            least=0.01,
+            most=1e6,
+            metavar="S",
+            help="Time limit of each solve, instead of the suite's.",
         ),
     ] = None,
     only: Annotated[
@@ -66,16 +71,16 @@ def bench(
         bool,
         flag(
             "--update-best",
-            help="Keep what is better than the best known of the library's instances.",
+            help="Save plans and bounds that beat the library's best known.",
         ),
     ] = False,
     as_json: Annotated[
-        bool, flag("--json", help="The report as one JSON document on stdout.")
+        bool, flag("--json", help="Print the report as one JSON document on stdout.")
     ] = False,
 ) -> None:
     """Run a suite of solves, each in a process with a wall and a memory limit.
 
-    DIR gets `rows.jsonl` (a row a solve, on disk as soon as it is known), `plans/`
+    DIR gets `rows.jsonl` (one row per solve, written as soon as it ends), `plans/`
     (documents that `hetopt check` takes) and `report.html`, `.md`, `.csv`, `.json`.
     A gate (the suite `gate`) sets plans and bounds beside the library's best, in
     `gate.md`. Exit codes: 0 every row has an answer, 1 a solve crashed, a bound
@@ -161,7 +166,7 @@ def _run(suite: str, out: Path, *, as_json: bool, **choices: Any) -> None:
         with Bar(console(stderr=True), suite) as bar:
             running.go(suite, out, told=bar.told, before=_tell_hours, **choices)
     except KeyboardInterrupt:
-        words = f"interrupted: {out} keeps the rows so far, --resume goes on"
+        words = f"interrupted: {out} keeps the rows so far; --resume continues"
         stopped(words, as_json)
 
 

@@ -26,15 +26,13 @@ _PlanFile = Annotated[
 _On = Annotated[
     str | None,
     typer.Option(
-        metavar="INSTANCE", help="Judge it on this instead of its own instance."
+        metavar="INSTANCE", help="Check it on this instance instead of its own."
     ),
 ]
-_Bound = Annotated[
-    bool, flag("--bound", help="Derive the bound of a result document again.")
-]
+_Bound = Annotated[bool, flag("--bound", help="Verify the bound of a result document.")]
 _Diff = Annotated[
     bool,
-    flag("--diff", help="With --from: print the changes of the file, as a patch."),
+    flag("--diff", help="With --from: print the changed settings as a patch."),
 ]
 _Changed = Annotated[
     Path | None,
@@ -44,15 +42,15 @@ _FromMegatron = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Judge a run of Megatron-LM by its arguments, in place of a plan: a "
-        "command, a launch script, a log, YAML.",
+        help="Check a run of Megatron-LM instead of a plan, from its arguments: a "
+        "command, a launch script, a log or YAML.",
     ),
 ]
 _FromTorchtitan = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Judge a run of torchtitan by its configuration (.toml or .json).",
+        help="Check a run of torchtitan, from its configuration (.toml or .json).",
     ),
 ]
 _FromRun = Annotated[
@@ -60,16 +58,17 @@ _FromRun = Annotated[
     typer.Option(
         "--from",
         metavar="FILE",
-        help="Judge a run by the files that it is kept in, in place of a plan, and "
-        "say which settings to change: a launch script, a trainer's YAML, TOML, "
-        "JSON or Python (FILE.py:FUNCTION), a log. May be repeated.",
+        help="Check a run instead of a plan, and say which settings to change. FILE "
+        "is a launch script, a log, or a trainer's YAML, TOML, JSON or Python "
+        "(FILE.py:FUNCTION); may be repeated.",
     ),
 ]
 _Again = Annotated[
     float,
     duration(
         metavar="S",
-        help="With --bound: solve again for so long where nothing else shows it.",
+        help="With --bound: if nothing else verifies it, solve again for up to this "
+        "long.",
     ),
 ]
 
@@ -91,26 +90,26 @@ def check(
     epochs: runs.Epochs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a plan, whoever made it: stage times, memory, and the rules it breaks.
+    """Check a plan, whoever made it: stage times, memory, and broken rules.
 
     Examples: `hetopt check plan.json --instance hexiscale/setting-3-llama-30b`;
-    `hetopt check --from run.sh --instance hosts.yaml`, whose bound says how far the
-    run is from the best one, and which says what to change of its settings.
+    `hetopt check --from run.sh --instance hosts.yaml`, which says how far the run is
+    from the best one, and which settings to change.
     """
     asked = runs.length(tokens, dataset, epochs)
     running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
     files = {format: file for format, file in running.items() if file is not None}
     if again and not bound:
-        raise Unsupported("--again is how long to look for a proof: give --bound, too")
+        raise Unsupported("--again limits the time to verify a bound: add --bound")
     if len(files) + (plan is not None) + bool(from_run) != 1:
         raise Unsupported(
             "expected a plan, --from FILE, --from-megatron FILE or --from-torchtitan "
             "FILE; give one"
         )
     if bound and plan is None:
-        raise Unsupported("--bound: a run has no bound to derive; leave it out")
+        raise Unsupported("--bound: a run has no bound to verify; leave it out")
     if (diff or out is not None) and not from_run:
-        raise Unsupported("--diff and --out are of a run's files: give --from, too")
+        raise Unsupported("--diff and --out change a run's files: add --from")
     output.check_writable(out)
     run = CurrentRun(from_run, instance) if from_run else None
     if run is not None and run.data is None:
@@ -246,20 +245,22 @@ class _Judged:
         if self.reached is not None and self.found.objective is not None:
             output.show([_distance(self.found, self.reached)])
         if self.proof is not None and not self.proof.missing:
-            output.show([f"the bound is proved again: {self.proof.by}"])
+            output.show([f"the bound is verified: {self.proof.by}"])
         if of.run is not None:
             of.run.show_advice()
 
     def end(self) -> None:
         """Tell notes and what is wrong; exit with 2 where anything is."""
+        from ..report import results
+
         of = self.subject
         for note in of.notes:
             output.tell(f"{of.place}: {note}")
         if of.made_for is not None:
             output.tell(f"{of.place}: this plan was made for {_worded(of.made_for)}")
         if not self.found.valid:
-            count = len(self.found.violations)
-            broken = f"the plan breaks {count} rule{'s' * (count > 1)}"
+            count = len(results.problems(self.found.violations))
+            broken = f"the plan has {count} problem{'s' * (count > 1)}"
             output.complain(f"{of.place}: {broken}")
             raise typer.Exit(output.BAD_INPUT)
         if self.proof is not None and self.proof.missing:
@@ -291,20 +292,24 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
 
 def _distance(found: "Evaluation", bound: "Bound") -> str:
     """How far a run is at most from the best one; nothing of one that breaks rules."""
-    least = f"no plan takes less than {bound.value / 1e6:.3f} s ({bound.source})"
+    from ..report import words
+
+    least = (
+        f"no plan takes less than {words.amount(bound.value, 'us')} ({bound.source})"
+    )
     if not found.valid:
         memory = any(broken.rule == "memory" for broken in found.violations)
         what = "does not fit" if memory else "breaks rules"
         return (
-            f"{least}: that is of plans that fit, and the run {what} by this model, so "
-            "its time says nothing of how far it is from the best one; hetopt plan "
-            "looks for it"
+            f"{least}: this holds for plans that fit, and the run {what} according to "
+            f"the model, so its distance from the best plan is unknown; `hetopt plan` "
+            f"looks for that plan"
         )
     assert found.objective is not None
     share = float(found.objective / bound.value - 1) if bound.value else 0.0
     return (
-        f"{least}: the run is at most {share:.1%} slower than the best one; hetopt "
-        "plan looks for it"
+        f"{least}: the run is at most {share:.1%} slower than the best plan; `hetopt "
+        f"plan` looks for that plan"
     )
 
 

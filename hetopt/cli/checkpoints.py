@@ -32,32 +32,41 @@ def register(app: typer.Typer) -> None:
 def checkpoint(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="A checkpoint, or a released model's."),
+        typer.Argument(
+            metavar="DIR", help="The folder of a checkpoint or a released model."
+        ),
     ],
     split: Annotated[
         str | None,
-        typer.Option(metavar="PLAN", help="Cut whole units for this training plan."),
+        typer.Option(metavar="PLAN", help="Split whole units for this training plan."),
     ] = None,
     to: Annotated[
         Form | None,
-        typer.Option(help="Hand states of `hetopt run` over, or take them over."),
+        typer.Option(
+            help="Convert states of `hetopt run` for another tool (hf, dcp), "
+            "or back (states)."
+        ),
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(metavar="CONFIG", help="With --to states: a config.json."),
+        typer.Option(
+            metavar="CONFIG", help="With --to states: the model's config.json."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the checkpoint here.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the checkpoint to this folder."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which shards lie where, after a look into every file's header.
+    """Say which shards a checkpoint has and where, from every file's header.
 
     With --out, a released model (safetensors) becomes a checkpoint of whole units;
     with --split too, whole units are cut for a plan. Both leave DIR as it is.
     With --to, DIR has states of `hetopt run`: hf writes their weights as a released
-    model, dcp weights and moments for torch.distributed.checkpoint, by Hugging Face's
-    names; states makes of such a folder what `hetopt run --checkpoint` goes on from.
+    model; dcp writes weights and moments for torch.distributed.checkpoint, under
+    Hugging Face's names; states turns such a folder into one that `hetopt run
+    --checkpoint` resumes from.
 
     Example: `hetopt checkpoint llama-2-7b --out whole`,
     `hetopt checkpoint whole --split plan.json --out shards` and

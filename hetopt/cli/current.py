@@ -82,8 +82,8 @@ class CurrentRun:
         texts = self.edited.texts if self.edited is not None else {}
         if self.edited is not None and self.edited.left:
             raise Unsupported(
-                f"--out: not written, as {', '.join(self.edited.left)} cannot be "
-                "changed in the text; change it by hand"
+                f"--out: not written: {', '.join(self.edited.left)} cannot be changed "
+                f"automatically; change it by hand"
             )
         if len(texts) != 1:
             what = "nothing changes" if not texts else f"{len(texts)} files change"
@@ -115,8 +115,8 @@ class CurrentRun:
             output.print_text(self.edited.diff())
             if self.edited.left:
                 output.tell(
-                    f"not in the difference: {', '.join(self.edited.left)}, which "
-                    "cannot be changed in the text; change it by hand"
+                    f"not in the patch: {', '.join(self.edited.left)}, which cannot "
+                    f"be changed automatically; change it by hand"
                 )
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..explaining.simulator import Simulation
     from ..explaining.timeline import Schedule
 
+_NO_FEATURE = "The plan has no feature that limits where it can run"
 OPTION = Annotated[
     list[str] | None,
     typer.Option(
@@ -53,11 +54,9 @@ def assemble(
     hosts: Annotated[
         list[Path], typer.Argument(metavar="HOSTS...", help="Files that list hosts.")
     ],
-    global_batch: Annotated[
-        int, length(metavar="B", help="Sequences of an iteration.")
-    ],
+    global_batch: Annotated[int, length(metavar="B", help="Sequences per iteration.")],
     sequence_length: Annotated[
-        int, length(metavar="S", help="Tokens of a sequence, as 8192 or 128Ki.")
+        int, length(metavar="S", help="Tokens per sequence, such as 8192 or 128Ki.")
     ],
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="Write a .yaml or .json instance.")
@@ -68,12 +67,12 @@ def assemble(
             "--from",
             metavar="FORMAT",
             help="hostfile, nvidia_smi, sinfo, kubectl, ray, skypilot or dstack; auto "
-            "finds out of each file, and joins lists of several.",
+            "recognises each file, and merges lists of several kinds.",
         ),
     ] = "auto",
     micro_batches: Annotated[
         str,
-        typer.Option(metavar="A,B,C", help="Sizes of micro-batches to choose from."),
+        typer.Option(metavar="A,B,C", help="Micro-batch sizes to choose from."),
     ] = "1",
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the instance.")
@@ -83,24 +82,25 @@ def assemble(
         list[str] | None,
         typer.Option(
             metavar="HOSTS=RATE",
-            help="Hosts that a faster network joins: `a100-*=400Gb/s`, or with its "
-            "latency `a1,a2=25GB/s@5us`. May be repeated.",
+            help="Hosts joined by a faster network: `a100-*=400Gb/s`, or with its "
+            "latency `a1,a2=25GB/s@5us`; may be repeated.",
         ),
     ] = None,
     times: Annotated[
         str,
         typer.Option(
             metavar="HOW",
-            help="calibrated: by constants fitted to measured runs, where the "
-            "catalogue has all cards; analytic: by a share of the peak.",
+            help="calibrated: by constants fitted to measured runs, if the catalogue "
+            "has every card; analytic: by a fixed share of the peak.",
         ),
     ] = "calibrated",
     as_json: AsJson = False,
 ) -> None:
     """Make an instance of a model's config.json and a list of hosts.
 
-    What the files do not tell is asked for: batch, sequence length, and the bandwidth
-    between hosts. What is usual is assumed, and told with the option that changes it.
+    You give what the files lack: batch, sequence length, and the bandwidth between
+    hosts. For the rest the usual is assumed, and each assumption is listed with the
+    option that changes it.
 
     Example: `hetopt assemble config.json hosts.txt --from hostfile --global-batch 256
     --sequence-length 4096 -o inter_gbytes_per_s=12.5 --out instance.yaml`
@@ -134,18 +134,20 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="FORMAT", help="As --explain and `list formats` show."
+            "--to",
+            metavar="FORMAT",
+            help="A target that --explain and `hetopt list formats` show.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files here.")
+        Path | None, typer.Option(metavar="DIR", help="Write the files to this folder.")
     ] = None,
     explain: Annotated[
-        bool, flag("--explain", help="Say which target can run the plan.")
+        bool, flag("--explain", help="Say which targets can run the plan.")
     ] = False,
     instance: Annotated[
         str | None,
-        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -153,7 +155,7 @@ def export(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="What the target is told besides. slurm: gres, partition, time, "
+            help="Further settings of the target. slurm: gres, partition, time, "
             "account, cpus_per_gpu, mem_per_gpu; jobset, kueue, volcano: name, queue, "
             "restarts; "
             "all schedulers: train, a program in place of hetopt's executor; "
@@ -195,20 +197,20 @@ def simulate(
     plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
     instance: Annotated[
         str | None,
-        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
     ] = None,
     schedule: Annotated[
         str | None,
         typer.Option(
             metavar="1f1b|gpipe|zb-h1|zb-h2|zbv|dualpipe",
-            help="By default as its memory counts.",
+            help="Schedule; default: the one that the instance names.",
         ),
     ] = None,
     overlapped: Annotated[
         bool,
         flag(
             "--overlapped/--charged",
-            help="Whether stages compute while they send; the judge: charged.",
+            help="Stages compute while they send, or wait; the cost model: charged.",
         ),
     ] = False,
     trace: Annotated[
@@ -218,21 +220,21 @@ def simulate(
     beside: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Traces of hetopt run --trace: what differs, and where."
+            metavar="DIR", help="Traces of `hetopt run --trace`, to compare with."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Draw it: a page, .html, or .png, .svg, .pdf."
+            metavar="FILE", help="Write a page (.html) or a picture (.png, .svg, .pdf)."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a plan pass by pass: its time beside the closed form, bubbles, idle time.
+    """Simulate a plan pass by pass: its time, bubbles and idle time.
 
-    With `--beside DIR` the page and the table show a step that ran, too: its passes
-    under those predicted, and by stage and kind what took longer.
+    With `--beside DIR`, page and table also show a measured step: its passes below the
+    predicted ones, and what took longer, by stage and kind.
 
     Examples: `hetopt simulate plan.json --out timeline.html --trace trace.json`;
     `hetopt simulate plan.json --beside traces --out beside.html`
@@ -284,11 +286,11 @@ def _give_beside(
 def doctor(
     targets: Annotated[
         bool,
-        flag("--targets", help="Look for the tools that plans are exported to."),
+        flag("--targets", help="Find the installed tools that plans are exported to."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for the solvers, and try each on a problem of a second.
+    """Find the installed solvers, and try each on a small problem.
 
     Examples: `hetopt doctor`; `hetopt doctor --targets`
     """
@@ -359,12 +361,12 @@ def _simulated(found: "Simulation") -> Any:
     alike: dict[tuple[str, ...], list[int]] = {}
     for number, row in enumerate(found.to_json()["pipelines"]):
         cells = (
-            f"{row['simulated_us'] / 1e6:.6f}",
-            f"{row['judged_us'] / 1e6:.6f}",
+            words.amount(row["simulated_us"], "us"),
+            words.amount(row["judged_us"], "us"),
             f"{row['bubble']:.1%}",
-            " ".join(f"{idle / 1e6:.3f}" for idle in row["idle_us"]),
-            " ".join(
-                f"{need / 1024:.1f}{'!' * (need > room)}"
+            ", ".join(words.amount(idle, "us") for idle in row["idle_us"]),
+            ", ".join(
+                f"{words.memory(need)}{' (over)' * (need > room)}"
                 for need, room in zip(row["memory_mib"], row["room_mib"], strict=True)
             ),
         )
@@ -373,10 +375,10 @@ def _simulated(found: "Simulation") -> Any:
         (words.numbered(numbers), *cells) for cells, numbers in alike.items()
     ]
     iteration = (found.iteration_us, found.judged_iteration_us)
-    times = (f"{float(us) / 1e6:.6f}" for us in iteration)
+    times = (words.amount(float(us), "us") for us in iteration)
     rows.append(("iteration", *times, "", "", ""))
-    headings = ("pipeline", "simulated s", "judged s", "bubble")
-    by_stage = ("idle s by stage", "GiB by stage")
+    headings = ("pipeline", "simulated", "closed form", "bubble")
+    by_stage = ("idle by stage", "memory by stage")
     texts = (headings[0], *by_stage)
     return output.table((*headings, *by_stage), rows, texts=texts)
 
@@ -385,7 +387,7 @@ def _able(rows: list[dict[str, Any]]) -> Iterator[Any]:
     """One row a target, one column a feature of the plan, under a list of these."""
     features = list(rows[0]["features"]) if rows else []
     listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
-    yield f"The plan has {listed}" if features else "The plan has no feature to mind"
+    yield f"The plan has {listed}" if features else _NO_FEATURE
     columns = [f"({i})" for i in range(1, len(features) + 1)]
     cells = []
     for row in rows:

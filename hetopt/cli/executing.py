@@ -47,72 +47,78 @@ def register(app: typer.Typer) -> None:
 
 def run(
     plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
-    steps: Annotated[int, count(metavar="N", help="Steps in all, resumed ones too.")],
+    steps: Annotated[
+        int,
+        count(
+            metavar="N", help="Total number of steps, those before a resume included."
+        ),
+    ],
     data: Annotated[
         str,
         typer.Option(
             metavar="FILE",
             help="Tokens: .npy, or raw 2-byte numbers (4-byte above 65,536 words); "
-            "`synthetic` counts.",
+            "`synthetic`: generated tokens.",
         ),
     ] = "synthetic",
     instance: Annotated[
         str | None,
-        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(metavar="CONFIG", help="A config.json for the instance's model."),
+        typer.Option(metavar="CONFIG", help="The config.json of the instance's model."),
     ] = None,
     init: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Begin with the weights of a released model."),
+        typer.Option(metavar="DIR", help="Start from the weights of a released model."),
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Save states here, and go on from them."),
+        typer.Option(metavar="DIR", help="Save states here, and resume from them."),
     ] = None,
     local: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="With --checkpoint: save on each host's own disk first, and copy "
-            "behind; {host} stands for its name.",
+            help="With --checkpoint: save to each host's own disk first, and copy in "
+            "the background; {host} stands for its name.",
         ),
     ] = None,
     every: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Steps from one save to the next.")
+        int, typer.Option(min=1, metavar="N", help="Steps between saves.")
     ] = 100,
     async_save: Annotated[
         bool,
-        flag("--async-save", help="Write states beside the training, from a copy."),
+        flag("--async-save", help="Write states in the background, from a copy."),
     ] = False,
     restarts: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Times to go on from saved states after a failure."
+            min=0, metavar="N", help="Most restarts from saved states after failures."
         ),
     ] = 0,
     elastic: Annotated[
         bool,
         flag(
-            "--elastic", help="Go on without GPUs whose ranks are gone, by a new plan."
+            "--elastic",
+            help="If ranks are lost, continue with a new plan for the remaining GPUs.",
         ),
     ] = False,
     nodes: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With --elastic: whenever it is written, the nodes (a line each) that "
-            "are there.",
+            help="With --elastic: a file with the available nodes, one per line, read "
+            "again whenever it changes.",
         ),
     ] = None,
     host: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="With --elastic: this machine's name in the plan; started alike on "
-            "every host, each with its own.",
+            help="With --elastic: this machine's name in the plan; run the same "
+            "command on every host, each with its own name.",
         ),
     ] = None,
     address: Annotated[
@@ -127,8 +133,8 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE|URL",
-            help="Save and end once this file is there, or this address of the cloud "
-            "says so, as at SIGTERM.",
+            help="Save and stop when this file appears, or when this address of the "
+            "cloud gives notice, as on SIGTERM.",
         ),
     ] = None,
     trace: Annotated[
@@ -140,37 +146,53 @@ def run(
     ),
     precision: Annotated[
         Precision | None,
-        typer.Option(help="In place of what the instance and the card say."),
+        typer.Option(
+            help="Precision, if not the one that follows from instance and card."
+        ),
     ] = None,
     learning_rate: Annotated[
-        float, typer.Option("--lr", min=0, metavar="X", help="After the warm-up.")
+        float,
+        typer.Option(
+            "--lr", min=0, metavar="X", help="Learning rate after the warm-up."
+        ),
     ] = 3e-4,
     warmup: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Steps of growth up to it.")
+        int, typer.Option(min=0, metavar="N", help="Steps of the warm-up.")
     ] = 0,
     decay: Annotated[
-        Decay, typer.Option(help="Down to a tenth at the last step, or not.")
+        Decay,
+        typer.Option(
+            help="How the learning rate falls to a tenth at the last step, or none."
+        ),
     ] = Decay.COSINE,
     weight_decay: Annotated[
-        float, typer.Option(min=0, metavar="X", help="Of matrices.")
+        float, typer.Option(min=0, metavar="X", help="Weight decay of matrices.")
     ] = 0.1,
     clip: Annotated[
-        float, typer.Option(min=0, metavar="X", help="Of the global norm; 0: none.")
+        float,
+        typer.Option(
+            min=0, metavar="X", help="Largest global norm of gradients; 0: no limit."
+        ),
     ] = 1.0,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Of first weights and batches.")
+        int,
+        typer.Option(min=0, metavar="N", help="Seed of initial weights and batches."),
     ] = 0,
     timeout: Annotated[
         float,
-        duration(metavar="S", help="That a rank waits, or is silent (60 s at most)."),
+        duration(
+            metavar="S",
+            help="Seconds that a rank may wait, or be silent (60 s at most).",
+        ),
     ] = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Train by a plan, a process for each of its GPUs on this machine.
+    """Train by a plan, with one process per GPU on this machine.
 
-    Every plan that `check` calls valid runs; what does not is refused by name before
-    anything starts. The same seed gives the same first weights and batches under every
-    plan. Ctrl-C ends the run; with `--checkpoint` the next one goes on. Over hosts:
+    Valid plans run; a feature that the executor lacks is refused by name before
+    anything starts. The same seed gives the same initial weights and batches under
+    every plan. Ctrl-C ends the run; with `--checkpoint` the next one resumes. On
+    several hosts:
     `hetopt export PLAN --to torchrun`. Needs `pip install torch safetensors`.
 
     Example: `hetopt run plan.json --steps 20 --cpu`
@@ -212,14 +234,14 @@ def run(
             timeout_s=timeout,
         )
     if ran.restarts:
-        output.complain(f"ranks failed, and all started again: {ran.restarts} times")
+        output.complain(f"ranks failed, and all were restarted {ran.restarts} times")
     if ran.interrupted:
-        output.complain("interrupted: these are the steps that were done until then")
+        output.complain("interrupted: these are the steps done so far")
     if as_json and ran.steps:  # of torchrun's ranks the first tells of the run
         output.print_json(ran.to_json())
     elif ran.median_s is not None and not cpu:
         output.print_text(
-            f"{ran.median_s:.3f} s a step, {ran.predicted_s:.3f} s predicted\n"
+            f"{ran.median_s:.3f} s per step, {ran.predicted_s:.3f} s predicted\n"
         )
 
 
@@ -252,7 +274,7 @@ def _news(row: dict[str, Any]) -> str:
     for word in ("lost", "arrived"):
         if row[word]:
             parts.append(f"{word}: {', '.join(row[word])}")
-    goes = f"going on after step {row['from_step']} with {row['ranks']} ranks"
+    goes = f"continuing after step {row['from_step']} with {row['ranks']} ranks"
     return "; ".join([*parts, f"{goes} (plan: {row['plan']})"])
 
 

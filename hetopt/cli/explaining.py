@@ -21,28 +21,30 @@ def explain(
     plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
     instance: Annotated[
         str | None,
-        typer.Option(metavar="INSTANCE", help="The plan's instance, if not its own."),
+        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
     ] = None,
     time_limit: Annotated[
         float,
-        duration(metavar="S", help="Wall seconds, or 5min, for the changes; 0: none."),
+        duration(
+            metavar="S", help="Time for trying changes: seconds, or 5min; 0: try none."
+        ),
     ] = 60.0,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Of the searches for the changes.")
+        int, typer.Option(min=0, metavar="N", help="Seed of the searches.")
     ] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a picture, .png, .svg or .pdf, or .html, .md or .json.",
+            help="Write a picture (.png, .svg, .pdf), a page (.html), .md or .json.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show where a plan's time and memory go, what limits it, and what would help.
 
-    Each change is judged on this plan and planned again: one more node of a type,
-    faster links, other micro-batches, recomputation or ZeRO, a layer moved.
+    Each change is evaluated on this plan, and with a new plan: one more node of a type,
+    faster links, other micro-batch sizes, recomputation or ZeRO, a layer moved.
 
     Example: `hetopt explain plan.json --out explained.html`
     """
@@ -57,7 +59,7 @@ def explain(
         limits = Limits(time_limit, seed=seed)
         found = api.explain(plan, instance, limits=limits, progress=watch)
     if found.interrupted:
-        output.complain("interrupted: these are the changes looked at until then")
+        output.complain("interrupted: these are the changes tried so far")
     failed = written(out, lambda path: explanation.write(found, path))
     output.give(found.to_json(), explanation.terminal(found), as_json, failed)
     if found.violations:

@@ -35,7 +35,7 @@ def import_file(
         list[str] | None,
         typer.Argument(
             metavar="[PATH]... [--NAME VALUE]...",
-            help="Its files, and options of the format.",
+            help="Files to read, and options of the format.",
         ),
     ] = None,
     out: OutTree = None,
@@ -43,8 +43,7 @@ def import_file(
         str | None,
         typer.Option(
             metavar="INSTANCE",
-            help="Write it as this instance with what was read; plans are read "
-            "against it.",
+            help="Write this instance with what was read; plans are read against it.",
         ),
     ] = None,
     option: Annotated[
@@ -53,23 +52,23 @@ def import_file(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="An option of the format, the same as --NAME VALUE.",
+            help="An option of the format, like --NAME VALUE.",
         ),
     ] = None,
     judge: Annotated[
         bool,
-        flag("--judge", help="Judge every plan of the file beside what it claims."),
+        flag("--judge", help="Check every plan in the file against what it claims."),
     ] = False,
     as_json: Annotated[
         bool,
         flag(
             "--json",
-            help="One JSON document on stdout: what was judged, or what was written "
-            "and assumed.",
+            help="Print one JSON document on stdout: what was checked, or what was "
+            "written and assumed.",
         ),
     ] = False,
 ) -> None:
-    """Read a file of another tool, such as a price list, and write it as ours.
+    """Convert another tool's file, such as a price list, to hetopt's format.
 
     Examples: `hetopt import skypilot vms.csv --region us-east-1
     --instance espresso/llama-7b --out market.yaml`;
@@ -104,7 +103,8 @@ def migrate(
         bool,
         flag(
             "--presets",
-            help="Say settings that are a paper's or a trainer's by its name.",
+            help="Replace settings that match a paper's or a trainer's preset by its "
+            "name.",
         ),
     ] = False,
     out: OutTree = None,
@@ -112,8 +112,8 @@ def migrate(
 ) -> None:
     """Rewrite instances, queues and plans with their cost settings in groups.
 
-    Files stay what they are, digest for digest, and YAML keeps its comments. Without
-    --out each file is rewritten where it is. Files of schema 1 are read as before.
+    The meaning and the digest stay the same, and YAML keeps its comments. Without
+    --out, files are rewritten in place. Files of schema 1 can still be read.
 
     Examples: `hetopt migrate my-cluster.yaml`;
     `hetopt migrate plan.json --out new.json`

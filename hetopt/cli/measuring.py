@@ -31,12 +31,16 @@ def register(app: typer.Typer) -> None:
 def detect(
     out: OutTree = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the node; the host's.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Name of the node; default: the host's name."
+        ),
     ] = None,
     instance: Annotated[
         str | None,
         typer.Option(
-            metavar="INSTANCE", help="Write it as this instance on these GPUs."
+            metavar="INSTANCE",
+            help="Write this instance with these GPUs as its cluster.",
         ),
     ] = None,
     option: Annotated[
@@ -51,7 +55,7 @@ def detect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe this machine's GPUs, as NVML knows them, as a cluster.
+    """Describe this machine's GPUs, as NVML reports them, as a cluster.
 
     Example: `hetopt detect --instance hexiscale/setting-1-llama2-7b --out here.yaml`
     """
@@ -76,18 +80,24 @@ def profile(
         str | None, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
     ] = None,
     sequence_length: Annotated[
-        int | None, length(metavar="S", help="Tokens of a sequence, as 4096 or 4Ki.")
+        int | None,
+        length(metavar="S", help="Tokens per sequence, such as 4096 or 4Ki."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the rows for `costs.profile: FILE`."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the rows, for "
+            "`costs.compute.profile: FILE` of an instance (schema 1: "
+            "`costs.profile`).",
+        ),
     ] = None,
     constants: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="In place of a model's layers: micro-benchmarks, and the constants "
-            "of this card that fit them.",
+            help="Instead of a model's layers: run micro-benchmarks, and write the "
+            "constants of this card that fit them.",
         ),
     ] = None,
     seconds: Annotated[
@@ -96,7 +106,7 @@ def profile(
             metavar="S",
             least=kernels.LEAST_S,
             most=kernels.MOST_S,
-            help="What micro-benchmarks take, at the most.",
+            help="Time limit of the micro-benchmarks, in seconds.",
         ),
     ] = 120.0,
     rows: Annotated[
@@ -110,36 +120,46 @@ def profile(
     gpu: Annotated[bool, flag("--gpu/--cpu", help="Where the layers run.")] = True,
     gpu_name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="GPU type of the rows; the device's name."),
+        typer.Option(
+            metavar="NAME", help="GPU type of the rows; default: the device's name."
+        ),
     ] = None,
     micro_batches: Sizes = "1,2,4",
     tensor_parallel: Sizes = "1",
     intra_gbytes_per_s: Annotated[
         float | None,
-        rate(metavar="X", help="Link of a tensor-parallel group: 300, 300GB/s."),
+        rate(
+            metavar="X",
+            help="Bandwidth within a tensor-parallel group: 300, or 300GB/s.",
+        ),
     ] = None,
     bytes_per_parameter: Annotated[
-        int, typer.Option(min=1, max=64, help="States of a parameter, in memory.")
+        int,
+        typer.Option(min=1, max=64, help="Bytes of states per parameter, in memory."),
     ] = 16,
     recompute: Annotated[
-        bool, flag(help="Whether the backward pass computes the layer again.")
+        bool,
+        flag(help="Recompute the layer in the backward pass, or keep its activations."),
     ] = True,
     flash: Annotated[
-        bool, flag(help="Whether attention scores are never written.")
+        bool, flag(help="Fused attention, which never stores the scores, or plain.")
     ] = False,
     dtype: Annotated[
         str | None,
         typer.Option(metavar="T", help="bfloat16, float16 or float32 (on a CPU)."),
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs; the median counts.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Repetitions, of which the median counts."
+        ),
     ] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Time a model's layers and weigh what they keep, on the GPU at hand.
+    """Measure time and memory of a model's layers on this machine's GPU.
 
     Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`.
-    With `--constants h100.json`: the card by itself, in two minutes.
+    `--constants h100.json` measures the card by itself, in two minutes.
     """
     if constants is not None:
         _refuse({"MODEL": model, "--sequence-length": sequence_length, "--out": out})
@@ -184,7 +204,9 @@ def profile(
     with Steps(console(stderr=True), "measuring") as steps:
         found = profiled(asked, how, steps.report)
     if not found.rows:
-        raise InstanceError("nothing fits this device's memory: ask for smaller sizes")
+        raise InstanceError(
+            "nothing fits into this device's memory: give smaller sizes"
+        )
     failed = written(out, lambda path: writing.write_json(path, found.rows))
     output.give(_document(found), _shown(found), as_json, failed)
 

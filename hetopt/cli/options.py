@@ -19,15 +19,15 @@ Problem = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The problem that the instance poses: `hetopt list problems`.",
+        help="A problem derived from the instance: `hetopt list problems`.",
     ),
 ]
 TimeLimit = Annotated[
     float,
     duration(
         metavar="S",
-        help="Wall seconds, or 5min, reading the file included; `inf`: no limit, 0: "
-        "only what arithmetic tells at once.",
+        help="Wall-clock limit: seconds, or 5min; reading the file counts. `inf`: "
+        "none; 0: only quick arithmetic, no search.",
     ),
 ]
 Gap = Annotated[
@@ -41,42 +41,45 @@ Threads = Annotated[
         "--workers",
         min=1,
         metavar="N",
-        help="Threads of a solver, processes of a proof.",
+        help="Threads of a solver; processes of a proof.",
     ),
 ]
 Dask = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Prove on this Dask scheduler's workers, in place of --workers.",
+        help="Prove on this Dask scheduler's workers, instead of --workers.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
 OldPlan = Annotated[
-    str, typer.Argument(help="The plan before: a plan file or result document.")
+    str, typer.Argument(help="The old plan: a plan file or result document.")
 ]
 OldInstance = Annotated[
     str | None,
-    typer.Option(metavar="INSTANCE", help="The old plan's, if not its own."),
+    typer.Option(
+        metavar="INSTANCE", help="The old instance, if not the old plan's own."
+    ),
 ]
 Replanners = Annotated[
     str | None,
     typer.Option(
         "--planner",
         metavar="A,B,C",
-        help="Re-plan with these; by default all, as `hetopt plan`.",
+        help="Re-plan with these planners; default: all, as in `hetopt plan`.",
     ),
 ]
 ReplanningTime = Annotated[
     float,
-    duration("--planning", metavar="S", help="Seconds to re-plan in."),
+    duration("--planning", metavar="S", help="Time for re-planning, in seconds."),
 ]
 HorizonSeconds = Annotated[
     float | None,
     duration(
         "--horizon",
         metavar="S",
-        help="Seconds, or 2h, until the next change, 1 h by default; `inf`.",
+        help="Expected time until the next change: seconds, or 2h; default: 1 h; "
+        "`inf`: never.",
     ),
 ]
 HorizonIterations = Annotated[
@@ -85,7 +88,7 @@ HorizonIterations = Annotated[
         "--iterations",
         least=0,
         metavar="N",
-        help="Iterations until then, in place of seconds.",
+        help="Horizon in iterations, instead of --horizon.",
     ),
 ]
 StorageWords = Annotated[
@@ -101,45 +104,44 @@ StorageWords = Annotated[
     ),
 ]
 PlannersSeed = Annotated[
-    int, typer.Option("--seed", min=0, metavar="N", help="Of the planners.")
+    int, typer.Option("--seed", min=0, metavar="N", help="Seed of the planners.")
 ]
 RunsOn = Annotated[
     str | None,
     typer.Option(
         "--for",
         metavar="TARGET",
-        help="Plans that this can run: megatron, megatron_bridge, torchtitan, "
-        "deepspeed, flagscale, galvatron, hexiscale, sailor, executor (hetopt run: "
-        "every shape), "
-        "architecture (all that it allows), or any.",
+        help="Only plans that this target can run: "
+        "megatron, megatron_bridge, torchtitan, "
+        "deepspeed, flagscale, galvatron, hexiscale, sailor, executor (`hetopt run`), "
+        "architecture (all that the model's architecture allows), or any.",
     ),
 ]
 Memory = Annotated[
     float | None,
     memory(
         metavar="GIB",
-        help="GiB, or 512MiB, that this process may hold before a proof ends with what "
-        "it has.",
+        help="Memory of this process, in GiB or as 512MiB, at which a proof stops "
+        "with what it has.",
     ),
 ]
 Start = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Start from this plan, too; those beside the instance are starts already.",
+        help="Also start from this plan; plans beside the instance are used anyway.",
     ),
 ]
 Fresh = Annotated[
     bool,
     flag(
         "--fresh",
-        help="Nothing that is known counts: no plan beside the instance, and not the "
-        "library's best.",
+        help="Ignore what is known: plans beside the instance and the library's best.",
     ),
 ]
 AsJson = Annotated[
     bool,
-    flag("--json", help="One JSON document on stdout, an error too, nothing else."),
+    flag("--json", help="Print one JSON document on stdout, errors included."),
 ]
 Options = Annotated[
     list[str] | None,
@@ -157,8 +159,8 @@ MethodOptions = Annotated[
         "-o",
         metavar="NAME=VALUE",
         help="An option of the problem, the method or the planner: `hetopt list "
-        "problems`, `methods`, `planners`. A record is given as JSON, or as a file of "
-        "its fields.",
+        "problems`, `methods`, `planners`. A record is given as JSON, or as a file "
+        "with its fields.",
     ),
 ]
 ProblemOptions = Annotated[
@@ -172,7 +174,9 @@ ProblemOptions = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the result document, a plan file too."),
+    typer.Option(
+        metavar="FILE", help="Write the result document, which is also a plan file."
+    ),
 ]
 
 OutTree = Annotated[

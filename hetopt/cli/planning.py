@@ -82,25 +82,32 @@ def plan(
     exact: Annotated[
         bool,
         flag(
-            "--exact", help="Insist on the exact method, where it may be unsupported."
+            "--exact",
+            help="Use the exact method only; an error where it does not "
+            "support the instance.",
         ),
     ] = False,
     improve: Annotated[
         bool,
-        flag("--improve", help="Local search on the planner's plan, never worse."),
+        flag(
+            "--improve", help="Improve the planner's plan by local search; never worse."
+        ),
     ] = False,
     runs_on: RunsOn = None,
     objective: Annotated[
         Objective,
         typer.Option(
             metavar="time|usd|energy",
-            help="What an iteration takes least of; usd and energy count the nodes "
-            "that are used, and may leave groups of equal nodes idle.",
+            help="What to minimise per iteration; usd and energy count only the nodes "
+            "in use, and may leave groups of equal nodes idle.",
         ),
     ] = Objective.TIME,
     without: Annotated[
         bool,
-        flag("--without", help="Also plan without each group of equal nodes."),
+        flag(
+            "--without",
+            help="Also plan without each group of equal nodes, one at a time.",
+        ),
     ] = False,
     tokens: runs.Tokens = None,
     dataset: runs.Dataset = None,
@@ -119,9 +126,9 @@ def plan(
 ) -> None:
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
-    By default the exact method, starting from the best plan of the planners and of
-    the files beside the instance. `--without`, `--objective usd` and `energy` take the
-    time limit twice: for all nodes, and for the sets without some.
+    The default is the exact method, starting from the best plan of the planners and of
+    the files beside the instance. `--without`, `--objective usd` and `energy` use the
+    time limit twice: for all nodes, and for smaller sets of nodes.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;
@@ -134,7 +141,7 @@ def plan(
     asked = runs.length(tokens, dataset, epochs)
     output.check_writable(out)
     if dask is not None and (planner is not None or improve):
-        raise Unsupported("--dask proves: leave --planner and --improve out")
+        raise Unsupported("--dask is for proofs: leave out --planner and --improve")
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
     how: dict[str, Any] = {
         "planner": planner,
@@ -146,14 +153,14 @@ def plan(
     }
     nodes = None
     if without or objective is not Objective.TIME:
-        whose = "for all nodes, and as much for the sets without some"
+        whose = "for all nodes, and as much again for smaller sets"
         output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("us", time_limit) as watch:
         if objective is not Objective.TIME:
             if exact:
                 raise Unsupported(
-                    f"--exact is of times, --objective {objective.value} of others: "
-                    "choose one"
+                    f"--exact minimises time, --objective {objective.value} does not: "
+                    f"choose one"
                 )
             nodes = api.choose_nodes(
                 instance, objective.value, limits=limits, progress=watch, **how
@@ -209,7 +216,7 @@ def solve(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Solve one subproblem, which an instance poses or its own file states.
+    """Solve one subproblem, from an instance or from a file of its own.
 
     Examples: `hetopt solve tiny/two-nodes --problem device_grouping`;
     `hetopt solve grouping.json --method device_grouping_counts --backend cpsat`
@@ -259,13 +266,13 @@ def compare(
     ],
     planners: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="These planners; all by default."),
+        typer.Option(metavar="A,B,C", help="Only these planners; default: all."),
     ] = None,
     exact: Annotated[
         bool,
         flag(
             "--exact",
-            help="The exact method and its bound as well; --problem has it anyway.",
+            help="Include the exact method and its bound; --problem always does.",
         ),
     ] = False,
     problem: Problem = None,
@@ -273,20 +280,23 @@ def compare(
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Of a problem: these statements, or none; all by default.",
+            help="With --problem: only these statements, or none; default: all.",
         ),
     ] = None,
     backends: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Of a problem: statements on these back ends; all by default.",
+            help="With --problem: only these back ends for statements; default: all.",
         ),
     ] = None,
     option: ProblemOptions = None,
     targets: Annotated[
         bool,
-        flag("--targets", help="Targets in place of planners: what does each cost?"),
+        flag(
+            "--targets",
+            help="Compare targets instead of planners: what does each cost?",
+        ),
     ] = False,
     runs_on: RunsOn = None,
     start: Start = None,
@@ -300,7 +310,7 @@ def compare(
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Every method with N seeds, from --seed on."
+            min=1, metavar="N", help="Run every method with N seeds, from --seed on."
         ),
     ] = 1,
     out: Annotated[
@@ -318,10 +328,10 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set the planners side by side: how far is each from what is proved?
+    """Compare the planners: how far is each from the proved bound?
 
-    With --problem, and for problem files, all methods of that problem: planners,
-    statements on each back end, the exact method.
+    With --problem, and for problem files: all methods of that problem, which are
+    planners, statements on each back end, and the exact method.
 
     Examples: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`;
     `hetopt compare tiny/two-nodes --problem device_grouping --time-limit 5`
@@ -336,12 +346,14 @@ def compare(
     if curves is not None and os.path.lexists(curves) and not curves.is_dir():
         raise Unsupported(f"--curves {curves}: found a file, expected a folder")
     if dask is not None and not (exact or targets):
-        raise Unsupported("--dask proves: give --exact or --targets, too")
+        raise Unsupported("--dask is for proofs: add --exact or --targets")
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
     if targets:
         others = planners is not None or exact or runs_on is not None
         if others or seeds > 1 or curves is not None:
-            raise Unsupported("--targets asks for the best plan of each: give it alone")
+            raise Unsupported(
+                "--targets finds the best plan of each target: give it alone"
+            )
         how = {"start": start or None, "known": not fresh}
         _deliver_targets(instances, how, limits, out, as_json=as_json)
     if out is not None:
@@ -431,37 +443,40 @@ def provision(
         deadline(
             "--deadline",
             metavar="D",
-            help="Cheapest that ends within it: 3d, friday, 2026-12-01, or seconds.",
+            help="Find the cheapest plan that ends by then: 3d, friday, 2026-12-01, "
+            "or seconds.",
         ),
     ] = None,
     budget: Annotated[
         float | None,
-        usd(metavar="USD", help="Fastest that costs no more."),
+        usd(metavar="USD", help="Find the fastest plan that costs no more."),
     ] = None,
     frontier: Annotated[
         bool,
-        flag("--frontier", help="Every best trade of cost against time."),
+        flag("--frontier", help="Find the whole Pareto front of cost and time."),
     ] = False,
     alternatives: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="The N best with different numbers of machines, each with its gap.",
+            help="Find the N best plans with different numbers of machines, each with "
+            "its gap.",
         ),
     ] = None,
     planner: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="By this planner; with --frontier, `a,b,c` are set beside the front.",
+            help="Use this planner; with --frontier, `a,b,c` are compared with the "
+            "front.",
         ),
     ] = None,
     plan_out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the plan as a training plan on the rented machines.",
+            help="Also write it as a training plan on the rented machines.",
         ),
     ] = None,
     time_limit: TimeLimit = 60.0,
@@ -473,7 +488,7 @@ def provision(
         typer.Option(
             metavar="FILE",
             help="Write the result document; with --frontier also .md, .csv, or a "
-            "picture, .png, .svg.",
+            "picture (.png, .svg).",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -488,10 +503,14 @@ def provision(
     output.check_writable(out)
     output.check_writable(plan_out, "--plan-out")
     if plan_out is not None and (frontier or alternatives is not None):
-        raise Unsupported("--plan-out is of one plan: leave --frontier, --alternatives")
+        raise Unsupported(
+            "--plan-out writes one plan: leave out --frontier and --alternatives"
+        )
     if frontier:
         if (until, budget, alternatives) != (None, None, None):
-            raise Unsupported("--frontier has every deadline and budget: give it alone")
+            raise Unsupported(
+                "--frontier covers every deadline and budget: give it alone"
+            )
         from ..report import front
 
         if out is not None:
@@ -506,7 +525,9 @@ def provision(
         _deliver_front(found, out, as_json=as_json)
     if alternatives is not None:
         if planner is not None:
-            raise Unsupported("--alternatives are the exact method's: leave --planner")
+            raise Unsupported(
+                "--alternatives needs the exact method: leave out --planner"
+            )
         with output.watch("us" if budget is not None else "USD", time_limit) as watch:
             several = api.alternatives(
                 instance,
@@ -544,23 +565,23 @@ def list_entries(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="With formulations, methods, planners: those of this problem.",
+            help="With formulations, methods, planners: only those of this problem.",
         ),
     ] = None,
     schema: Annotated[
         bool,
-        flag("--schema", help="With formats: JSON Schemas of our own files."),
+        flag("--schema", help="With formats: the JSON Schemas of hetopt's own files."),
     ] = False,
     markdown: Annotated[
         bool,
         flag(
             "--markdown",
-            help="With fields, commands or capabilities: their page REFERENCE.md.",
+            help="With fields, commands or capabilities: the page REFERENCE.md.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List what there is, by name.
+    """List what is available, by name.
 
     Examples: `hetopt list planners --problem recovery`; `hetopt list fields`;
     `hetopt list formats --schema`

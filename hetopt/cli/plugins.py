@@ -16,15 +16,15 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     plugin: Annotated[
-        str, typer.Argument(help="A Python file, or the name of what is installed.")
+        str, typer.Argument(help="A Python file, or the name of an installed entry.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Hold a planner, policy or statement of yours to the tests that ours pass.
+    """Test your own planner, policy or statement as hetopt's are tested.
 
-    Plans are valid, never better than a proved bound, made in time, and the same for
-    the same seed; statements have the exact optimum. The exit code is 2 where one does
-    not. Takes a minute or two.
+    Plans must be valid, never better than a proved bound, made in time, and the same
+    for the same seed; statements must have the exact optimum. Exit code 2 if a test
+    fails. Takes a minute or two.
 
     Examples: `hetopt verify mine.py`; `hetopt verify megatron`
     """

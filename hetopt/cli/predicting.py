@@ -11,7 +11,8 @@ from .output import written
 
 _CONSTANTS = typer.Option(
     metavar="FILE",
-    help="Constants of `hetopt calibrate` or `hetopt profile`, before those shipped.",
+    help="Constants written by `hetopt calibrate` or `hetopt profile`; they take "
+    "precedence over the shipped ones.",
 )
 Constants = Annotated[Path | None, _CONSTANTS]
 Configs = Annotated[
@@ -19,7 +20,7 @@ Configs = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="A config.json, or a trainer's own, beside.",
+        help="The model's config.json, or the trainer's own configuration.",
     ),
 ]
 Told = Annotated[
@@ -28,7 +29,8 @@ Told = Annotated[
         "--option",
         "-o",
         metavar="NAME=VALUE",
-        help="What the files leave out: gpu, vocabulary, nodes, seq, zero, recompute "
+        help="Values that the files lack: gpu, "
+        "vocabulary, nodes, seq, zero, recompute "
         "...",
     ),
 ]
@@ -41,7 +43,9 @@ def register(app: typer.Typer) -> None:
 
 
 def predict(
-    runs: Annotated[Path, typer.Argument(help="Measured runs: rows, or a log.")],
+    runs: Annotated[
+        Path, typer.Argument(help="Measured runs: rows as JSON or CSV, or a log.")
+    ],
     constants: Constants = None,
     config: Configs = None,
     told: Told = None,
@@ -51,10 +55,10 @@ def predict(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set predictions beside measured runs, row by row.
+    """Compare predictions with measured runs, row by row.
 
-    Seconds of an iteration with an interval that holds 4 of 5 runs, memory of the
-    fullest GPU, whether it fits; or why the model cannot express a row.
+    Time per iteration with an 80% interval, memory of the fullest GPU and whether it
+    fits; or why the model cannot express a run.
 
     Examples: `hetopt predict runs.json`; `hetopt predict train.log -o gpu=a100_80gb`,
     as a log seldom names its GPUs.
@@ -70,7 +74,7 @@ def predict(
 def calibrate(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(help="Runs of yours: rows as JSON or CSV, logs of trainers."),
+        typer.Argument(help="Your runs: rows as JSON or CSV, or trainers' logs."),
     ] = None,
     machine: Annotated[
         Path | None,
@@ -83,15 +87,16 @@ def calibrate(
     config: Configs = None,
     told: Told = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the constants.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the constants to this file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fit the model's constants to measured runs of one's own.
+    """Fit the cost model's constants to your own measured runs.
 
-    Those that are shipped, or of `--constants`, are what is thought before; runs move
-    what they can tell apart. Each run is predicted by the others too. Operators of a
-    machine move the card's own constants first, or by themselves.
+    The fit starts from the shipped constants, or those of `--constants`, and changes
+    only what the runs determine. Each run is also predicted from the others. Operators
+    of a machine change the card's own constants first, or by themselves.
 
     Examples: `hetopt calibrate runs.csv --out constants.json`; `hetopt calibrate
     --machine b200.json -o gpu=B200-180GB --out constants.json`

@@ -31,17 +31,22 @@ Trained = Annotated[
         "--option",
         "-o",
         metavar="NAME=VALUE",
-        help="As in `assemble`: finetune (full, lora, qlora), precision, recompute, "
+        help="Options as in `assemble`: finetune "
+        "(full, lora, qlora), precision, recompute, "
         "zero, optimiser, offload, runs_on, inter_gbytes_per_s ...",
     ),
 ]
 Limit = Annotated[
     float,
-    duration(metavar="S", help="Wall seconds, or 5min, for all that is asked."),
+    duration(
+        metavar="S", help="Wall-clock limit of the whole command: seconds, or 5min."
+    ),
 ]
 Page = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write a page, .html, a picture or .json."),
+    typer.Option(
+        metavar="FILE", help="Write a page (.html), a picture or a .json document."
+    ),
 ]
 
 
@@ -56,33 +61,35 @@ def register(app: typer.Typer) -> None:
 
 def fit(
     model: Annotated[
-        str, typer.Argument(help="A preset such as gpt2-7b, a config.json, an instance")
+        str,
+        typer.Argument(help="A preset such as gpt2-7b, a config.json, or an instance."),
     ],
     batch: Annotated[
         int | None,
-        length(metavar="B", help="Sequences a step; the instance's, or 64."),
+        length(metavar="B", help="Sequences per step; default: the instance's, or 64."),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="C", help="The cluster of this instance or queue."),
+        typer.Option(metavar="C", help="Use the cluster of this instance or queue."),
     ] = None,
     gpus: Annotated[
         str | None,
         typer.Option(
             metavar="A,B",
-            help="GPUs by name, of which the fewest are found: A100-40G,RTX2080Ti; or "
-            "so many: 8xA100-40G.",
+            help="GPU types, to find the fewest of each that suffice: "
+            "A100-40G,RTX2080Ti; or a number of them: 8xA100-40G.",
         ),
     ] = None,
     sequence: Annotated[
         int | None,
         length(
             metavar="S",
-            help="Tokens of a sequence, as 4096 or 4Ki; the instance's, or 1024.",
+            help="Tokens per sequence, such as 4096 or 4Ki; default: the instance's, "
+            "or 1024.",
         ),
     ] = None,
     longest: Annotated[
-        bool, flag("--longest", help="Find the longest context that fits, too.")
+        bool, flag("--longest", help="Also find the longest context that fits.")
     ] = False,
     option: Trained = None,
     time_limit: Limit = 20.0,
@@ -90,10 +97,10 @@ def fit(
 ) -> None:
     """Say whether a model fits, with what margin, and how many GPUs it needs.
 
-    With pipelines, ZeRO, recomputation and LoRA, as `plan` has them; what does not fit
-    is proved, where it can be. An instance is asked about its own GPUs, as its file or
-    `-o expert_parallel=8`, `zero=1,3` divides it. Below stands what Frenzy's MARP says,
-    which knows data and tensor parallelism alone.
+    Pipelines, ZeRO, recomputation and LoRA count, as in `plan`; that a model does not
+    fit is proved where possible. An instance is tried on its own GPUs, sharded as its
+    file or `-o expert_parallel=8`, `zero=1,3` says. The table below the answer is
+    Frenzy's MARP, which knows only data and tensor parallelism.
 
     Examples: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`;
     `hetopt fit my-cluster.yaml --longest`;
@@ -119,7 +126,7 @@ def fit(
         limits=limit_s(time_limit),
     )
     if not found.complete:
-        output.complain("interrupted: this is what was known by then")
+        output.complain("interrupted: this is what is known so far")
     document = found.to_json() | {"answer": fitting.answer(found)}
     output.give(document, fitting.terminal(found), as_json)
     raise typer.Exit(_exit(found))
@@ -132,26 +139,26 @@ def scale(
         typer.Option(
             min=2,
             metavar="N",
-            help="The most machines looked at; the instance's, or 2 where it has one.",
+            help="Most machines to try; default: the instance's, or 2 if it has one.",
         ),
     ] = None,
     gbits: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Rates of a machine's network in Gbit/s; 1,10,25,100,400 and the "
-            "instance's own.",
+            help="Network rates of a machine to try, in Gbit/s; default: "
+            "1,10,25,100,400 and the instance's own.",
         ),
     ] = None,
     time_limit: Limit = 60.0,
     out: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether another machine is worth it, and from which network on.
+    """Say whether another machine pays off, and from which network speed on.
 
-    Time per iteration against Gbit/s and machines: the best plan that uses them all,
-    what one machine does alone, and what data parallelism alone does, as DDP, FSDP and
-    ZeRO are launched. What more machines can save at most is proved.
+    Time per iteration against network rate and number of machines: the best plan that
+    uses all machines, one machine alone, and pure data parallelism (DDP, FSDP, ZeRO).
+    The most that further machines can save is proved.
 
     Example: `hetopt scale my-cluster.yaml --out scale.svg`
     """
@@ -179,7 +186,8 @@ def scale(
 
 def rent(
     model: Annotated[
-        str, typer.Argument(help="A preset such as gpt2-7b, a config.json, an instance")
+        str,
+        typer.Argument(help="A preset such as gpt2-7b, a config.json, or an instance."),
     ],
     tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
     until: Annotated[
@@ -187,7 +195,7 @@ def rent(
         deadline(
             "--deadline",
             metavar="D",
-            help="When it has to end: 10d, friday, 2026-12-01; machines are added "
+            help="When the run must end: 10d, friday, 2026-12-01; machines are added "
             "until it does.",
         ),
     ] = None,
@@ -199,8 +207,8 @@ def rent(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="A SkyPilot price list (CLOUD/vms.csv), in place of the catalogue's. "
-            "May be repeated.",
+            help="A SkyPilot price list (CLOUD/vms.csv), instead of the catalogue's; "
+            "may be repeated.",
         ),
     ] = None,
     losses_per_hour: Annotated[
@@ -209,46 +217,46 @@ def rent(
             min=0,
             max=1000,
             metavar="N",
-            help="Spot offers, too, of machines lost so often: 0.02 is one loss in 50 "
-            "hours.",
+            help="Also consider spot offers, whose machines are lost this often: 0.02 "
+            "is one loss in 50 hours.",
         ),
     ] = None,
     restart: Annotated[
-        float, duration(metavar="S", help="What a loss stops the run for.")
+        float, duration(metavar="S", help="Downtime after a loss, in seconds.")
     ] = 600.0,
     checkpoint_every: Annotated[
-        float, duration(metavar="S", help="From one checkpoint to the next.")
+        float, duration(metavar="S", help="Time between checkpoints, in seconds.")
     ] = 1800.0,
     batch: Annotated[
         int | None,
-        length(metavar="B", help="Sequences of an iteration; the instance's, or 256."),
+        length(metavar="B", help="Sequences per iteration; the instance's, or 256."),
     ] = None,
     sequence: Annotated[
         int | None,
         length(
             metavar="S",
-            help="Tokens of a sequence, as 4096 or 4Ki; the instance's, or 4096.",
+            help="Tokens per sequence, such as 4096 or 4Ki; the instance's, or 4096.",
         ),
     ] = None,
     micro_batches: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Sizes of micro-batches to choose from; the instance's, or 1,2,4.",
+            help="Micro-batch sizes to choose from; the instance's, or 1,2,4.",
         ),
     ] = None,
     quota: Annotated[
-        int, typer.Option(min=1, metavar="N", help="GPUs of each card at the most.")
+        int, typer.Option(min=1, metavar="N", help="Most GPUs of each card.")
     ] = 512,
     option: Trained = None,
     time_limit: Limit = 60.0,
     out: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how many of which card to rent for a run, for how long, and what it costs.
+    """Say which cards to rent for a run, how many, for how long, and at what cost.
 
-    Whole machines of one card, planned as `plan` does, at catalogue prices with their
-    date; what no plan on them costs less than is proved. `provision` mixes offers.
+    Whole machines of one card, planned as by `plan`, at the catalogue's dated prices,
+    with a proved lower bound on the cost. `provision` mixes offers.
 
     Examples: `hetopt rent llama-2-7b --tokens 100B --deadline friday`;
     `hetopt rent config.json --tokens 1B --gpus A100-80GB-SXM4,H100-80GB-SXM5,B200`
@@ -291,7 +299,7 @@ def claim(
         str,
         typer.Argument(
             metavar="CLAIM",
-            help="3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s (of an "
+            help="3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s (per "
             "iteration), 45% MFU, 400 TFLOP/s/GPU.",
         ),
     ],
@@ -301,8 +309,8 @@ def claim(
 ) -> None:
     """Say whether a claim about the speed of an instance can be true.
 
-    What no plan can reach is refuted by its bound, exit code 3; what a plan reaches is
-    possible.
+    A claim beyond the proved bound is refuted (exit code 3); a claim that a plan
+    reaches is possible.
 
     Example: `hetopt claim my-cluster.yaml '3000 tokens/s'`
     """
@@ -326,7 +334,7 @@ def roles(
     time_limit: Limit = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Say which parallelism goes on the slow cards, and what the other ways take.
+    """Say what the slow cards do best, and how much slower the alternatives are.
 
     Stages of the fast cards' pipelines, replicas beside them, pipelines of their own,
     or idle: the best plan known of each, and what each card does in the best of all.

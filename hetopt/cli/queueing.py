@@ -22,7 +22,7 @@ Folder = Annotated[
         "--queue",
         metavar="DIR",
         envvar="HETOPT_QUEUE",
-        help="The queue's folder, which all hosts of its jobs see.",
+        help="The queue's folder, on storage that all its hosts share.",
     ),
 ]
 JobWord = Annotated[str, typer.Argument(help="A job's number, or its name.")]
@@ -54,7 +54,7 @@ def submit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Of a new queue: slurm, ray, or local (this machine).",
+            help="Engine of a new queue: slurm, ray, or local (this machine).",
         ),
     ] = None,
     folder: Folder = _FOLDER,
@@ -64,15 +64,17 @@ def submit(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="Kept by the queue: of the engine (hosts; partition, account, time; "
-            "address), and of hetopt assemble, as types=a100:A100-80GB-SXM4.",
+            help="Options that the queue keeps: of the engine (hosts; partition, "
+            "account, time; address), and of hetopt assemble, such as "
+            "types=a100:A100-80GB-SXM4.",
         ),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Kept by the queue: frenzy_typed at first; sia, shortest_first, ...",
+            help="Policy that the queue keeps: frenzy_typed by default, sia, "
+            "shortest_first, ...",
         ),
     ] = None,
     dry_run: Annotated[
@@ -81,11 +83,12 @@ def submit(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put jobs into a live queue, which chooses their GPUs and plans, and start some.
+    """Add jobs to a live queue, which chooses their GPUs and plans and starts them.
 
     A job names a model, data, and steps or tokens, and no GPUs; the folder
     hetopt/queueing of the repository has a README with its fields.
-    Exit code 3 where one fits no GPUs that there are; it says what would make it fit.
+    Exit code 3 if a job fits on no GPUs of the queue; the message says what would make
+    it fit.
 
     Example: `hetopt submit job.yaml --engine slurm -o types=l40s:L40S --dry-run`
     """
@@ -115,17 +118,22 @@ def queue(
     follow: Annotated[
         bool,
         flag(
-            "--follow", help="Go on until every job has ended; Ctrl-C ends this only."
+            "--follow",
+            help="Repeat until every job has ended; Ctrl-C stops this "
+            "command, not the jobs.",
         ),
     ] = False,
     every: Annotated[
-        float, duration(least=0.1, metavar="S", help="With --follow: between passes.")
+        float,
+        duration(
+            least=0.1, metavar="S", help="With --follow: seconds between updates."
+        ),
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Make a pass over a queue: follow what runs, place what waits, and show it.
+    """Update a queue once: follow running jobs, place waiting ones, and show them.
 
-    Jobs run whether or not this does. Start it again at any time, from cron or with
+    Jobs keep running without this command. Run it at any time, from cron or with
     --follow; two at once do no harm.
 
     Example: `hetopt queue --follow`
@@ -153,7 +161,7 @@ def status(
     folder: Folder = _FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Show a queue, or one job with its attempts, as the last pass left it.
+    """Show a queue, or one job with its attempts, as of the last update.
 
     Example: `hetopt status 3`
     """
@@ -173,7 +181,7 @@ def status(
 
 
 def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> None:
-    """End a job of a queue; its states stay.
+    """Cancel a job of a queue; its checkpoints are kept.
 
     Example: `hetopt cancel 3`
     """
@@ -191,11 +199,11 @@ def logs(
     folder: Folder = _FOLDER,
     attempt: Annotated[
         int | None,
-        count(metavar="N", help="Of the job's attempts; by default the last."),
+        count(metavar="N", help="Which attempt of the job; default: the last."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a job of a queue has printed.
+    """Print the output of a job of a queue.
 
     Example: `hetopt logs 3`
     """

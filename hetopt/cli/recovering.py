@@ -26,22 +26,30 @@ def recover(
     old_plan: options.OldPlan,
     instance: Annotated[
         str,
-        typer.Argument(help="The new cluster: nodes it lacks are lost, others new."),
+        typer.Argument(
+            help="The new cluster: nodes that it lacks are lost, "
+            "additional ones are new."
+        ),
     ],
     lost: Annotated[
         str | None,
         typer.Option(
-            metavar="N1,N2:3,...", help="Nodes and GPUs that went, if still listed."
+            metavar="N1,N2:3,...", help="Lost nodes and GPUs that INSTANCE still lists."
         ),
     ] = None,
     new_plan: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Recover to this plan; plan none."),
+        typer.Option(
+            metavar="FILE", help="Recover to this plan instead of planning one."
+        ),
     ] = None,
     planner: options.Replanners = None,
     exact: Annotated[
         bool,
-        flag("--exact", help="Re-plan with the exact method too, from them."),
+        flag(
+            "--exact",
+            help="Also re-plan with the exact method, from the planners' plans.",
+        ),
     ] = False,
     planning: options.ReplanningTime = 1.5,
     horizon: options.HorizonSeconds = None,
@@ -57,7 +65,10 @@ def recover(
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
-        duration(metavar="S", help="Wall seconds, or 5min, of the method; `inf`."),
+        duration(
+            metavar="S",
+            help="Wall-clock limit of the method: seconds, or 5min; `inf`: none.",
+        ),
     ] = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -66,8 +77,8 @@ def recover(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the document, which `check` judges, or a page or picture of "
-            "it (.html, .svg, .png, .pdf). With --apply, the folder.",
+            help="Write the document, which `check` reads, or a page or picture of it "
+            "(.html, .svg, .png, .pdf). With --apply: the folder.",
         ),
     ] = None,
     apply: Annotated[
@@ -82,7 +93,7 @@ def recover(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Re-plan after nodes or GPUs left or arrived, and move the states there.
+    """Re-plan after nodes or GPUs were lost or added, and move the states.
 
     Every GPU of the new plan gets its shards from its own node, another node or the
     cloud, so that the busiest link is done soonest. Surviving pipelines, planners and
@@ -90,7 +101,7 @@ def recover(
 
     With --apply, shards are taken from where they lie in a checkpoint's folder (`hetopt
     checkpoint`), cut, joined and written for the new ranks; if killed, the same command
-    goes on. `hetopt replay` follows a job along a whole trace of such changes.
+    continues. `hetopt replay` follows a job along a whole trace of such changes.
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
@@ -112,7 +123,7 @@ def recover(
             failed = _write(document["new_plan"], plan_out)
             _move(document, apply, out, as_json, failed)
     if planner is not None and new_plan is not None:
-        raise Unsupported("--planner and --new-plan were both asked for: choose one")
+        raise Unsupported("--planner and --new-plan exclude each other: give one")
     with output.watch("us", time_limit) as watch:
         found = recovering.recover(
             old_plan,
@@ -154,7 +165,7 @@ def until(seconds: float | None, iterations: int | None) -> "Horizon":
     from ..recovery.replanning import Horizon
 
     if seconds is not None and iterations is not None:
-        raise Unsupported("--horizon and --iterations were both asked for: choose one")
+        raise Unsupported("--horizon and --iterations exclude each other: give one")
     if iterations is not None:
         return Horizon(seconds=None, iterations=iterations)
     return Horizon() if seconds is None else Horizon(seconds=seconds)

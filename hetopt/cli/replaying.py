@@ -30,23 +30,28 @@ def register(app: typer.Typer) -> None:
 def replay(
     old_plan: options.OldPlan,
     instance: Annotated[
-        str, typer.Argument(help="A cluster with all nodes that there may ever be.")
+        str, typer.Argument(help="A cluster with every node that the trace may have.")
     ],
     trace: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="A CSV file with time_s, gpus and perhaps series."
+            metavar="FILE",
+            help="A CSV file with columns time_s, gpus and, optionally, series.",
         ),
     ],
     series: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Of the trace; or GPU=NAME,..., one for each type."
+            metavar="NAME",
+            help="A series of the trace; or GPU=NAME,..., one per GPU type.",
         ),
     ] = None,
     counts: Annotated[
         Counts,
-        typer.Option(help="share: a series' largest count is all GPUs; or as_is."),
+        typer.Option(
+            help="share: a series' largest count stands for all GPUs; as_is: "
+            "counts are numbers of GPUs."
+        ),
     ] = Counts.SHARE,
     planner: options.Replanners = None,
     planning: options.ReplanningTime = 1.5,
@@ -56,62 +61,73 @@ def replay(
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Of autohet_recovery, varuna and recovery; all three by default.",
+            help="autohet_recovery, varuna or recovery; default: all three.",
         ),
     ] = None,
     option: options.StorageWords = None,
     checkpoint: Annotated[
         float,
-        duration(least=1e-6, metavar="S", help="Seconds, or 10min, between them."),
+        duration(
+            least=1e-6, metavar="S", help="Time between checkpoints: seconds, or 10min."
+        ),
     ] = 600.0,
     restart: Annotated[
         float,
         duration(
             metavar="S",
-            help="Of every move, beside --planning and the recovery.",
+            help="Restart time at every change, on top of --planning and the recovery.",
         ),
     ] = 0.0,
     policy: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Compare when to save: young, daly, adaptive, searched, 10min.",
+            help="Checkpoint policies to compare: young, daly, adaptive, searched, "
+            "10min.",
         ),
     ] = None,
     stall: Annotated[
         float | None,
-        duration(least=1e-6, metavar="S", help="With --policy: a save stops training."),
+        duration(
+            least=1e-6,
+            metavar="S",
+            help="With --policy: how long a save stops training.",
+        ),
     ] = None,
     write: Annotated[
         float | None,
         duration(
             least=1e-6,
             metavar="S",
-            help="With --policy: until a save is on disk; --stall by default.",
+            help="With --policy: time until a save is on disk; default: --stall.",
         ),
     ] = None,
     notice: Annotated[
-        float, duration(metavar="S", help="With --policy: before nodes are lost.")
+        float,
+        duration(metavar="S", help="With --policy: notice before nodes are lost."),
     ] = 0.0,
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
-        duration(metavar="S", help="Wall seconds of each exact recovery; `inf`."),
+        duration(
+            metavar="S",
+            help="Wall-clock limit of each exact recovery, in seconds; `inf`: none.",
+        ),
     ] = 2.0,
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a picture, or a .json document."),
+        typer.Option(metavar="FILE", help="Write a picture or a .json document."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Follow a job along a trace of spot GPUs, by every way to recover.
+    """Replay a trace of spot GPUs for a job, with every recovery method.
 
     At each change of the nodes the job re-plans and recovers, as `hetopt recover` does
-    for one change. --policy says what a loss costs and how far each way to save is from
-    what none exceeds, along the plans and moves of each method. Exit code 4 where it
-    never ran; Ctrl-C shows what was replayed.
+    for one change. --policy says what a loss costs, and how far each checkpoint policy
+    is from the bound that none exceeds. Exit code 4 if the job never ran; Ctrl-C shows
+    what was replayed.
 
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.svg`
     """
@@ -126,7 +142,7 @@ def replay(
         report.FILES.check(out)
     when = None if policy is None else _when(policy, stall, write, notice)
     if policy is None and (stall, write, notice) != (None, None, 0.0):
-        raise Unsupported("--stall, --write and --notice are of --policy: add it")
+        raise Unsupported("--stall, --write and --notice need --policy: add it")
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             old_plan,
@@ -146,7 +162,7 @@ def replay(
             progress=bar.report,
         )
     if found.interrupted:
-        output.complain("interrupted: this is what was replayed until then")
+        output.complain("interrupted: this is what was replayed so far")
     failed = written(out, lambda path: report.FILES.write(found, path))
     document, shown = found.to_json(), list(report.terminal(found))
     if when is not None:

@@ -16,12 +16,13 @@ Tokens = Annotated[
     int | None,
     count(
         metavar="N",
-        help="Tokens of the whole run, as 15T: its days, USD and kWh are told.",
+        help="Tokens of the whole run, such as 15T; shows its duration, cost and "
+        "energy.",
     ),
 ]
 Dataset = Annotated[
     int | None,
-    count(metavar="N", help="Tokens of the data set, in place of --tokens: 300B."),
+    count(metavar="N", help="Tokens of the data set, instead of --tokens: 300B."),
 ]
 Epochs = Annotated[
     float,
@@ -29,7 +30,7 @@ Epochs = Annotated[
         units.COUNT,
         least=0,
         metavar="E",
-        help="How often the run reads --dataset.",
+        help="Epochs: passes over --dataset.",
     ),
 ]
 

@@ -23,51 +23,59 @@ def register(app: typer.Typer) -> None:
 
 def schedule(
     instance: Annotated[
-        str, typer.Argument(help="A queue, or with --trace anything with a cluster.")
+        str, typer.Argument(help="A queue; with --trace, any instance with a cluster.")
     ],
     policy: Annotated[
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="These policies, or all; by default all, with --trace frenzy_typed.",
+            help="Policies to simulate; default: all, or frenzy_typed with --trace.",
         ),
     ] = None,
     rounds: Annotated[
         bool | None,
         typer.Option(
-            "--rounds/--events", help="All decide in equal rounds, or at every event."
+            "--rounds/--events",
+            help="Let all policies decide in equal rounds, or at every event.",
         ),
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="CSV", help="Take the jobs from a trace: instances/README.md."
+            metavar="CSV", help="Take the jobs from a trace; see instances/README.md."
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="M", help="Of the trace's jobs that name none: as in `fit`."
-        ),
+        typer.Option(metavar="M", help="Model of jobs that name none, as in `fit`."),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(min=1, metavar="B", help="Of jobs with a model and no batch."),
+        typer.Option(
+            min=1, metavar="B", help="Batch of jobs that name a model and no batch."
+        ),
     ] = None,
     sequence_length: Annotated[
         int | None,
-        typer.Option(min=1, metavar="S", help="Of jobs with a model and no length."),
+        typer.Option(
+            min=1,
+            metavar="S",
+            help="Sequence length of jobs that name a model and no length.",
+        ),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN=VALUE,...", help="Only these rows of the trace."),
+        typer.Option(
+            metavar="COLUMN=VALUE,...", help="Use only these rows of the trace."
+        ),
     ] = None,
     most_gpus: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Leave out jobs that ask for more."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="A sample of the trace.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Take a random sample of N jobs."),
     ] = None,
     load: Annotated[
         float | None,
@@ -75,27 +83,31 @@ def schedule(
     ] = None,
     longest: Annotated[
         float | None,
-        duration(least=1, metavar="S", help="Shorten the trace's jobs to that: 2h."),
+        duration(
+            least=1, metavar="S", help="Shorten longer jobs to this duration: 2h."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the sample.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Seed of the sample.")
+    ] = 0,
     time_limit: Annotated[
         float | None,
         duration(
             metavar="S",
-            help="Wall seconds, or 5min, for all policies and the bound; by default "
-            "until all jobs are done.",
+            help="Wall-clock limit for all policies and the bound: seconds, or 5min; "
+            "default: until all jobs are done.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a .html or .md report, a .json document, a picture.",
+            help="Write a .html or .md report, a .json document or a picture.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a queue of jobs on a mixed cluster under scheduling policies.
+    """Simulate a queue of jobs on a mixed cluster under scheduling policies.
 
     Columns of a trace: submit_s, gpus (or choose), job, model (of the catalogue or a
     config.json), training (full, lora), lora_rank, batch, sequence_length, and one of

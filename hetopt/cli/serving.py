@@ -22,22 +22,29 @@ def serve(
     instance: Annotated[
         str | None,
         typer.Argument(
-            help="What to begin with: a path, of a plan file too, or a name of `hetopt "
-            "list instances`."
+            help="What to open: the path of an instance or a plan file, or a name "
+            "from `hetopt list instances`."
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="0: any free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one."
+        ),
     ] = 0,
     host: Annotated[
         str,
-        typer.Option(metavar="HOST", help="Other than 127.0.0.1, others can reach it."),
+        typer.Option(
+            metavar="HOST",
+            help="Address to listen on; at any other than "
+            "127.0.0.1 others can reach the page.",
+        ),
     ] = "127.0.0.1",
     open_page: Annotated[
         bool | None,
         flag(
             "--open/--no-open",
-            help="Open a browser; by default where there is a screen.",
+            help="Open a browser; default: if there is a display.",
             show_default=False,
         ),
     ] = None,
@@ -47,21 +54,21 @@ def serve(
             least=0.1,
             most=86_400,
             metavar="S",
-            help="Seconds of a plan that the page proposes.",
+            help="Time limit that the page proposes for a plan, in seconds.",
         ),
     ] = 20,
     queue: Annotated[
         Path | None,
         typer.Option(
-            "--queue", metavar="DIR", help="Show this folder's queue of jobs, too."
+            "--queue", metavar="DIR", help="Also show the queue of jobs in this folder."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a local page on which to edit a cluster, plan, and move stages by hand.
+    """Serve a local page to edit a cluster, make plans, and move stages by hand.
 
-    It is for this machine alone, under an address with a random token, and asks no
-    other server for anything. Ctrl-C ends it.
+    Only this machine can reach the page, whose address has a random token; it loads
+    nothing from the network. Ctrl-C stops the server.
 
     Example: `hetopt serve hexiscale/setting-1-llama2-7b`
     """

@@ -25,9 +25,9 @@ NAME = "report"
 MOST_GPUS = 320  # of a plan that is drawn: boxes get too narrow to read
 MOST_PLANS = 40  # drawn on a page: it would take too long to load
 INTRODUCTION = (
-    "Gaps are to the strongest bound that is proved for the same data, by a row of "
-    "this page or in the library's best known; rows without one are counted and left "
-    "out of the quantiles. Click a heading to sort."
+    "Gaps are relative to the strongest bound proved for the same data, by a row of "
+    "this page or in the library's best known; rows without a bound are counted, but "
+    "left out of the quantiles. Click a heading to sort."
 )
 FIELDS = (
     *("problem", "instance", "method", "backend", "seed", "status", "stop", "size"),
@@ -168,7 +168,7 @@ def _of_all(report: Report) -> Iterator[Section]:
     if report.contradicted:
         table = bench_tables.contradictions(report.contradicted)
         yield Section("Plans that a bound contradicts", table=table)
-        one = "Of the two, one is wrong: a bug, or a solver that claims too much."
+        one = "One of the two is wrong: a bug, or a solver that claims too much."
         yield Section(notes=(one,), on_page_only=True)
     if failed := [row for row in report.rows if row["status"] in bench_tables.FAILED]:
         yield Section("Rows without an answer", table=bench_tables.failures(failed))

@@ -10,11 +10,11 @@ from . import figures, timeline, words, writers
 from .sheet import Section, Sheet, Table
 from .timeline import BAR, COLOURS, ROW, WIDTH, Bar, amount, bar_of
 
-HEADINGS = ("stage", "what", "predicted", "measured", "more", "of the prediction")
+HEADINGS = ("stage", "what", "predicted", "measured", "more", "relative")
 _HOW = (
-    "Of each stage the busiest GPU, added up over the passes of the step; predicted "
-    "passes have their share of transfers, measured ones begin when what they need is "
-    "there, and waiting is the rest of the pipeline's time."
+    "The busiest GPU of each stage, summed over the passes of the step. Predicted "
+    "passes include their share of transfers, measured ones start when their inputs "
+    "have arrived, and waiting is the rest of the pipeline's time."
 )
 
 
@@ -40,12 +40,15 @@ def page(found: Beside) -> str:
     ran = amount(round(found.iteration_us))
     sections = (
         Section(
-            points=(f"Step {found.step} of {found.steps}, the one of median time.",)
+            points=(f"Step {found.step} of {found.steps}, the step of median time.",)
         ),
         Section("Where they differ", (_HOW,), table=table(found)),
         Section(
             "Timelines",
-            ("Of each stage what was predicted, and below it a replica's first GPU.",),
+            (
+                "The prediction of each stage, and below it the first GPU of each "
+                "replica.",
+            ),
         ),
         *(_pipeline(found, p, last) for p in range(len(found.found.timelines))),
     )

@@ -53,13 +53,14 @@ def advice(found: Advice) -> Iterator[RenderableType]:
 
 def sentence(found: Advice) -> str:
     """What to change, and what that brings; or that nothing is to be had."""
-    looked = f"{found.looked_at} combinations of its settings were looked at"
-    equal = ", all that have equal stages"
-    looked += equal if found.is_whole else ", not all (--time-limit)"
+    looked = f"{found.looked_at} combinations of settings were tried"
+    equal = ", all those with equal stages"
+    looked += equal if found.is_whole else ", not all of them (--time-limit)"
     if not found.changes and found.run.us is None:
-        return f"No change of settings makes it a run that fits: {looked}."
+        return f"No change of settings makes the run fit: {looked}."
     if not found.changes:
-        return f"Change nothing: no other setting is faster by 0.5%; {looked}."
+        none = "no other settings are at least 0.5% faster"
+        return f"Change nothing: {none}; {looked}."
     count = len(found.words)
     flags = "this one setting" if count == 1 else f"these {_number(count)} settings"
     listed = ", ".join(map(str, found.words))

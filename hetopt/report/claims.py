@@ -30,16 +30,16 @@ def answer(found: Claim) -> str:
         if found.mfu >= _TIMES:
             share = f"{found.mfu:,.0f} times"
         return (
-            f"Impossible: {said} is {share} the peak of all its GPUs; by the model of "
-            f"costs no plan trains more than {most} (proved)."
+            f"Impossible: {said} is {share} the peak of all its GPUs; by the cost "
+            f"model no plan reaches more than {most} (proved)."
         )
     if found.result is not None and found.result.status is Status.INFEASIBLE:
         return f"Refuted: no plan fits on {found.instance} at all (proved)."
     if found.truth is Truth.REFUTED:
         over = found.claimed_tokens_per_second / found.most_tokens_per_second - 1
         verdict = (
-            f"Refuted: {said} is {over:.1%} beyond what any plan trains, {most} (proved"
-            " of the model of costs"
+            f"Refuted: {said} is {over:.1%} above what any plan reaches, {most} "
+            "(proved for the cost model"
         )
         if found.beyond_error is None:
             return f"{verdict})."
@@ -48,13 +48,13 @@ def answer(found: Claim) -> str:
         return f"{verdict}, but within its error on published runs)."
     best = f"{found.tokens_per_second or 0:,.0f} tokens/s"
     if found.truth is Truth.POSSIBLE:
-        return f"Possible: a plan trains {best} there, the claim is of {asked}."
+        return f"Possible: a plan reaches {best}; the claim is {asked}."
     known = "no plan is known"
     if found.tokens_per_second is not None:
-        known = f"the fastest plan known trains {best}"
+        known = f"the fastest plan known reaches {best}"
     return (
-        f"Not refuted: {said} is {asked} tokens/s; {known}, and no plan more than "
-        f"{most} (proved)."
+        f"Not refuted: {said} is {asked} tokens/s; {known}, and no plan reaches more "
+        f"than {most} (proved)."
     )
 
 

@@ -12,7 +12,7 @@ from ..errors import Unsupported
 from ..explaining import Effect, Explanation, layers, times, weights
 from ..explaining.times import StageTime
 from ..explaining.weights import GpuMemory
-from . import figures, stacked, words, writers
+from . import figures, results, stacked, words, writers
 from .sheet import Figure, Section, Sheet, Table
 from .stacked import Bar, Panel
 
@@ -136,28 +136,27 @@ def _effect_table(effects: tuple[Effect, ...]) -> Table:
         )
         for effect in effects
     )
-    return Table.of(("change", "this plan", "planned again", "saves"), rows)
+    return Table.of(("change", "this plan", "new plan", "saves"), rows)
 
 
 def sheet(found: Explanation) -> Sheet:
     """What limits the plan, then a table each of time, memory and what would help."""
     title = f"{found.instance.name}: {words.amount(found.iteration_us, 'us')}"
-    broken = (f"breaks {violation}" for violation in found.violations)
-    begin = Section(points=(*limits(found), *broken))
+    begin = Section(points=(*limits(found), *results.problems(found.violations)))
     parts = (begin, *_sections(found))
     return Sheet(f"{title} per iteration", parts, kind="explanation")
 
 
 def _sections(found: Explanation) -> Iterator[Section]:
-    note = "of one iteration; stages that are alike are one bar"
+    note = "per iteration; equal stages share one bar"
     yield _section("Time", note, _of_time(found), mib=False)
     if found.kinds:
         yield _kinds(found)
     if found.layers:
         yield _layers(found)
-    yield _section("Memory", "of each GPU", _of_memory(found), mib=True)
+    yield _section("Memory", "per GPU", _of_memory(found), mib=True)
     if found.effects:
-        note = "each judged on this plan and planned again"
+        note = "each evaluated on this plan, and with a new plan"
         if not found.complete:
             note += "; time limit reached before every change was tried"
         effects = (*found.helpful, *(e for e in found.effects if e.kind == "search"))
@@ -167,7 +166,7 @@ def _sections(found: Explanation) -> Iterator[Section]:
 
 def _kinds(found: Explanation) -> Section:
     """A row a kind of layer."""
-    head = ("", "layers", "parameters", "of a token", "on", "both passes", "kept")
+    head = ("", "layers", "parameters", "per token", "on", "both passes", "kept")
     rows = [
         [
             row.kind,
@@ -180,7 +179,7 @@ def _kinds(found: Explanation) -> Section:
         ]
         for row in found.kinds
     ]
-    note = "one layer of each, per micro-batch, where the first of them lies."
+    note = "one layer of each kind, per micro-batch, where the first one lies."
     return Section("Kinds of layers", (note,), table=Table.of(head, rows))
 
 
@@ -209,7 +208,7 @@ def _section(title: str, note: str, panel: Panel, *, mib: bool) -> Section:
         f"{meaning}.",
         lambda: stacked.picture([panel], figures.WIDTH),
         lambda: stacked.picture([panel], figures.NARROW),
-        "A bar a group of equal stages; the table below has its numbers.",
+        "One bar per group of equal stages; the table below has the numbers.",
     )
     table = _bar_table(list(panel.bars), panel.names, mib=mib)
     return Section(title, (f"{note}.",), table=table, figures=(drawn,))
@@ -226,8 +225,8 @@ def terminal(found: Explanation) -> Iterator[RenderableType]:
         yield Text(f"{section.title}, {section.notes[0][:-1]}", style="bold")
         assert section.table is not None
         yield writers.terminal(section.table)
-    for violation in found.violations:
-        yield Text(f"breaks {words.plain(str(violation))}", style="red")
+    for problem in results.problems(found.violations):
+        yield Text(words.plain(problem), style="red")
 
 
 # --- pictures --------------------------------------------------------------------

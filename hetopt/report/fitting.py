@@ -31,7 +31,7 @@ def terminal(found: Fitting) -> Iterator[RenderableType]:
     if found.marp:
         yield writers.terminal(_marp(found), narrow=False)
     else:
-        yield "By data and tensor parallelism alone nothing fits."
+        yield "With data and tensor parallelism alone, nothing fits."
     yield from _scope(found.least_gpus)
 
 
@@ -58,12 +58,13 @@ def _sentence(model: str, one: Verdict) -> str:
     elif one.status is Status.INFEASIBLE:
         said = f"{model} does not fit on {one.on} (proved)"
         if below is not None and below < 0:
-            said += f": every GPU needs {words.memory(-below)} more at the least"
+            said += f": every GPU needs at least {words.memory(-below)} more"
         said += "."
     else:
-        said = f"No plan of {model} on {one.on} was found, nor a proof that none is"
+        sought = f"neither a plan of {model} on {one.on}"
+        said = f"Undecided: {sought} was found, nor a proof that there is none"
         if left is not None:
-            said += f"; with {words.memory(-left)} more on every GPU it fits"
+            said += f"; with {words.memory(-left)} more on every GPU it would fit"
         said += "."
     return said + _context(one)
 
@@ -73,7 +74,7 @@ def _context(one: Verdict) -> str:
         return ""
     value, refuted = one.context.value, one.context.refuted
     if value is None:
-        return " No context length was found to fit."
+        return " No context length that fits was found."
     said = f" The longest context that fits is {value:,} tokens"
     if refuted is not None:
         said += f"; {refuted:,} do not fit (proved)"
@@ -103,8 +104,9 @@ def _scope(least: dict[str, int]) -> Iterator[str]:
     counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
     yield f"Rows above: {LOOKED_AT}."
     yield (
-        "The answer counts pipelines, ZeRO and recomputation, too: weights, gradients "
-        f"and optimiser states alone, divided among all, fill {counts}. `hetopt "
+        "The answer also considers pipelines, ZeRO and recomputation: weights, "
+        f"gradients and optimiser states alone, sharded over all GPUs, fill "
+        f"{counts}. `hetopt "
         "assemble` makes an instance of this model and your hosts, `hetopt plan` looks "
         "for its fastest plan."
     )

@@ -30,7 +30,8 @@ def answer(result: Result) -> str:
     """What to rent, for how long and for how much, in one sentence."""
     if result.evaluation is None:
         proved = result.status is Status.INFEASIBLE
-        return "Nothing to rent does it (proved)." if proved else "Nothing was found."
+        none = "No plan on these offers is within the limits (proved)."
+        return none if proved else "No plan was found."
     parts = result.evaluation.parts
     time, usd = words.duration(parts["total_s"]), words.number(parts["usd"])
     said = f"Rent {words.machines(parts['machines'])} for {time}: {usd} USD"
@@ -41,15 +42,16 @@ def answer(result: Result) -> str:
     if result.status is Status.OPTIMAL:
         return f"{said}; no plan on these offers is better (proved)."
     if result.gap is not None:
-        return f"{said}; at most {words.share(result.gap)} from the best (proved)."
-    return f"{said}; how far from the best is not known."
+        return f"{said}; at most {words.share(result.gap)} above the best (proved)."
+    return f"{said}; its distance from the best is unknown."
 
 
 def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
     """A row for each best trade of cost against time; then planners at deadlines."""
     front, rows = found.front, _front(found)
     yield writers.terminal(_table(rows))
-    whole = "all of them, proved" if front.stop is Stop.PROVED else "perhaps not all"
+    is_whole = front.stop is Stop.PROVED
+    whole = "the whole front, proved" if is_whole else "the front may have more"
     yield Text(f"{len(rows)} plans: {whole}", style="dim")
     if beside := list(_beside(found)):
         yield writers.terminal(Table.of(_BESIDE, beside, texts=("planner", "to rent")))
@@ -145,8 +147,8 @@ def page(found: Tradeoffs) -> str:
     front = found.front
     proved = front.stop is Stop.PROVED
     note = (
-        "Along the front nothing is both faster and cheaper; its points are numbered, "
-        "and the list beside them says what each rents. Grey: fleets of one type of "
+        "No plan is both faster and cheaper than a point of the front; points are "
+        "numbered, and the list says what each rents. Grey: fleets of one type of "
         "GPU."
     )
     drawn = Figure("Cost against time", note, lambda: picture(found))
@@ -155,7 +157,7 @@ def page(found: Tradeoffs) -> str:
     sections.append(Section("The front", table=table))
     if beside := list(_beside(found)):
         table = Table.of(_BESIDE, beside, texts=("planner", "to rent"))
-        sections.append(Section("Planners at deadlines along it", table=table))
+        sections.append(Section("Planners at deadlines along the front", table=table))
     facts = (
         ("plans on the front", f"{len(front.points)}" + ", proved whole" * proved),
         *_ends(found.of(FRONT)),

@@ -42,12 +42,12 @@ def beside(rows: list[GapRow]) -> Figure:
         return figure
 
     return Figure(
-        "Planners beside what is proved",
+        "Planners and the proved bound",
         "",
         lambda: drawn(WIDTH),
         lambda: drawn(NARROW),
-        "A bar a method, as long as its plan's objective, and a line that no plan can "
-        "be better than; the table has the numbers.",
+        "One bar per method, as long as its plan's objective, and a line at the "
+        "proved bound; the table has the numbers.",
     )
 
 
@@ -88,7 +88,10 @@ def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     axes = lower.subplots()
     palette = pipelines.colours(best.data.planned_cluster.gpus)
     pipelines.drawn(lower, axes, best, palette)
-    title = "the fastest plan: a row a pipeline (micro-batches × size), a box a stage"
+    title = (
+        "the fastest plan: one row per pipeline (micro-batches × size), one box per "
+        "stage"
+    )
     axes.set_title(title, loc="left", size="medium")
 
 

@@ -149,9 +149,9 @@ SPREAD_HEADINGS = (
 TRAINING = ("training_plan", "one_pipeline")
 _OPEN = 8  # drawings that are open at first: with more a page gets too long
 INTRODUCTION = (
-    "Each row is a plan that an independent judge timed and weighed. The gap to the "
-    "bound says how much faster any plan could be at most, and is proved; the gap to "
-    "the best plan compares with the fastest plan that is known of the instance. "
+    "An independent checker computed time and memory of every plan. The gap to the "
+    "bound is proved: it says how much faster any plan could be at most. The gap to "
+    "the best plan compares with the fastest plan known for the instance. "
     + pipelines.NOTE
 )
 

@@ -20,9 +20,9 @@ _PALETTE = (
     *("#cdb4ff", "#ffd166", "#a3b18a", "#d4a373"),
 )
 NOTE = (
-    "Plans are drawn: a row a pipeline, a box a stage with its layers and GPUs, whose "
-    "darker end is the transfer to the next stage. Left: micro-batches × size. Right: "
-    "the pipeline's time. The axis is the time of one micro-batch."
+    "One row per pipeline, and one box per stage with its layers and GPUs; the darker "
+    "end of a box is the transfer to the next stage. Left: micro-batches × size. "
+    "Right: the pipeline's time. The axis is the time of one micro-batch."
 )
 
 
@@ -62,7 +62,7 @@ def figure(
         lambda: drawing(result, palette),
         (lambda: drawing(result, palette, NARROW)) if narrow else None,
         f"{many} {'pipeline' if many == 1 else 'pipelines'} of {stages} stages in all; "
-        "the table of stages has what is drawn.",
+        "the table of stages has the numbers.",
     )
 
 

@@ -42,7 +42,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
         grid.add_row(*map(Text, (*names, *cells)))
     yield grid
     if len(found.rows) > _MOST_ROWS:
-        yield Text(f"and {len(found.rows) - _MOST_ROWS} more: --json has all")
+        yield Text(f"and {len(found.rows) - _MOST_ROWS} more; --json has all")
     yield Text()
     yield errors(found.summary)
 
@@ -82,7 +82,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
             {
                 "before": found.before.summary["all"],
                 "after": found.after.summary["all"],
-                "each by the others": found.left_out.summary,
+                "each from the others": found.left_out.summary,
             }
         )
         yield Text()
@@ -95,7 +95,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
         grid.add_row(*map(Text, cells))
     yield grid
     if len(moved) > _MOST_MOVED:
-        yield Text(f"and {len(moved) - _MOST_MOVED} more: --json has all")
+        yield Text(f"and {len(moved) - _MOST_MOVED} more; --json has all")
     if found.disagreement is not None:
         yield Text()
         yield Text(found.disagreement)

@@ -65,12 +65,12 @@ _BAR, _FOOT = 0.28, 0.9  # inches
 
 
 def page(found: "Recovered") -> str:
-    """Plans that were weighed, what is moved over which link, and the new plan."""
+    """Plans considered, what is moved over which link, and the new plan."""
     sections = [Section(points=tuple(f"{a}: {b}" for a, b in _changes(found)))]
     if found.candidates:
         sections.append(_weighed(found))
     if carried := _carried(found.result):
-        note = "How long each link is busy; the busiest says when all states are there."
+        note = "How long each link is busy; the busiest says when all states arrive."
         moved = results.table(
             found.result.data, _plan_of(found.result), _parts_of(found.result)
         )
@@ -79,7 +79,7 @@ def page(found: "Recovered") -> str:
             "",
             lambda: _links(carried, figures.WIDTH),
             lambda: _links(carried, figures.NARROW),
-            "A bar a link, as long as it is busy; the table has the numbers.",
+            "One bar per link, as long as it is busy; the table has the numbers.",
         )
         sections.append(Section("What is moved", (note,), (), moved, (drawn,)))
     if (new := _trained(found)) is not None:
@@ -89,7 +89,7 @@ def page(found: "Recovered") -> str:
         title = "The new training plan"
         sections.append(pipelines.section(new, palette, title, told, folded=False))
     if found.result.reasons:
-        sections.append(Section("Why there is none", points=found.result.reasons))
+        sections.append(Section("Why there is no plan", points=found.result.reasons))
     title = f"{found.change.new.name}: recovery"
     return writers.page(Sheet(title, tuple(sections), "recovery", tuple(_facts(found))))
 
@@ -100,8 +100,8 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
         return
     proved = found.result.stop is Stop.PROVED and found.result.status is Status.OPTIMAL
     moved = words.amount(found.result.objective, "us")
-    yield "states are there in", moved + ", proved least" * proved
-    yield "time per iteration then", words.amount(found.chosen.iteration_us, "us")
+    yield "states arrive within", moved + ", proved minimal" * proved
+    yield "time per iteration afterwards", words.amount(found.chosen.iteration_us, "us")
     if busiest := _parts_of(found.result).get("busiest"):
         yield "busiest link", str(busiest)
 
@@ -117,12 +117,12 @@ def _weighed(found: "Recovered") -> Section:
         lines[name] = [(ready / 1e6, 0.0), (end / 1e6, (end - ready) / long)]
     axes = figures.Axis("since the loss", kind="seconds"), figures.Axis("iterations")
     note = (
-        "What each plan has done by when: one that is ready later may be faster from "
-        "then on, and pays where its line crosses the others."
+        "Iterations of each plan over time: a plan that is ready later may be faster, "
+        "and pays off where its line crosses the others."
     )
     chart = figures.chart("Progress", note, axes, lines, style="dots", lines=lines)
     drawn = () if chart is None else (chart,)
-    return Section("Plans that were weighed", (), (), _candidates(found), drawn)
+    return Section("Plans considered", (), (), _candidates(found), drawn)
 
 
 def _parts_of(result: Result) -> dict[str, Any]:

@@ -17,7 +17,6 @@ _COLUMNS = (
 _TEXTS = ("to rent", "at", "in time")
 _SAID = 3  # cards that the first line names
 _CENTS = 100  # USD below which cents are told
-_UNITS = {"T": 10**12, "B": 10**9, "M": 10**6}
 
 
 def terminal(found: Rentals) -> Iterator[RenderableType]:
@@ -32,24 +31,24 @@ def terminal(found: Rentals) -> Iterator[RenderableType]:
 
 def answer(found: Rentals) -> str:
     """What is cheapest, until when, and what the same run costs on other cards."""
-    run = f"{_count(found.tokens)} tokens of {found.model}"
+    run = f"{words.tokens(found.tokens)} of {found.model}"
     best = found.best
     if best is None:
         if not found.rows:
-            return f"{run}: no machines were found that run it."
+            return f"{run}: no machines that can run it were found."
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
-            f"{run}: nothing that was looked at ends in "
+            f"{run}: no machines tried finish within "
             f"{words.duration(found.deadline_s)}; the fastest is {_priced(fastest)}."
         )
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
     said = f"{run} cost least{by} on {_priced(best)}"
     if found.least_usd is not None:
         least = f"{_usd(found.least_usd)} USD"
-        said += f"; no plan on what was looked at costs less than {least} (proved)"
+        said += f"; no plan on the machines tried costs less than {least} (proved)"
     others = [row for row in found.by_card if row is not best][: _SAID - 1]
     if others:
-        said += f". The same run: {'; '.join(map(_priced, others))}"
+        said += f". Alternatives: {'; '.join(map(_priced, others))}"
     return f"{said}. Prices of {_dates(found)}."
 
 
@@ -77,13 +76,6 @@ def _usd(value: float) -> str:
 
 def _dates(found: Rentals) -> str:
     return ", ".join(sorted({row.price.date for row in found.rows}))
-
-
-def _count(tokens: int) -> str:
-    for unit, size in _UNITS.items():
-        if tokens >= size:
-            return f"{tokens / size:g}{unit}"
-    return f"{tokens:,}"
 
 
 def _table(found: Rentals) -> Table:
@@ -122,19 +114,21 @@ def _notes(found: Rentals) -> Iterator[str]:
         "offers and counts both)."
     )
     if not found.complete:
-        yield "Interrupted: this is what was known by then."
+        yield "Interrupted: this is what is known so far."
 
 
 def page(found: Rentals) -> str:
     """The answer, the picture, and a row for each offer."""
-    note = "Each mark is so many machines of one offer; left and low is better."
+    note = "Each mark is a number of machines of one offer; left and low is better."
     drawn = Figure("Cost against time", note, lambda: picture(found))
     sections = (
         Section(notes=(answer(found),), figures=(drawn,) if found.rows else ()),
         Section("Offers", notes=tuple(_notes(found)), table=_table(found)),
     )
     kind = "what to rent"
-    return writers.page(Sheet(f"{found.model}, {_count(found.tokens)}", sections, kind))
+    return writers.page(
+        Sheet(f"{found.model}, {words.tokens(found.tokens)}", sections, kind)
+    )
 
 
 def picture(found: Rentals) -> Any:
@@ -164,7 +158,7 @@ def picture(found: Rentals) -> Any:
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("days")
     axes.set_ylabel("USD")
-    axes.set_title(words.plain(f"{_count(found.tokens)} tokens of {found.model}"))
+    axes.set_title(words.plain(f"{words.tokens(found.tokens)} of {found.model}"))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     return figure

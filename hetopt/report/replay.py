@@ -53,7 +53,7 @@ def terminal(found: "Replayed") -> Iterator[RenderableType]:
         ("instance", found.instance.name),
         ("series", found.series),
         ("replayed", words.duration(found.end_us / 1e6)),
-        ("changes of the nodes", str(found.changes)),
+        ("changes of nodes", str(found.changes)),
         ("clusters planned for", str(found.planned)),
     ]
     yield writers.facts(facts)
@@ -99,7 +99,7 @@ def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
 
 
 def picture(found: "Replayed") -> Any:
-    """GPUs, samples a second, and samples that count, over the hours of the trace."""
+    """GPUs, samples a second, and samples kept, over the hours of the trace."""
     figure = figures.canvas(10, 7)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1, 2, 2))
     top.step(*_there(found), where="post", color=figures.INK, linewidth=1)
@@ -115,7 +115,7 @@ def picture(found: "Replayed") -> Any:
         middle.step(*_speed(replay, batch), where="post", linewidth=1, **look)
         bottom.plot(*_progress(replay, batch, found.end_us), **look)
     middle.set_ylabel("samples per second")
-    bottom.set_ylabel("samples that count")
+    bottom.set_ylabel("samples kept")
     bottom.set_xlabel("hours")
     for axes in (top, middle, bottom):
         axes.set_ylim(bottom=0)
@@ -164,18 +164,18 @@ def page(found: "Replayed") -> str:
     """The picture, and a row a method."""
     methods = Table.of(COLUMNS, rows(found))
     note = (
-        "GPUs that are there; samples a second while a method trains, nothing while it "
-        "recovers; and samples that count, which work that is lost does not."
+        "Available GPUs; samples per second while a method trains (none while it "
+        "recovers); and samples kept, without lost work."
     )
     drawn = Figure("Along the trace", note, lambda: picture(found))
     facts = (
         ("replayed", words.duration(found.end_us / 1e6)),
-        ("changes of the nodes", str(found.changes)),
+        ("changes of nodes", str(found.changes)),
         *_best(found),
     )
     sections = (
         Section("Along the trace", figures=(drawn,)),
-        Section("Ways to recover", table=methods),
+        Section("Recovery methods", table=methods),
     )
     title = f"{found.instance.name}, {found.series}"
     return writers.page(Sheet(title, sections, "a job along a trace", facts))

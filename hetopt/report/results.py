@@ -21,7 +21,7 @@ from ..plans import (
     Stage,
     TrainingPlan,
 )
-from ..problems import Evaluation
+from ..problems import Evaluation, Violation
 from ..problems.provisioning import Offer
 from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
@@ -30,6 +30,7 @@ from .runs import runs_of
 from .sheet import Table
 
 MOST_LINKS = 12  # of a recovery, in its table
+MOST_PLACES = 4  # that one line names for a rule that is broken
 _STOPS = {
     "time": "time limit reached",
     "gap": "gap target reached",
@@ -54,8 +55,24 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]
     if isinstance(plan, TrainingPlan):
         for warning in margins.warnings(data, found):
             yield Text(f"warning: {words.plain(warning)}", style="yellow")
-    for violation in found.violations:
-        yield Text(f"breaks {words.plain(str(violation))}", style="red")
+    for problem in problems(found.violations):
+        yield Text(words.plain(problem), style="red")
+
+
+def problems(violations: Iterable[Violation]) -> list[str]:
+    """Return a line for each fault, with all places that have it.
+
+    A fault of one stage is found again on every GPU and in every equal pipeline.
+    """
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in violations:
+        places.setdefault((one.rule, one.by), []).append(one.where)
+    lines = []
+    for (rule, by), where in places.items():
+        more = len(where) - MOST_PLACES
+        listed = ", ".join(where[:MOST_PLACES]) + f" and {more} more" * (more > 0)
+        lines.append(f"breaks {rule}: {listed}: {by}")
+    return lines
 
 
 def alternatives(results: Iterable[Result]) -> RenderableType:
@@ -163,7 +180,7 @@ def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
         "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD per iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
-        "links": ("within nodes", _within_nodes),
+        "links": ("intra-node", _within_nodes),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }

@@ -36,7 +36,10 @@ def terminal(found: Roles) -> Iterator[RenderableType]:
     if found.bound is not None:
         least = words.amount(found.bound.value, "us")
         yield Text(f"no plan is faster than {least} ({found.bound.source})")
-    yield Text("Ways but the best are what was found, not what is proved.", style="dim")
+    yield Text(
+        "The alternatives are the best plans found; only the bound is proved.",
+        style="dim",
+    )
 
 
 def answer(found: Roles) -> str:
@@ -61,7 +64,7 @@ def _what(row: Role) -> str:
     else:
         parts.append(f"{' and '.join(row.positions)} in the pipeline")
         if row.layers is not None:
-            parts.append(f"{_span(row.layers)} layers each")
+            parts.append(f"{_each(row.layers)} each")
     return ", ".join(parts)
 
 
@@ -72,6 +75,10 @@ def _degrees(row: Role) -> str:
 def _span(layers: tuple[int, int]) -> str:
     low, high = layers
     return str(low) if low == high else f"{low} to {high}"
+
+
+def _each(layers: tuple[int, int]) -> str:
+    return f"{_span(layers)} layer{'s' * (layers != (1, 1))}"
 
 
 def _row(row: Role) -> tuple[str, ...]:

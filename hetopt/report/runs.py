@@ -20,14 +20,14 @@ def run(found: TrainingRun) -> Iterator[RenderableType]:
         field: ", ".join(name for name in found.missing if name.endswith(field))
         for field in ("usd_per_hour", "watts")
     }
-    cost = f"not known: no {missing['usd_per_hour']}"
+    cost = f"unknown: set {missing['usd_per_hour']}"
     if found.usd is not None:
         cost = f"{words.number(found.usd)} USD for {gpus}, whole nodes"
-    energy = f"not known: no {missing['watts']}"
+    energy = f"unknown: set {missing['watts']}"
     if found.kwh is not None:
         energy = f"at most {words.number(found.kwh)} kWh, the TDP of {gpus}"
     pairs = [
-        ("run", f"{found.tokens:,} tokens, {found.iterations:,} iterations"),
+        ("run", f"{words.tokens(found.tokens)}, {found.iterations:,} iterations"),
         ("takes", words.duration(found.seconds)),
         ("run's cost", cost),
         ("run's energy", energy),
@@ -66,7 +66,7 @@ def set_line(found: NodeChoice, one: NodeSet) -> str:
     if one.without:
         name = f"without {names(one.without)}"
     if one.iteration_us is None:
-        why = "; ".join(one.reasons) or "none was found in the time"
+        why = "; ".join(one.reasons) or "none was found in time"
         left_out = "not planned" if one.reasons == NO_BETTER else "no plan"
         return f"{name}: {left_out}, {why}"
     idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""

@@ -16,8 +16,8 @@ _COLUMNS = (
 )
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _NOTE = (
-    "Best plan known that uses all machines (lines), data parallelism alone over all "
-    "GPUs, as DDP, FSDP and ZeRO are launched (dashes), and one machine (level)."
+    "The best plan known on all machines (lines), pure data parallelism over all GPUs "
+    "(DDP, FSDP, ZeRO; dashes), and one machine (horizontal line)."
 )
 
 
@@ -27,8 +27,8 @@ def terminal(found: Scaling) -> Iterator[RenderableType]:
     yield ""
     yield writers.terminal(_table(found))
     yield Text(
-        "Saves: of the best that fewer machines do. At most: proved, whatever the "
-        "plan. The machines: " + words.plain(", ".join(found.names)),
+        "Saves: compared with the best plan on fewer machines. At most: proved for "
+        "every plan. Machines: " + words.plain(", ".join(found.names)),
         style="dim",
     )
 
@@ -36,7 +36,7 @@ def terminal(found: Scaling) -> Iterator[RenderableType]:
 def answer(found: Scaling) -> str:
     """Whether the next machine pays, from which rate on, and what it brings."""
     if not found.turns:
-        return f"{found.instance}: interrupted before two machines were looked at."
+        return f"{found.instance}: interrupted before two machines were tried."
     said = " ".join(_turn(found, turn) for turn in found.turns)
     return said if found.complete else f"{said} (Interrupted.)"
 
@@ -48,11 +48,11 @@ def _turn(found: Scaling, turn: Turn) -> str:
     if not points:
         return f"{name}: no plan was found that uses it."
     if rate is None:
-        said = f"{name} does not pay at any rate of the network looked at"
+        said = f"{name} does not pay off at any network rate tried"
     elif rate == 0:
-        said = f"{name} pays at every rate of the network looked at"
+        said = f"{name} pays off at every network rate tried"
     else:
-        said = f"{name} pays from about {_gbits(rate)} on"
+        said = f"{name} pays off from about {_gbits(rate)} on"
     equal = turn.data_parallel_gbits_per_s
     if equal and rate != equal:
         said += f" (data parallelism alone from {_gbits(equal)})"
@@ -101,14 +101,14 @@ def _table(found: Scaling) -> Table:
 
 def page(found: Scaling) -> str:
     """The answer, the picture, and a row for each point."""
-    drawn = Figure("Time over the network's rate", _NOTE, lambda: picture(found))
+    drawn = Figure("Time against network rate", _NOTE, lambda: picture(found))
     sections = (
         Section(notes=(answer(found),), figures=(drawn,)),
         Section("Points", table=_table(found)),
     )
     facts = tuple(
         (
-            f"machine {turn.machines} pays",
+            f"machine {turn.machines} pays off",
             "never"
             if turn.gbits_per_s is None
             else f"from {_gbits(turn.gbits_per_s)}"
@@ -117,7 +117,7 @@ def page(found: Scaling) -> str:
         )
         for turn in found.turns
     )
-    kind = "is another machine worth it"
+    kind = "does another machine pay off"
     return writers.page(Sheet(found.instance, sections, kind, facts))
 
 
@@ -144,7 +144,7 @@ def picture(found: Scaling) -> Any:
         if turn.gbits_per_s and min(rates) <= turn.gbits_per_s <= max(rates):
             axes.axvline(turn.gbits_per_s, color="0.6", linestyle=":")
             axes.annotate(
-                f" pays from {_gbits(turn.gbits_per_s)}",
+                f" pays off from {_gbits(turn.gbits_per_s)}",
                 (turn.gbits_per_s, 0.02),
                 xycoords=("data", "axes fraction"),
                 fontsize="small",

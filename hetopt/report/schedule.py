@@ -23,11 +23,11 @@ TIMES = (
     *("mean queueing", "p50", "p90", "p99", "gap to bound"),
 )
 USE = (
-    *("policy", "makespan", "held of the time", "samples/s", "trials", "restarts"),
+    *("policy", "makespan", "GPU time in use", "samples/s", "trials", "restarts"),
     *("median decision", "p99 decision"),
 )
 MOST_JOBS = 2000
-ASSUMED = ("assumed", "what", "jobs", "to change it")
+ASSUMED = ("assumed", "what", "jobs", "changed by")
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,13 @@ def use_of(report: Report) -> Table:
                 words.duration(m.decision_p99_s),
             ]
         )
-    return Table.of(USE, rows, texts=("policy", "held of the time"))
+    return Table.of(USE, rows, texts=("policy", "GPU time in use"))
 
 
 def assumed_of(data: Data) -> Table:
     """What the maker of the queue filled in."""
     rows = [(one.what, one.value, str(one.jobs), one.change) for one in data.assumed]
-    return Table.of(ASSUMED, rows, texts=("assumed", "what", "to change it"))
+    return Table.of(ASSUMED, rows, texts=("assumed", "what", "changed by"))
 
 
 def jobs_of(report: Report) -> Table:
@@ -219,8 +219,9 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
 
 
 _GANTT = (
-    "A line for each GPU, the same time in every panel; a colour is a model, and names "
-    "of jobs stand where they fit. Black: an attempt that ran out of memory."
+    "One line per GPU, with the same time axis in every panel; colours are models, "
+    "and jobs are named where there is room. Black: an attempt that ran out of "
+    "memory."
 )
 _JOBS = "Times from submission; the GPUs are those on which a job ends."
 
@@ -228,7 +229,7 @@ _JOBS = "Times from submission; the GPUs are those on which a job ends."
 def _introduction(data: Data) -> str:
     return (
         f"{len(data.jobs)} jobs on {data.cluster.gpu_count} GPUs. Every schedule was "
-        "accepted by the judge. The gap says how much shorter the average completion "
+        "checked. The gap says how much shorter the average completion "
         "could be at most, and is proved."
     )
 

@@ -21,9 +21,9 @@ _FIELDS = (
     *("slower", "slower_at_least", "slower_at_most", "planning_s", "reasons"),
 )
 _NOTE = (
-    "The best plan that each target can run. What is proved is of the best plans of "
-    "all: so much slower is the target than the freest one, which runs every plan that "
-    "the architecture allows."
+    "The best plan that each target can run. The proved range compares best plans: "
+    "how much slower the target is than one that runs every plan that the "
+    "architecture allows."
 )
 
 
@@ -109,9 +109,11 @@ def _figures(rows: list[TargetRow]) -> tuple[Figure, ...]:
         _bars(figure.subplots(), rows)
         return figure
 
-    told = "A bar a target, a mark at what its plans are proved not to go below."
+    told = "One bar per target, and a mark at the proved lower bound of its plans."
     wide, narrow = (lambda: drawn(figures.WIDTH)), (lambda: drawn(figures.NARROW))
-    return (Figure("An iteration by each target's best plan", "", wide, narrow, told),)
+    return (
+        Figure("Time per iteration of each target's best plan", "", wide, narrow, told),
+    )
 
 
 def picture(report: TargetReport) -> Any:
@@ -151,7 +153,7 @@ def _bars(axes: Any, rows: list[TargetRow]) -> None:
             axes.vlines(proved, place - 0.42, place + 0.42, colors=figures.INK)
     axes.set_yticks(places, [words.plain(row.target) for row in planned])
     axes.set(ylim=(len(planned) - 0.5, -0.5), xlim=(0, max(times) * 1.25))
-    axes.set_xlabel("seconds per iteration; upright line: proved for its plans")
+    axes.set_xlabel("seconds per iteration; vertical line: proved for its plans")
     axes.spines[["top", "right"]].set_visible(False)
 
 

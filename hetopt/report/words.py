@@ -16,7 +16,9 @@ DEVIATION = (
     "Deviation: the standard deviation of the plans' objectives over their mean."
 )
 # Units of long times: seconds of one, and of how many on they are used.
-_LONG = (("days", 86_400, 2), ("h", 3_600, 1))
+_LONG = (("years", 31_557_600, 2), ("days", 86_400, 2), ("h", 3_600, 1))
+# Names of large counts, as people write them.
+_COUNTS = {"T": 10**12, "B": 10**9, "M": 10**6}
 
 
 def plain(text: str) -> str:
@@ -100,6 +102,14 @@ def with_long_times(text: str) -> str:
         return f"{found[0]} ({duration(seconds)})" if long else found[0]
 
     return re.sub(r"\b([0-9]+(?:\.[0-9]+)?) s\b", told, text)
+
+
+def tokens(count: int) -> str:
+    """Return a number of tokens as people write it, `15T tokens`."""
+    for unit, size in _COUNTS.items():
+        if count >= size:
+            return f"{count / size:g}{unit} tokens"
+    return f"{count:,} tokens"
 
 
 def _three_digits(value: float) -> str:

@@ -83,7 +83,7 @@ def test_the_verdict_is_a_document_too(tmp_path: Path) -> None:
     code, out, _ = told("claim", TWO_NODES, "1h", "--json", "--time-limit", "5")
     document = json.loads(out)
     assert (code, document["truth"]) == (0, "possible")
-    assert document["answer"].startswith("Possible: a plan trains ")
+    assert document["answer"].startswith("Possible: a plan reaches ")
     assert document["best_known_us"] <= document["claimed_us"]
     assert document["bound_us"] <= document["best_known_us"]
 

@@ -110,7 +110,7 @@ def test_one_machine_is_asked_about_copies_of_it() -> None:
     assert len(set(found.names)) == 1
     assert [point.machines for point in found.points] == [1, 2, 3]
     page: Any = __import__("hetopt.report.scaling", fromlist=["page"])
-    assert "is another machine worth it" in page.page(found)
+    assert "does another machine pay off" in page.page(found)
 
 
 def test_data_parallelism_uses_every_gpu_and_shares_the_batch() -> None:

@@ -355,7 +355,7 @@ def test_an_interrupt_ends_the_solves_and_keeps_the_rows(
     run.send_signal(number)
     _, said = run.communicate(timeout=30)
     assert run.returncode == 4
-    assert "keeps the rows so far, --resume goes on" in said
+    assert "keeps the rows so far; --resume continues" in said
     assert set(_sleepers()) <= before
     assert [row["method"] for row in rows_of(tmp_path / "out")] == ["megatron"]
 

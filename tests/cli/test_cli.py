@@ -146,7 +146,7 @@ def test_provision_meets_the_deadline() -> None:
 def test_provision_shows_the_front() -> None:
     told = hetopt("provision", "tiny/offers", "--frontier")
     assert told.exit_code == 0
-    assert "all of them, proved" in told.stdout
+    assert "the whole front, proved" in told.stdout
     document = json.loads(
         hetopt("provision", "tiny/offers", "--frontier", "--json").stdout
     )
@@ -369,7 +369,7 @@ def test_a_written_bound_is_derived_again(
             {"bound_exact": None, "bound": None},
             "expected a whole number or bound_exact",
         ),
-        ({"certificate": None}, "leaves nothing to check it by"),
+        ({"certificate": None}, "has no certificate that could be checked"),
         ({"certificate": {"claims": [{}]}}, "certificate.claims[0].ratio: missing"),
         ({"certificate": {"claims": []}}, "the bound is not proved: 3 groups"),
     ],
@@ -394,7 +394,7 @@ def test_the_bound_of_a_training_plan_is_derived_again(tmp_path: Path) -> None:
     hetopt("plan", SMALL, "--planner", "megatron", "--out", out)
     told = hetopt("check", "--bound", out)
     assert told.exit_code == 0
-    assert "the bound is proved again" in told.stdout
+    assert "the bound is verified" in told.stdout
 
 
 # --- streams and signals ---------------------------------------------------------

@@ -50,3 +50,11 @@ def test_every_option_has_a_row_and_says_what_it_is(name: str) -> None:
 def test_every_command_is_described_with_an_example(name: str) -> None:
     assert ROWS[name]["description"].endswith((".", "?"))
     assert f"hetopt {name}" in ROWS[name]["details"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_an_option_stands_alone(name: str) -> None:
+    """A fragment such as "Of the planners." needs the option's name to be read."""
+    for param in COMMANDS[name].params:
+        said = str(getattr(param, "help", None) or "")
+        assert not re.match(r"(Of|That|As|Whether|By|In place of) ", said), param.name

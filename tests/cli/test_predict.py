@@ -151,7 +151,7 @@ def test_runs_that_no_factor_explains_are_said_to_disagree() -> None:
     ]
     message = hetopt.calibrate([torn]).disagreement
     assert message is not None
-    assert "disagree in shape" in message
+    assert "cannot reproduce these runs" in message
     assert "profile --constants" in message
 
 

@@ -160,7 +160,7 @@ def test_a_replay_tells_when_to_save_along_its_plans(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--policy", "young"], "found no --stall"),
-        (["--stall", "5"], "are of --policy"),
+        (["--stall", "5"], "need --policy"),
         (["--policy", "5 parsecs", "--stall", "5"], "--policy"),
         (["--policy", "young", "--stall", "5", "--write", "1"], "found less than"),
     ],

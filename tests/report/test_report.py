@@ -115,7 +115,7 @@ def test_the_same_report_is_the_same_page(report: GapReport, html: str) -> None:
 
 def test_the_page_draws_every_plan_and_says_where_its_layers_are(html: str) -> None:
     found = Page(html)
-    beside = "Planners beside what is proved"
+    beside = "Planners and the proved bound"
     assert found.pictures == [
         *(beside, "someone", "other", beside, "someone", "Performance profile: quality")
     ]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 import hetopt
+from hetopt.problems import Violation
 from hetopt.report import results, words
 from hetopt.result import Stop
 
@@ -21,6 +22,7 @@ from hetopt.result import Stop
         (84_792.4, "23.6 h"),
         (840_172.2, "9.72 days"),
         (8_553_600, "99.0 days"),
+        (98_928_000, "3.13 years"),
         (-23_827.8, "-6.62 h"),
     ],
 )
@@ -56,3 +58,19 @@ def test_planning_is_all_the_time_that_planning_took() -> None:
     assert sum(found.seconds.values()) > sum(exact.values())
     total = sum(found.seconds.values())
     assert known(found)["planning"] == words.duration(total)
+
+
+def test_a_fault_of_equal_pipelines_is_one_line() -> None:
+    broken = [Violation("memory", f"n{i}:0", "9 MiB too much") for i in range(6)]
+    broken.append(Violation("global_batch", "plan", "7 of 8"))
+    first, second = results.problems(broken)
+    assert first == "breaks memory: n0:0, n1:0, n2:0, n3:0 and 2 more: 9 MiB too much"
+    assert second == "breaks global_batch: plan: 7 of 8"
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(15 * 10**12, "15T tokens"), (250_000_000, "250M tokens"), (4096, "4,096 tokens")],
+)
+def test_tokens_are_counted_as_people_count_them(count: int, told: str) -> None:
+    assert words.tokens(count) == told
