@@ -1,17 +1,27 @@
 """The few words a statement may use, whatever the solver; and the limits of a run."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import gcd, lcm
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .result import Status, Stop
 
-ReadPlan = Callable[[Callable[[Any], float]], Any]
+#: A variable or an expression of a solver's library, or a number. Libraries have the
+#: operators in common (`+`, `-`, `*`, comparisons), and no type.
+Expression: TypeAlias = Any
+#: A comparison of two expressions, in the type of the solver's library.
+Constraint: TypeAlias = Any
+#: A module or an object of a solver's library, none of which has types.
+Library: TypeAlias = Any
+
+Value = Callable[[Expression], float]
+ReadPlan = Callable[[Value], Any]
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Answer:
     stop: Stop
     objective: float | None = None
     bound: float | None = None
-    value: Callable[[Any], float] | None = None
+    value: Value | None = None
     seconds: float = 0.0
 
 
@@ -106,7 +116,7 @@ def look() -> None:
     _LOOK.get()()
 
 
-def label(family: str, index: Any = ()) -> str:
+def label(family: str, index: object = ()) -> str:
     """The name of a variable, such as `use[0,1]`; `span` where there is no index."""
     inner = ",".join(map(str, index)) if isinstance(index, tuple) else str(index)
     return f"{family}[{inner}]" if inner else family
@@ -136,50 +146,50 @@ class Model(Protocol):
     """
 
     name: str
-    native: Any
-    variables: dict[str, Any]
+    native: Library
+    variables: dict[str, Expression]
     span: Span
     parts: int
     watch: Callable[[int], None]
 
-    def binary(self, name: str) -> Any:
+    def binary(self, name: str) -> Expression:
         """A 0-1 variable."""
 
-    def integer(self, name: str, low: int, high: int) -> Any:
+    def integer(self, name: str, low: int, high: int) -> Expression:
         """An integer variable with finite bounds."""
 
-    def real(self, name: str, low: float, high: float) -> Any:
+    def real(self, name: str, low: float, high: float) -> Expression:
         """A continuous variable; `Unsupported` where the solver has only integers."""
 
-    def total(self, terms: Iterable[Any]) -> Any:
+    def total(self, terms: Iterable[Expression]) -> Expression:
         """The sum of terms, 0 when there are none."""
 
-    def add(self, family: str, index: Any, constraint: Any) -> None:
+    def add(self, family: str, index: Hashable, constraint: Constraint) -> None:
         """State one constraint of a family; the docstring lists the families."""
 
-    def binaries(self, family: str, *sets: Iterable[Any]) -> dict[Any, Any]:
+    def binaries(self, family: str, *sets: Iterable[Any]) -> dict[Any, Expression]:
         """0-1 variables by index: those of `indices(*sets)`."""
         return {index: self.binary(label(family, index)) for index in indices(*sets)}
 
-    def integers(self, family: str, most: Mapping[Any, int]) -> dict[Any, Any]:
+    def integers(self, family: str, most: Mapping[_Key, int]) -> dict[_Key, Expression]:
         """Integer variables by index, each from 0 to the `most` of its index."""
         return {
             index: self.integer(label(family, index), 0, high)
             for index, high in most.items()
         }
 
-    def each(self, family: str, constraints: Mapping[Any, Any]) -> None:
+    def each(self, family: str, constraints: Mapping[_Key, Constraint]) -> None:
         """State a family of constraints, each at its index."""
         for index, constraint in constraints.items():
             self.add(family, index, constraint)
 
-    def minimise(self, expression: Any) -> None:
+    def minimise(self, expression: Expression) -> None:
         """State the objective."""
 
-    def maximise(self, expression: Any) -> None:
+    def maximise(self, expression: Expression) -> None:
         """State the objective."""
 
-    def hint(self, variable: Any, value: int) -> None:
+    def hint(self, variable: Expression, value: int) -> None:
         """Offer a value for the warm start; a solver that takes none ignores it."""
 
     def solve(

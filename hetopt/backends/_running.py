@@ -4,16 +4,24 @@ import math
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 from .. import modelling
 from ..errors import BackendMissing
-from ..modelling import SIZE, Answer, Limits, Span
+from ..modelling import (
+    SIZE,
+    Answer,
+    Constraint,
+    Expression,
+    Library,
+    Limits,
+    Span,
+    Value,
+)
 from ..result import Status, Stop
 
 Report = Callable[[float | None, float | None], None]
@@ -22,7 +30,7 @@ SEEDS = 2**31 - 1  # more than that no solver takes
 REFUTED = Answer(Status.INFEASIBLE, Stop.PROVED)
 
 
-def solver_module(module: str, backend: str, package: str) -> Any:
+def solver_module(module: str, backend: str, package: str) -> Library:
     """The module of a solver's library; `BackendMissing` without it."""
     try:
         return import_module(module)
@@ -39,12 +47,12 @@ class Model(modelling.Model):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.variables: dict[str, Any] = {}
+        self.variables: dict[str, Expression] = {}
         self.span = Span()
         self.parts = 0
         self.watch: Callable[[int], None] = _unwatched
 
-    def _keep(self, name: str, variable: Any) -> Any:
+    def _keep(self, name: str, variable: Expression) -> Expression:
         self.variables[name] = variable
         self._grow()
         return variable
@@ -54,24 +62,24 @@ class Model(modelling.Model):
         if self.parts % SIZE.between == 0:
             self.watch(self.parts)
 
-    def _counted(self, terms: Iterable[Any]) -> Iterator[Any]:
+    def _counted(self, terms: Iterable[Expression]) -> Iterator[Expression]:
         for term in terms:
             self._grow()
             yield term
 
-    def total(self, terms: Iterable[Any]) -> Any:
+    def total(self, terms: Iterable[Expression]) -> Expression:
         return self._sum(self._counted(terms))
 
-    def add(self, family: str, index: Any, constraint: Any) -> None:
+    def add(self, family: str, index: Hashable, constraint: Constraint) -> None:
         self._grow()
         self._state(family, index, constraint)
 
     @abstractmethod
-    def _sum(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Expression]) -> Expression:
         """The sum of terms."""
 
     @abstractmethod
-    def _state(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Hashable, constraint: Constraint) -> None:
         """State one constraint."""
 
     def solve(self, limits: Limits, report: Report) -> Answer:
@@ -88,7 +96,7 @@ def reached(
     stop: Stop,
     objective: float | None,
     bound: float | None,
-    value: Callable[[Any], float],
+    value: Value,
 ) -> Answer:
     """The answer of a solver that has a plan: optimal where that is what ended it."""
     status = Status.OPTIMAL if stop is Stop.PROVED else Status.FEASIBLE

@@ -4,15 +4,14 @@ The objective and the bound of its answers are integers where the objective is.
 One thread is repeatable; several are not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version as installed
-from typing import Any
 
 from .. import modelling
 from ..errors import SolverFailed, Unsupported
-from ..modelling import Answer, Limits
+from ..modelling import Answer, Constraint, Expression, Library, Limits
 from ..result import Status, Stop
 from . import _running
 from ._running import REFUTED, SEEDS, Relay, Report, near, reached, relative_gap, run
@@ -31,7 +30,7 @@ def version() -> str:
     return installed("ortools")
 
 
-def _solver() -> Any:
+def _solver() -> Library:
     return _running.solver_module("ortools.sat.python.cp_model", "cpsat", "ortools")
 
 
@@ -48,13 +47,13 @@ class Model(_running.Model):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._cp = _solver()
-        self.native: Any = self._cp.CpModel()
+        self.native: Library = self._cp.CpModel()
         self.native.name = name
 
-    def binary(self, name: str) -> Any:
+    def binary(self, name: str) -> Expression:
         return self._keep(name, self.native.new_bool_var(name))
 
-    def integer(self, name: str, low: int, high: int) -> Any:
+    def integer(self, name: str, low: int, high: int) -> Expression:
         if max(-low, high) > _MOST:
             raise Unsupported(
                 f"CP-SAT computes in 64 bits, too few for {name!r} of model "
@@ -63,25 +62,25 @@ class Model(_running.Model):
             )
         return self._keep(name, self.native.new_int_var(low, high, name))
 
-    def real(self, name: str, low: float, high: float) -> Any:
+    def real(self, name: str, low: float, high: float) -> Expression:
         raise Unsupported(
             f"CP-SAT has no continuous variable ({name!r} of model {self.name!r}): "
             "use back end scip or pulp"
         )
 
-    def _sum(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Expression]) -> Expression:
         return self._cp.LinearExpr.sum(list(terms))
 
-    def _state(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Hashable, constraint: Constraint) -> None:
         self.native.add(constraint)
 
-    def minimise(self, expression: Any) -> None:
+    def minimise(self, expression: Expression) -> None:
         self.native.minimize(expression)
 
-    def maximise(self, expression: Any) -> None:
+    def maximise(self, expression: Expression) -> None:
         self.native.maximize(expression)
 
-    def hint(self, variable: Any, value: int) -> None:
+    def hint(self, variable: Expression, value: int) -> None:
         self.native.add_hint(variable, value)
 
     def search(self, limits: Limits, report: Report) -> Answer:
@@ -89,7 +88,7 @@ class Model(_running.Model):
         relay = Relay(report, solver.stop_search)
         follower = _Follower(self, solver, relay)
         watcher = _watcher(self._cp, follower)
-        said: list[Any] = []
+        said: list[Library] = []
         interrupted = run(
             lambda: said.append(solver.solve(self.native, watcher)), solver.stop_search
         )
@@ -99,7 +98,7 @@ class Model(_running.Model):
         unproved = answer.status is Status.UNDECIDED and not follower.heard
         return replace(answer, bound=None) if unproved else answer
 
-    def _solver(self, limits: Limits) -> Any:
+    def _solver(self, limits: Limits) -> Library:
         solver = self._cp.CpSolver()
         asked = solver.parameters
         # Signals are handled on our side, so that SIGTERM can be treated alike.
@@ -128,7 +127,7 @@ class Model(_running.Model):
         return any(max(some) >= _LARGE or min(some) <= -_LARGE for some in each if some)
 
     def _answer(
-        self, solver: Any, said: Any, limits: Limits, interrupted: bool
+        self, solver: Library, said: Library, limits: Limits, interrupted: bool
     ) -> Answer:
         # After INFEASIBLE values read 0 and so does the bound: status first.
         if said == self._cp.INFEASIBLE:
@@ -164,13 +163,13 @@ class Model(_running.Model):
         return not _has(self.native.proto, "floating_point_objective")
 
 
-def _has(proto: Any, field: str) -> bool:
+def _has(proto: Library, field: str) -> bool:
     if hasattr(proto, "HasField"):  # a protocol buffer, before OR-Tools 9.13
         return bool(proto.HasField(field))
     return bool(getattr(proto, f"has_{field}")())
 
 
-def _why(solver: Any, limits: Limits, interrupted: bool) -> Stop:
+def _why(solver: Library, limits: Limits, interrupted: bool) -> Stop:
     """Why an unfinished search ended; CP-SAT itself does not say."""
     if interrupted:
         return Stop.INTERRUPTED
@@ -180,7 +179,7 @@ def _why(solver: Any, limits: Limits, interrupted: bool) -> Stop:
 class _Follower:
     """Passes on every new incumbent and bound."""
 
-    def __init__(self, model: Model, solver: Any, relay: Relay) -> None:
+    def __init__(self, model: Model, solver: Library, relay: Relay) -> None:
         self._whole, self._relay = model.whole, relay
         self._incumbent: float | None = None
         self.heard = False  # whether there was any bound
@@ -195,7 +194,7 @@ class _Follower:
         self.bound(bound)
 
 
-def _watcher(cp: Any, follower: _Follower) -> Any:
+def _watcher(cp: Library, follower: _Follower) -> Library:
     class Watcher(cp.CpSolverSolutionCallback):  # type: ignore[misc]
         def on_solution_callback(self) -> None:
             follower.incumbent(self.objective_value, self.best_objective_bound)

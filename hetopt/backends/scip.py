@@ -4,14 +4,13 @@ Computes in floats, with tolerances near 1e-6. One thread, whatever `limits.thre
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from importlib.metadata import version as installed
-from typing import Any
 
 from .. import modelling
 from ..errors import SolverFailed
-from ..modelling import Answer, Limits
+from ..modelling import Answer, Constraint, Expression, Library, Limits
 from ..result import Status, Stop
 from . import _running
 from ._running import REFUTED, SEEDS, Relay, Report, Term, reached, run, span
@@ -40,7 +39,7 @@ def version() -> str:
     return f"{scip.Model().version()} (PySCIPOpt {installed('pyscipopt')})"
 
 
-def _solver() -> Any:
+def _solver() -> Library:
     return _running.solver_module("pyscipopt", "scip", "pyscipopt")
 
 
@@ -50,25 +49,25 @@ class Model(_running.Model):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._scip = _solver()
-        self.native: Any = self._scip.Model(name)
+        self.native: Library = self._scip.Model(name)
         self.native.hideOutput()
         self._bounded = True
-        self._hints: list[tuple[Any, int]] = []
+        self._hints: list[tuple[Expression, int]] = []
 
-    def binary(self, name: str) -> Any:
+    def binary(self, name: str) -> Expression:
         return self._keep(name, self.native.addVar(name, vtype="B"))
 
-    def integer(self, name: str, low: int, high: int) -> Any:
+    def integer(self, name: str, low: int, high: int) -> Expression:
         return self._keep(name, self.native.addVar(name, vtype="I", lb=low, ub=high))
 
-    def real(self, name: str, low: float, high: float) -> Any:
+    def real(self, name: str, low: float, high: float) -> Expression:
         self._bounded &= max(abs(low), abs(high)) < NOTHING
         return self._keep(name, self.native.addVar(name, vtype="C", lb=low, ub=high))
 
-    def _sum(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Expression]) -> Expression:
         return self._scip.quicksum(terms)
 
-    def _state(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Hashable, constraint: Constraint) -> None:
         if constraint is True:
             return
         if constraint is False:
@@ -77,17 +76,17 @@ class Model(_running.Model):
         self.span.row = max(self.span.row, span(_terms(constraint.expr), *sides))
         self.native.addCons(constraint, name=f"{family}[{index}]")
 
-    def minimise(self, expression: Any) -> None:
+    def minimise(self, expression: Expression) -> None:
         self._objective(expression + 0, "minimize")
 
-    def maximise(self, expression: Any) -> None:
+    def maximise(self, expression: Expression) -> None:
         self._objective(expression + 0, "maximize")
 
-    def _objective(self, expression: Any, sense: str) -> None:
+    def _objective(self, expression: Expression, sense: str) -> None:
         self.span.objective = span(_terms(expression))
         self.native.setObjective(expression, sense)
 
-    def hint(self, variable: Any, value: int) -> None:
+    def hint(self, variable: Expression, value: int) -> None:
         self._hints.append((variable, value))
 
     def search(self, limits: Limits, report: Report) -> Answer:
@@ -157,7 +156,7 @@ class Model(_running.Model):
         worth = _known(scip.getSolObjVal(best))
         return reached(stop, worth, bound, lambda term: self._value(best, term))
 
-    def _value(self, solution: Any, expression: Any) -> float:
+    def _value(self, solution: Library, expression: Expression) -> float:
         value = float(solution[expression])
         if isinstance(expression, self._scip.Variable):
             whole = expression.vtype() != "CONTINUOUS"
@@ -165,7 +164,7 @@ class Model(_running.Model):
         return value
 
 
-def _terms(polynomial: Any) -> Iterator[Term]:
+def _terms(polynomial: Expression) -> Iterator[Term]:
     """Its terms; the range of a product of variables is that of their bounds'."""
     for term, factor in polynomial.terms.items():
         low = high = 1.0
@@ -180,7 +179,7 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) and abs(value) < NOTHING else None
 
 
-def _follower(scip: Any, relay: Relay) -> Any:
+def _follower(scip: Library, relay: Relay) -> Library:
     """An event handler that passes on incumbents and bounds."""
     events = scip.SCIP_EVENTTYPE.BESTSOLFOUND | scip.SCIP_EVENTTYPE.NODESOLVED
 
@@ -191,7 +190,7 @@ def _follower(scip: Any, relay: Relay) -> Any:
         def eventexit(self) -> None:
             self.model.dropEvent(events, self)
 
-        def eventexec(self, event: Any) -> None:
+        def eventexec(self, event: Library) -> None:
             relay(
                 _known(self.model.getPrimalbound()), _known(self.model.getDualbound())
             )

@@ -94,7 +94,7 @@ def test_a_slow_network_makes_two_machines_slower_than_one(tmp_path: Path) -> No
     code, shown, _ = told(*asked, "--json", "--out", str(picture))
     document = json.loads(shown)
     assert code == 0
-    assert document["answer"].startswith("The second machine pays from about ")
+    assert document["answer"].startswith("The second machine pays off from about ")
     one, slow, fast = document["points"]
     assert slow["data_parallel_us"] > one["iteration_us"] > fast["iteration_us"]
     assert slow["saves"] < fast["saves"] <= fast["saves_at_most"] <= 1

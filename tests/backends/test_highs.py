@@ -56,10 +56,10 @@ def test_another_number_of_threads_is_another_process(started: list[Server]) -> 
 def test_a_process_that_goes_on_after_its_time_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = highs_model.Model._asked
+    asked = highs_model.Model._request
     monkeypatch.setattr(highs_model, "PATIENCE_S", 0.5)
     monkeypatch.setattr(
-        highs_model.Model, "_asked", lambda *known: asked(*known) | {"time_s": None}
+        highs_model.Model, "_request", lambda *known: asked(*known) | {"time_s": None}
     )
     answer = fresh().solve(Limits(time_s=1), quiet)
     assert answer.stop is Stop.TIME

@@ -14,14 +14,48 @@ import queue
 import struct
 import sys
 import threading
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias, TypedDict, final
 
-from ortools.math_opt import model_pb2  # type: ignore[import-untyped]
-from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
+from ortools.math_opt import model_pb2
+from ortools.math_opt.python import mathopt
 
 HEAD = struct.Struct(">cQ")
-Request = tuple[dict[str, Any], bytes]
+
+
+class Asked(TypedDict):
+    """A request: limits, and the values of the hint by the variables' numbers."""
+
+    time_s: float | None
+    gap: float
+    seed: int
+    threads: int
+    memory_mib: int | None
+    solutions: str
+    hint: dict[int, int]
+
+
+@final
+class Answered(TypedDict):
+    """The answer of HiGHS; values are in the order of the variables."""
+
+    reason: str
+    limit: str | None
+    detail: str
+    bound: float
+    objective: float | None
+    values: list[float] | None
+
+
+@final
+class Failed(TypedDict):
+    """What went wrong."""
+
+    failed: str
+
+
+Request: TypeAlias = tuple[Asked, bytes]
 # Of MathOpt; its message of a status that is not OK ends in an AttributeError.
 FAILURES = (
     AttributeError,
@@ -63,8 +97,8 @@ def limit_memory(mib: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def parameters(asked: dict[str, Any]) -> Any:
-    """What is asked of HiGHS, as MathOpt wants it."""
+def parameters(asked: Asked) -> mathopt.SolveParameters:
+    """Return what is asked of HiGHS, as MathOpt wants it."""
     wanted = mathopt.SolveParameters(
         relative_gap_tolerance=asked["gap"],
         random_seed=asked["seed"],
@@ -75,14 +109,14 @@ def parameters(asked: dict[str, Any]) -> Any:
     return wanted
 
 
-def solve(asked: dict[str, Any], content: bytes, out: BinaryIO) -> dict[str, Any]:
-    """The answer: values in the order of the variables, None without a solution."""
+def solve(asked: Asked, content: bytes, out: BinaryIO) -> Answered:
+    """Return the answer, whose values are None without a solution."""
     model = mathopt.Model.from_model_proto(model_pb2.ModelProto.FromString(content))
     variables = list(model.variables())
     hint = {variables[int(i)]: value for i, value in asked["hint"].items()}
     hints = [mathopt.SolutionHint(variable_values=hint)] if hint else []
 
-    def log(lines: Any) -> None:
+    def log(lines: Iterable[str]) -> None:
         for line in lines:
             write(out, b"L", line.encode())
 
@@ -124,6 +158,7 @@ def main() -> None:
         threading.Thread(target=receive, args=(requests,), daemon=True).start()
         while True:
             asked, model = requests.get()
+            answer: Answered | Failed
             try:
                 answer = solve(asked, model, out)
             except FAILURES as error:  # raised on the other side

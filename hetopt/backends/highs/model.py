@@ -8,14 +8,14 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import SolverFailed, Unsupported
-from ...modelling import Answer, Limits
+from ...modelling import Answer, Constraint, Expression, Library, Limits, Value
 from ...result import Status, Stop
 from .. import _running
 from .._running import (
@@ -32,6 +32,9 @@ from .._running import (
 )
 from .server import Server, server
 
+if TYPE_CHECKING:
+    from .child import Answered, Asked, Failed
+
 PATIENCE_S = 5.0  # after its time limit, for HiGHS to end
 NOTHING = 1e20  # HiGHS's infinity: no bound, no incumbent
 FACTORS = 1e15  # from here on it refuses a model, and does not say why
@@ -41,7 +44,7 @@ _ROW = re.compile(r".?.?\s+\d+\s+\d+\s+\d+\s+[\d.]+%\s+(\S+)\s+(\S+)\s+\S+\s")
 _STOPS = {"TIME": Stop.TIME, "MEMORY": Stop.MEMORY}
 
 
-def mathopt() -> Any:
+def mathopt() -> Library:
     """MathOpt itself; `BackendMissing` without OR-Tools."""
     return _running.solver_module("ortools.math_opt.python.mathopt", "highs", "ortools")
 
@@ -52,20 +55,22 @@ class Model(_running.Model):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._mathopt = mathopt()
-        self.native: Any = self._mathopt.Model()
+        self.native: Library = self._mathopt.Model()
         self._hints: dict[int, int] = {}
-        self._listed: list[Any] = []
+        self._listed: list[Library] = []
 
-    def binary(self, name: str) -> Any:
+    def binary(self, name: str) -> Expression:
         return self.integer(name, 0, 1)
 
-    def integer(self, name: str, low: int, high: int) -> Any:
+    def integer(self, name: str, low: int, high: int) -> Expression:
         return self._variable(name, low, high, integer=True)
 
-    def real(self, name: str, low: float, high: float) -> Any:
+    def real(self, name: str, low: float, high: float) -> Expression:
         return self._variable(name, low, high, integer=False)
 
-    def _variable(self, name: str, low: float, high: float, integer: bool) -> Any:
+    def _variable(
+        self, name: str, low: float, high: float, integer: bool
+    ) -> Expression:
         # Names in HiGHS's files end at a space.
         plain = f"x{len(self._listed)}"
         variable = self.native.add_variable(
@@ -74,10 +79,10 @@ class Model(_running.Model):
         self._listed.append(variable)
         return self._keep(name, variable)
 
-    def _sum(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Expression]) -> Expression:
         return self._mathopt.fast_sum(terms)
 
-    def _state(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Hashable, constraint: Constraint) -> None:
         if constraint is True:
             return
         if constraint is False:
@@ -96,18 +101,18 @@ class Model(_running.Model):
                 f"{self.name!r} has {largest:g}: use back end cpsat, scip or pulp"
             )
 
-    def minimise(self, expression: Any) -> None:
+    def minimise(self, expression: Expression) -> None:
         self.native.minimize_linear_objective(expression)
         self._measure()
 
-    def maximise(self, expression: Any) -> None:
+    def maximise(self, expression: Expression) -> None:
         self.native.maximize_linear_objective(expression)
         self._measure()
 
     def _measure(self) -> None:
         self.span.objective = span(_terms(self.native.objective.linear_terms()))
 
-    def hint(self, variable: Any, value: int) -> None:
+    def hint(self, variable: Expression, value: int) -> None:
         self._hints[variable.id] = value
 
     def search(self, limits: Limits, report: Report) -> Answer:
@@ -124,9 +129,9 @@ class Model(_running.Model):
         content = self.native.export_model().SerializeToString()
         with server(limits.threads) as process:
             log = _Log(Relay(report, process.end))
-            told: list[dict[str, Any] | None] = []
+            told: list[Answered | Failed | None] = []
             spent = time.monotonic() - began
-            asked = self._asked(limits, spent, solutions)
+            asked = self._request(limits, spent, solutions)
             with _ending(process, limits, spent):
                 interrupted = run(
                     lambda: told.append(process.solve(asked, content, log)),
@@ -134,14 +139,14 @@ class Model(_running.Model):
                 )
         log.relay.raise_again()
         if told[0] is not None:
-            return self._answer(told[0], limits, interrupted)
+            return self._answer(told[0], limits, interrupted=interrupted)
         late = near(limits.time_s, time.monotonic() - began)
         if not (interrupted or late) and limits.memory_mib is None:
             raise SolverFailed(f"HiGHS crashed on model {self.name!r}")
         stop = Stop.TIME if late else Stop.MEMORY
         return self._ended(Stop.INTERRUPTED if interrupted else stop, log, solutions)
 
-    def _asked(self, limits: Limits, spent: float, solutions: Path) -> dict[str, Any]:
+    def _request(self, limits: Limits, spent: float, solutions: Path) -> "Asked":
         gap = relative_gap(limits)
         seconds = limits.time_s
         return {
@@ -155,9 +160,9 @@ class Model(_running.Model):
         }
 
     def _answer(
-        self, told: dict[str, Any], limits: Limits, interrupted: bool
+        self, told: "Answered | Failed", limits: Limits, *, interrupted: bool
     ) -> Answer:
-        """What HiGHS itself says at its end."""
+        """Return what HiGHS itself says at its end."""
         if "failed" in told:
             raise SolverFailed(
                 f"HiGHS failed on model {self.name!r}: {told['failed']}; back end "
@@ -170,7 +175,7 @@ class Model(_running.Model):
         if reason == "OPTIMAL":
             stop = Stop.PROVED if limits.gap is None else Stop.GAP
         elif reason in ("FEASIBLE", "NO_SOLUTION_FOUND"):
-            stop = _STOPS.get(told["limit"], Stop.INTERRUPTED)
+            stop = _STOPS.get(told["limit"] or "", Stop.INTERRUPTED)
         else:
             raise SolverFailed(
                 f"HiGHS ended model {self.name!r} as {reason} ({told['detail']}); "
@@ -195,11 +200,11 @@ class Model(_running.Model):
         ends = ((v.lower_bound, v.upper_bound) for v in self._listed)
         return all(max(-low, high) < NOTHING for low, high in ends)
 
-    def _reader(self, values: list[float]) -> Callable[[Any], float]:
+    def _reader(self, values: list[float]) -> Value:
         """What reads a variable, or an expression, of a solution."""
         by_variable = dict(zip(self._listed, values, strict=True))
 
-        def value(expression: Any) -> float:
+        def value(expression: Expression) -> float:
             if isinstance(expression, self._mathopt.Variable):
                 number: float = by_variable[expression]
                 return round(number) if expression.integer else number
@@ -241,7 +246,7 @@ class _ending:
             self._timer.cancel()
 
 
-def _terms(terms: Iterable[Any]) -> Iterator[Term]:
+def _terms(terms: Iterable[Expression]) -> Iterator[Term]:
     for term in terms:
         variable = term.variable
         yield term.coefficient, variable.lower_bound, variable.upper_bound

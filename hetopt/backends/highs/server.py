@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .child import Answered, Asked, Failed
 
 HEAD = struct.Struct(">cQ")  # as in `child`
 # Without the script's folder on the path, where its neighbours would be found first.
@@ -35,9 +38,9 @@ class Server:
         )
 
     def solve(
-        self, asked: dict[str, Any], model: bytes, log: Callable[[str], None]
-    ) -> dict[str, Any] | None:
-        """The answer; None where the process ended first, by `end` or by itself."""
+        self, asked: "Asked", model: bytes, log: Callable[[str], None]
+    ) -> "Answered | Failed | None":
+        """Return the answer; None where the process ended first, whoever ended it."""
         sent, got = self._process.stdin, self._process.stdout
         if sent is None or got is None:
             raise TypeError("the process was started with pipes")
@@ -52,14 +55,14 @@ class Server:
             kind, length = HEAD.unpack(head)
             content = got.read(length)
             if kind == b"A" and len(content) == length:
-                answer: dict[str, Any] = json.loads(content)
+                answer: Answered | Failed = json.loads(content)
                 return answer
             log(content.decode("utf-8", "replace"))
         self._ended = True
         return None
 
     def running(self) -> bool:
-        """Whether it can take a model."""
+        """Return whether it can take a model."""
         return not self._ended and self._process.poll() is None
 
     def end(self) -> None:

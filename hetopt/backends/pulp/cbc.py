@@ -9,14 +9,13 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ...errors import SolverFailed, Unsupported
-from ...modelling import Answer, Limits
+from ...modelling import Answer, Constraint, Expression, Library, Limits
 from ...result import Status, Stop
 from .. import _running
 from .._running import REFUTED, Report, Term, near, reached, relative_gap, span
@@ -24,7 +23,7 @@ from .._running import REFUTED, Report, Term, near, reached, relative_gap, span
 PATIENCE_S = 10.0  # for CBC to write its incumbent after an interrupt
 
 
-def pulp_module() -> Any:
+def pulp_module() -> Library:
     """PuLP itself; `BackendMissing` without it."""
     with suppress(ImportError):
         # `import pulp` loads highspy where it is installed, after which OR-Tools can
@@ -42,28 +41,28 @@ class Model(_running.Model):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._pulp = pulp_module()
-        self.native: Any = self._pulp.LpProblem("statement", self._pulp.LpMinimize)
+        self.native: Library = self._pulp.LpProblem("statement", self._pulp.LpMinimize)
         self._sign = 1
         self._hinted = False
 
-    def binary(self, name: str) -> Any:
+    def binary(self, name: str) -> Expression:
         return self._variable(name, 0, 1, "Integer")
 
-    def integer(self, name: str, low: int, high: int) -> Any:
+    def integer(self, name: str, low: int, high: int) -> Expression:
         return self._variable(name, low, high, "Integer")
 
-    def real(self, name: str, low: float, high: float) -> Any:
+    def real(self, name: str, low: float, high: float) -> Expression:
         return self._variable(name, low, high, "Continuous")
 
-    def _variable(self, name: str, low: float, high: float, kind: str) -> Any:
+    def _variable(self, name: str, low: float, high: float, kind: str) -> Expression:
         # PuLP folds brackets and signs to "_", so that names could collide.
         plain = f"x{len(self.variables)}"
         return self._keep(name, self.native.add_variable(plain, low, high, kind))
 
-    def _sum(self, terms: Iterable[Any]) -> Any:
+    def _sum(self, terms: Iterable[Expression]) -> Expression:
         return self._pulp.lpSum(terms)
 
-    def _state(self, family: str, index: Any, constraint: Any) -> None:
+    def _state(self, family: str, index: Hashable, constraint: Constraint) -> None:
         if constraint is True:
             return
         if constraint is False or not len(constraint):
@@ -76,26 +75,26 @@ class Model(_running.Model):
         self.span.row = max(self.span.row, row)
         self.native.addConstraint(constraint)
 
-    def _constant(self, constraint: Any) -> None:
+    def _constant(self, constraint: Constraint) -> None:
         """A constraint without variables: true says nothing, false is infeasible."""
         if constraint is not False and constraint.valid():
             return
         never = self._variable(f"never[{len(self.variables)}]", 0, 0, "Integer")
         self.native.addConstraint(never >= 1)
 
-    def minimise(self, expression: Any) -> None:
+    def minimise(self, expression: Expression) -> None:
         self._sign = 1
         self._objective(self._pulp.lpSum([expression]))
 
-    def maximise(self, expression: Any) -> None:
+    def maximise(self, expression: Expression) -> None:
         self._sign = -1
         self._objective(self._pulp.lpSum([-1 * expression]))
 
-    def _objective(self, minimised: Any) -> None:
+    def _objective(self, minimised: Expression) -> None:
         self.span.objective = span(_terms(minimised))
         self.native.setObjective(minimised)
 
-    def hint(self, variable: Any, value: int) -> None:
+    def hint(self, variable: Expression, value: int) -> None:
         self._hinted = True
         variable.setInitialValue(value)
 
@@ -181,7 +180,7 @@ class Model(_running.Model):
         if said == pulp.LpSolutionOptimal:
             proved = self._proves and limits.gap is None
             stop = Stop.PROVED if proved else Stop.GAP
-        worth: Any = self.native.objective
+        worth: Expression = self.native.objective
         # PuLP puts a variable of its own, without a value, into a constant objective.
         constant = set(worth) <= {self.native.dummyVar}
         value = worth.constant if constant else pulp.value(worth)
@@ -189,14 +188,14 @@ class Model(_running.Model):
         bound = objective if stop is Stop.PROVED else None
         return reached(stop, objective, bound, self._value)
 
-    def _value(self, expression: Any) -> float:
+    def _value(self, expression: Expression) -> float:
         value = float(self._pulp.value(expression))
         if isinstance(expression, self._pulp.LpVariable):
             return round(value) if expression.cat == "Integer" else value
         return value
 
 
-def _terms(expression: Any) -> Iterator[Term]:
+def _terms(expression: Expression) -> Iterator[Term]:
     for variable, factor in expression.items():
         yield factor, variable.lowBound, variable.upBound
 

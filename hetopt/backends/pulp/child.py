@@ -8,13 +8,28 @@ loads the latter. Run with a folder that holds `asked.json` and `model.mps`, lea
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, final
 
 import pulp  # type: ignore[import-untyped]
 
 
-def solve(folder: Path) -> dict[str, Any]:
-    """Status of the solution, and the variables' values by name."""
+@final
+class Answered(TypedDict):
+    """The answer of a solver."""
+
+    said: int
+    values: dict[str, float | None]
+
+
+@final
+class Failed(TypedDict):
+    """What went wrong."""
+
+    failed: str
+
+
+def solve(folder: Path) -> Answered:
+    """Return the status of the solution, and the variables' values by name."""
     asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))
     variables, problem = pulp.LpProblem.fromMPS(str(folder / "model.mps"))
     problem.solve(pulp.getSolver(asked["solver"], **asked["options"]))
@@ -24,6 +39,7 @@ def solve(folder: Path) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     """Answer in the folder; a solver's own complaint is an answer too."""
+    answer: Answered | Failed
     try:
         answer = solve(folder)
     except pulp.PulpSolverError as error:

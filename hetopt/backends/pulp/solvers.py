@@ -16,12 +16,15 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import SolverFailed, Unsupported
 from ...modelling import Limits
 from .._running import near, relative_gap
 from . import cbc
+
+if TYPE_CHECKING:
+    from .child import Answered, Failed
 
 EXACT = {"GLPK_CMD"}  # cannot be asked for a gap, and stops at none
 WHOLE_SECONDS = {"GLPK_CMD"}
@@ -66,7 +69,7 @@ class Model(cbc.Model):
             said = int(self._pulp.LpSolutionNoSolutionFound)
         return said, interrupted
 
-    def _options(self, limits: Limits) -> tuple[dict[str, Any], bool]:
+    def _options(self, limits: Limits) -> tuple[dict[str, float], bool]:
         """What the solver can be asked, and whether its optimum is a proof."""
         able = {"msg", "timeLimit", "gapRel", "threads"}
         if self._solver not in HIGHS:
@@ -84,7 +87,7 @@ class Model(cbc.Model):
         return options, "gapRel" in able or self._solver in EXACT
 
     def _child(
-        self, folder: Path, options: dict[str, Any], limits: Limits
+        self, folder: Path, options: dict[str, float], limits: Limits
     ) -> tuple[int, bool]:
         """The same, as the solver has it."""
         asked = {"solver": self._solver, "options": options}
@@ -106,7 +109,7 @@ class Model(cbc.Model):
             interrupted = True
         except subprocess.TimeoutExpired:
             return int(self._pulp.LpSolutionNoSolutionFound), False
-        answer: dict[str, Any] = {"failed": said}
+        answer: Answered | Failed = {"failed": said}
         with suppress(FileNotFoundError):
             answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
         if interrupted:
