@@ -6,7 +6,7 @@ loaded on first use, so that `import hetopt` stays quick and pulls in no solver.
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 _root = Path(__file__).resolve().parent.parent
 if (_root / "pyproject.toml").is_file():
@@ -117,7 +117,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module(f"{__name__}.registry").version()
     if name in __all__:
@@ -131,6 +131,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *own})
 
 
-def _is_own(name: str, value: Any) -> bool:
+def _is_own(name: str, value: object) -> bool:
     dunder = name.startswith("__")
     return dunder or getattr(value, "__name__", "").startswith(f"{__name__}.")

@@ -1,4 +1,4 @@
-"""What entries of the registry have: planners, exact methods, statements, back ends.
+"""The protocols of entries: planners, exact methods, statements, back ends.
 
 The folder is the registry (`hetopt.registry`), and these are the protocols of what lies
 in each. Importers and exporters have theirs beside them (`hetopt.formats`).

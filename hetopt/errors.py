@@ -1,4 +1,4 @@
-"""What hetopt raises on purpose, under one root.
+"""The errors are what hetopt raises on purpose, under one root.
 
 A message says what, where, what was found, what was expected and the remedy.
 Infeasible and out of time are results, not errors.
@@ -114,7 +114,7 @@ class RunFailed(HetoptError, RuntimeError):
 
 
 class EngineFailed(HetoptError, RuntimeError):
-    """What runs jobs (Slurm, Ray, this machine) cannot be reached, or refuses one."""
+    """The engine of jobs (Slurm, Ray, this machine) is out of reach, or refuses one."""
 
     kind = "engine_failed"
 

@@ -21,13 +21,14 @@ from .performance_profiles import (
 )
 from .problems import Objective
 from .result import Bound, Result, Status, gap, known_gap
+from .text.documents import Document
 
 __all__ = ["GapReport", "GapRow", "Reference", "gap"]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What gaps are to: the strongest bound, and the best plan's objective.
+    """The reference is what gaps are to: the strongest bound, and the best objective.
 
     `bound_by` and `best_by` say whose they are: a method's of the report, or where they
     were known from before.
@@ -112,9 +113,9 @@ class GapReport:
             rows += _rows(group, (known or {}).get(digest, Reference()), name)
         return cls(tuple(rows))
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Document:
         """By method: solved, proved, unsolved; median, p90 and worst gap to a bound."""
-        out: dict[str, Any] = {}
+        out: Document = {}
         for method in dict.fromkeys(row.method for row in self.rows):
             mine = [row for row in self.rows if row.method == method]
             gaps = sorted(r.gap_to_bound for r in mine if r.gap_to_bound is not None)
@@ -157,7 +158,7 @@ class GapReport:
             for rows in groups.values()
         ]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The report document: rows with their results, and the summary."""
         return {
             "rows": [
@@ -182,7 +183,7 @@ class GapReport:
         }
 
 
-def referred(reference: Reference) -> dict[str, Any]:
+def referred(reference: Reference) -> Document:
     """Fields of a row from which its gaps follow; absent is None."""
     bound = reference.bound
     return {

@@ -26,7 +26,7 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop, and what makes a run repeatable.
+    """The limits say when to stop, and what makes a run repeatable.
 
     `gap` is a target, relative to the bound; `time_s` wall seconds; None is no limit.
     `dask` is the address of a Dask scheduler, whose workers refute cases of a proof in
@@ -57,7 +57,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a back end knows after a solve; `value` reads a variable or expression.
+    """The answer of a back end after a solve; `value` reads a variable or expression.
 
     `objective` and `bound` are the solver's own floats, None where it has none, and
     in the sense of the statement (a bound of a maximisation is an upper bound).
@@ -85,7 +85,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Size:
-    """How large a statement may grow while it is built, and when that is looked at.
+    """The size that a statement may grow to, and when that is checked.
 
     Parts are variables, terms of sums and rows. A term takes 0.2 KiB on CP-SAT and, as
     a product on SCIP, 2 KiB: `most` is what 4 GiB hold. The largest statement of a

@@ -1,4 +1,4 @@
-"""What many solves add up to: means, quantiles, profiles, primal integrals, growth.
+"""The module sums up many solves: means, quantiles, profiles, integrals, growth.
 
 Every function counts what is missing as missing: a method that failed on an instance
 stays in the denominator of its profile, and is left out of no count.
@@ -65,7 +65,7 @@ def _primal_gap(objective: Fraction | int, best: Fraction | int | None) -> float
 
 @dataclass(frozen=True)
 class Spread:
-    """What several runs of one method on one instance gave."""
+    """The spread is what several runs of one method on one instance gave."""
 
     runs: int
     planned: int  # runs with a plan; the rest is of these

@@ -137,7 +137,7 @@ class RentedStage(Record):
 
 
 class Provisioning(Record):
-    """What to rent, and the pipeline that runs on it.
+    """The plan says what to rent, and has the pipeline that runs on it.
 
     `recompute`, `zero` and `micro_batches` say which of the problem's variants it is;
     what is None is left to the first variant that has the degree.
@@ -167,7 +167,7 @@ class Lease(Record):
 
 
 class ScheduledJob(Record):
-    """What happens to one job: its leases in order, or why it was refused."""
+    """The course of one job: its leases in order, or why it was refused."""
 
     job: Name
     leases: tuple[Lease, ...] = ()
@@ -175,13 +175,13 @@ class ScheduledJob(Record):
 
 
 class Schedule(Record):
-    """Which GPUs each job of a queue holds when."""
+    """The schedule says which GPUs each job of a queue holds when."""
 
     jobs: Annotated[tuple[ScheduledJob, ...], Field(min_length=1)]
 
 
 class Served(Record):
-    """How many jobs of a class get a configuration in a round."""
+    """The number of jobs of a class that get a configuration in a round."""
 
     job_class: Name
     gpu: Name
@@ -223,7 +223,7 @@ class Transfer(Record):
 
 
 class Recovery(Record):
-    """Where every GPU of a new training plan gets its states from."""
+    """The recovery says where every GPU of a new training plan gets its states from."""
 
     transfers: tuple[Transfer, ...]
 

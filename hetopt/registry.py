@@ -24,7 +24,7 @@ _added: dict[str, dict[str, Any]] = {folder: {} for folder in OPEN}
 
 @cache
 def version() -> str:
-    """Of hetopt, as it is installed; of the checkout where it is not."""
+    """Return the version of hetopt, as installed, or of the checkout."""
     from importlib import metadata  # as long to load as all of this package
 
     try:
@@ -96,7 +96,7 @@ def _installed(folder: str) -> dict[str, Any]:
 
 
 def _loaded(folder: str, name: str) -> Any:
-    """What another package has under a name."""
+    """Return what another package has under a name."""
     point = _installed(folder)[name]
     try:
         return point.load()

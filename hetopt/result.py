@@ -13,6 +13,7 @@ from . import problems, registry
 from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRejected
 from .problems import Evaluation, Objective
 from .schema import Instance, Record
+from .text.documents import Document
 from .text.editions import marked
 
 
@@ -33,7 +34,7 @@ def known_gap(objective: Objective | None, reference: Objective | None) -> float
 
 
 class Status(StrEnum):
-    """What is known."""
+    """The status says what is known."""
 
     OPTIMAL = "optimal"  # a plan, and a proof that none is better
     FEASIBLE = "feasible"  # a plan, no proof
@@ -62,7 +63,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Method:
-    """Who made a plan, precisely enough to make it again."""
+    """The method that made a plan, precisely enough to make it again."""
 
     name: str
     kind: Literal["exact", "heuristic", "given"]
@@ -71,14 +72,14 @@ class Method:
     version: str | None = None
     seed: int = 0
     threads: int = 1
-    options: dict[str, Any] = field(default_factory=dict)  # where it has some
+    options: Document = field(default_factory=dict)  # where it has some
 
     @property
     def label(self) -> str:
         """The name, of a statement with the back end that it ran on."""
         return f"{self.name}, {self.backend}" if self.formulation else self.name
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The fields; `options` only where some were given."""
         return {k: v for k, v in self.__dict__.items() if k != "options" or v}
 
@@ -94,7 +95,7 @@ class TracePoint:
 
 @dataclass(frozen=True)
 class Result:
-    """What is known: status, plan, objective, bound, and how it came about.
+    """The result is what is known: status, plan, objective, bound, and their origin.
 
     `certificate` is what `hetopt check --bound` needs to derive the bound again, where
     the method leaves one. `failed` says which planners failed on the way, and how: a
@@ -223,7 +224,7 @@ class Result:
             status = Status.OPTIMAL
         return replace(self, bound=bound, status=status)
 
-    def to_file(self) -> dict[str, Any]:
+    def to_file(self) -> Document:
         """The result document with its instance, or problem, whole: a plan file.
 
         Whoever has the file needs no other to judge, explain or launch the plan.
@@ -233,10 +234,10 @@ class Result:
             document["posed_by"] = self.posed_by.model_dump(mode="json")
         return document
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The result document of the command line; absent is None."""
         problem = problems.get(self.problem)
-        document: dict[str, Any] = {
+        document: Document = {
             "problem": self.problem,
             "instance": getattr(self.data, "name", None),
             "digest": self.digest,

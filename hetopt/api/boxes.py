@@ -7,7 +7,7 @@ taken for granted is told with the instance.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import catalogue
 from ..errors import UnknownName, Unsupported
@@ -62,7 +62,7 @@ def gpus_of_node(card: str) -> int:
 def instance_of(
     model: ModelSpec,
     cards: Sequence[Cards],
-    workload: dict[str, Any],
+    workload: dict[str, object],
     options: Iterable[str] = (),
     node: int | None = None,
 ) -> tuple[Instance, tuple[Assumption, ...]]:

@@ -1,4 +1,4 @@
-"""How users call us: limits, progress, and the keywords that both had before.
+"""The module has how users call hetopt: limits, progress, and keywords of old.
 
 `limits` is a number of wall seconds, a `Limits` or None, for no limit; the seconds are
 for all that a function does from reading the instance on (in `compare`, for each
@@ -21,16 +21,17 @@ from ..plans import Plan
 from ..result import Result
 from ..schema import Instance, Record
 from ..solving import dask
+from ..text.documents import Document, Fields
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Place = str | Path
-Tree = Mapping[str, Any]  # plain data, as a file would say it
+Tree = Fields  # plain data, as a file would say it
 AnyInstance = Place | Instance | Tree
 AnyProblem = Place | Record | Tree
 AnyPlan = Result | Place | Plan | Tree
-Options = Mapping[str, Any]
+Options = Fields
 Report = Callable[[Any, Any], None]
 
 
@@ -61,7 +62,7 @@ class Listener(NamedTuple):
     started: Callable[[str], None] = lambda name: None
 
 
-def not_one(what: str, found: Any, expected: str) -> TypeError:
+def not_one(what: str, found: object, expected: str) -> TypeError:
     """The error for an argument of a type that the function does not take."""
     shown = f"{cut(repr(found))} ({type(found).__name__})"
     return TypeError(f"{what}: found {shown}, expected {expected}")
@@ -143,9 +144,7 @@ def public(call: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
-def _renew(
-    words: dict[str, Any], old: Mapping[str, str], name: str, parameters: Any
-) -> None:
+def _renew(words: Document, old: Mapping[str, str], name: str, parameters: Any) -> None:
     """Replace old keywords by the new ones, whose names `old` gives."""
     now = " and ".join(dict.fromkeys(old.values()))
     message = f"{name}: say {now} in place of {', '.join(old)}"

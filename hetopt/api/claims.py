@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
 
 from ..bounds.training_plan import training_plan_bound
 from ..costs import CostTable
@@ -20,6 +19,7 @@ from ..problems.training_plan import support
 from ..result import Bound, Result, Status
 from ..schema import Instance, exact
 from ..text import units
+from ..text.documents import Document
 from . import planning
 from .calling import AnyInstance, AnyLimits, AnyProgress, limits_of, public
 from .feasibility import with_context
@@ -38,7 +38,7 @@ _MOST = 60  # characters of a claim
 
 
 class Truth(StrEnum):
-    """What is known of a claim."""
+    """The verdict on a claim."""
 
     IMPOSSIBLE = "impossible"  # beyond the peak of the cards, whatever the model says
     REFUTED = "refuted"  # no plan is as fast, which is proved of the model of costs
@@ -48,7 +48,7 @@ class Truth(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed of an instance, and what is known of it.
+    """A claim says how fast an instance is to train, and holds what is known of it.
 
     `claimed_us` is the iteration that the claim comes to, `bound` what no plan is
     faster than, `result` the fastest plan that was looked for. `beyond_error` says
@@ -68,7 +68,7 @@ class Claim:
     beyond_error: bool | None
     result: Result | None = field(default=None, repr=False)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of the command line; absent is None."""
         plan = None if self.result is None else self.result.plan
         return {
@@ -216,7 +216,7 @@ def _unread(text: str) -> InstanceError:
 
 
 def _beyond_error(data: Instance, bound: Bound, claimed_us: Fraction) -> bool | None:
-    """Whether a claim is faster than the bound, less the error of predictions."""
+    """Return whether a claim beats the bound, less the error of predictions."""
     calibration = data.workload.costs.compute.calibration
     if calibration is None:
         return None

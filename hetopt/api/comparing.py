@@ -37,7 +37,7 @@ _POLICIES = "scheduling.policies"
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which methods are compared; None is all that the problem has."""
+    """The choice says which methods are compared; None is all that the problem has."""
 
     planners: Sequence[Plugin] | None = None
     statements: Sequence[str] | None = None
@@ -158,7 +158,7 @@ def _read(
     return name, data, _called(given, name, data)
 
 
-def _called(given: AnyProblem, problem: str, data: Any) -> str:
+def _called(given: AnyProblem, problem: str, data: object) -> str:
     """Return the name of an instance or a file, else that of the problem."""
     if isinstance(given, str | Path):
         return str(given)
@@ -189,7 +189,7 @@ def _reference(problem: str, data: Any, called: str) -> Reference:
 
 def _compared(
     problem: str,
-    data: Any,
+    data: object,
     called: str,
     chosen: Chosen,
     limits: Limits,
@@ -227,7 +227,7 @@ def _simulated(
 
 
 def _stated(
-    problem: str, data: Any, statement: str, backend: str, limits: Limits
+    problem: str, data: object, statement: str, backend: str, limits: Limits
 ) -> Result:
     try:
         return statements.solve(problem, data, statement, backend, limits=limits)
@@ -236,7 +236,7 @@ def _stated(
         return _nothing(problem, data, method, str(reason))
 
 
-def _proved(problem: str, data: Any, limits: Limits, progress: Progress) -> Result:
+def _proved(problem: str, data: object, limits: Limits, progress: Progress) -> Result:
     try:
         found = portfolio.exactly(problem, data, limits, None, progress.report)
     except Unsupported as reason:
@@ -245,7 +245,7 @@ def _proved(problem: str, data: Any, limits: Limits, progress: Progress) -> Resu
     return replace(found, method=replace(found.method, formulation=None))
 
 
-def _nothing(problem: str, data: Any, method: Method, reason: str) -> Result:
+def _nothing(problem: str, data: object, method: Method, reason: str) -> Result:
     """Return the row of a method that does not take the problem."""
     return Result(
         problem, data, method, Status.UNDECIDED, Stop.FINISHED, reasons=(reason,)

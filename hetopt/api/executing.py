@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..text.complaints import validated
@@ -20,10 +20,10 @@ def run(
     steps: int,
     data: Place = "synthetic",
     model: Place | None = None,
-    progress: Callable[[dict[str, Any]], Any] | None = None,
+    progress: Callable[[dict[str, object]], object] | None = None,
     host: str | None = None,
     address: str | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> "Ran":
     """Train by a plan: every one that the judge calls valid runs, or is refused.
 

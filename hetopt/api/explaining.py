@@ -1,4 +1,4 @@
-"""Where the time and memory of a plan go, and what would help."""
+"""The module explains where time and memory of a plan go, and what would help."""
 
 from typing import TYPE_CHECKING
 

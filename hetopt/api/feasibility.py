@@ -1,4 +1,4 @@
-"""Whether a model fits at all, with what margin, and up to which context length.
+"""The module asks whether a model fits, with what margin, up to which context.
 
 A first plan is looked for, the quickest planners first; where there is none, a proof
 that none exists. Both are monotone in memory and in the length of sequences, so the
@@ -190,14 +190,14 @@ class _Search:
 
     @property
     def time_left(self) -> bool:
-        """Whether there is time for another question."""
+        """Return whether there is time for another question."""
         return self._left().time_s != 0
 
     def _left(self) -> Limits:
         return self._limits.after(monotonic() - self._began)
 
     def ask(self, value: int) -> bool:
-        """Whether a plan is found at a value, which is kept as far as it reaches."""
+        """Return whether a plan is found at a value; it is kept as far as it goes."""
         left = self._left()
         share = None if left.time_s is None else left.time_s * _SHARE
         result = first_plan(self._make(value), replace(left, time_s=share))
@@ -241,7 +241,7 @@ class _Search:
 
     @property
     def reach(self) -> Reach:
-        """What is known by now."""
+        """Return what is known by now."""
         if self._found is None or self._plan is None:
             return Reach(None, self._refuted, None)
         result = judged(self._make(self._found), self._plan)

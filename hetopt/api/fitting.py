@@ -30,6 +30,7 @@ from ..schema import (
     Workload,
     exact,
 )
+from ..text.documents import Document
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
 from .calling import AnyLimits, Place, limits_of, public
@@ -49,7 +50,7 @@ _COUNT_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a model fits on some GPUs, and what is left there.
+    """A verdict says whether a model fits on some GPUs, and what is left there.
 
     `margin` is the memory in MiB that every GPU could do without: negative where it
     does not fit, and so much more would do. `status` says whether it is proved that
@@ -73,10 +74,10 @@ class Verdict:
 
     @property
     def fits(self) -> bool:
-        """Whether a plan is known."""
+        """Return whether a plan is known."""
         return self.plan is not None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The row of the document; absent is None."""
         context = self.context or Reach(None, None, None)
         found = None if self.plan is None else self.plan.plan
@@ -111,7 +112,7 @@ class Fitting:
     def __repr__(self) -> str:
         return f"<Fitting of {self.model}: {', '.join(map(repr, self.verdicts))}>"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document; `fits` are MARP's rows."""
         return {
             "model": self.model,

@@ -21,6 +21,7 @@ from ..problems.training_plan import support
 from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..text.complaints import shown, validated
+from ..text.documents import Document
 from . import rented
 from .calling import (
     AnyInstance,
@@ -135,9 +136,9 @@ def no_plan_is_shorter(data: Instance) -> Bound:
 
 
 def by_certificate(
-    name: str, data: Any, document: dict[str, Any], bound: Objective, file: str | Path
+    name: str, data: Any, document: Document, bound: Objective, file: str | Path
 ) -> list[str]:
-    """What is missing for the document's certificate to prove the bound.
+    """Return what is missing for the document's certificate to prove the bound.
 
     Raises `InstanceError` for a certificate that no method of ours left, `Unsupported`
     where there is none.
@@ -166,7 +167,7 @@ def _rechecker(name: str) -> Any:
     return registry.entry("exact", name) if name in registry.names("exact") else None
 
 
-def bound_of(document: dict[str, Any], file: str | Path) -> Objective:
+def bound_of(document: dict[str, object], file: str | Path) -> Objective:
     """The bound of a document, exactly where it has it so; `InstanceError` without."""
     pair, value = document.get("bound_exact"), document.get("bound")
     if pair is None:
@@ -197,7 +198,7 @@ def bound_of(document: dict[str, Any], file: str | Path) -> Objective:
 
 
 def _is_near(value: Any, exactly: Fraction) -> bool:
-    """Whether a number is the fraction, as far as a float can be."""
+    """Return whether a number is the fraction, as far as a float can be."""
     if type(value) is float and not math.isfinite(value):
         return False
     if type(value) not in (int, float):
@@ -206,6 +207,6 @@ def _is_near(value: Any, exactly: Fraction) -> bool:
 
 
 def contradicted(name: str, bound: Objective, objective: Objective) -> bool:
-    """Whether no plan can have that objective under that bound."""
+    """Return whether no plan can have that objective under that bound."""
     minimise = problems.get(name).sense == "minimise"
     return bound > objective if minimise else bound < objective

@@ -39,7 +39,7 @@ def warnings(data: Instance, judged: Evaluation) -> tuple[str, ...]:
 
 
 def _nominal(cluster: Cluster, kind: str) -> bool:
-    """Whether a type's memory is all of the card's, as far as can be told.
+    """Return whether a type's memory is all of the card's, as far as can be told.
 
     Data sheets count in whole GiB, as a card that nobody knows is taken to.
     """

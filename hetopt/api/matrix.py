@@ -1,15 +1,13 @@
 """The capability matrix, of all settings or of those of an instance."""
 
-from typing import Any
-
 from .. import capability
 from .calling import AnyInstance, public
 from .judging import load
 
 
 @public
-def capabilities(instance: AnyInstance | None = None) -> list[dict[str, Any]]:
-    """Which method carries which setting: a row a method, as `hetopt list` has them.
+def capabilities(instance: AnyInstance | None = None) -> list[dict[str, object]]:
+    """Return which method carries which setting: a row a method, as `hetopt list` has.
 
     A row has `name`, `kind`, `description`, and `carries`: by setting how it is carried
     (`exactly`, `in part`, `not`) and the reason. With an `instance` they are of the

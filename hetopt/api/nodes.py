@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from time import monotonic
-from typing import Any
 
 from .. import portfolio
 from ..bounds.training_plan import spending_bound
@@ -23,6 +22,7 @@ from ..problems import training_plan
 from ..problems.training_plan import support
 from ..result import Bound, Result, Status, Stop, gap
 from ..schema import Instance, exact
+from ..text.documents import Document
 from . import planning
 from .calling import (
     AnyInstance,
@@ -80,7 +80,7 @@ class NodeSet:
         return f"<NodeSet without {gone} nodes: {self.iteration_us} us>"
 
     def value(self, objective: str) -> Fraction | None:
-        """What an iteration takes: us, USD or Wh."""
+        """Return what an iteration takes: us, USD or Wh."""
         if objective == "usd":
             return self.usd
         if objective == "energy":
@@ -120,18 +120,18 @@ class NodeChoice:
 
     @property
     def value(self) -> Fraction | None:
-        """What an iteration takes under the best plan, in us, USD or Wh."""
+        """Return what an iteration takes under the best plan, in us, USD or Wh."""
         return None if self.best is None else self.best.value(self.objective)
 
     @property
     def gap(self) -> float | None:
-        """How far that is from the bound, relative to it."""
+        """Return how far that is from the bound, relative to it."""
         if self.value is None or self.bound is None or not self.bound.value:
             return None
         return gap(self.value, self.bound.value)
 
     def compared(self, one: NodeSet) -> dict[str, float | None]:
-        """How much `slower` and `cheaper` than all nodes, and what `energy` it saves.
+        """Return how much `slower` and `cheaper` it is, and what `energy` it saves.
 
         Shares of what all nodes take; None where either is unknown.
         """
@@ -141,7 +141,7 @@ class NodeChoice:
             "less_energy": _more(one.watt_hours, self.sets[0].watt_hours, -1),
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of the command line; absent is None."""
         return {
             "objective": self.objective,
@@ -184,7 +184,7 @@ def without_each_group(
     limits: AnyLimits = 20,
     progress: AnyProgress = None,
 ) -> NodeChoice:
-    """What each group of equal nodes contributes to a plan, by planning without it.
+    """Return what each group of equal nodes adds to a plan, by planning without it.
 
     Each group gets an equal share of the limits, in which the other nodes are planned
     as `plan` does; one that the plan does not use costs nothing to leave out. Where a
@@ -327,7 +327,7 @@ class _Search:
             self._interrupted = True
 
     def _planned(self, some: Instance, limits: Limits) -> Result:
-        """As all nodes are planned: settings may be chosen in the one as in the other.
+        """Plan a set as all nodes are planned: settings may be chosen in either.
 
         A planner that was named is followed by local search.
         """
@@ -405,7 +405,7 @@ class _Search:
         return min(known, key=lambda one: one.value(self._objective) or 0, default=None)
 
     def _over(self) -> bool:
-        """Whether there is no time, or no plan on all nodes and so none on some."""
+        """Return whether there is no time, or no plan on all nodes, so none on some."""
         left = self._limits.after(monotonic() - self._start)
         impossible = self._result.status is Status.INFEASIBLE
         return self._interrupted or impossible or left.time_s == 0

@@ -87,7 +87,7 @@ def loaded(path: Path) -> Any:
     return module
 
 
-def of_function(function: Callable[..., Any]) -> str:
+def of_function(function: Callable[..., object]) -> str:
     """Make a function of an instance a planner under its own name.
 
     It may take `seed` and `deadline` (a `time.monotonic()` instant or None), returns a
@@ -98,12 +98,12 @@ def of_function(function: Callable[..., Any]) -> str:
     return name
 
 
-def _planner(function: Callable[..., Any]) -> dict[str, Any]:
+def _planner(function: Callable[..., object]) -> dict[str, object]:
     told = list(signature(function).parameters.values())
     rest = [one for one in told[1:] if one.kind is not Parameter.VAR_KEYWORD]
     known = {one.name for one in rest}
 
-    def plan(data: Any, **words: Any) -> Any:
+    def plan(data: object, **words: object) -> Any:
         given = {k: v for k, v in words.items() if k in known or k not in _OURS}
         made = function(data, **given)
         if isinstance(made, dict):

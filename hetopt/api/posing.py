@@ -4,7 +4,6 @@ What the options of `problems.NAME.data` say can be said in words, too: a plan b
 file, several names by commas.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, get_args, get_origin
 
@@ -18,6 +17,7 @@ from ..problems.recovery import changes
 from ..problems.recovery.storage import Storage
 from ..recovery.replanning import Horizon, Replanning
 from ..schema import Instance, Record
+from ..text.documents import Document, Fields
 from ..text.options import checked, record
 from .calling import AnyProblem, Options
 from .judging import load, posed, posed_training
@@ -33,7 +33,7 @@ def options_of_problem(problem: str) -> type[BaseModel]:
 
 def pose(
     instance: AnyProblem, problem: str, options: Options | None = None
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Any, Document]:
     """Return the data of a problem that an instance poses, and the other options.
 
     Options that the problem does not know are left to its methods. What poses this
@@ -73,9 +73,7 @@ def _read(given: AnyProblem) -> tuple[str, Any]:
     return name, data
 
 
-def _told(
-    problem: str, data: Any, known: type[BaseModel], given: Mapping[str, Any]
-) -> dict[str, Any]:
+def _told(problem: str, data: Any, known: type[BaseModel], given: Fields) -> Document:
     """Return the options as `data` takes them: plans read, and those that are made."""
     plans = {
         option: _plan(option, value, data)
@@ -132,7 +130,7 @@ def _successor(
     return chosen.plan
 
 
-def _several(kind: Any, value: Any) -> Any:
+def _several(kind: object, value: object) -> Any:
     """Return a list where one is asked for and a word, or one value, was given."""
     tuples = [one for one in (kind, *get_args(kind)) if get_origin(one) is tuple]
     if not tuples or isinstance(value, list | tuple | None):

@@ -20,6 +20,7 @@ from ..costs.runs.cross_validation import LeftOut, left_out
 from ..costs.runs.provenance import computed
 from ..errors import InstanceError, Place
 from ..formats.runs import completed, read
+from ..text.documents import Document
 
 if TYPE_CHECKING:
     from ..measuring.kernels.fitting import Fitted
@@ -35,7 +36,7 @@ class Predicted:
     rows: tuple[Prediction, ...]
     summary: Mapping[str, Summary]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of `hetopt predict --json`."""
         return {
             "rows": [
@@ -97,7 +98,7 @@ class Calibrated:
         """A file of constants that `--constants` takes."""
         write_constants(Path(path), {n: self.constants[n] for n in self.moved})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of `hetopt calibrate --json`."""
         return {
             "runs": len(self.after.runs),
@@ -130,7 +131,7 @@ def predict(
     *,
     constants: Place | None = None,
     fit_on: Runs | None = None,
-    **told: Any,
+    **told: object,
 ) -> Predicted:
     """Set the model's seconds and memory beside measured runs, row by row.
 
@@ -153,7 +154,7 @@ def calibrate(
     *,
     constants: Place | None = None,
     machine: Place | None = None,
-    **told: Any,
+    **told: object,
 ) -> Calibrated:
     """Fit constants to one's own measured runs: rows, or logs of trainers.
 

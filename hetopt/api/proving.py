@@ -30,7 +30,7 @@ _NO_STATEMENT = ("training_plan",)  # theirs are of fewer plans than the problem
 
 @dataclass(frozen=True)
 class BoundCheck:
-    """What is missing for a bound to be proved, and what it was derived by."""
+    """The check says what a bound lacks to be proved, and what it was derived by."""
 
     bound: Objective
     missing: tuple[str, ...]
@@ -52,7 +52,7 @@ def check_bound(
 def bound_checked(
     result: Place, instance: Place | Record | None = None, *, again: AnyLimits = 0
 ) -> BoundCheck:
-    """The same, with what the bound was derived by."""
+    """Return what the bound lacks, and what it was derived by."""
     limits = limits_of(again)
     name, data, plan = files.load_plan(result, instance)
     document = read_tree(Path(result))
@@ -73,7 +73,7 @@ def bound_checked(
 
 
 def _by_argument(name: str, data: Any, bound: Objective) -> str | None:
-    """What proves a bound without a search."""
+    """Return what proves a bound without a search."""
     if (found := arguments.reaching(name, data, bound)) is not None:
         return found.source
     if name != "training_plan":
@@ -86,7 +86,7 @@ def _by_argument(name: str, data: Any, bound: Objective) -> str | None:
 
 
 def _solved_again(
-    name: str, data: Any, plan: Any, bound: Objective, limits: Limits
+    name: str, data: object, plan: object, bound: Objective, limits: Limits
 ) -> BoundCheck:
     """A proof by a statement, or by the exact method within what is left."""
     said = []

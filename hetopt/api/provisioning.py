@@ -1,14 +1,14 @@
-"""Which GPUs to rent: the cheapest, the fastest, and every trade of cost and time.
+"""The module chooses GPUs to rent: cheapest, fastest, every trade of cost and time.
 
 Every point of a trade is the judge's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import portfolio
 from ..errors import InstanceError, Unsupported, naming
@@ -19,6 +19,7 @@ from ..problems.provisioning import Data
 from ..result import Result, Stop
 from ..schema import Instance, Requirements
 from ..text.complaints import validated
+from ..text.documents import Document, Fields
 from .calling import (
     AnyInstance,
     AnyLimits,
@@ -51,7 +52,7 @@ class Offered:
     usd: float
     asked_s: float | None = None
     interrupted: bool = False
-    machines: tuple[Mapping[str, Any], ...] = ()
+    machines: tuple[Fields, ...] = ()
 
     @property
     def rented(self) -> dict[str, int]:
@@ -94,7 +95,7 @@ class Tradeoffs:
         """Methods that have points, in the order in which they came."""
         return list(dict.fromkeys(point.method for point in self.points))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The front's document, with the other points and the failures."""
         return {
             **self.front.to_json(),
@@ -285,7 +286,7 @@ def _posed(
 def _asked(
     planner: str, due: Data, asked_s: float, end: float | None, seed: int
 ) -> Offered | Failed:
-    """What a planner finds for one deadline, or why it finds nothing."""
+    """Return what a planner finds for one deadline, or why it finds nothing."""
     left = None if end is None else end - monotonic()
     if left is not None and left < 0:
         return Failed(planner, asked_s, "no time was left")

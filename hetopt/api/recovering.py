@@ -8,7 +8,7 @@ with that recovery: planning anew, in limited time, could end with another plan.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from ..result import Result, Stop
 from ..schema import Instance
 from ..solving.heuristic import Heuristic
 from ..text.complaints import validated
+from ..text.documents import Document, Fields
 from ..text.editions import marked
 from ..text.parsing import read_text
 from .calling import (
@@ -53,7 +54,7 @@ METHOD = "recovery"
 
 @dataclass(frozen=True)
 class Recovered:
-    """What to run after a change, and the recovery that leads there.
+    """The answer says what to run after a change, and has the recovery to it.
 
     `result` is the recovery's; where no new training plan was found it is a result of
     `training_plan` without a plan. `candidates` are what was weighed, `chosen` among
@@ -74,7 +75,7 @@ class Recovered:
         """The training plan to go on with."""
         return self.chosen.plan if self.chosen else None
 
-    def plan_file(self) -> dict[str, Any] | None:
+    def plan_file(self) -> Document | None:
         """The new training plan as a plan file, with its instance."""
         if self.chosen is None:
             return None
@@ -84,7 +85,7 @@ class Recovered:
         }
         return marked(told)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The result document, which `hetopt check` takes, with the new plan."""
         return {
             **self.result.to_file(),
@@ -228,7 +229,7 @@ def _solved(method: str, data: Any, limits: Limits, report: Report) -> Result:
 
 
 def request(
-    old_plan: str, instance: str, new_plan: Path | None, words: Sequence[Any]
+    old_plan: str, instance: str, new_plan: Path | None, words: Sequence[object]
 ) -> str:
     """The digest of what is asked for: the files' contents, and the other options."""
     texts = [read_text(Path(path)) for path in (old_plan, new_plan) if path is not None]
@@ -237,7 +238,7 @@ def request(
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def earlier(out: Path, asked: str) -> dict[str, Any] | None:
+def earlier(out: Path, asked: str) -> dict[str, object] | None:
     """The document of a recovery that `out` was begun for by the same request.
 
     Raises `InstanceError` where it was begun by another.
@@ -266,9 +267,7 @@ def _unread(storage: Storage) -> set[str]:
     return {*storage.unsaved, *([] if storage.cloud_gbytes_per_s else [CLOUD])}
 
 
-def to_apply(
-    document: Mapping[str, Any], asked: str, storage: Storage
-) -> dict[str, Any]:
+def to_apply(document: Fields, asked: str, storage: Storage) -> dict[str, object]:
     """A result document with what it takes to carry it out, now or later."""
     alive = {node["name"] for node in document["instance"]["nodes"]}
     places = sorted((alive | {CLOUD}) - _unread(storage))
@@ -276,7 +275,7 @@ def to_apply(
 
 
 def carried_out(
-    document: Mapping[str, Any],
+    document: Fields,
     checkpoint: Path,
     out: Path,
     report: Callable[[int, int], None] | None = None,

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
 
 from .. import files
 from ..catalogue import known
@@ -23,6 +22,7 @@ from ..problems import provisioning as judge
 from ..problems import training_plan
 from ..result import Result
 from ..schema import Cluster, GpuType, Instance, Inter, Node, Offer, Profile, tabled
+from ..text.documents import Document
 from ..text.editions import marked
 from .calling import AnyPlan, AnyProblem
 
@@ -105,7 +105,7 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
     return made, TrainingPlan(pipelines=(pipeline,))
 
 
-def plan_file(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
+def plan_file(instance: Instance, plan: TrainingPlan) -> Document:
     """Return a plan file with its instance, `training`'s; what breaks rules is refused.
 
     Raises `InstanceError` where the judge of training plans refuses the plan.

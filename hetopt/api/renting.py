@@ -1,4 +1,4 @@
-"""What to rent for a run: how many machines of which card, until when, for how much.
+"""The module says what to rent for a run: machines, cards, until when, for how much.
 
 Each card that a price list has is planned on one machine, two, four and so on, as far
 as a deadline asks for; a plan is timed and weighed by the judge, with all that `plan`
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from .. import catalogue, portfolio
 from ..bounds import covering
@@ -26,6 +25,7 @@ from ..problems.training_plan import support
 from ..result import Result, Stop
 from ..scheduling.catalogue import sheet
 from ..schema import Instance, ModelSpec
+from ..text.documents import Document
 from . import boxes, feasibility
 from .boxes import Cards
 from .calling import (
@@ -57,7 +57,7 @@ _QUICK_S, _LOOK, _IMPROVED = 2.0, 0.1, 3
 
 @dataclass(frozen=True)
 class Losses:
-    """How often a spot machine is lost, and what that costs."""
+    """The losses say how often a spot machine is lost, and what that costs."""
 
     per_hour: float
     restart_s: float = RESTART_S
@@ -71,7 +71,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class Rental:
-    """So many machines of one offer, and what the run takes on them.
+    """A number of machines of one offer, and what the run takes on them.
 
     `seconds` and `usd` are those of the best plan known, losses included;
     `least_usd` and `least_s` are proved for these machines, whatever the plan.
@@ -97,7 +97,7 @@ class Rental:
         """Days of 24 hours."""
         return self.seconds / 86_400
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The row of the document."""
         judged = self.result.evaluation
         parts = {} if judged is None else judged.parts
@@ -145,7 +145,7 @@ class Rentals:
         return f"<Rentals for {self.model}: {len(self.rows)}, best {self.best!r}>"
 
     def is_in_time(self, row: Rental) -> bool:
-        """Whether a row keeps the deadline, where there is one."""
+        """Return whether a row keeps the deadline, where there is one."""
         return self.deadline_s is None or row.seconds <= self.deadline_s
 
     @property
@@ -178,7 +178,7 @@ class Rentals:
         late = not self.is_in_time(row)
         return late, row.seconds if late else row.usd
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of the command line; absent is None."""
         best = self.best
         return {
@@ -275,7 +275,7 @@ def rent(
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be run, and until when."""
+    """The job says what is to be run, and until when."""
 
     spec: ModelSpec
     tokens: int
@@ -293,7 +293,7 @@ class _Job:
         return -(-self.tokens // (self.batch * self.sequence))
 
     def is_in_time(self, seconds: float) -> bool:
-        """Whether a run of so long keeps the deadline, where there is one."""
+        """Return whether a run of so long keeps the deadline, where there is one."""
         return self.deadline_s is None or seconds <= self.deadline_s
 
     def on(self, card: str, size: int, machines: int) -> Instance:
@@ -368,7 +368,7 @@ class _Search:
 
     @property
     def rows(self) -> list[Rental]:
-        """What each result costs at every offer."""
+        """Return what each result costs at every offer."""
         return [
             row
             for (card, machines), result in self.found.items()
@@ -434,7 +434,7 @@ class _Search:
             machines = min(2 * machines, most)
 
     def _is_dear(self, card: str, machines: int) -> bool:
-        """Whether machines are proved to cost more than others do, which is told."""
+        """Return whether machines are proved dearer than others, and say so."""
         done = [row.usd for row in self.rows if self._job.is_in_time(row.seconds)]
         least = self._least_usd(card, machines)
         if self._every or not done or least < min(done):

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
@@ -15,6 +14,7 @@ from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
 from ..recovery.replay.traces import Counts, Moment
 from ..schema import Instance
 from ..search.attempts import alone, tried
+from ..text.documents import Document
 from . import recovering
 from .calling import (
     AnyLimits,
@@ -36,7 +36,7 @@ _US = 10**6
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of a job along a trace, by every method.
+    """The replay has what became of a job along a trace, by every method.
 
     `end_us` is where all methods end; before the trace's own end when interrupted.
     """
@@ -57,7 +57,7 @@ class Replayed:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C came before the trace's end."""
+        """Return whether Ctrl-C came before the trace's end."""
         return self.end_us < self.moments[-1].time_us
 
     @property
@@ -69,7 +69,7 @@ class Replayed:
         """Samples that the job was trained on, and kept."""
         return replay.tally.iterations * self.instance.workload.global_batch
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """All of it as a document; times in seconds, GPU time in GPU seconds."""
         return {
             "instance": self.instance.name,
@@ -86,7 +86,7 @@ class Replayed:
             ],
         }
 
-    def _of(self, replay: Replay) -> dict[str, Any]:
+    def _of(self, replay: Replay) -> dict[str, object]:
         tally = replay.tally
         whole = tally.available_us
         return {
@@ -145,7 +145,7 @@ class Replayed:
         }
 
 
-def saving_document(found: saving.Compared) -> dict[str, Any]:
+def saving_document(found: saving.Compared) -> Document:
     """Return a comparison as an object; times in seconds."""
     return {
         "losses": found.losses,
@@ -173,7 +173,7 @@ def saving_document(found: saving.Compared) -> dict[str, Any]:
     }
 
 
-def _leg(leg: Leg) -> dict[str, Any]:
+def _leg(leg: Leg) -> dict[str, object]:
     return {
         "plan": leg.run.name,
         "gpus": leg.run.gpus,

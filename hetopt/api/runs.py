@@ -1,4 +1,4 @@
-"""What a whole run takes: days, money and energy, from the judge's iteration.
+"""The module says what a run takes, from the judge's iteration: days, money, energy.
 
 A node is paid, and draws power, whole when a plan uses any of its GPUs. Energy is the
 GPUs' TDP times the time, more than they draw: an upper estimate, of the GPUs alone.
@@ -7,13 +7,13 @@ GPUs' TDP times the time, more than they draw: an upper estimate, of the GPUs al
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
 
 from ..errors import InstanceError, Unsupported
 from ..plans import TrainingPlan
 from ..problems import Evaluation, training_plan
 from ..schema import Cluster, Instance, exact
 from ..text import units
+from ..text.documents import Document
 from .calling import AnyPlan, AnyProblem
 from .judging import posed_training
 
@@ -47,7 +47,7 @@ class TrainingRun:
         """Days of 24 hours."""
         return self.seconds / 86_400
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The fields, and `days`."""
         return {**asdict(self), "days": self.days, "missing": list(self.missing)}
 
@@ -60,7 +60,7 @@ def run_of(
     dataset: int | str | None = None,
     epochs: float = 1,
 ) -> TrainingRun:
-    """How long a run takes under a plan, and what it costs.
+    """Return how long a run takes under a plan, and what it costs.
 
     `plan` is a result, a plan file, or a plan with its instance. The run is of so many
     `tokens`, or of `epochs` over a `dataset` of so many; a text may have a unit, `15T`.

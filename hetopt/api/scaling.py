@@ -24,6 +24,7 @@ from ..result import Bound, Result
 from ..schema import Cluster, Instance, Inter, Node, exact
 from ..search.choices import stamped
 from ..search.quick import time_of
+from ..text.documents import Document
 from .calling import (
     AnyInstance,
     AnyLimits,
@@ -54,7 +55,7 @@ _SAMPLE = ("gbits_per_s", "iteration_us", "data_parallel_us")
 
 @dataclass(frozen=True)
 class Point:
-    """So many machines at one rate: the best plan known that uses them all.
+    """A number of machines at one rate: the best plan known that uses them all.
 
     `equal_us` is what data parallelism alone takes over all GPUs, `bound` what no plan
     on these machines beats, whether it uses them all or not.
@@ -84,7 +85,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What more machines bring at each rate of the network between them.
+    """The scaling has what more machines bring at each rate of their network.
 
     `own_gbits_per_s` is the instance's rate, None where it has no single one. `curves`
     have, of so many machines, more rates and the times of the best plan known and of
@@ -140,7 +141,7 @@ class Scaling:
             return None
         return max(0.0, 1 - float(point.bound.value / fewer))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of the command line; absent is None."""
         return {
             "instance": self.instance,
@@ -170,7 +171,7 @@ class Scaling:
         }
 
 
-def _plan(plan: TrainingPlan | None) -> dict[str, Any] | None:
+def _plan(plan: TrainingPlan | None) -> Document | None:
     return None if plan is None else plan.model_dump(mode="json")
 
 

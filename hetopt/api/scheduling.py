@@ -23,6 +23,7 @@ from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec, Workload
 from ..search.attempts import Attempt, alone, tried
 from ..solving.certificates import QueueCertificate
 from ..solving.heuristic import Heuristic
+from ..text.documents import Document
 from ..text.parsing import read_tree
 from .calling import (
     AnyLimits,
@@ -46,7 +47,7 @@ class Outcome:
     result: Result
     metrics: Metrics | None = field(repr=False)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The result document, with the metrics."""
         measured = self.metrics.to_json() if self.metrics else None
         return {**self.result.to_json(), "policy": self.policy, "metrics": measured}
@@ -152,7 +153,7 @@ def fit(
     batch: int,
     sequence: int = 1024,
 ) -> list[Fit]:
-    """What a model needs on a cluster, or on GPUs of the catalogue by name, ranked.
+    """Return, ranked, what a model needs on a cluster, or on the catalogue's GPUs.
 
     `model` is a preset, a `config.json`, an instance, or a `ModelSpec`; a text `on`
     names an instance or queue, a list of texts GPUs.

@@ -1,4 +1,4 @@
-"""Which parallelism goes on the slow cards: what each card does in the best plan.
+"""The module says what each card does in the best plan, the slow ones above all.
 
 The slow cards can be stages of pipelines that faster cards are in, too; replicas that
 share a stage with faster ones; pipelines of their own, with fewer micro-batches; or
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import monotonic
-from typing import Any
 
 from .. import portfolio
 from ..errors import Unsupported
@@ -21,6 +20,7 @@ from ..problems.training_plan import support
 from ..result import Bound, Result
 from ..schema import Cluster, Instance, exact
 from ..search.quick import time_of
+from ..text.documents import Document
 from .calling import (
     AnyInstance,
     AnyLimits,
@@ -39,7 +39,7 @@ _SHARES = (0.7, 0.85, 1.0, 1.15, 1.3)
 
 
 class Way(StrEnum):
-    """How cards of a kind take part in a plan."""
+    """The way in which cards of a kind take part in a plan."""
 
     STAGES = "stages"  # of pipelines that faster cards are in, too
     REPLICAS = "replicas"  # in stages that faster cards have replicas of, too
@@ -49,7 +49,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Role:
-    """What the cards of one kind do in a plan.
+    """A role says what the cards of one kind do in a plan.
 
     `degrees` are those of tensor parallelism, `positions` where their stages lie in
     their pipelines (first, middle, last, whole), `layers` the fewest and the most that
@@ -78,7 +78,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Roles:
-    """What each kind of card does in the best plan, the fastest first.
+    """The roles of each kind of card in the best plan, the fastest first.
 
     `slow` is the slowest kind, and `options` are the ways for it that a plan is known
     of, the best first.
@@ -95,7 +95,7 @@ class Roles:
         best = self.options[0] if self.options else None
         return f"<Roles on {self.instance}: {self.slow} best as {best!r}>"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of the command line; absent is None."""
         return {
             "instance": self.instance,

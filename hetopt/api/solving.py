@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -125,7 +124,7 @@ def solve(
 
 
 def by_planner(
-    problem: str, name: str, data: Any, limits: Limits, options: Options | None
+    problem: str, name: str, data: object, limits: Limits, options: Options | None
 ) -> Result:
     """Return what a planner of a problem finds, with a cheap bound where there is one.
 
@@ -158,7 +157,7 @@ def methods_for(problem: str) -> dict[str, list[str]]:
 
 
 def has_two_kinds(problem: str, method: str) -> bool:
-    """Whether a name is of a statement, which `solve` takes, and of a planner."""
+    """Return whether a name is of a statement, which `solve` takes, and a planner."""
     known = methods_for(problem)
     return method in known["formulations"] and method in known["planners"]
 
@@ -182,8 +181,8 @@ def carriers(formulation: str) -> list[str]:
 # --- how it is done --------------------------------------------------------------
 
 
-def _narrows(method: str, data: Any) -> bool:
-    """Whether a method is the exact one of a problem that an instance can pose."""
+def _narrows(method: str, data: object) -> bool:
+    """Return whether a method is the exact one of a problem that instances pose."""
     return (
         isinstance(data, Instance)
         and method in registry.names("exact")

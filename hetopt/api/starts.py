@@ -1,4 +1,4 @@
-"""What is known of an instance beforehand: plans at hand, and the library's best.
+"""The module finds what is known beforehand: plans at hand, and the library's best.
 
 Every command that plans, compares or explains asks here, so that none says less than
 another has found. Plans at hand are those that the caller gives, and those of result
@@ -103,7 +103,7 @@ class Known:
         return Bound(int(value), source)
 
     def reference(self, data: Instance) -> Reference:
-        """What gaps of an instance's results are to, beside these results."""
+        """Return what gaps of an instance's results are to, beside these results."""
         bound = self.bound(data)
         by = None if bound is None else LIBRARY
         for start in self.starts(data):
@@ -124,7 +124,7 @@ class Known:
         return replace(made, stop=stop, certificate=self._certificate())
 
     def _certificate(self) -> Record | None:
-        """What the library's bound can be checked by."""
+        """Return what the library's bound can be checked by."""
         if self.best_known is None or self.best_known.certificate is None:
             return None
         tree = self.best_known.certificate
@@ -142,7 +142,7 @@ AnyStart = AnyPlan | Iterable[AnyPlan] | Known | None
 
 
 def known_beside(places: Iterable[object], data: Instance) -> Known:
-    """What is known of `data` beside any of these places, each of which may be none.
+    """Return what is known of `data` beside these places, each of which may be none.
 
     A place is the path or the library's name of an instance, or the path of a plan.
     """
@@ -160,7 +160,7 @@ def known_of(
     *,
     library: bool = True,
 ) -> Known:
-    """What is known of `data`, which `instance` was loaded as.
+    """Return what is known of `data`, which `instance` was loaded as.
 
     `start` are plans that the caller gives; `InstanceError` for one that the instance
     cannot run. Without `library` they are all that counts. What is known already is
@@ -198,7 +198,7 @@ def _given(start: AnyStart, data: Instance) -> Iterator[tuple[str, TrainingPlan]
 
 
 def _folder(instance: AnyInstance) -> Path | None:
-    """Where plans of an instance may lie; None for one that was not named.
+    """Return where plans of an instance may lie; None for one that was not named.
 
     The folder of its file, or for a name of the library or of a generated family the
     current one.

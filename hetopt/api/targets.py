@@ -1,8 +1,7 @@
-"""What the program that runs the plan costs: the best plan for each, side by side."""
+"""The module compares programs that run a plan, by the best plan for each."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -11,6 +10,7 @@ from ..problems.training_plan import settings, shapes, support
 from ..problems.training_plan.support import PROGRAMS
 from ..result import Bound, Method, Result, Status, Stop, known_gap
 from ..schema import Instance
+from ..text.documents import Document
 from .calling import (
     AnyInstance,
     AnyLimits,
@@ -56,7 +56,7 @@ class TargetReport:
 
     rows: tuple[TargetRow, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The report document: rows with their results."""
         return {
             "rows": [
@@ -166,7 +166,7 @@ def _best_for(result: Result, others: Iterable[Result]) -> Result:
 
 
 def _runs_less(data: Instance, freest: Instance) -> bool:
-    """Whether every plan of the one's target is one of the freest one's."""
+    """Return whether every plan of the one's target is one of the freest one's."""
     if shapes.never_run(freest):
         return False
     whole = set(settings.offered(freest))

@@ -9,12 +9,13 @@ statement: its optimum is the exact method's.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import process_time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import entries, files, portfolio, problems, registry
 from ..errors import HetoptError, PluginBroken, UnknownName
 from ..modelling import Limits
 from ..result import Result, Status, Stop
+from ..text.documents import Document
 from .plugins import MAKES, Plugin, placed
 from .posing import pose
 from .scheduling import schedule
@@ -61,7 +62,7 @@ class Check(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What `verify` found of a plug-in of a `kind`, a folder of the registry."""
+    """The verdict of `verify` on a plug-in of a `kind`, a folder of the registry."""
 
     name: str
     kind: str
@@ -69,10 +70,10 @@ class Verified(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether every check is passed."""
+        """Return whether every check is passed."""
         return all(check.passed for check in self.checks)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of `hetopt verify`."""
         return {
             **self._asdict(),
@@ -81,7 +82,9 @@ class Verified(NamedTuple):
         }
 
 
-def verify(plugin: Plugin, tell: Callable[[str], Any] = lambda name: None) -> Verified:
+def verify(
+    plugin: Plugin, tell: Callable[[str], object] = lambda name: None
+) -> Verified:
     """Hold a planner, policy or statement to the rules, by name, file or function.
 
     `tell` hears the name of each piece of data before it is tried. Takes a minute or
@@ -112,7 +115,7 @@ def _kind(plugin: Plugin) -> tuple[str, str]:
 # --- planners --------------------------------------------------------------------
 
 
-def _of_planner(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
+def _of_planner(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
     problem = entries.planner(name).problem
     places = PLANNED if problem == "training_plan" else POSED.get(problem, ())
     if not places:
@@ -126,9 +129,9 @@ def _of_planner(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
     yield Check("all", "finds plans", found > 0, f"on {found} of {len(places)}")
 
 
-def _data_of(problem: str, place: str) -> Any:
+def _data_of(problem: str, place: str) -> object:
     """Return the problem that a name poses; a recovery after its last node is lost."""
-    options: dict[str, Any] = {}
+    options: Document = {}
     if problem == "recovery":
         instance = files.load_instance(place)
         options["plan"] = portfolio.ask("autohet", instance, Limits()).plan
@@ -136,7 +139,7 @@ def _data_of(problem: str, place: str) -> Any:
     return pose(place, problem, options)[0]
 
 
-def _planned(name: str, data: Any, place: str) -> Iterator[Check]:
+def _planned(name: str, data: object, place: str) -> Iterator[Check]:
     limits, before = Limits(time_s=_SECONDS), process_time()
     try:
         first = portfolio.ask(name, data, limits)
@@ -159,7 +162,7 @@ def _planned(name: str, data: Any, place: str) -> Iterator[Check]:
     yield _not_beyond(place, first, data)
 
 
-def _not_beyond(place: str, result: Result, data: Any) -> Check:
+def _not_beyond(place: str, result: Result, data: object) -> Check:
     limits = Limits(time_s=_SECONDS)
     proved = portfolio.exactly(result.problem, data, limits, None, None).bound
     seen = f"{result.objective} beside {proved.value if proved else None}"
@@ -174,7 +177,7 @@ def _not_beyond(place: str, result: Result, data: Any) -> Check:
 # --- statements and policies -----------------------------------------------------
 
 
-def _of_statement(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
+def _of_statement(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
     problem = entries.statement(name).problem
     places = STATED.get(problem, [])
     if not places:
@@ -215,7 +218,7 @@ def _alike(place: str, stated: Result, proved: Result) -> Check:
     return Check(place, "no bound is crossed", not (crossed or unlike), seen)
 
 
-def _of_policy(name: str, tell: Callable[[str], Any]) -> Iterator[Check]:
+def _of_policy(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
     for place in QUEUES:
         tell(place)
         try:

@@ -1,4 +1,4 @@
-"""What the back ends share; solves that a Ctrl-C ends without losing the incumbent."""
+"""The module has what back ends share, and solves that survive a Ctrl-C."""
 
 import math
 import os
@@ -43,7 +43,7 @@ def _unwatched(parts: int) -> None:
 
 
 class Model(modelling.Model):
-    """What the models of all solvers keep and time alike."""
+    """The model has what the models of all solvers keep and time alike."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class Model(modelling.Model):
 
     @abstractmethod
     def search(self, limits: Limits, report: Report) -> Answer:
-        """What the solver knows at the end; `solve` adds the seconds."""
+        """Return what the solver knows at the end; `solve` adds the seconds."""
 
 
 def reached(
@@ -104,7 +104,7 @@ def reached(
 
 
 def near(limit_s: float | None, seconds: float) -> bool:
-    """Whether a run ended about when its time was up, or later."""
+    """Return whether a run ended about when its time was up, or later."""
     return limit_s is not None and seconds >= 0.9 * limit_s
 
 
@@ -189,7 +189,7 @@ Term = tuple[float, float, float]  # a factor, and the range of what it multipli
 def span(
     terms: Iterable[Term], least: float | None = None, most: float | None = None
 ) -> float:
-    """What the terms of a sum can come to without their signs, in the sum's own unit.
+    """Return what the terms of a sum can come to without signs, in the sum's own unit.
 
     `least` and `most` are limits of the sum, if it has any: where all terms are above
     0, they come to no more than the sum may. Whole factors of whole numbers make sums

@@ -25,7 +25,7 @@ def backend(name: str = "") -> modelling.Model:
 
 
 def version() -> str:
-    """Of OR-Tools."""
+    """Return the version of OR-Tools."""
     _solver()
     return installed("ortools")
 
@@ -118,7 +118,7 @@ class Model(_running.Model):
         return solver
 
     def _has_large_numbers(self) -> bool:
-        """Whether factors or variables are so large that products may overflow."""
+        """Return whether factors or variables are too large for products."""
         proto = self.native.proto
         rows = [row.linear for row in proto.constraints if _has(row, "linear")]
         columns = (variable.domain for variable in proto.variables)

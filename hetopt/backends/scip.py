@@ -34,7 +34,7 @@ def backend(name: str = "") -> modelling.Model:
 
 
 def version() -> str:
-    """Of SCIP itself, and of its Python interface."""
+    """Return the versions of SCIP itself, and of its Python interface."""
     scip = _solver()
     return f"{scip.Model().version()} (PySCIPOpt {installed('pyscipopt')})"
 
@@ -165,7 +165,7 @@ class Model(_running.Model):
 
 
 def _terms(polynomial: Expression) -> Iterator[Term]:
-    """Its terms; the range of a product of variables is that of their bounds'."""
+    """Yield the terms; a product of variables has the range of their bounds."""
     for term, factor in polynomial.terms.items():
         low = high = 1.0
         for variable in term.vartuple:

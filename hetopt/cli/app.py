@@ -70,7 +70,7 @@ class _Answering(TyperGroup):
 
 
 def _of_the_system(error: OSError) -> HetoptError:
-    """What the system refused, such as room on a disk, and of which file."""
+    """Return what the system refused, such as room on a disk, and of which file."""
     place = error.filename if isinstance(error.filename, str) else None
     reason = error.strerror or str(error)
     words = f"the system refused it: {reason}; make room, or correct the path or rights"

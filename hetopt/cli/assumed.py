@@ -1,4 +1,4 @@
-"""What an importer took for granted, as a table beside the answer."""
+"""The module shows what an importer took for granted, beside the answer."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Unsupported
+from ..text.documents import Document
 from . import output, runs
 from .current import CurrentRun
 from .options import AsJson, RunsOn, TimeLimit, flag, limit_s
@@ -197,7 +198,7 @@ def _subject(
 
 @dataclass(frozen=True)
 class _Judged:
-    """What is said of a subject; `reached` is what no plan is shorter than."""
+    """The judgement of a subject; `reached` is what no plan is shorter than."""
 
     subject: _Subject
     found: "Evaluation"
@@ -212,7 +213,7 @@ class _Judged:
         limits = limit_s(again)
         return replace(self, proof=api.bound_checked(plan, instance, again=limits))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the document of `--json`."""
         of = self.subject
         document = _document(of, self.found) | self.beside.to_json()
@@ -291,7 +292,7 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
 
 
 def _distance(found: "Evaluation", bound: "Bound") -> str:
-    """How far a run is at most from the best one; nothing of one that breaks rules."""
+    """Return how far a run is at most from the best one, if it breaks no rule."""
     from ..report import words
 
     least = (
@@ -318,7 +319,7 @@ def _worded(origin: "Origin") -> str:
     return f"another instance{name} ({origin.digest[: len('sha256:') + 12]})"
 
 
-def _document(subject: _Subject, found: "Evaluation") -> dict[str, Any]:
+def _document(subject: _Subject, found: "Evaluation") -> dict[str, object]:
     """Return a judgement's document: a result's fields, and whether it is valid."""
     from .. import problems
 

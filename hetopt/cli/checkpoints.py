@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import Unsupported
+from ..text.documents import Document
 from . import output
 from .options import AsJson
 
@@ -106,7 +107,7 @@ def checkpoint(
 
 def _handed_over(
     folder: Path, to: Form, out: Path, model: Path | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     from ..runtime import handover
 
     if to is Form.STATES:
@@ -126,8 +127,8 @@ def moving() -> "Moved":
     return Moved(console(stderr=True), "moving states")
 
 
-def document(done: "Applied") -> dict[str, Any]:
-    """What a recovery on files did, as JSON."""
+def document(done: "Applied") -> Document:
+    """Return what a recovery on files did, as JSON."""
     return {
         "out": str(done.folder),
         "written": done.written,
@@ -136,13 +137,13 @@ def document(done: "Applied") -> dict[str, Any]:
     }
 
 
-def _listed(folder: Path) -> dict[str, Any]:
+def _listed(folder: Path) -> Document:
     """Places and degrees, with what each has; units that no shards make whole."""
     from .. import checkpoints
 
     shards = checkpoints.verified_catalogue(folder)
     manifest = checkpoints.read_manifest(folder)
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    rows: dict[tuple[str, int], Document] = {}
     for shard in sorted(shards, key=lambda s: (s.place, s.degree)):
         row = rows.setdefault(
             (shard.place, shard.degree),
@@ -167,7 +168,7 @@ def _listed(folder: Path) -> dict[str, Any]:
     }
 
 
-def _shown(found: dict[str, Any]) -> Iterator[Any]:
+def _shown(found: Document) -> Iterator[object]:
     from ..report import words
 
     rows = [

@@ -7,7 +7,9 @@ from typing import Any
 
 import typer
 
-Row = dict[str, Any]
+from ..text.documents import Document
+
+Row = Document
 
 
 def rows(app: typer.Typer) -> list[Row]:
@@ -18,7 +20,7 @@ def rows(app: typer.Typer) -> list[Row]:
     written), `value` (what stands for its value, None for a flag), `description`,
     `default` and `required`; absent is None.
     """
-    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, object] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return [_row(name, commands[name]) for name in sorted(commands)]
 
 
@@ -55,7 +57,7 @@ def _told(params: Sequence[Any], kind: str) -> Iterator[Row]:
         }
 
 
-def _default(value: Any) -> str | int | float | None:
+def _default(value: object) -> str | int | float | None:
     """A default as it would be typed; None where there is none to be told."""
     if isinstance(value, Enum):
         return str(value.value)

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
+from ..text.documents import Document
 from . import output
 from .options import limit_s
 
@@ -65,7 +66,7 @@ class CurrentRun:
             )
 
     def bound(self) -> "Bound | None":
-        """What no plan is shorter than with any of the settings that were looked at.
+        """Return what no plan is shorter than with any of the settings that were tried.
 
         None where no instance offers them all.
         """
@@ -119,9 +120,9 @@ class CurrentRun:
                     f"be changed automatically; change it by hand"
                 )
 
-    def to_json(self) -> dict[str, Any]:
-        """What was read, what to change, and the difference."""
-        document: dict[str, Any] = {
+    def to_json(self) -> Document:
+        """Return what was read, what to change, and the difference."""
+        document: Document = {
             "run": {
                 "kind": self.asked.what,
                 "files": [file.place for file in self.asked.files],
@@ -142,7 +143,7 @@ class CurrentRun:
         return document
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value that JSON has, else its text: TOML has dates, and infinity."""
     is_number = isinstance(value, float) and isfinite(value)
     return value if is_number or isinstance(value, str | int | None) else str(value)

@@ -1,18 +1,18 @@
-"""What hetopt finds on this machine: solvers, each tried on a small problem."""
+"""The module shows the solvers on this machine, each tried on a small problem."""
 
 import os
 import shutil
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from .. import _kernels, api, registry
 from ..errors import BackendMissing, HetoptError
 from ..problems.layer_partition import Data
 from ..result import Status
+from ..text.documents import Document
 
 # Three layers of 3, 1, 2 us on two equal stages: the best bottleneck is 3 us.
-_TRIAL: dict[str, Any] = {
+_TRIAL: dict[str, object] = {
     "layer_mib": [1, 1, 1],
     "in_flight_mib": [0, 0, 0],
     "micro_batches": 2,
@@ -62,7 +62,7 @@ def _tried(name: str) -> Finding:
     return Finding(name, result.method.version, right, seconds, reason)
 
 
-def tools() -> list[dict[str, Any]]:
+def tools() -> list[Document]:
     """The targets of exports, and which release of each is installed.
 
     `unknown` is why that cannot be told of a tool that is no Python package.
@@ -85,11 +85,11 @@ def tools() -> list[dict[str, Any]]:
 
 
 def _program(name: str | None) -> str | None:
-    """Where a program is that starts jobs of a target."""
+    """Return where a program is that starts jobs of a target."""
     return None if name is None else shutil.which(name)
 
 
-def report(findings: list[Finding]) -> dict[str, Any]:
+def report(findings: list[Finding]) -> Document:
     """The machine, the back ends and what proofs run by as a document."""
     affinity = getattr(os, "sched_getaffinity", None)
     threads = len(affinity(0)) if affinity else os.cpu_count()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from ..errors import HetoptError, Unsupported, naming
+from ..text.documents import Document
 from . import output
 from .importing import told
 from .options import AsJson, flag
@@ -110,7 +111,7 @@ def assemble(
 
     output.check_writable(out)
     importing.check(out)
-    workload: dict[str, Any] = {
+    workload: Document = {
         "sequence_length": sequence_length,
         "global_batch": global_batch,
         "micro_batch_sizes": sizes(micro_batches),
@@ -322,7 +323,7 @@ def doctor(
         raise typer.Exit(output.BAD_INPUT)
 
 
-def _examined(found: dict[str, Any]) -> Iterator[Any]:
+def _examined(found: Document) -> Iterator[Any]:
     """The back ends, under what they run on."""
     yield "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
     headings = ("back end", "version", "verdict")
@@ -351,7 +352,7 @@ def _schedule(word: str | None) -> "Schedule | None":
     return cast("Schedule", word)
 
 
-def _simulated(found: "Simulation") -> Any:
+def _simulated(found: "Simulation") -> object:
     """Simulated times beside the judge's, and how idle each stage is.
 
     Pipelines that are equal are one row.
@@ -383,7 +384,7 @@ def _simulated(found: "Simulation") -> Any:
     return output.table((*headings, *by_stage), rows, texts=texts)
 
 
-def _able(rows: list[dict[str, Any]]) -> Iterator[Any]:
+def _able(rows: list[Document]) -> Iterator[Any]:
     """One row a target, one column a feature of the plan, under a list of these."""
     features = list(rows[0]["features"]) if rows else []
     listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))

@@ -4,10 +4,11 @@ from contextlib import nullcontext
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..text.documents import Document
 from . import output
 from .options import AsJson, flag
 from .quantities import count, duration
@@ -245,7 +246,7 @@ def run(
         )
 
 
-def _heard(bar: "Steps | None", steps: int, row: dict[str, Any]) -> None:
+def _heard(bar: "Steps | None", steps: int, row: Document) -> None:
     """Show a step as it ends, and changes of the plan."""
     if "step" not in row:
         output.complain(_news(row))
@@ -255,8 +256,8 @@ def _heard(bar: "Steps | None", steps: int, row: dict[str, Any]) -> None:
         bar.report(row["step"], steps)
 
 
-def _news(row: dict[str, Any]) -> str:
-    """What happened to an elastic run."""
+def _news(row: Document) -> str:
+    """Return what happened to an elastic run."""
     if names := row.get("unknown_nodes"):
         return f"--nodes: no node of the plan's instance: {', '.join(names)}"
     if "restored" in row:
@@ -278,7 +279,7 @@ def _news(row: dict[str, Any]) -> str:
     return "; ".join([*parts, f"{goes} (plan: {row['plan']})"])
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: dict[str, object]) -> str:
     loss, norm = (
         "none" if row[name] is None else f"{row[name]:.{digits}f}"
         for name, digits in (("loss", 4), ("norm", 3))

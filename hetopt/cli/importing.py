@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Unsupported
+from ..text.documents import Document
 from . import output
 from .assumed import tell_assumed
 from .options import AsJson, OutTree, flag
@@ -145,7 +146,7 @@ def told(found: "Imported", out: Path, as_json: bool) -> None:
     tell_assumed(found.assumed)
 
 
-def _judged(rows: Iterable[dict[str, Any]]) -> Any:
+def _judged(rows: Iterable[Document]) -> Any:
     """Claims beside judgements, a plan a line."""
     from rich.table import Table
 

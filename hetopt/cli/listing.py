@@ -1,12 +1,12 @@
-"""What there is, by name, with one line each; no solver is loaded to tell."""
+"""The module lists what is there, by name; no solver is loaded for it."""
 
 import ast
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from .. import capability, registry
+from ..text.documents import Document
 
 _FOLDER = {
     "problems": "problems",
@@ -22,7 +22,7 @@ _FOLDER = {
 OF_A_PROBLEM = ("formulations", "methods", "planners")
 
 
-def entries(kind: str, problem: str | None = None) -> list[dict[str, Any]]:
+def entries(kind: str, problem: str | None = None) -> list[Document]:
     """Objects with `name` and `description`, sorted by name.
 
     Those of one `problem` alone, for the kinds of `OF_A_PROBLEM`; they name theirs.
@@ -61,7 +61,7 @@ def entries(kind: str, problem: str | None = None) -> list[dict[str, Any]]:
     if kind == "capabilities":
         return capability.rows()
     folder = _FOLDER[kind]
-    entries: list[dict[str, Any]] = _folder(folder)
+    entries: list[Document] = _folder(folder)
     if kind in OF_A_PROBLEM:
         pairs = [(e, _problems(folder, e["name"])) for e in entries]
         entries = [
@@ -110,7 +110,7 @@ def _formats() -> list[dict[str, str]]:
     ]
 
 
-def _gpus() -> list[dict[str, Any]]:
+def _gpus() -> list[dict[str, object]]:
     from .. import catalogue
 
     shown = ("maker", "memory_gib", "memory_gbytes_per_s", "tflops", "watts")
@@ -128,7 +128,7 @@ def _gpus() -> list[dict[str, Any]]:
     ]
 
 
-def _machines() -> list[dict[str, Any]]:
+def _machines() -> list[dict[str, object]]:
     from .. import catalogue
 
     shown = {"gpus", "domain", "adapters", "adapter_gbytes_per_s"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -249,7 +249,7 @@ def _constants(
     output.give(document, _fit_shown(found), as_json, failed)
 
 
-def _fit_shown(found: "Fitted") -> Iterator[Any]:
+def _fit_shown(found: "Fitted") -> Iterator[object]:
     from ..measuring.kernels import documents
     from ..report import words
 
@@ -286,7 +286,7 @@ def _model(name: str) -> "ModelSpec":
     return ModelSpec.model_validate(fields)
 
 
-def _document(found: "Profiled") -> dict[str, Any]:
+def _document(found: "Profiled") -> dict[str, object]:
     return {
         "gpu": found.gpu,
         "torch": found.torch,
@@ -303,7 +303,7 @@ def _document(found: "Profiled") -> dict[str, Any]:
     }
 
 
-def _shown(found: "Profiled") -> Iterator[Any]:
+def _shown(found: "Profiled") -> Iterator[object]:
     from ..measuring.profiling.rows import shown
     from ..report import words
 

@@ -1,4 +1,4 @@
-"""What the command line says, where, and the exit code that it ends with.
+"""The module has what the command line says, where, and its exit codes.
 
 Answers go to stdout; progress and what is wrong go to stderr. With `--json` stdout
 holds one document: the answer, or where there is none, what is wrong.
@@ -78,7 +78,7 @@ def be_patient() -> None:
     )
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print the document of the command."""
     text = json.dumps(document, indent=1, allow_nan=False)
     _answered.set(True)
@@ -90,7 +90,7 @@ def print_text(text: str) -> None:
     _to_stdout(lambda: typer.echo(text, nl=False))
 
 
-def show(renderables: Iterable[Any], *, stderr: bool = False) -> None:
+def show(renderables: Iterable[object], *, stderr: bool = False) -> None:
     """Print tables and lines; on stderr where they stand beside the answer."""
     # A pipe has no width: lines there must not be folded to 80 columns.
     console = terminal.console(stderr=stderr)
@@ -161,8 +161,8 @@ def written(
 
 
 def give(
-    document: Any,
-    shown: Iterable[Any],
+    document: object,
+    shown: Iterable[object],
     as_json: bool,
     *failures: HetoptError | None,
 ) -> None:
@@ -276,7 +276,7 @@ def answer_error(
 
 
 def wants_json(words: Iterable[str]) -> bool:
-    """Whether `--json` is among the words of a command line."""
+    """Return whether `--json` is among the words of a command line."""
     for word in words:
         if word in ("--json", "--"):
             return word == "--json"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ..errors import Unsupported
+from ..text.documents import Document
 from . import output, runs
 from .options import (
     AsJson,
@@ -47,7 +48,7 @@ _LONG_TO_READ = 2**20
 
 
 class Kind(StrEnum):
-    """What `hetopt list` lists."""
+    """The kinds of things that `hetopt list` lists."""
 
     COMMANDS = "commands"
     INSTANCES = "instances"
@@ -66,7 +67,7 @@ class Kind(StrEnum):
 
 
 class Objective(StrEnum):
-    """What an iteration is to take least of."""
+    """The amounts that an iteration may take least of."""
 
     TIME = "time"
     USD = "usd"
@@ -143,7 +144,7 @@ def plan(
     if dask is not None and (planner is not None or improve):
         raise Unsupported("--dask is for proofs: leave out --planner and --improve")
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
-    how: dict[str, Any] = {
+    how: Document = {
         "planner": planner,
         "improve": improve,
         "options": values(option),
@@ -391,7 +392,7 @@ def compare(
 
 
 def _states_problem(place: str) -> bool:
-    """Whether a problem is compared; of a file that is long to read it is not asked."""
+    """Return whether a problem is compared; a file that is long to read counts not."""
     from ..api.comparing import problem_of
 
     file = Path(place)
@@ -411,7 +412,7 @@ def _counted(number: int, word: str) -> str:
 
 def _deliver_targets(
     instances: list[str],
-    how: dict[str, Any],
+    how: Document,
     limits: "Limits",
     out: Path | None,
     *,
@@ -655,7 +656,7 @@ def _with_and_without(
     exact: bool,
     limits: "Limits",
     watch: Any,
-    how: dict[str, Any],
+    how: Document,
 ) -> "NodeChoice":
     """A plan, then plans without each group of nodes in as much time again."""
     from .. import api
@@ -752,7 +753,7 @@ def _exit_of_comparison(results: Iterable["Result"]) -> int:
 
 
 def _exit_of_instance(codes: list[int]) -> int:
-    """Of one instance: that there is no plan is said where nobody has one.
+    """Return the code of one instance: there is no plan where nobody has one.
 
     Without a code nobody supports it.
     """

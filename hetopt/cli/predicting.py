@@ -1,7 +1,7 @@
 """The commands about measured runs, registered by `hetopt.cli`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -111,9 +111,9 @@ def calibrate(
     output.give(found.to_json(), predicted.calibrated(found), as_json, failed)
 
 
-def _beside(config: list[Path] | None, told: list[str] | None) -> dict[str, Any]:
+def _beside(config: list[Path] | None, told: list[str] | None) -> dict[str, object]:
     """Return what is told beside files of runs, by the names that the API has."""
     from ..text.options import pairs
 
-    fields: dict[str, Any] = {**pairs(told or ())}
+    fields: dict[str, object] = {**pairs(told or ())}
     return fields | ({"configs": config} if config else {})

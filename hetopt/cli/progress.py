@@ -22,7 +22,7 @@ from ..report import words
 
 
 class _TimeBar(ProgressColumn):
-    """How much of the time limit is used; a pulse where there is no limit."""
+    """The bar shows how much of the time limit is used; a pulse where there is none."""
 
     max_refresh = 0.2
 

@@ -21,7 +21,7 @@ def option(
 ) -> Any:
     """An option of that kind from `least` to `most`; `whole` where it is an int."""
 
-    def reader(value: Any) -> Any:
+    def reader(value: object) -> Any:
         return _read(value, kind, least, most, whole=whole)
 
     return typer.Option(*names, parser=reader, **about)
@@ -30,7 +30,7 @@ def option(
 def deadline(*names: str, **about: Any) -> Any:
     """An option of a deadline: seconds, `10d`, `friday` or a date, from now on."""
 
-    def reader(value: Any) -> Any:
+    def reader(value: object) -> Any:
         if not isinstance(value, str) or _plain(value, float) is not None:
             return _read(value, units.SECONDS, 0, None, whole=False)
         try:
@@ -42,7 +42,12 @@ def deadline(*names: str, **about: Any) -> Any:
 
 
 def _read(
-    value: Any, kind: units.Quantity, least: float, most: float | None, *, whole: bool
+    value: object,
+    kind: units.Quantity,
+    least: float,
+    most: float | None,
+    *,
+    whole: bool,
 ) -> Any:
     """The number that a text says; defaults come as numbers, and are taken as such."""
     if not isinstance(value, str):

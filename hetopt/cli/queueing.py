@@ -230,7 +230,7 @@ def logs(
 # --- what is shown ---------------------------------------------------------------
 
 
-def _table(entries: "list[Entry]") -> Any:
+def _table(entries: "list[Entry]") -> object:
     from ..queueing.passing import outlook
     from ..report import words
 
@@ -270,7 +270,7 @@ def _clock(seconds: float | None) -> str:
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", here)
 
 
-def _attempts(entry: "Entry") -> Any:
+def _attempts(entry: "Entry") -> object:
     from ..queueing.following import beside
 
     rows = [
@@ -289,7 +289,7 @@ def _attempts(entry: "Entry") -> Any:
     return output.table(heads, rows, heads[1:])
 
 
-def _placed(one: "Placement") -> dict[str, Any]:
+def _placed(one: "Placement") -> dict[str, object]:
     forecast = one.forecast
     return {
         "name": one.entry.job.name,

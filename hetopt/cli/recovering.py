@@ -1,7 +1,7 @@
 """The command `recover`, after a preemption or an arrival, for `hetopt.cli`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -161,7 +161,7 @@ def replanners(words: str | None) -> tuple[str, ...] | None:
 
 
 def until(seconds: float | None, iterations: int | None) -> "Horizon":
-    """How long the new plan is expected to run."""
+    """Return how long the new plan is expected to run."""
     from ..recovery.replanning import Horizon
 
     if seconds is not None and iterations is not None:
@@ -181,7 +181,7 @@ def storage(words: list[str] | None) -> "Storage":
     return validated(Storage, tree, "--option", file="")
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> object:
     if name in ("media", "unsaved"):
         both = "memory,disk" if text == "both" else text
         return [word.strip() for word in both.split(",") if word.strip()]
@@ -212,7 +212,7 @@ def _deliver(
     raise typer.Exit(output.exit_of(found.result.status))
 
 
-def _write(document: Any, path: Path | None) -> HetoptError | None:
+def _write(document: object, path: Path | None) -> HetoptError | None:
     from ..text.writing import write_json
 
     if document is None:
@@ -221,7 +221,7 @@ def _write(document: Any, path: Path | None) -> HetoptError | None:
 
 
 def _move(
-    document: dict[str, Any],
+    document: dict[str, object],
     checkpoint: Path,
     out: Path,
     as_json: bool,

@@ -2,12 +2,13 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..errors import InstanceError, Unsupported
 from ..text import units
+from ..text.documents import Document
 from . import options, output
 from .options import AsJson, Threads
 from .output import written
@@ -16,7 +17,7 @@ from .recovering import replanners, storage, until
 
 
 class Counts(StrEnum):
-    """What the numbers of a trace count."""
+    """The choices of what the numbers of a trace count."""
 
     SHARE = "share"
     AS_IS = "as_is"
@@ -178,7 +179,7 @@ def replay(
 
 def _when(
     policy: str, stall: float | None, write: float | None, notice: float
-) -> dict[str, Any]:
+) -> Document:
     """Return what --policy and its times ask for, as `Replayed.saving` takes it."""
     if stall is None:
         raise Unsupported("--policy: found no --stall, what a save costs: give it")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import Unsupported
 from ..text import units
+from ..text.documents import Document
 from .quantities import count, option
 
 if TYPE_CHECKING:
@@ -37,15 +38,15 @@ Epochs = Annotated[
 
 @dataclass(frozen=True)
 class Answers:
-    """What is told beside a plan: the run, sets of nodes, warnings."""
+    """The answers beside a plan: the run, sets of nodes, warnings."""
 
     run: "TrainingRun | None" = None
     nodes: "NodeChoice | None" = None
     warnings: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Fields to add to a document; those that were not asked for are absent."""
-        found: dict[str, Any] = {}
+        found: Document = {}
         if self.run is not None:
             found["run"] = self.run.to_json()
         if self.nodes is not None:
@@ -55,7 +56,7 @@ class Answers:
         return found
 
     def shown(self) -> Iterator[Any]:
-        """The same for a terminal; warnings stand with the plan already."""
+        """Yield the answers for a terminal; warnings stand with the plan already."""
         from ..report import runs
 
         if self.nodes is not None and self.nodes.best is not None:

@@ -1,11 +1,12 @@
 """The command of many jobs, `schedule`, registered by `hetopt.cli`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import Unsupported
+from ..text.documents import Document
 from . import output
 from .options import AsJson, listed
 from .output import check_writable, written
@@ -118,7 +119,7 @@ def schedule(
     from ..api import Listener, scheduling
 
     _writable(out)
-    choices: dict[str, Any] = {
+    choices: Document = {
         "model": model,
         "batch": batch,
         "sequence_length": sequence_length,

@@ -102,7 +102,7 @@ def serve(
 
 
 def _has_screen() -> bool:
-    """Whether somebody sits before a terminal on a screen with windows."""
+    """Return whether somebody sits before a terminal on a screen with windows."""
     if not sys.stdout.isatty():
         return False
     named = ("DISPLAY", "WAYLAND_DISPLAY")

@@ -1,4 +1,4 @@
-"""What is shown on a terminal is text: names are no markup and send it no commands."""
+"""The module shows text on a terminal: names are no markup and no commands."""
 
 from typing import TYPE_CHECKING
 

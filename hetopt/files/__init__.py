@@ -18,6 +18,7 @@ from .. import problems
 from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, naming
 from ..schema import Instance, Pairs, Profile, Record
 from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
+from ..text.documents import Document, Fields
 from ..text.editions import unmarked
 from ..text.parsing import parse_tree, read_tree, read_value
 from .guide import guide
@@ -54,7 +55,7 @@ def _library() -> dict[str, Path]:
 
 @cache
 def _states_problem(name: str) -> bool:
-    """Whether a file of the library is a problem file: it then begins with that."""
+    """Return whether a file of the library is a problem file, which begins so."""
     with _library()[name].open(encoding="utf-8") as file:
         return file.readline().startswith("problem:")
 
@@ -70,7 +71,7 @@ def problem_names() -> list[str]:
 
 
 def in_library(name: str) -> bool:
-    """Whether the library has an instance or a problem file of that name."""
+    """Return whether the library has an instance or a problem file of that name."""
     return name in _library()
 
 
@@ -114,7 +115,7 @@ def load_problem(path: str | Path) -> tuple[str, Any]:
     return _problem(unmarked(read_tree(file), file), file)
 
 
-def _problem(tree: dict[str, Any], file: Path) -> tuple[str, Any]:
+def _problem(tree: dict[str, object], file: Path) -> tuple[str, object]:
     if "problem" in tree:
         name = _problem_name(tree, file)
         record = problems.get(name).Data
@@ -144,9 +145,7 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
     return _plan(unmarked(read_tree(file), file), file, instance)
 
 
-def _plan(
-    tree: dict[str, Any], file: Path, instance: Given | None
-) -> tuple[str, Any, Any]:
+def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any, Any]:
     if tree.get("plan") is None:
         state = "found no plan" if "plan" not in tree else "found plan null"
         raise InstanceError.at(
@@ -173,7 +172,7 @@ def _plan(
     return name, data, plan
 
 
-def poser_of(plan: str | Path | Mapping[str, Any]) -> Instance | None:
+def poser_of(plan: str | Path | Mapping[str, object]) -> Instance | None:
     """Return the instance that posed the problem of a result document, if it has one.
 
     Raises `InstanceError` where it cannot be used.
@@ -191,7 +190,7 @@ def poser_of(plan: str | Path | Mapping[str, Any]) -> Instance | None:
 # --- the same as plain data ------------------------------------------------------
 
 
-def instance_of(tree: Mapping[str, Any]) -> Instance:
+def instance_of(tree: Mapping[str, object]) -> Instance:
     """An instance of what its file would say; files that it names lie here.
 
     Raises `InstanceError` for what is no such data.
@@ -200,14 +199,14 @@ def instance_of(tree: Mapping[str, Any]) -> Instance:
     return _instance(unmarked(_plain(tree, "instance"), file), file)
 
 
-def problem_of(tree: Mapping[str, Any]) -> tuple[str, Any]:
+def problem_of(tree: Fields) -> tuple[str, Any]:
     """The problem's name and its data, of what a problem file or instance would say."""
     file = Path("problem")
     return _problem(unmarked(_plain(tree, "problem"), file), file)
 
 
 def plan_of(
-    tree: Mapping[str, Any], instance: Given | None = None
+    tree: Mapping[str, object], instance: Given | None = None
 ) -> tuple[str, Any, Any]:
     """Problem, data and plan, of what a plan file or result document would say.
 
@@ -220,10 +219,10 @@ def plan_of(
     return _plan(plain, file, instance)
 
 
-def _plain(tree: Mapping[str, Any], what: str) -> dict[str, Any]:
+def _plain(tree: Mapping[str, object], what: str) -> dict[str, object]:
     """A copy that holds what a JSON file can hold, and nothing else."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(dict(tree)))
+        plain: Document = json.loads(json.dumps(dict(tree)))
     except (TypeError, ValueError, RecursionError) as error:
         raise InstanceError.at(
             what,
@@ -235,14 +234,14 @@ def _plain(tree: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 class Origin(NamedTuple):
-    """What a plan was made for: the name, where it has one, and the digest."""
+    """The origin is what a plan was made for: the name, if any, and the digest."""
 
     name: str | None
     digest: str
 
 
 def origin_of(path: str | Path) -> Origin | None:
-    """What the plan of a plan file was made for; None where the file does not tell.
+    """Return what the plan of a plan file was made for; None where it does not say.
 
     A result document has the digest; of another file it is that of its own instance.
     """
@@ -274,7 +273,7 @@ def _unknown_instance(name: str) -> UnknownName:
     return UnknownName("instance", name, near or sorted(_library()), remedy=remedy)
 
 
-def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Instance:
+def _instance(tree: Document, file: Path, at: tuple[str, ...] = ()) -> Instance:
     tree = {**tree, "model": _model(tree.get("model"), file, (*at, "model"))}
     if tree["model"] is None:
         del tree["model"]
@@ -291,9 +290,7 @@ def _instance(tree: dict[str, Any], file: Path, at: tuple[str, ...] = ()) -> Ins
     return validated(Instance, tree, str(file), at, context=context, guide=guide())
 
 
-def _with_profile(
-    tree: dict[str, Any], file: Path, at: tuple[str, ...]
-) -> dict[str, Any]:
+def _with_profile(tree: Document, file: Path, at: tuple[str, ...]) -> dict[str, object]:
     """Return the tree with the rows of a profile that lies in a file of its own."""
     workload: Any = tree.get("workload")
     costs = workload.get("costs") if isinstance(workload, dict) else None
@@ -308,8 +305,8 @@ def _with_profile(
 
 
 def _with_rows(
-    fields: dict[str, Any], file: Path, at: tuple[str, ...]
-) -> dict[str, Any]:
+    fields: dict[str, object], file: Path, at: tuple[str, ...]
+) -> dict[str, object]:
     name = fields.get("profile")
     if not isinstance(name, str):
         return fields
@@ -328,7 +325,7 @@ def _with_rows(
     return {**fields, "profile": rows}
 
 
-def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
+def _model(model: object, file: Path, at: tuple[str, ...]) -> object:
     """A model with its preset or its configuration written out."""
     if not isinstance(model, dict) or not {"preset", "config"} & set(model):
         return model
@@ -356,7 +353,7 @@ def _model(model: Any, file: Path, at: tuple[str, ...]) -> Any:
     return {**spec.model_dump(mode="json", exclude_unset=True), **rest}
 
 
-def _beside(name: Any, file: Path, field: str) -> Path:
+def _beside(name: object, file: Path, field: str) -> Path:
     """A file named in another: it must lie in that file's folder or below."""
     if not isinstance(name, str) or not name:
         raise InstanceError.at(
@@ -373,7 +370,7 @@ def _beside(name: Any, file: Path, field: str) -> Path:
     return file.parent / name
 
 
-def _problem_name(tree: dict[str, Any], file: Path) -> str:
+def _problem_name(tree: dict[str, object], file: Path) -> str:
     name = tree["problem"]
     if not isinstance(name, str) or name not in problems.names():
         found = unknown_name("a known problem", name, problems.names())
@@ -392,7 +389,7 @@ _MARK = {
 }
 
 
-def _guessed(tree: dict[str, Any], file: Path) -> str:
+def _guessed(tree: dict[str, object], file: Path) -> str:
     """The problem of a plan that does not name it, by the plan's own fields."""
     plan = tree["plan"]
     fields = plan if isinstance(plan, dict) else {}
@@ -410,7 +407,7 @@ def _guessed(tree: dict[str, Any], file: Path) -> str:
     return "training_plan"
 
 
-def _own_data(name: str, tree: dict[str, Any], file: Path) -> Any:
+def _own_data(name: str, tree: dict[str, object], file: Path) -> Any:
     """The data that a plan file names or holds."""
     own = tree.get("instance")
     if isinstance(own, dict):
@@ -454,13 +451,13 @@ def _given(name: str, given: Given, file: Path) -> Any:
     )
 
 
-def _asked(instance: Instance, file: Path) -> tuple[str, Any]:
+def _asked(instance: Instance, file: Path) -> tuple[str, object]:
     """The problem that an instance poses by itself, and its data."""
     name = "training_plan" if instance.cluster is not None else "provisioning"
     return name, _posed(name, instance, file)
 
 
-def _is_generated(name: Any) -> bool:
+def _is_generated(name: object) -> bool:
     return isinstance(name, str) and name.startswith("generated:")
 
 
@@ -477,14 +474,14 @@ def _generated_instance(name: str) -> Instance:
     return made
 
 
-def _generated_problem(name: str) -> tuple[str, Any]:
+def _generated_problem(name: str) -> tuple[str, object]:
     from .generated import instance, posed
 
     made = instance(name)
     return posed(name) if made is None else _asked(made, Path(name))
 
 
-def _posed(name: str, instance: Instance, file: Path) -> Any:
+def _posed(name: str, instance: Instance, file: Path) -> object:
     """The problem that an instance poses; messages begin with the file at hand."""
     with naming(file):
         return problems.get(name).data(instance)

@@ -5,16 +5,16 @@ versions and when. It is a plan file: `hetopt check` judges it, with `--bound` t
 as well where its method left a certificate. `hetopt bench --update-best` writes it.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..schema import Name, Record
 from ..text.complaints import validated
+from ..text.documents import Document, Fields
 from ..text.parsing import read_tree
 from . import in_library, instance_names, load_problem, path_of_known, problem_names
 
@@ -24,7 +24,7 @@ Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="a date"
 
 
 class Finder(Record):
-    """Who found a plan or a bound, by which versions, and when."""
+    """The finder of a plan or a bound: who, by which versions, and when."""
 
     method: Name
     versions: dict[str, str]
@@ -41,7 +41,7 @@ class Step(Record):
 
 
 class Best(BaseModel):
-    """What is best known of one instance; `bound` absent where none is proved.
+    """The best known of one instance; `bound` is absent where none is proved.
 
     `history` has what was best known of the same data before, the oldest first.
     """
@@ -61,15 +61,15 @@ class Best(BaseModel):
     bound_exact: Exact | None = None
     bound_source: str | None = None
     bound_by: Finder | None = None
-    plan: dict[str, Any]
-    certificate: dict[str, Any] | None = None
+    plan: Document
+    certificate: Document | None = None
 
     def value(self, name: str) -> Fraction | None:
         """`objective` or `bound`, exactly."""
         return number(self.model_dump(), name)
 
 
-def number(row: Mapping[str, Any], name: str) -> Fraction | None:
+def number(row: Fields, name: str) -> Fraction | None:
     """An objective or a bound of a document, exactly."""
     if (exactly := row.get(f"{name}_exact")) is not None:
         return Fraction(*exactly)
@@ -84,7 +84,7 @@ def names() -> list[str]:
 
 
 def place(instance: str) -> Path:
-    """Where the best of a library's instance is kept."""
+    """Return where the best of a library's instance is kept."""
     path = path_of_known(instance)
     return path.with_name(f"{path.stem}.best.json")
 

@@ -20,11 +20,11 @@ provisioning, and names for all of them, are in `hetopt.files.generated`.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
 
 from .. import catalogue
 from ..errors import UnknownName
 from ..schema import CostSettings, Instance
+from ..text.documents import Document
 
 GIB = 2**30
 
@@ -58,7 +58,7 @@ _SIZES = {
 }
 
 # The cost settings of the papers; each instance draws one unless it is given one.
-_COSTS: tuple[dict[str, Any], ...] = (
+_COSTS: tuple[dict[str, object], ...] = (
     {"bytes_per_parameter": 8, "head": "omit", "activations": "checkpoint"}
     | {"in_flight": "one"},
     {},
@@ -97,7 +97,7 @@ def generate(
         "micro_batch_sizes": rng.choice(scale.micro_batch),
         "costs": settings,
     }
-    made: dict[str, Any] = {
+    made: Document = {
         "name": f"generated/{family}-{size}-{seed}",
         "source": f"hetopt.files.clusters: family {family}, size {size}, seed {seed}",
         "model": model,
@@ -110,7 +110,7 @@ def generate(
     return Instance.model_validate(made)
 
 
-def _drawn(rng: Random, family: str) -> dict[str, Any]:
+def _drawn(rng: Random, family: str) -> Document:
     """Draw cost settings; prices of offers leave those of lockstep out."""
     settings = rng.choice(_COSTS)
     lockstep = "pipeline" in settings
@@ -129,9 +129,9 @@ def _scale(size: str) -> _Size:
     return replace(next(fitting, _SIZES["huge"]), gpus=gpus, exactly=True)
 
 
-def _model(rng: Random, family: str, scale: _Size) -> dict[str, Any]:
+def _model(rng: Random, family: str, scale: _Size) -> dict[str, object]:
     hidden, layers = rng.choice(scale.hidden), rng.randint(*scale.layers)
-    model: dict[str, Any] = {
+    model: Document = {
         "name": f"random-{layers}x{hidden}",
         "layers": layers,
         "hidden": hidden,
@@ -147,14 +147,14 @@ def _model(rng: Random, family: str, scale: _Size) -> dict[str, Any]:
     return model
 
 
-def _state_bytes(model: dict[str, Any], costs: CostSettings) -> int:
+def _state_bytes(model: Document, costs: CostSettings) -> int:
     parameters = 12 * model["hidden"] ** 2 * model["layers"]
     if costs.compute.head == "include":
         parameters += 2 * model["vocabulary"] * model["hidden"]
     return int(parameters * costs.memory.bytes_per_parameter)
 
 
-def _cluster(rng: Random, family: str, scale: _Size, states: int) -> dict[str, Any]:
+def _cluster(rng: Random, family: str, scale: _Size, states: int) -> Document:
     cards = catalogue.family("clusters")
     types = rng.sample(sorted(cards), 1 if family == "equal" else rng.randint(2, 4))
     nodes = _nodes(rng, family, scale, types)
@@ -178,12 +178,10 @@ def _cluster(rng: Random, family: str, scale: _Size, states: int) -> dict[str, A
     return {"gpus": gpus, "nodes": tuple(nodes), "inter": _inter(rng, family, nodes)}
 
 
-def _nodes(
-    rng: Random, family: str, scale: _Size, types: list[str]
-) -> list[dict[str, Any]]:
+def _nodes(rng: Random, family: str, scale: _Size, types: list[str]) -> list[Document]:
     cards = catalogue.family("clusters")
     draw = _exact_counts if scale.exactly else _counts
-    nodes: list[dict[str, Any]] = []
+    nodes: list[Document] = []
     for index, count in enumerate(draw(rng, family, scale)):
         gpu = types[index] if index < len(types) else rng.choice(types)
         node = {"name": f"node{index}", "gpu": gpu, "count": count}
@@ -226,9 +224,9 @@ def _exact_counts(rng: Random, family: str, scale: _Size) -> Iterator[int]:
         yield count
 
 
-def _inter(rng: Random, family: str, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+def _inter(rng: Random, family: str, nodes: list[dict[str, object]]) -> Document:
     slow = round(rng.choice((0.1, 0.7, 1.25, 5.0, 25.0)) * rng.uniform(0.8, 1.2), 3)
-    inter: dict[str, Any] = {"gbytes_per_s": slow, "latency_us": rng.choice((0, 5, 50))}
+    inter: Document = {"gbytes_per_s": slow, "latency_us": rng.choice((0, 5, 50))}
     if family == "islands":
         inter["pairs"] = _fast_pairs(rng, nodes, slow)
     if family == "pairwise":
@@ -237,7 +235,7 @@ def _inter(rng: Random, family: str, nodes: list[dict[str, Any]]) -> dict[str, A
 
 
 def _measured_pairs(
-    rng: Random, nodes: list[dict[str, Any]], usual: dict[str, Any]
+    rng: Random, nodes: list[Document], usual: Document
 ) -> Iterator[tuple[str, str, float, float]]:
     """Links of every two nodes: faster in a rack of 32, in a hall of 256; uneven."""
     rate, latency = usual["gbytes_per_s"], usual["latency_us"]
@@ -249,8 +247,8 @@ def _measured_pairs(
 
 
 def _fast_pairs(
-    rng: Random, nodes: list[dict[str, Any]], slow: float
-) -> tuple[dict[str, Any], ...]:
+    rng: Random, nodes: list[dict[str, object]], slow: float
+) -> tuple[dict[str, object], ...]:
     """Fast links inside islands of two to four neighbouring nodes."""
     pairs, first = [], 0
     fast = round(slow * rng.choice((5, 10, 40)), 3)
@@ -265,9 +263,7 @@ def _fast_pairs(
     return tuple(pairs)
 
 
-def _offers(
-    rng: Random, family: str, scale: _Size, made: dict[str, Any]
-) -> dict[str, Any]:
+def _offers(rng: Random, family: str, scale: _Size, made: Document) -> Document:
     offers = tuple(_listed_offers(rng, family, scale))
     model, workload = made["model"], made["workload"]
     tokens = workload["global_batch"] * workload["sequence_length"]
@@ -294,7 +290,7 @@ def _offers(
     }
 
 
-def _listed_offers(rng: Random, family: str, scale: _Size) -> Iterator[dict[str, Any]]:
+def _listed_offers(rng: Random, family: str, scale: _Size) -> Iterator[Document]:
     """Offers of two to four types, or of many sellers of all types."""
     cards = catalogue.family("clusters")
     if family == "offers":

@@ -1,10 +1,10 @@
-"""What messages about an instance say beside its schema."""
+"""The module has what messages about an instance say beside its schema."""
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ..text.complaints import Guide
+from ..text.documents import Document
 from ..text.parsing import read_value
 
 _FILE = Path(__file__).with_name("hints.yaml")
@@ -12,8 +12,8 @@ _FILE = Path(__file__).with_name("hints.yaml")
 
 @cache
 def guide() -> Guide:
-    """Where the fields are described, and what to say of what people ask for."""
-    groups: list[dict[str, Any]] = read_value(_FILE)
+    """Return where fields are described, and what to say of what people ask for."""
+    groups: list[Document] = read_value(_FILE)
     return Guide(
         place="`hetopt list fields` describes every field",
         hints={name: group["say"] for group in groups for name in group["names"]},

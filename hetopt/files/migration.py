@@ -14,6 +14,7 @@ from yaml.nodes import MappingNode, Node
 
 from ..errors import InstanceError
 from ..schema import GROUP_OF, GROUPS, PRESETS, grouped, ungrouped
+from ..text.documents import Document
 from ..text.editions import GROUPED, refuse_later
 from ..text.parsing import parse_tree, read_text
 
@@ -34,7 +35,7 @@ _DEFAULTS = {
 
 
 class _Edit(NamedTuple):
-    """What takes the place of the text between two characters."""
+    """An edit takes the place of the text between two characters."""
 
     start: int
     end: int
@@ -73,7 +74,7 @@ def migrated(path: Path, *, presets: bool = False) -> str:
     return edited
 
 
-def _settings(costs: Mapping[str, Any], presets: bool) -> str | dict[str, Any]:
+def _settings(costs: Mapping[str, object], presets: bool) -> str | dict[str, object]:
     """Return settings in groups, or the name of the preset that they are."""
     whole = _DEFAULTS | dict(costs)
     for name, groups in PRESETS.items() if presets else ():
@@ -85,9 +86,9 @@ def _settings(costs: Mapping[str, Any], presets: bool) -> str | dict[str, Any]:
 # --- JSON ------------------------------------------------------------------------
 
 
-def _with_settings(tree: dict[str, Any], presets: bool) -> dict[str, Any]:
+def _with_settings(tree: dict[str, object], presets: bool) -> dict[str, object]:
     """Return a tree with its settings in groups, which says its schema."""
-    made: dict[str, Any] = json.loads(json.dumps(tree))
+    made: Document = json.loads(json.dumps(tree))
     for *above, last in PLACES:
         inner: Any = made
         for part in above:
@@ -100,7 +101,7 @@ def _with_settings(tree: dict[str, Any], presets: bool) -> dict[str, Any]:
 # --- YAML ------------------------------------------------------------------------
 
 
-def _edits(text: str, tree: Mapping[str, Any], presets: bool) -> Iterator[_Edit]:
+def _edits(text: str, tree: Mapping[str, object], presets: bool) -> Iterator[_Edit]:
     root = yaml.compose(text, yaml.SafeLoader)
     if _SCHEMA in tree:
         number = _found(root, (_SCHEMA,))

@@ -1,4 +1,4 @@
-"""What every field of an instance means: its type, unit, default, and where from.
+"""The module says what every field means: its type, unit, default, and source.
 
 Types, limits and defaults are read off the records that check a file, so that they
 cannot drift apart from it; `fields.yaml` says the rest, beside what a record's own
@@ -8,14 +8,14 @@ schema describes.
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ..schema import Instance
 from ..text import complaints
+from ..text.documents import Document
 from ..text.parsing import read_tree
 
-Row = dict[str, Any]
-Schema = dict[str, Any]
+Row = Document
+Schema = Document
 
 _FILE = Path(__file__).with_name("fields.yaml")
 _LISTED, _NAMED = "[]", ".NAME"
@@ -46,7 +46,7 @@ def rows() -> list[Row]:
 
 @cache
 def told() -> dict[str, dict[str, dict[str, str]]]:
-    """What `fields.yaml` says, by record and field."""
+    """Return what `fields.yaml` says, by record and field."""
     return read_tree(_FILE)
 
 
@@ -74,7 +74,7 @@ def _fields(schema: Schema, node: Schema, record: str, at: str) -> Iterator[Row]
 
 
 def _inner(node: Schema, suffix: str = "") -> Iterator[tuple[str, str]]:
-    """How a field holds records, as `[]`, and of which kind."""
+    """Yield how a field holds records, as `[]`, and of which kind."""
     if reference := node.get("$ref"):
         yield suffix, reference.rpartition("/")[2]
     for branch in (*node.get("anyOf", ()), *node.get("allOf", ())):

@@ -6,8 +6,6 @@ link, a file for a profile. A file that breaks its schema is refused; a file tha
 it may still be refused, for a schema knows no sums across fields.
 """
 
-from typing import Any
-
 from pydantic import TypeAdapter
 
 from .. import problems
@@ -15,13 +13,14 @@ from ..catalogue import models
 from ..errors import KINDS
 from ..result import Status, Stop
 from ..schema import PRESETS, Instance, Profile
+from ..text.documents import Document
 from ..text.editions import GROUPED, SCHEMA
 
-Schema = dict[str, Any]
+Schema = Document
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schemas() -> list[dict[str, Any]]:
+def schemas() -> list[dict[str, object]]:
     """Rows of `name`, `description` and `schema`, one a file format of ours."""
     rows = [
         _row(
@@ -42,7 +41,7 @@ def schemas() -> list[dict[str, Any]]:
     return rows
 
 
-def _row(name: str, description: str, schema: Schema) -> dict[str, Any]:
+def _row(name: str, description: str, schema: Schema) -> Document:
     whole = {"$schema": DRAFT, **schema, "title": name, "description": description}
     return {"name": name, "description": description, "schema": whole}
 
@@ -85,7 +84,7 @@ def plan_file() -> Schema:
 
 
 def result() -> Schema:
-    """What is known about a problem; absent is null. It is a plan file, too."""
+    """Return the schema of what is known about a problem, a plan file, too."""
     plans, defs = _plans()
     number = _nullable("number")
     exactly = {"type": "array", "items": {"type": "integer"}, "minItems": 2}
@@ -142,7 +141,7 @@ def result() -> Schema:
 
 
 def error() -> Schema:
-    """What is wrong, by its kind; absent is null. The exit code is the command's."""
+    """Return the schema of an error; absent is null. The exit code is the command's."""
     inner: dict[str, Schema] = {
         "kind": {"enum": KINDS},
         "message": {"type": "string"},

@@ -6,7 +6,6 @@ What was not solved is counted by how it ended, in every format.
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import RenderableType
 
@@ -16,6 +15,7 @@ from ..bench.statistics import Entry
 from ..errors import HetoptError
 from ..files import load_plan
 from ..result import Method, Result, Status, Stop
+from ..text.documents import Document
 from ..text.writing import write_text
 from . import bench_tables, curves, figures, pipelines, words, writers
 from .bench_summary import Report
@@ -52,7 +52,7 @@ def write(report: Report, folder: Path) -> None:
     curves.write(folder / "curves", [_curves(name, mine) for name, mine in found])
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: Report) -> Document:
     """The report as one JSON document."""
     return {
         "header": report.header,
@@ -139,7 +139,7 @@ def _sheet(report: Report) -> Sheet:
 def _of_problem(
     report: Report, problem: str, entries: list[Entry]
 ) -> Iterator[Section]:
-    """What is known of one problem: counts, curves, gaps and every solve."""
+    """Yield what is known of one problem: counts, curves, gaps and every solve."""
     mine = [s for s in report.summaries if s.problem == problem]
     yield Section(f"Summary: {problem}", table=bench_tables.summary(mine))
     charts = (chart for chart in _charts(entries) if chart is not None)

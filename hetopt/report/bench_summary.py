@@ -1,4 +1,4 @@
-"""What the rows of a suite say: the numbers of every report, in any format."""
+"""The module sums up the rows of a suite: the numbers of every report."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -61,13 +61,13 @@ class Report:
 
 
 def report(folder: Path, header: Row, rows: list[Row]) -> Report:
-    """What the rows of a folder say."""
+    """Return what the rows of a folder say."""
     found = statistics.entries(rows, _known(rows))
     return Report(folder, header, rows, found, statistics.summaries(found))
 
 
 def _known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:
-    """What the library knows best of the rows' instances."""
+    """Return what the library knows best of the rows' instances."""
     names = {row["instance"] for row in rows if row["kind"] == "solve"}
     found = [known for name in sorted(names) if (known := best.known(name))]
     return {b.digest: (b.value("bound"), b.value("objective")) for b in found}

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary, method_of
@@ -40,7 +39,7 @@ def summary(found: Sequence[Summary]) -> Table:
 
 
 def _unsolved(one: Summary) -> Cell:
-    """What has no plan; that a planner found none in time is no failure."""
+    """Yield what has no plan; that a planner found none in time is no failure."""
     counts = ", ".join(f"{n} {status}" for status, n in one.unsolved.items())
     failed = any(status in FAILED for status in one.unsolved)
     return Cell(counts, counts, "bad" if failed else "") if counts else Cell.of(None)
@@ -223,7 +222,7 @@ def _seconds(value: float | None) -> Cell:
     return Cell.of(value, words.duration(value))
 
 
-def _figure(value: Any) -> Cell:
+def _figure(value: object) -> Cell:
     if isinstance(value, float):
         return Cell.of(value, f"{value:.4g}")
     return Cell.of(value)

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..explaining.beside import Beside, Lane, Row
 from . import figures, timeline, words, writers
 from .sheet import Section, Sheet, Table
 from .timeline import BAR, COLOURS, ROW, WIDTH, Bar, amount, bar_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 HEADINGS = ("stage", "what", "predicted", "measured", "more", "relative")
 _HOW = (
@@ -19,7 +22,7 @@ _HOW = (
 
 
 def table(found: Beside) -> Table:
-    """What was predicted and measured, by stage and kind."""
+    """Return what was predicted and measured, by stage and kind."""
     return Table.of(HEADINGS, map(_cells, found.rows()), texts=HEADINGS[:2])
 
 
@@ -95,8 +98,8 @@ def _bars(lane: Lane, scale: Fraction) -> Iterator[Bar]:
         )
 
 
-def picture(found: Beside) -> Any:
-    """The same, of all pipelines."""
+def picture(found: Beside) -> "Drawing":
+    """Return the picture of all pipelines: what was predicted, and what ran."""
     rows: list[tuple[str, list[tuple[str, int, float, float]]]] = []
     for p, line in enumerate(found.found.timelines):
         for j in range(len(line.times)):

@@ -1,17 +1,17 @@
-"""Which method carries which setting, on a terminal and as hetopt/capability's page."""
+"""The module writes which method carries which setting, as table and page."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from rich.console import RenderableType
 
 from ..capability.settings import SETTINGS
 from ..schema.targets import Feature
 from ..text import markdown
+from ..text.documents import Fields
 from . import writers
 from .sheet import Table
 
-Row = Mapping[str, Any]
+Row = Fields
 
 _HEAD = """# Which method carries which setting
 

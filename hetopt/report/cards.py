@@ -1,14 +1,14 @@
 """Cards and machines of the catalogue, on a terminal."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from rich.console import RenderableType
 
+from ..text.documents import Document
 from . import words, writers
 from .sheet import Table
 
-Row = dict[str, Any]
+Row = Document
 
 
 def gpus(rows: Iterable[Row]) -> RenderableType:

@@ -16,7 +16,7 @@ _MOST_VALUES, _MOST_OTHERS = 40, 12  # that are printed; the rest is counted
 
 
 def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
-    """What kind of files they are, and the values that were read of them."""
+    """Yield what kind of files they are, and the values that were read of them."""
     pairs = [("found", f"{asked.what}: {asked.place}")]
     if told is not None:
         known = {k: v for k, v in told._asdict().items() if v is not None}
@@ -52,7 +52,7 @@ def advice(found: Advice) -> Iterator[RenderableType]:
 
 
 def sentence(found: Advice) -> str:
-    """What to change, and what that brings; or that nothing is to be had."""
+    """Return what to change, and what that brings; or that nothing is to be had."""
     looked = f"{found.looked_at} combinations of settings were tried"
     equal = ", all those with equal stages"
     looked += equal if found.is_whole else ", not all of them (--time-limit)"

@@ -1,4 +1,4 @@
-"""Whether a claim can be true: a sentence, and the figures that it rests on."""
+"""The module says whether a claim can be true: a sentence, and its figures."""
 
 from collections.abc import Iterator
 

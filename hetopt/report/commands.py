@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ..text import markdown
+from ..text.documents import Document
 
-Row = dict[str, Any]
+Row = Document
 
 _HEAD = """# The commands
 

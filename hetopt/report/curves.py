@@ -7,7 +7,6 @@ every step of every curve, an SVG beside them each picture.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..performance_profiles import Profile
 from ..problems import Objective
@@ -40,7 +39,7 @@ _TOLD = {
 
 @dataclass(frozen=True)
 class Course:
-    """What one run knew as time passed: seconds, its best plan and its bound."""
+    """The course of one run: seconds, its best plan and its bound as time passed."""
 
     instance: str
     method: str
@@ -108,7 +107,7 @@ def write(folder: Path, found: Sequence[Curves]) -> None:
             write_bytes(folder / f"{name}{of}.svg", picture)
 
 
-def _shares(found: Sequence[Curves]) -> Iterator[dict[str, Any]]:
+def _shares(found: Sequence[Curves]) -> Iterator[dict[str, object]]:
     for curves in found:
         for measure, profiles in curves.profiles.items():
             for method, profile in profiles.items():
@@ -122,7 +121,7 @@ def _shares(found: Sequence[Curves]) -> Iterator[dict[str, Any]]:
                     }
 
 
-def _points(found: Sequence[Curves]) -> Iterator[dict[str, Any]]:
+def _points(found: Sequence[Curves]) -> Iterator[dict[str, object]]:
     for curves in found:
         for course in curves.courses:
             for seconds, objective, bound in course.points:

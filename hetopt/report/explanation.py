@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -15,6 +15,9 @@ from ..explaining.weights import GpuMemory
 from . import figures, results, stacked, words, writers
 from .sheet import Figure, Section, Sheet, Table
 from .stacked import Bar, Panel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 _WIDTH = 11.0  # inches of a picture in a file of its own
 _MOST_BARS = 120  # in a picture; a page and tables show all
@@ -80,7 +83,7 @@ def _filled(parts: dict[str, int]) -> dict[str, int]:
 
 
 def limits(found: Explanation) -> Iterator[str]:
-    """What limits the plan, a sentence each."""
+    """Yield what limits the plan, a sentence each."""
     slow, tight = found.bottleneck, found.tightest
     yield (
         f"slowest: {found.place(slow.pipeline, slow.stage)}, "
@@ -140,7 +143,7 @@ def _effect_table(effects: tuple[Effect, ...]) -> Table:
 
 
 def sheet(found: Explanation) -> Sheet:
-    """What limits the plan, then a table each of time, memory and what would help."""
+    """Return what limits the plan, then tables of time, memory and what would help."""
     title = f"{found.instance.name}: {words.amount(found.iteration_us, 'us')}"
     begin = Section(points=(*limits(found), *results.problems(found.violations)))
     parts = (begin, *_sections(found))
@@ -215,7 +218,7 @@ def _section(title: str, note: str, panel: Panel, *, mib: bool) -> Section:
 
 
 def terminal(found: Explanation) -> Iterator[RenderableType]:
-    """The same tables."""
+    """Yield the tables of the sheet for a terminal."""
     _, *sections = sheet(found).sections
     yield Text(words.plain(sheet(found).title))
     for sentence in limits(found):
@@ -232,7 +235,7 @@ def terminal(found: Explanation) -> Iterator[RenderableType]:
 # --- pictures --------------------------------------------------------------------
 
 
-def picture(found: Explanation) -> Any:
+def picture(found: Explanation) -> "Drawing":
     """Stacked bars of time above, of memory below."""
     figure = stacked.picture([_of_time(found), _of_memory(found)], _WIDTH)
     figure.suptitle(words.plain(sheet(found).title))

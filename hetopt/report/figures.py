@@ -12,14 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from io import BytesIO
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from zlib import crc32
 
 from ..performance_profiles import Growth, Profile
 from . import words
 from .sheet import Figure
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis as MatplotlibAxis
+    from matplotlib.figure import Figure as Drawing
+
 MOST_SERIES = 20
+# Keywords of a call of Matplotlib, each of a type of its own.
+Look: TypeAlias = dict[str, Any]
 _LEAST, _MOST = 1e-30, 1e30  # beyond these, the marks of an axis do not read
 # Okabe and Ito's colours, which people of any sight tell apart; of their black and
 # yellow one is not seen on a dark page, the other not on a light one.
@@ -45,7 +52,7 @@ _UNDATED = {"svg": "Date", "pdf": "CreationDate"}
 Point = tuple[float, float]
 
 
-def canvas(width: float, height: float) -> Any:
+def canvas(width: float, height: float) -> "Drawing":
     """An empty figure, in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -61,19 +68,22 @@ def label(name: str) -> str:
     return f" {name}" if name.startswith("_") else name
 
 
-def picture(draw: Callable[[], Any], suffix: str) -> bytes:
-    """The content of a file: `png`, `svg` or `pdf`."""
+def picture(draw: "Callable[[], Drawing | str]", suffix: str) -> bytes:
+    """Return the content of a file: `png`, `svg` or `pdf`."""
     content = BytesIO()
     undated = {_UNDATED[suffix]: None} if suffix in _UNDATED else {}
     with _settings():
-        draw().savefig(content, format=suffix, dpi=150, metadata=undated)
+        drawn = draw()
+        if isinstance(drawn, str):
+            return drawn.encode()
+        drawn.savefig(content, format=suffix, dpi=150, metadata=undated)
     return content.getvalue()
 
 
 def svg(
-    draw: Callable[[], Any], title: str, told: str = "", look: str = "broad"
+    draw: "Callable[[], Drawing | str]", title: str, told: str = "", look: str = "broad"
 ) -> str:
-    """The figure as an SVG element of a page; what draws may also give the element.
+    """Return the figure as an SVG element; what draws may also give the element.
 
     Screen readers say its title, and `told`. `look` is its class in the style sheet.
     """
@@ -124,7 +134,7 @@ def _rounded(tag: str, own: str) -> str:
 
 
 @contextmanager
-def _settings(more: Mapping[str, Any] | None = None) -> Iterator[None]:
+def _settings(more: Mapping[str, object] | None = None) -> Iterator[None]:
     import matplotlib
 
     settings: Any = {**_ALWAYS, **(more or {})}
@@ -139,7 +149,7 @@ def _settings(more: Mapping[str, Any] | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis shows, and how its marks read."""
+    """An axis says what it shows, and how its marks read."""
 
     label: str
     log: bool = False
@@ -195,7 +205,7 @@ def plotted(
     style: Literal["step", "dots"],
     lines: Mapping[str, Sequence[Point]],
     width: float = WIDTH,
-) -> Any:
+) -> "Drawing":
     """The Matplotlib figure of a chart: a line for each series, then the `lines`."""
     letters = 15 * width  # of names below the axes
     columns = max(1, int(letters) // (6 + max(map(len, series))))
@@ -203,7 +213,7 @@ def plotted(
     plot = figure.subplots()
     for number, (name, points) in enumerate(series.items()):
         dashed = _LINES[number % len(_LINES)]
-        how = {"color": COLOURS[number % len(COLOURS)], "label": label(name)}
+        how: Look = {"color": COLOURS[number % len(COLOURS)], "label": label(name)}
         x, y = zip(*points, strict=True)
         if style == "dots" or len(points) == 1:
             plot.plot(x, y, _MARKS[number % len(_MARKS)], **how)
@@ -220,7 +230,7 @@ def plotted(
     return figure
 
 
-def _scaled(plot: Any, on: Any, name: str, axis: Axis) -> None:
+def _scaled(plot: "Axes", on: "MatplotlibAxis", name: str, axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     if axis.log:

@@ -1,4 +1,4 @@
-"""Whether a model fits, in words: the answer first, then a row for each set of GPUs."""
+"""The module says whether a model fits: the answer, then a row for each set of GPUs."""
 
 from collections.abc import Iterator
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import cycle, groupby
 from math import dist, log
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,6 +14,10 @@ from ..plans import Provisioning
 from ..result import Result, Status, Stop
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 _COLUMNS = (
     *("method", "asked_s", "total_s", "usd", "GPUs", "data_parallel", "layers"),
@@ -27,7 +31,7 @@ _TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
 
 
 def answer(result: Result) -> str:
-    """What to rent, for how long and for how much, in one sentence."""
+    """Return what to rent, for how long and for how much, in one sentence."""
     if result.evaluation is None:
         proved = result.status is Status.INFEASIBLE
         none = "No plan on these offers is within the limits (proved)."
@@ -82,7 +86,7 @@ def _table(rows: list[tuple[str, ...]]) -> Table:
 
 
 def _beside(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
-    """What planners found at deadlines along the front, where any were asked."""
+    """Yield what planners found at deadlines along the front, where any were asked."""
     front = found.of(FRONT)
     for point in found.points:
         if point.asked_s is None:
@@ -184,7 +188,7 @@ def comma_separated(found: Tradeoffs) -> str:
     return writers.comma_separated(_COLUMNS, listed)
 
 
-def picture(found: Tradeoffs) -> Any:
+def picture(found: Tradeoffs) -> "Drawing":
     """Cost against time: the front as steps, all others as marks.
 
     Points of the front are numbered, and a list beside it says what each rents.
@@ -233,7 +237,7 @@ def _scale(times_s: list[float]) -> tuple[int, str]:
     return 1, "s"
 
 
-def _name(axes: Any, beside: Any, points: list[Offered], size: int) -> None:
+def _name(axes: "Axes", beside: "Axes", points: list[Offered], size: int) -> None:
     """Number the points by what they rent, and list that beside them."""
     for point in points:
         at = point.total_s / size, point.usd
@@ -278,7 +282,7 @@ def _wrapped(text: str) -> str:
 
 
 def _unbeaten(points: list[Offered]) -> list[Offered]:
-    """Those that no other reaches in both time and cost; `points` are by time."""
+    """Return those that no other reaches in time and cost; `points` are by time."""
     kept: list[Offered] = []
     for point in points:
         if not kept or point.usd < kept[-1].usd:

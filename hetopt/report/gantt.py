@@ -1,15 +1,19 @@
-"""Who held which GPU when: a panel for each policy, above one axis of time.
+"""The module draws who held which GPU when: a panel a policy, above one time axis.
 
 A colour is a model, and no two models share one but the grey of those for which none is
 left, which says so. A job's name stands on its bars where there is room.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..plans import Lease, Schedule
 from ..problems.job_scheduling import MICRO, Data
 from . import figures, words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 Plans = Sequence[tuple[str, Schedule]]
 
@@ -62,7 +66,7 @@ def bars(lease: Lease, line: dict[str, int], unit: float) -> Iterator[Bar]:
     yield Bar(start, end, low, previous + 1)
 
 
-def gantt(data: Data, plans: Plans) -> Any:
+def gantt(data: Data, plans: Plans) -> "Drawing":
     """The Matplotlib figure; every panel has the same GPUs and the same time."""
     ends = [
         lease.end_us
@@ -87,7 +91,7 @@ def gantt(data: Data, plans: Plans) -> Any:
 
 
 def _panel(
-    panel: Any, data: Data, plan: Schedule, unit: float, inch: tuple[float, float]
+    panel: "Axes", data: Data, plan: Schedule, unit: float, inch: tuple[float, float]
 ) -> None:
     """One policy; `inch` is how wide a unit of time and how high a GPU are."""
     from matplotlib.collections import PolyCollection
@@ -120,7 +124,7 @@ def _corners(bar: Bar) -> list[tuple[float, float]]:
 
 
 def _turned(name: str, bar: Bar, inch: tuple[float, float]) -> bool | None:
-    """Whether a name stands upright on a bar; None where it has no room at all."""
+    """Return whether a name stands upright on a bar; None where it has no room."""
     wide, high = (bar.end - bar.start) * inch[0], (bar.high - bar.low) * inch[1]
     long, thick = 0.62 * FONT / 72 * (len(name) + 1), 1.05 * FONT / 72
     if wide >= long and high >= thick:
@@ -128,7 +132,7 @@ def _turned(name: str, bar: Bar, inch: tuple[float, float]) -> bool | None:
     return True if high >= long and wide >= thick else None
 
 
-def _write(panel: Any, name: str, bar: Bar, ink: str, *, turned: bool) -> None:
+def _write(panel: "Axes", name: str, bar: Bar, ink: str, *, turned: bool) -> None:
     panel.text(
         (bar.start + bar.end) / 2,
         (bar.low + bar.high) / 2,
@@ -142,7 +146,7 @@ def _write(panel: Any, name: str, bar: Bar, ink: str, *, turned: bool) -> None:
     )
 
 
-def _nodes(panel: Any, data: Data, inch: float) -> None:
+def _nodes(panel: "Axes", data: Data, inch: float) -> None:
     """Bands, and names where a line of text has room."""
     edge, middles, names = 0, [], []
     for node in data.cluster.nodes:
@@ -156,7 +160,7 @@ def _nodes(panel: Any, data: Data, inch: float) -> None:
     panel.set_ylim(edge, 0)
 
 
-def _legend(figure: Any, data: Data, plans: Plans) -> None:
+def _legend(figure: "Drawing", data: Data, plans: Plans) -> None:
     from matplotlib.patches import Patch
 
     colour = colours(data)

@@ -1,7 +1,7 @@
 """A gap report as one picture: planners beside what is proved, and the best plan."""
 
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..gaps import GapReport, GapRow
 from ..plans import TrainingPlan
@@ -11,13 +11,18 @@ from . import pipelines, words
 from .figures import NARROW, WIDTH, canvas
 from .sheet import Figure
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+    from matplotlib.figure import SubFigure
+
 _WIDTH, _BAR, _HEAD, _FOOT = 10.0, 0.32, 1.5, 1.4  # inches
 _PLAN, _PROVED = "#8fb3d9", "#d55e00"
 _LETTER = 0.085  # inches
 _UNITS = {"s": "seconds", "ms": "milliseconds"}
 
 
-def picture(report: GapReport) -> Any:
+def picture(report: GapReport) -> "Drawing":
     """The Matplotlib figure: for each instance bars, a line at its bound, a plan.
 
     Planners without a plan are left out; an instance without any says so.
@@ -36,7 +41,7 @@ def beside(rows: list[GapRow]) -> Figure:
     """The bars of one instance's planners alone, for screens of any width."""
     planned = [row for row in rows if row.result.plan]
 
-    def drawn(width: float) -> Any:
+    def drawn(width: float) -> "Drawing":
         figure = canvas(width, 1.0 + _BAR * len(planned))
         _bars(figure.subplots(), rows, planned, width)
         return figure
@@ -60,30 +65,31 @@ def best_first(rows: list[GapRow]) -> list[GapRow]:
 
 def _height(planned: list[GapRow]) -> float:
     best = _best(planned)
-    drawn = _FOOT + pipelines.ROW * len(best.plan.pipelines) if best else 0.0
+    drawn = (
+        _FOOT + pipelines.ROW * len(best.plan.pipelines) if best and best.plan else 0.0
+    )
     return _HEAD + _BAR * max(1, len(planned)) + drawn
 
 
-def _best(planned: list[GapRow]) -> Any:
-    """The result of the best training plan; None where there is none to draw."""
+def _best(planned: list[GapRow]) -> Result | None:
+    """Return the result of the best training plan; None where there is none to draw."""
     results = [row.result for row in best_first(planned)]
     return next((r for r in results if isinstance(r.plan, TrainingPlan)), None)
 
 
-def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
+def _instance(part: "SubFigure", rows: list[GapRow], planned: list[GapRow]) -> None:
     part.suptitle(words.plain(rows[0].instance), x=0.01, ha="left", weight="bold")
     if not planned:
         part.text(0.01, 0.4, "no planner found a plan")
         return
-    best: Result | None = _best(planned)
+    best = _best(planned)
     if best is None:
         _bars(part.subplots(), rows, planned, _WIDTH)
         return
     assert best.plan is not None
     low = pipelines.ROW * len(best.plan.pipelines) + _FOOT
-    upper, lower = part.subfigures(
-        2, 1, height_ratios=[_height(planned) - low, low], squeeze=True
-    )
+    heights = [_height(planned) - low, low]
+    upper, lower = part.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
     _bars(upper.subplots(), rows, planned, _WIDTH)
     axes = lower.subplots()
     palette = pipelines.colours(best.data.planned_cluster.gpus)
@@ -95,7 +101,9 @@ def _instance(part: Any, rows: list[GapRow], planned: list[GapRow]) -> None:
     axes.set_title(title, loc="left", size="medium")
 
 
-def _bars(axes: Any, rows: list[GapRow], planned: list[GapRow], width: float) -> None:
+def _bars(
+    axes: "Axes", rows: list[GapRow], planned: list[GapRow], width: float
+) -> None:
     """A bar a method, the best first, and what no plan can be better than."""
     ordered, unit = best_first(planned), unit_of(rows[0].result)
     longest = max(row.result.objective or 0 for row in ordered)

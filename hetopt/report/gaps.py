@@ -346,7 +346,7 @@ def _spread_cells(rows: list[GapRow], found: Spread) -> list[Cell]:
 
 
 def headline(rows: list[GapRow]) -> str:
-    """What is proved about an instance, and the best plan known where no row has it."""
+    """Return what is proved, and the best plan known where no row has it."""
     bound, unit = rows[0].reference.bound, unit_of(rows[0].result)
     told = "no bound is known"
     if bound is not None:
@@ -452,7 +452,7 @@ def _curves(problem: str, rows: list[GapRow]) -> drawn_curves.Curves:
 
 
 def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
-    """How the methods compare where there are several cases, and how gaps closed."""
+    """Yield how methods compare where there are several cases, and how gaps closed."""
     for one in curves(report):
         for name, figure in one.drawn():
             if several or not name.startswith("profile"):

@@ -1,21 +1,21 @@
 """Results in a notebook: a table, a drawing, a data frame."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from html import escape
 from importlib import import_module
-from typing import Any
 
 from ..errors import Unsupported
 from ..gaps import GapReport
 from ..plans import TrainingPlan
 from ..problems import get
 from ..result import Result
+from ..text.documents import Fields
 from . import figures, gaps, pipelines, results, words
 from .sheet import Table
 
 _FRAMES = ("pandas", "polars")
-Row = Mapping[str, Any]
+Row = Fields
 
 
 def of_result(result: Result) -> str:
@@ -42,7 +42,7 @@ def of_gaps(report: GapReport) -> str:
     )
 
 
-def frame_of_result(result: Result) -> Any:
+def frame_of_result(result: Result) -> object:
     """A row a stage of a training plan, with seconds; else the plan's own parts."""
     if result.plan is None or result.evaluation is None:
         raise Unsupported("there is no plan, so no rows: see the result's reasons")
@@ -55,7 +55,7 @@ def frame_of_result(result: Result) -> Any:
     return _frame(dict(zip(found.headings, row, strict=True)) for row in texts)
 
 
-def frame_of_gaps(report: GapReport) -> Any:
+def frame_of_gaps(report: GapReport) -> object:
     """A row a method and instance; times in microseconds and in seconds."""
     rows = (asdict(gaps.Row.of(row)) for row in report.rows)
     return _frame(_with_seconds(row) for row in rows)
@@ -86,7 +86,7 @@ def _stages(result: Result) -> Iterator[Row]:
             }
 
 
-def _with_seconds(row: Row) -> dict[str, Any]:
+def _with_seconds(row: Row) -> dict[str, object]:
     """The row, with seconds beside its microseconds."""
     more = {
         f"{name.removesuffix('_us')}_s": None if value is None else float(value) / 1e6
@@ -96,7 +96,7 @@ def _with_seconds(row: Row) -> dict[str, Any]:
     return {**row, **more}
 
 
-def _frame(rows: Iterable[Row]) -> Any:
+def _frame(rows: Iterable[Row]) -> object:
     for name in _FRAMES:
         try:
             library = import_module(name)

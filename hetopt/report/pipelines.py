@@ -2,15 +2,20 @@
 
 from collections.abc import Iterable
 from colorsys import hls_to_rgb
+from fractions import Fraction
 from string import ascii_uppercase
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..plans import Stage
 from ..result import Result
 from ..schema import Cluster
 from . import results, words
-from .figures import NARROW, WIDTH, canvas, label
+from .figures import NARROW, WIDTH, Look, canvas, label
 from .sheet import Figure, Section
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 _LETTER = 0.075  # of a letter in a box: inches
 _BESIDE = 1.4  # of what stands beside the boxes: inches
@@ -66,7 +71,7 @@ def figure(
     )
 
 
-def drawing(result: Result, palette: dict[str, str], width: float = WIDTH) -> Any:
+def drawing(result: Result, palette: dict[str, str], width: float = WIDTH) -> "Drawing":
     """The Matplotlib figure of a training plan; `palette` has its types of GPU."""
     assert result.plan is not None
     figure = canvas(width, 0.8 + ROW * len(result.plan.pipelines))
@@ -74,7 +79,9 @@ def drawing(result: Result, palette: dict[str, str], width: float = WIDTH) -> An
     return figure
 
 
-def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> None:
+def drawn(
+    figure: "Drawing", axes: "Axes", result: Result, palette: dict[str, str]
+) -> None:
     """Draw a training plan on axes of a figure, or of a part of one."""
     from matplotlib.patches import Patch
 
@@ -95,16 +102,16 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
         for stage, times in zip(pipeline.stages, timed, strict=True):
             gpu = cluster.node[stage.replicas[0].node].gpu
             busy, hop = times["compute_us"] / unit, times["hop_us"] / unit
-            box = {"y": row, "height": 0.8, "color": palette[gpu]}
+            box: Look = {"y": row, "height": 0.8, "color": palette[gpu]}
             # The axes hold all boxes: to clip each to them would weigh a third more.
-            light = {"edgecolor": "white", "clip_on": False}
+            light: Look = {"edgecolor": "white", "clip_on": False}
             axes.barh(width=busy + hop, left=start, **light, **box)
             if hop:
-                dark = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
+                dark: Look = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
                 dark["clip_on"] = False
                 axes.barh(width=hop, left=start + busy, **dark)
             said = _fitting(stage, gpu, letters[gpu], busy * unit * each)
-            text = {"ha": "center", "va": "center", "color": "#10151c"}
+            text: Look = {"ha": "center", "va": "center", "color": "#10151c"}
             axes.text(start + busy / 2, row, said, **text)
             start += busy + hop
     sizes = [f"{p.micro_batches} × {p.micro_batch_size}" for p in pipelines]
@@ -124,7 +131,7 @@ def drawn(figure: Any, axes: Any, result: Result, palette: dict[str, str]) -> No
     figure.legend(handles=key, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def unit_of(longest_us: Any) -> tuple[float, str]:
+def unit_of(longest_us: float | Fraction) -> tuple[float, str]:
     """Microseconds of a unit in which the longest time reads well, and its name."""
     return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
 
@@ -142,7 +149,7 @@ def _letters(types: Iterable[str]) -> dict[str, str]:
 
 
 def _fitting(stage: Stage, gpu: str, letter: str, inches: float) -> str:
-    """As much of the label as the box has room for: the type before the layers."""
+    """Return as much of the label as the box has room for: type before layers."""
     layers = words.layers_of(stage)
     count = sum(replica.degree for replica in stage.replicas)
     named = f"{layers} · {count} × "

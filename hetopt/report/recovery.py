@@ -7,10 +7,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..result import Method, Result, Status, Stop
+from ..text.documents import Document
 from . import figures, pipelines, results, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
     from ..api.recovering import Recovered
 
 
@@ -33,7 +37,7 @@ def terminal(found: "Recovered") -> Iterator[RenderableType]:
 
 
 def _changes(found: "Recovered") -> list[tuple[str, str]]:
-    """What is gone, and what is new."""
+    """Return what is gone, and what is new."""
     change = found.change
     told = (
         ("lost", ", ".join(change.lost_nodes)),
@@ -125,7 +129,7 @@ def _weighed(found: "Recovered") -> Section:
     return Section("Plans considered", (), (), _candidates(found), drawn)
 
 
-def _parts_of(result: Result) -> dict[str, Any]:
+def _parts_of(result: Result) -> Document:
     return dict(result.evaluation.parts) if result.evaluation else {}
 
 
@@ -156,13 +160,14 @@ def _trained(found: "Recovered") -> Result | None:
     )
 
 
-def picture(found: "Recovered") -> Any:
-    """How long each link is busy, and the new plan below."""
+def picture(found: "Recovered") -> "Drawing":
+    """Return how long each link is busy, and the new plan below."""
     carried, new = _carried(found.result), _trained(found)
     low = 0.8 + pipelines.ROW * len(new.plan.pipelines) if new and new.plan else 0.5
     high = _FOOT + _BAR * min(_MOST_LINKS, len(carried))
     figure = figures.canvas(figures.WIDTH, high + low)
-    above, below = figure.subfigures(2, 1, height_ratios=(high, low))
+    parts = figure.subfigures(2, 1, height_ratios=(high, low), squeeze=False)
+    above, below = parts[:, 0]
     if not carried or new is None:
         above.text(0.02, 0.5, f"no recovery: {found.result.status.value}")
         return figure
@@ -172,13 +177,13 @@ def picture(found: "Recovered") -> Any:
     return figure
 
 
-def _links(carried: list[tuple[str, dict[str, int]]], width: float) -> Any:
+def _links(carried: list[tuple[str, dict[str, int]]], width: float) -> "Drawing":
     figure = figures.canvas(width, _FOOT + _BAR * min(_MOST_LINKS, len(carried)))
     _bars(figure.subplots(), carried)
     return figure
 
 
-def _bars(axes: Any, carried: list[tuple[str, dict[str, int]]]) -> None:
+def _bars(axes: "Axes", carried: list[tuple[str, dict[str, int]]]) -> None:
     """A bar a link, with the bytes that it carries."""
     shown = carried[:_MOST_LINKS]
     times = [row["us"] / 1e6 for _, row in shown]

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from rich.console import RenderableType
 
 from ..text import markdown
+from ..text.documents import Document
 from . import writers
 from .sheet import Table
 
-Row = dict[str, Any]
+Row = Document
 
 _HEAD = """# The fields of an instance
 
@@ -43,7 +43,7 @@ def page(rows: Iterable[Row]) -> str:
 
 
 def terminal(rows: Iterable[Row]) -> RenderableType:
-    """The same as a table."""
+    """Yield the fields as a table."""
     cells = (
         (
             row["name"],

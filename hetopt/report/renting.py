@@ -1,14 +1,18 @@
-"""What to rent and what it costs: a sentence, a row for each offer, and a picture."""
+"""The module says what to rent, at what cost: a sentence, rows, and a picture."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from ..api.renting import Rental, Rentals
+from ..text.documents import Document
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 _COLUMNS = (
     *("to rent", "at", "USD per hour", "time", "USD", "USD at least", "kWh"),
@@ -30,7 +34,7 @@ def terminal(found: Rentals) -> Iterator[RenderableType]:
 
 
 def answer(found: Rentals) -> str:
-    """What is cheapest, until when, and what the same run costs on other cards."""
+    """Return what is cheapest, until when, and what the run costs on other cards."""
     run = f"{words.tokens(found.tokens)} of {found.model}"
     best = found.best
     if best is None:
@@ -131,7 +135,7 @@ def page(found: Rentals) -> str:
     )
 
 
-def picture(found: Rentals) -> Any:
+def picture(found: Rentals) -> "Drawing":
     """Cost over days, a mark for each row and a name for the best of each card."""
     figure = figures.canvas(8, 4.5)
     axes = figure.subplots()
@@ -147,7 +151,7 @@ def picture(found: Rentals) -> Any:
         )
     for row in found.by_card:
         text = words.plain(f"{row.machines} × {row.price.gpus} {row.price.cloud}")
-        look: dict[str, Any] = {"fontsize": "small", "ha": "center"}
+        look: Document = {"fontsize": "small", "ha": "center"}
         at = row.days, row.usd
         axes.annotate(text, at, (0, 6), textcoords="offset points", **look)
     if found.deadline_s is not None:

@@ -1,15 +1,18 @@
 """A job along a spot trace: a table, and GPUs, throughput and progress as a picture."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..text.documents import Document
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
     from ..api.replaying import Replayed
     from ..recovery.replay import Replay
     from ..recovery.saving import Compared
@@ -73,7 +76,7 @@ SAVING = (
 
 
 def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
-    """When to save, a table for each method, under what no policy exceeds."""
+    """Yield when to save, a table for each method, under what no policy exceeds."""
     for method, one in found.items():
         mean = None if one.mean_us is None else words.duration(one.mean_us / 1e6)
         often = f", {mean} of training between them" if mean else ""
@@ -98,7 +101,7 @@ def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
         yield writers.terminal(Table.of(SAVING, cells))
 
 
-def picture(found: "Replayed") -> Any:
+def picture(found: "Replayed") -> "Drawing":
     """GPUs, samples a second, and samples kept, over the hours of the trace."""
     figure = figures.canvas(10, 7)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1, 2, 2))
@@ -107,7 +110,7 @@ def picture(found: "Replayed") -> Any:
     batch = found.instance.workload.global_batch
     styles = ("-", "--", ":")
     for number, replay in enumerate(found.replays):
-        look: dict[str, Any] = {
+        look: Document = {
             "label": replay.method,
             "color": figures.COLOURS[number % len(figures.COLOURS)],
             "linestyle": styles[number % len(styles)],

@@ -25,6 +25,7 @@ from ..problems import Evaluation, Violation
 from ..problems.provisioning import Offer
 from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
+from ..text.documents import Document
 from . import words, writers
 from .runs import runs_of
 from .sheet import Table
@@ -39,7 +40,7 @@ _STOPS = {
 
 
 def solved(result: Result) -> Iterator[RenderableType]:
-    """What is known, and the plan."""
+    """Yield what is known, and the plan."""
     yield writers.facts(_known(result))
     if result.plan is not None and result.evaluation is not None:
         yield ""
@@ -152,7 +153,7 @@ def _stopped(result: Result) -> str:
     return told
 
 
-def _totals(parts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _totals(parts: Document) -> Iterator[tuple[str, str]]:
     """The judge's totals, whichever problem they are of."""
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
@@ -199,7 +200,7 @@ _SHARDED_BY_ZERO = {
 
 
 def _sharded(degrees: dict[str, int]) -> str:
-    """What replicas and groups share, and how many stages a GPU has."""
+    """Return what replicas and groups share, and how many stages a GPU has."""
     groups, several = degrees.get("groups", 0), {k for k, v in degrees.items() if v > 1}
     parts = [
         (degrees["zero"], _SHARDED_BY_ZERO.get(degrees["zero"], "")),
@@ -215,12 +216,12 @@ def _sharded(degrees: dict[str, int]) -> str:
 
 
 def _ways(sizes: dict[str, int]) -> str:
-    """Where a recovery's bytes come from: '12.00 GB local, 0 peer, 3.00 GB cloud'."""
+    """Return whence a recovery's bytes come: '12.00 GB local, 3.00 GB cloud'."""
     return ", ".join(f"{words.size(size)} {way}" for way, size in sizes.items())
 
 
 def _within_nodes(links: dict[str, dict[str, int]]) -> str:
-    """What the links within nodes carry, of all."""
+    """Return what the links within nodes carry, of all."""
     nouns = {
         "tensor_parallel": "tensor-parallel groups",
         "synchronisation": "gradient pairs",
@@ -234,7 +235,7 @@ def _within_nodes(links: dict[str, dict[str, int]]) -> str:
 # --- plans -----------------------------------------------------------------------
 
 
-def table(data: Any, plan: Plan, parts: dict[str, Any]) -> Table | None:
+def table(data: Any, plan: Plan, parts: Document) -> Table | None:
     """A row for each stage, group or link; None where the judge could not time it."""
     if isinstance(plan, TrainingPlan):
         return _stages(data, plan, parts) if "stages" in parts else None
@@ -294,7 +295,7 @@ def _gpus(count: int, offer: Offer) -> str:
     return f"{count} × {offer.card}, of machines of {offer.gpus_per_instance}{at}"
 
 
-def _links(parts: dict[str, Any]) -> Table:
+def _links(parts: Document) -> Table:
     """A row for each link, busiest first, with its share of the busiest one's time."""
     rows = sorted(parts["carried"].items(), key=lambda row: -row[1]["us"])
     most = max(1, parts["recovery_us"])
@@ -323,7 +324,7 @@ class _Shown:
     cells: tuple[str, ...]
 
 
-def _stages(instance: Instance, plan: TrainingPlan, parts: dict[str, Any]) -> Table:
+def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
     """A row for each stage: layers, GPUs, compute and hop, memory and headroom.
 
     Pipelines whose rows are equal but for the nodes are shown once, and so are such
@@ -360,7 +361,7 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: dict[str, Any]) -> Ta
 
 
 def _shown(
-    stage: Stage, row: dict[str, int], cluster: Cluster, parts: dict[str, Any]
+    stage: Stage, row: dict[str, int], cluster: Cluster, parts: Document
 ) -> _Shown:
     need, headroom = _memory(stage, cluster, parts["peak_memory_mib"])
     groups = ((r.degree, cluster.node[r.node].gpu) for r in stage.replicas)

@@ -1,4 +1,4 @@
-"""What the slow cards do best: a sentence, what each card does, and the other ways."""
+"""The module says what the slow cards do best, and what the other ways take."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ def terminal(found: Roles) -> Iterator[RenderableType]:
 
 
 def answer(found: Roles) -> str:
-    """What the slow cards do best, and what the other ways take."""
+    """Return what the slow cards do best, and what the other ways take."""
     if not found.options:
         return f"{found.instance}: no plan was found in time."
     best, *others = found.options

@@ -61,7 +61,7 @@ def _asked(found: NodeChoice) -> Iterator[tuple[str, str]]:
 
 
 def set_line(found: NodeChoice, one: NodeSet) -> str:
-    """As `without rtx-1..3: 13.30 s, 6.00% slower, 38.00% cheaper`."""
+    """Return a line such as `without rtx-1..3: 13.30 s, 6.00% slower`."""
     name = "all nodes"
     if one.without:
         name = f"without {names(one.without)}"

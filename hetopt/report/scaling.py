@@ -1,7 +1,7 @@
-"""Whether another machine is worth it: a sentence, a table, and times over rates."""
+"""The module says whether another machine pays: a sentence, a table, and curves."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -9,6 +9,10 @@ from rich.text import Text
 from ..api.scaling import Point, Scaling, Turn
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 _COLUMNS = (
     *("machines", "network", "iteration", "saves", "saves at most"),
@@ -34,7 +38,7 @@ def terminal(found: Scaling) -> Iterator[RenderableType]:
 
 
 def answer(found: Scaling) -> str:
-    """Whether the next machine pays, from which rate on, and what it brings."""
+    """Return whether the next machine pays, from which rate on, and what it brings."""
     if not found.turns:
         return f"{found.instance}: interrupted before two machines were tried."
     said = " ".join(_turn(found, turn) for turn in found.turns)
@@ -121,7 +125,7 @@ def page(found: Scaling) -> str:
     return writers.page(Sheet(found.instance, sections, kind, facts))
 
 
-def picture(found: Scaling) -> Any:
+def picture(found: Scaling) -> "Drawing":
     """Time of an iteration over the rate between machines, with where it turns."""
     figure = figures.canvas(8, 4.5)
     axes = figure.subplots()
@@ -137,7 +141,11 @@ def picture(found: Scaling) -> Any:
             samples = [(x[0], x[which]) for x in found.curves.get(count, ())]
             known = [(rate, us / 1e6) for rate, us in samples if us is not None]
             if known:
-                look = {"color": colour, "linestyle": line, "label": label}
+                look: figures.Look = {
+                    "color": colour,
+                    "linestyle": line,
+                    "label": label,
+                }
                 axes.plot(*zip(*known, strict=True), **look)
     rates = [point.gbits_per_s for point in found.points if point.machines > 1]
     for turn in found.turns:
@@ -154,7 +162,7 @@ def picture(found: Scaling) -> Any:
     return figure
 
 
-def _axes(axes: Any, rates: list[float]) -> None:
+def _axes(axes: "Axes", rates: list[float]) -> None:
     from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
     from matplotlib.ticker import StrMethodFormatter as Formatter
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,9 +14,13 @@ from ..plans import Schedule, ScheduledJob
 from ..problems.job_scheduling import MICRO, Data, Job
 from ..scheduling.metrics import times
 from ..scheduling.traces import offered
+from ..text.documents import Document
 from . import figures, words, writers
 from .gantt import COLOURS, axis_of, gantt
 from .sheet import Cell, Figure, Section, Sheet, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 TIMES = (
     *("policy", "mean completion", "p50", "p90", "p99"),
@@ -44,7 +48,7 @@ class Report:
         return [(policy, plan) for policy, plan in kept if plan is not None]
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: Report) -> Document:
     """One policy: its result document, with the queue, which `hetopt check` takes."""
     load = offered(report.data)
     shared = {
@@ -79,7 +83,7 @@ def times_of(report: Report) -> Table:
 
 
 def use_of(report: Report) -> Table:
-    """What the cluster did, and the policy, a row a policy."""
+    """Return what the cluster did, and the policy, a row a policy."""
     rows = []
     for outcome in report.outcomes:
         m = outcome.metrics
@@ -103,7 +107,7 @@ def use_of(report: Report) -> Table:
 
 
 def assumed_of(data: Data) -> Table:
-    """What the maker of the queue filled in."""
+    """Return what the maker of the queue filled in."""
     rows = [(one.what, one.value, str(one.jobs), one.change) for one in data.assumed]
     return Table.of(ASSUMED, rows, texts=("assumed", "what", "changed by"))
 
@@ -151,7 +155,7 @@ def _last_on(data: Data, entry: ScheduledJob) -> str:
 
 
 def assumed(data: Data) -> Iterator[RenderableType]:
-    """What the maker of the queue filled in, for a terminal."""
+    """Yield what the maker of the queue filled in, for a terminal."""
     yield writers.terminal(assumed_of(data), narrow=False)
 
 
@@ -168,7 +172,7 @@ def terminal(report: Report) -> Iterator[RenderableType]:
 
 
 def choosers(report: Report) -> str:
-    """Which policies do not follow what jobs ask for; empty where all do."""
+    """Return which policies do not follow what jobs ask for; empty where all do."""
     if all(job.asked is None for job in report.data.jobs):
         return ""
     names = [
@@ -234,7 +238,7 @@ def _introduction(data: Data) -> str:
     )
 
 
-def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> Any:
+def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> "Drawing":
     """Shares of jobs that are complete, and that waited no longer, within a time."""
     figure = figures.canvas(10, 3.4)
     panels = figure.subplots(1, 2, sharey=True)

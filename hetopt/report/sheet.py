@@ -1,11 +1,14 @@
-"""What a report says, whichever way it is written: sentences, tables and pictures."""
+"""A sheet is what a report says, however it is written: text, tables and pictures."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InternalError
 from . import words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class Cell:
     mark: str = ""  # "best" or "bad"
 
     @classmethod
-    def of(cls, value: Any, text: str | None = None) -> "Cell":
+    def of(cls, value: object, text: str | None = None) -> "Cell":
         """A cell of a value; a dash where there is none."""
         if value is None:
             return cls(words.NONE)
@@ -57,7 +60,7 @@ class Table:
 
     @property
     def sortable(self) -> bool:
-        """Whether there is anything to sort by."""
+        """Return whether there is anything to sort by."""
         return any(cell.value is not None for row in self.rows for cell in row)
 
 
@@ -71,8 +74,8 @@ class Figure:
 
     title: str
     note: str
-    draw: Callable[[], Any]
-    narrow: Callable[[], Any] | None = None
+    draw: "Callable[[], Drawing | str]"
+    narrow: "Callable[[], Drawing | str] | None" = None
     told: str = ""
 
 

@@ -6,9 +6,14 @@ hatched.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import figures, words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+    from matplotlib.figure import SubFigure
 
 COLOURS = {
     "compute": "#3b7dd8",
@@ -91,7 +96,7 @@ def plain(part: str) -> str:
     return _NAMES.get(part, part.replace("_", " "))
 
 
-def picture(panels: Sequence[Panel], width: float) -> Any:
+def picture(panels: Sequence[Panel], width: float) -> "Drawing":
     """The Matplotlib figure: a panel below the other."""
     heights = [_ROW * len(panel.bars) + _foot(panel, width) for panel in panels]
     figure = figures.canvas(width, sum(heights))
@@ -110,7 +115,7 @@ def _columns(width: float) -> int:
     return max(1, int(width / 1.45))
 
 
-def _panel(part: Any, panel: Panel, width: float) -> None:
+def _panel(part: "SubFigure", panel: Panel, width: float) -> None:
     axes = part.subplots()
     places = range(len(panel.bars))
     labels = [_wrapped(words.plain(bar.label), width) for bar in panel.bars]
@@ -126,7 +131,7 @@ def _panel(part: Any, panel: Panel, width: float) -> None:
             each * bar.parts.get(name, 0) / bar.whole
             for each, bar in zip(panel.lengths, panel.bars, strict=True)
         ]
-        look: dict[str, Any] = {"color": COLOURS[name], "label": plain(name)}
+        look: figures.Look = {"color": COLOURS[name], "label": plain(name)}
         if name in WAITING:
             look |= {"hatch": "////", "edgecolor": "#ffffff", "linewidth": 0}
         axes.barh(places, wide, 0.8, starts, **look)
@@ -144,7 +149,7 @@ def _panel(part: Any, panel: Panel, width: float) -> None:
     part.legend(loc="outside lower left", ncols=_columns(width), frameon=False)
 
 
-def _write(axes: Any, x: float, y: float, text: str, behind: str) -> None:
+def _write(axes: "Axes", x: float, y: float, text: str, behind: str) -> None:
     light = sum(int(behind[at : at + 2], 16) for at in (1, 3, 5)) > 3 * 125
     colour = _DARK if light else _LIGHT
     axes.text(x, y, text, ha="center", va="center", size="small", color=colour)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,6 +11,10 @@ from rich.text import Text
 from ..api.targets import TargetReport, TargetRow
 from . import figures, words, writers
 from .sheet import Cell, Figure, Section, Sheet, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 HEADINGS = (
     *("target", "iteration", "no faster than", "gap", "slower than the best"),
@@ -69,7 +73,7 @@ def _cells(row: TargetRow) -> list[Cell]:
 
 
 def _status(row: TargetRow) -> str:
-    """What is known of the target's plans, and why there is none."""
+    """Return what is known of the target's plans, and why there is none."""
     if row.unsupported is not None:
         return f"not supported: {row.unsupported}"
     result = row.result
@@ -104,7 +108,7 @@ def _figures(rows: list[TargetRow]) -> tuple[Figure, ...]:
     if not _planned(rows):
         return ()
 
-    def drawn(width: float) -> Any:
+    def drawn(width: float) -> "Drawing":
         figure = figures.canvas(width, _height(rows))
         _bars(figure.subplots(), rows)
         return figure
@@ -116,7 +120,7 @@ def _figures(rows: list[TargetRow]) -> tuple[Figure, ...]:
     )
 
 
-def picture(report: TargetReport) -> Any:
+def picture(report: TargetReport) -> "Drawing":
     """The Matplotlib figure: for each instance a bar a target."""
     parts = _instances(report)
     heights = [_height(rows) for _, rows in parts]
@@ -139,7 +143,7 @@ def _height(rows: list[TargetRow]) -> float:
     return 1.2 + 0.3 * max(1, len(_planned(rows)))  # inches
 
 
-def _bars(axes: Any, rows: list[TargetRow]) -> None:
+def _bars(axes: "Axes", rows: list[TargetRow]) -> None:
     """A bar a target, and a mark at its own bound."""
     planned = _planned(rows)
     times = [float(row.result.objective or 0) / 1e6 for row in planned]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..explaining.delays import idle
@@ -15,6 +15,9 @@ from ..explaining.simulator import Simulation
 from ..explaining.timeline import Pass, Timeline
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 WIDTH, ROW, BAR = 1000, 24, 18  # of a drawing, in units; it is stretched to the page
 COLOURS = {
@@ -42,7 +45,7 @@ _CAUSES = (
 )
 
 
-def picture(found: Simulation) -> Any:
+def picture(found: Simulation) -> "Drawing":
     """All pipelines; neighbouring micro-batches alternate in shade."""
     rows = [
         (p, j) for p, line in enumerate(found.timelines) for j in range(len(line.times))
@@ -96,7 +99,7 @@ class Lane:
 
 
 def page(found: Simulation) -> str:
-    """Its bubbles in numbers, and a bar a pass to zoom into."""
+    """Return the page: its bubbles in numbers, and a bar a pass to zoom into."""
     last = max(line.total_us for line in found.timelines)
     alike: dict[Timeline, list[int]] = {}
     for number, line in enumerate(found.timelines):
@@ -123,7 +126,7 @@ def page(found: Simulation) -> str:
 
 
 def sentences(found: Simulation) -> Iterator[str]:
-    """What was run, what an iteration is made of, and where its time goes."""
+    """Yield what was run, what an iteration is made of, and where its time goes."""
     name = {"1f1b": "1F1B", "gpipe": "GPipe"}[found.schedule]
     if found.runs > 1:
         name = f"Interleaved {name}, {found.runs} virtual stages per GPU"

@@ -1,4 +1,4 @@
-"""What became of a plug-in, on a terminal."""
+"""The module shows what became of a plug-in, on a terminal."""
 
 from collections import Counter
 from collections.abc import Iterator

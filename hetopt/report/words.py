@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from ..plans import Stage
 from ..problems import Objective
 from ..schema import Cluster
+from ..text.documents import Fields
 
 NONE = "–"
 #: What the spread over seeds is told by.
@@ -26,7 +26,7 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def cell(value: Any) -> Any:
+def cell(value: object) -> object:
     """A value for a cell of CSV, which no spreadsheet takes for a formula to run."""
     if not isinstance(value, str) or value[:1] not in ("=", "+", "-", "@"):
         return value
@@ -58,12 +58,12 @@ _BESTS = {"us": "fastest plan", "USD": "cheapest plan"}
 
 
 def limit(unit: str) -> str:
-    """What a bound says, before its amount: `no plan is faster than`."""
+    """Return what a bound says, before its amount: `no plan is faster than`."""
     return _LIMITS.get(unit, "no plan is below")
 
 
 def best_plan(unit: str) -> str:
-    """What the best plan is called: `fastest plan`."""
+    """Return what the best plan is called: `fastest plan`."""
     return _BESTS.get(unit, "best plan")
 
 
@@ -125,7 +125,7 @@ def interval(low_s: float | None, high_s: float | None) -> str:
     return f"{low.removesuffix(f' {unit}')}-{high}" if unit else f"{low}-{high}"
 
 
-def interval_of(parts: Mapping[str, Any]) -> str | None:
+def interval_of(parts: Fields) -> str | None:
     """An interval of the judge's parts; None where times are not calibrated."""
     if (low := parts.get("low_s")) is None:
         return None
@@ -166,7 +166,7 @@ def progress(
     return ", ".join(words) or "no plan yet"
 
 
-def ports(busy: Mapping[str, Mapping[str, Any]]) -> str:
+def ports(busy: Mapping[str, Fields]) -> str:
     """The busiest network ports: `activations 8 ms at a, gradients 4 ms at b`."""
     sent = {"pipelines": "activations", "sync": "gradients"}
     return ", ".join(
@@ -175,7 +175,7 @@ def ports(busy: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-def chosen(choice: Mapping[str, Any]) -> str:
+def chosen(choice: Mapping[str, object]) -> str:
     """The settings that a provisioning chose; nothing where it had no choice."""
     if choice["recompute"] is None:
         return ""
@@ -184,8 +184,8 @@ def chosen(choice: Mapping[str, Any]) -> str:
     return f"recompute {choice['recompute']}, {zero}, {batches}"
 
 
-def machines(rows: Iterable[Mapping[str, Any]]) -> str:
-    """What to rent, as it is rented: `1 machine of 8 × B200`, or `24 × A30`."""
+def machines(rows: Iterable[Fields]) -> str:
+    """Return what to rent, as it is rented: `1 machine of 8 × B200`, or `24 × A30`."""
     texts = []
     for row in rows:
         count, each = row["machines"], row["gpus_of_each"]

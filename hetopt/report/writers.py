@@ -25,7 +25,7 @@ Subject = TypeVar("Subject")
 
 @dataclass(frozen=True)
 class Files(Generic[Subject]):
-    """What a subject can be written to: the suffix of a file says how.
+    """The files that a subject can be written to: the suffix of a file says how.
 
     A writer gives text; for a suffix of `PICTURES`, a Matplotlib figure.
     """
@@ -80,12 +80,12 @@ def facts(pairs: Iterable[tuple[str, str]]) -> rich_tables.Table:
 # --- text ------------------------------------------------------------------------
 
 
-def document(content: Any) -> str:
+def document(content: object) -> str:
     """A document as JSON."""
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def comma_separated(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def comma_separated(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """One line a row; raw values, empty where nothing is known."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fields, lineterminator="\n", extrasaction="ignore")
@@ -187,12 +187,12 @@ def escaped(text: str) -> str:
 # --- page ------------------------------------------------------------------------
 
 
-def page(sheet: Sheet, template: str = "sheet.html.j2", **more: Any) -> str:
+def page(sheet: Sheet, template: str = "sheet.html.j2", **more: object) -> str:
     """One HTML page that needs nothing else: no network, no other file."""
     return rendered(template, sheet=sheet, plain=words.plain, svg=_svg, **more)
 
 
-def rendered(template: str, **values: Any) -> str:
+def rendered(template: str, **values: object) -> str:
     """A template of this folder, escaped, and strict about names."""
     environment = Environment(
         loader=PackageLoader("hetopt.report", "."),

@@ -12,20 +12,20 @@ from collections.abc import Iterator
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..text.writing import write_json
 from .optimiser import Update
-from .pytorch import Size, Tensor, dist, torch
+from .pytorch import Foreign, Group, Size, Tensor, dist, torch
 from .saved import LATEST, Saved
 
 _PARTS = "torch.distributed.checkpoint"
-dcp: Any = import_module(_PARTS)
-defaults: Any = import_module(f"{_PARTS}.default_planner")
-metadata: Any = import_module(f"{_PARTS}.metadata")
-planner: Any = import_module(f"{_PARTS}.planner")
-helpers: Any = import_module(f"{_PARTS}.planner_helpers")
+dcp: Foreign = import_module(_PARTS)
+defaults: Foreign = import_module(f"{_PARTS}.default_planner")
+metadata: Foreign = import_module(f"{_PARTS}.metadata")
+planner: Foreign = import_module(f"{_PARTS}.planner")
+helpers: Foreign = import_module(f"{_PARTS}.planner_helpers")
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -35,7 +35,7 @@ class _Chunk(NamedTuple):
 
     name: str
     size: Size
-    place: Any
+    place: Foreign
     tensor: Tensor
     owned: bool
 
@@ -48,8 +48,8 @@ class _Chunk(NamedTuple):
         return self._replace(place=place, tensor=tensor)
 
     @property
-    def index(self) -> Any:
-        """How a checkpoint calls it."""
+    def index(self) -> Foreign:
+        """Return how a checkpoint calls it."""
         return metadata.MetadataIndex(self.name, self.place.offsets)
 
 
@@ -60,7 +60,7 @@ class _Save(defaults.DefaultSavePlanner):  # type: ignore[misc]
         super().__init__(flatten_state_dict=False)
         self._chunks = {chunk.index: chunk for chunk in chunks if chunk.owned}
 
-    def create_local_plan(self) -> Any:
+    def create_local_plan(self) -> object:
         self.plan = planner.SavePlan(
             [
                 planner.WriteItem(
@@ -79,7 +79,7 @@ class _Save(defaults.DefaultSavePlanner):  # type: ignore[misc]
         )
         return self.plan
 
-    def lookup_object(self, index: Any) -> Tensor:
+    def lookup_object(self, index: Foreign) -> Tensor:
         return self._chunks[metadata.MetadataIndex(index.fqn, index.offset)].tensor
 
 
@@ -90,9 +90,9 @@ class _Load(defaults.DefaultLoadPlanner):  # type: ignore[misc]
         super().__init__(flatten_state_dict=False)
         self._chunks = {chunk.index: chunk for chunk in chunks}
 
-    def create_local_plan(self) -> Any:
+    def create_local_plan(self) -> object:
         there = self.metadata.state_dict_metadata
-        found: list[Any] = []
+        found: list[Foreign] = []
         for chunk in self._chunks.values():
             if chunk.name not in there or there[chunk.name].size != chunk.size:
                 raise InstanceError(
@@ -104,7 +104,7 @@ class _Load(defaults.DefaultLoadPlanner):  # type: ignore[misc]
             )
         return planner.LoadPlan(found)
 
-    def lookup_tensor(self, index: Any) -> Tensor:
+    def lookup_tensor(self, index: Foreign) -> Tensor:
         return self._chunks[metadata.MetadataIndex(index.fqn, index.offset)].tensor
 
 
@@ -162,7 +162,7 @@ class Saver:
             self._failure = error
 
 
-def _write(chunks: list[_Chunk], root: Path, state: Saved, group: Any) -> None:
+def _write(chunks: list[_Chunk], root: Path, state: Saved, group: Group) -> None:
     first = dist.get_rank() == 0
     draft = root / f".{state.folder}.tmp"
     if first:

@@ -22,7 +22,7 @@ _LOCK = threading.Lock()
 
 
 class _Signs:
-    """What other threads know of the rank: how far it is, whether it is to stop."""
+    """The signs tell other threads how far the rank is, and whether it is to stop."""
 
     def __init__(self) -> None:
         self.trainer: Any = None

@@ -1,9 +1,9 @@
 """A decoder as a Hugging Face `config.json`: what `decoder.of_config` reads again."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..errors import Unsupported
+from ..text.documents import Document
 from .decoder import Activation, Decoder, Experts
 
 _GPT2: Mapping[Activation, str] = {
@@ -65,7 +65,7 @@ def _with_experts(shape: Decoder, experts: Experts) -> str:
     )
 
 
-def config(shape: Decoder, dtype: str) -> dict[str, Any]:
+def config(shape: Decoder, dtype: str) -> dict[str, object]:
     """The `config.json` of a decoder whose weights are written as `dtype`."""
     kind = family(shape)
     more = _of_gpt2(shape) if kind == "gpt2" else _of_llama(shape, kind)
@@ -80,7 +80,7 @@ def config(shape: Decoder, dtype: str) -> dict[str, Any]:
     }
 
 
-def _of_gpt2(shape: Decoder) -> dict[str, Any]:
+def _of_gpt2(shape: Decoder) -> dict[str, object]:
     return {
         "n_layer": shape.layers,
         "n_embd": shape.hidden,
@@ -96,8 +96,8 @@ def _of_gpt2(shape: Decoder) -> dict[str, Any]:
     }
 
 
-def _of_llama(shape: Decoder, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _of_llama(shape: Decoder, kind: str) -> dict[str, object]:
+    found: Document = {
         "num_hidden_layers": shape.layers,
         "hidden_size": shape.hidden,
         "num_attention_heads": shape.heads,
@@ -125,8 +125,8 @@ def _of_llama(shape: Decoder, kind: str) -> dict[str, Any]:
     return found
 
 
-def _of_experts(shape: Decoder, experts: Experts, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _of_experts(shape: Decoder, experts: Experts, kind: str) -> dict[str, object]:
+    found: Document = {
         "num_experts_per_tok": experts.active,
         "router_aux_loss_coef": experts.auxiliary,
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from ..problems.training_plan.shapes import of_layers
 from ..schema import ModelSpec, Record
 from ..schema.layers import EXPERTS
 from ..schema.targets import TARGETS, Feature
+from ..text.documents import Fields
 from ..text.parsing import read_tree
 
 CONFIG = "config.json"
@@ -92,7 +93,7 @@ class Decoder(Record):
     experts: Experts | None = None
 
     def has_experts(self, layer: int) -> bool:
-        """Whether experts are in place of a layer's MLP."""
+        """Return whether experts are in place of a layer's MLP."""
         return self.experts is not None and layer in self.experts.layers
 
 
@@ -137,7 +138,7 @@ def of_spec(model: ModelSpec, sequence_length: int) -> Decoder:
 
 
 def _experts(model: ModelSpec) -> Experts | None:
-    """Of the instance; where no configuration told the router, as Mixtral's."""
+    """Return the instance's router; as Mixtral's where no configuration has one."""
     sparse = tuple(x for x, kind in enumerate(model.kinds) if EXPERTS in kind)
     if not model.experts or not sparse:
         return None
@@ -166,7 +167,7 @@ def of_config(path: Path, sequence_length: int) -> Decoder:
         return _of_config(config, sequence_length)
 
 
-def _of_config(config: dict[str, Any], sequence_length: int) -> Decoder:
+def _of_config(config: dict[str, object], sequence_length: int) -> Decoder:
     family = str(config.get("model_type", ""))
     if family not in _FAMILIES:
         raise Unsupported(
@@ -199,7 +200,7 @@ def _of_config(config: dict[str, Any], sequence_length: int) -> Decoder:
 
 
 def _told_experts(
-    config: Mapping[str, Any], family: str, plain: Experts | None
+    config: Mapping[str, object], family: str, plain: Experts | None
 ) -> Experts | None:
     """With the router of a configuration; families differ in what is silent."""
     if plain is None:
@@ -218,7 +219,7 @@ def _told_experts(
     )
 
 
-def _activation(config: Mapping[str, Any], gpt2: bool) -> Activation:
+def _activation(config: Fields, gpt2: bool) -> Activation:
     key = "activation_function" if gpt2 else "hidden_act"
     word = config.get(key, "gelu_new" if gpt2 else "silu")
     if word not in _ACTIVATIONS:
@@ -227,25 +228,25 @@ def _activation(config: Mapping[str, Any], gpt2: bool) -> Activation:
     return _ACTIVATIONS[word]
 
 
-def _number(config: Mapping[str, Any], key: str, default: float) -> float:
+def _number(config: Mapping[str, object], key: str, default: float) -> float:
     value = config.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise InstanceError(f"{key}: found {value!r}, expected a number above 0")
     return float(value)
 
 
-def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is said of rotary positions: `rope_parameters`, or `rope_scaling`."""
+def _rope(config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what is said of rotary positions: `rope_parameters`, or `rope_scaling`."""
     told = config.get("rope_parameters") or config.get("rope_scaling")
     return told if isinstance(told, dict) else {}
 
 
-def _theta(config: Mapping[str, Any], silent: float) -> float:
+def _theta(config: Mapping[str, object], silent: float) -> float:
     told = _rope(config)
     return _number(told if "rope_theta" in told else config, "rope_theta", silent)
 
 
-def _stretch(config: Mapping[str, Any]) -> Stretch | None:
+def _stretch(config: Mapping[str, object]) -> Stretch | None:
     told = _rope(config)
     kind = told.get("rope_type", told.get("type", "default"))
     if kind == "default":
@@ -268,7 +269,7 @@ def _stretch(config: Mapping[str, Any]) -> Stretch | None:
     )
 
 
-def _refuse(config: Mapping[str, Any], sequence_length: int) -> None:
+def _refuse(config: Mapping[str, object], sequence_length: int) -> None:
     for key in ("attention_bias", "mlp_bias"):
         if config.get(key) is True:
             raise Unsupported(f"{key}: found true, expected false: it is not run")

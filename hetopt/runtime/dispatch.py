@@ -6,9 +6,8 @@ there: two all-to-all exchanges of as many rows as there are, and two of gradien
 """
 
 from collections.abc import Callable
-from typing import Any
 
-from .pytorch import Tensor, dist, torch
+from .pytorch import Context, Group, Tensor, dist, torch
 
 Experts = Callable[[Tensor, list[int]], Tensor]  # of rows, so many for each expert
 
@@ -18,13 +17,13 @@ class _AllToAll(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, sent: list[int], got: list[int], group: Any
+        ctx: Context, rows: Tensor, sent: list[int], got: list[int], group: Group
     ) -> Tensor:
         ctx.way = sent, got, group
         return _exchanged(rows, sent, got, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, None, None, None]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         sent, got, group = ctx.way
         return _exchanged(gradient, got, sent, group), None, None, None
 
@@ -32,11 +31,11 @@ class _AllToAll(torch.autograd.Function):  # type: ignore[misc]
 class Crossing:
     """The way to the experts of a block of `size` GPUs, and back."""
 
-    def __init__(self, group: Any, size: int) -> None:
+    def __init__(self, group: Group, size: int) -> None:
         self._group, self._size = group, size
 
     def __call__(self, rows: Tensor, counts: Tensor, experts: Experts) -> Tensor:
-        """What all experts make of rows, `counts` for each expert, in its order.
+        """Return what all experts make of rows, `counts` for each expert, in its order.
 
         `experts` are the GPU's own ones.
         """
@@ -59,7 +58,7 @@ def inverse(order: Tensor) -> Tensor:
     return back
 
 
-def _exchanged(rows: Tensor, sent: list[int], got: list[int], group: Any) -> Tensor:
+def _exchanged(rows: Tensor, sent: list[int], got: list[int], group: Group) -> Tensor:
     arrived = rows.new_empty((sum(got), *rows.shape[1:]))
     dist.all_to_all_single(arrived, rows.contiguous(), got, sent, group=group)
     return arrived

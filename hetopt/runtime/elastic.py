@@ -31,7 +31,7 @@ PLAN = "plan.json"
 
 
 class Presence(Protocol):
-    """What knows which GPUs are there: a file of nodes, or hosts that connect."""
+    """The presence knows which GPUs are there: by a file, or hosts that connect."""
 
     def changed(self) -> tuple[set[str], list[str]] | None:
         """Return the GPUs that are there, and unknown names; None without news."""
@@ -151,14 +151,14 @@ class Elastic:
 
     @property
     def starter(self) -> Starter:
-        """What starts the job's ranks."""
+        """Return what starts the job's ranks."""
         if self._hosts is None:
             return Here(self.slots)
         return self._hosts.starter(self.names)
 
     @property
     def names(self) -> list[str]:
-        """What the GPUs of the job's ranks are called in the first cluster."""
+        """Return what the GPUs of the job's ranks are called in the first cluster."""
         return [self.home(rank) for rank in range(len(self.job.gpus))]
 
     @property
@@ -167,13 +167,13 @@ class Elastic:
         return self._now.data
 
     def home(self, rank: int) -> str:
-        """What a rank's GPU is called in the first cluster."""
+        """Return what a rank's GPU is called in the first cluster."""
         return self._now.home[self.job.gpus[rank]]
 
     # --- what happens ------------------------------------------------------------
 
     def is_better_left(self) -> bool:
-        """Whether nodes came or went, and another plan is better on what is there."""
+        """Return whether nodes came or went, and another plan is better there."""
         if not self._has_news():
             return False
         self._next = self._planned() if self._there else None
@@ -276,7 +276,7 @@ class Elastic:
         return _Running(change.new, plan, home, self._now.name)
 
     def _is_best(self, same: _Running, work: Replanning) -> bool:
-        """Whether going on undisturbed is worth as much as any other plan."""
+        """Return whether going on undisturbed is worth as much as any other plan."""
         judged = training_plan.evaluate(same.data, same.plan)
         if judged.violations or not isinstance(judged.objective, int):
             return False
@@ -290,7 +290,7 @@ class Elastic:
         return job(running.data, running.plan, self._settings, self._model)
 
     def _runs_on(self, running: _Running) -> bool:
-        """Whether it is the plan that runs, on the same GPUs."""
+        """Return whether it is the plan that runs, on the same GPUs."""
 
         def told(one: _Running) -> object:
             return [p.on_gpus(one.home.__getitem__) for p in one.plan.pipelines]

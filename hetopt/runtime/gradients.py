@@ -31,7 +31,7 @@ class View(NamedTuple):
 
 
 def common(lane: Lane, dtypes: list[Dtype]) -> Dtype:
-    """What numbers of a lane are exchanged in: single precision where kinds differ."""
+    """Return what a lane's numbers are exchanged in: fp32 if kinds differ."""
     kinds = {dtypes[rank] for rank in lane.ranks}
     return kinds.pop() if len(kinds) == 1 else torch.float32
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .layout import Layout, Ranks
-from .pytorch import Tensor, dist, torch
+from .pytorch import Group, Tensor, dist, torch
 
 T = TypeVar("T")
 _MOST = 2**26  # elements
@@ -29,12 +29,12 @@ class Groups:
             for around in ((False, True) if turns else (False,))
             for step in (+1, -1)
         }
-        self._made: dict[Ranks, Any] = {
+        self._made: dict[Ranks, Group] = {
             ranks: dist.new_group(list(ranks), timeout=timeout)
             for ranks in layout.groups
         }
 
-    def of(self, ranks: Ranks) -> Any:
+    def of(self, ranks: Ranks) -> Group:
         """The group of some ranks; None for one rank alone."""
         return self._made.get(ranks)
 
@@ -53,7 +53,7 @@ def batches(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         yield run
 
 
-def gathered(x: Tensor, sizes: Sequence[int], dim: int, group: Any) -> Any:
+def gathered(x: Tensor, sizes: Sequence[int], dim: int, group: Group) -> Tensor:
     """The parts of all ranks along an axis, which have these sizes, one after another.
 
     Groups exchange tensors of one shape, so that smaller parts are padded.
@@ -71,7 +71,9 @@ def gathered(x: Tensor, sizes: Sequence[int], dim: int, group: Any) -> Any:
     return torch.cat(cut, dim)
 
 
-def scattered(x: Tensor, sizes: Sequence[int], place: int, dim: int, group: Any) -> Any:
+def scattered(
+    x: Tensor, sizes: Sequence[int], place: int, dim: int, group: Group
+) -> object:
     """The own part of the sum over all ranks."""
     # Gloo learnt to scatter sums in PyTorch 2.8, and does no less than a whole sum.
     if x.is_cuda and min(sizes) == max(sizes):

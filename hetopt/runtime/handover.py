@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.huggingface import INDEX, SINGLE
 from ..errors import BackendMissing, InstanceError
+from ..text.documents import Document, Fields
 from ..text.writing import writable, write_json
 from .configs import config, family
 from .decoder import CONFIG, Decoder, of_config
@@ -39,7 +40,7 @@ Tensors = dict[str, "Tensor"]
 Sizes = Mapping[str, tuple[int, ...]]
 
 
-def to_huggingface(folder: str | Path, out: str | Path) -> dict[str, Any]:
+def to_huggingface(folder: str | Path, out: str | Path) -> dict[str, object]:
     """Write the weights of a run's latest states as a released model, in 32 bits.
 
     Returns the step and the number of tensors. Raises `InstanceError` where there are
@@ -61,7 +62,7 @@ def to_huggingface(folder: str | Path, out: str | Path) -> dict[str, Any]:
     return {"step": state.step, "tensors": len(places), "model_type": family(shape)}
 
 
-def to_dcp(folder: str | Path, out: str | Path) -> dict[str, Any]:
+def to_dcp(folder: str | Path, out: str | Path) -> dict[str, object]:
     """Write a run's latest states, weights and moments, by Hugging Face's names.
 
     All of them are in host memory meanwhile. Raises what `to_huggingface` raises.
@@ -71,7 +72,7 @@ def to_dcp(folder: str | Path, out: str | Path) -> dict[str, Any]:
     told = config(shape, "float32")
     with _drafted(out) as draft:
         model = dict(_named(shape, source, "weight"))
-        rows: dict[str, dict[str, Any]] = {name: {} for name in model}
+        rows: dict[str, Document] = {name: {} for name in model}
         for moment in _MOMENTS:
             for name, whole in _named(shape, source, moment):
                 rows[name][moment] = whole
@@ -86,7 +87,7 @@ def to_dcp(folder: str | Path, out: str | Path) -> dict[str, Any]:
 
 def from_dcp(
     folder: str | Path, out: str | Path, model: str | Path | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """States for `hetopt run --checkpoint`, of a folder as `to_dcp` writes it.
 
     `model` is the `config.json`, by default that of the folder. Without an optimiser's
@@ -173,7 +174,7 @@ def _batches(shape: Decoder) -> Iterator[list[Parameter]]:
 
 
 def _tensor_of_table(shape: Decoder) -> str:
-    """What a family calls the embeddings."""
+    """Return what a family calls the embeddings."""
     table = next(p for p in parameters(shape) if p.name == TABLE)
     return role(table, family(shape)).tensor
 
@@ -209,7 +210,7 @@ def _part(whole: "Tensor", its: Role) -> "Tensor":
     return part.contiguous()
 
 
-def _begins(names: Mapping[str, Any], start: str) -> bool:
+def _begins(names: Mapping[str, object], start: str) -> bool:
     return any(name.startswith(start) for name in names)
 
 
@@ -217,7 +218,7 @@ def _begins(names: Mapping[str, Any], start: str) -> bool:
 
 
 def _opened(folder: str | Path) -> tuple[Saved, Path]:
-    """What a run's folder says of its latest states, and where they are."""
+    """Return what a run's folder says of its latest states, and where they are."""
     _torch()
     state = Saved.of(str(folder))
     if state is None:
@@ -326,7 +327,7 @@ def _sizes(source: Path) -> dict[str, tuple[int, ...]]:
     return {n: tuple(one.size) for n, one in there.items() if hasattr(one, "size")}
 
 
-def _save(tensors: Mapping[str, Any], folder: Path) -> None:
+def _save(tensors: Fields, folder: Path) -> None:
     dcp = _dcp()
     with _quiet():
         dcp.save(dict(tensors), checkpoint_id=str(folder), no_dist=True)

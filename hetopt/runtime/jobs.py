@@ -1,4 +1,4 @@
-"""What the ranks of a run need to know; or, by name, why a plan is not run."""
+"""The module has what the ranks need to know; or, by name, why a plan is not run."""
 
 from collections.abc import Iterator
 from math import cos, pi
@@ -50,7 +50,7 @@ class Optimiser(Record):
 
 
 class Settings(Record):
-    """What a user says of a run, beside the plan."""
+    """The settings say what a user wants of a run, beside the plan."""
 
     steps: Count
     data: str = "synthetic"
@@ -150,7 +150,7 @@ def _not_run(data: Instance, plan: TrainingPlan, by_config: bool) -> Iterator[st
 
 
 def _different(data: Instance, decoder: Decoder, model: Path | None) -> Iterator[str]:
-    """Where a `config.json` is of another model than the plan's."""
+    """Yield where a `config.json` is of another model than the plan's."""
     spec = data.model
     pairs = {
         "layers": (decoder.layers, spec.layers),
@@ -245,7 +245,7 @@ def _by_host(data: Instance, plan: TrainingPlan) -> tuple[str, ...]:
 
 
 def _precision(data: Instance, settings: Settings) -> Precision:
-    """Of the instance on GPUs, single precision on CPUs; cards change bf16 to fp16."""
+    """Return the instance's on GPUs, single on CPUs; cards change bf16 to fp16."""
     told = data.workload.costs.memory.precision
     if settings.cpu or told == "fp32":
         return "fp32"

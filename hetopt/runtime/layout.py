@@ -1,4 +1,4 @@
-"""Who holds what and talks to whom: ranks, parts of parameters, hops, sums.
+"""The layout says who holds what and talks to whom: ranks, parts, hops, sums.
 
 A rank is a GPU of the plan, counted host by host. All of it is arithmetic on the plan,
 done alike on every rank, so that nothing has to be agreed upon.
@@ -54,12 +54,12 @@ class Team(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether it has the embedding."""
+        """Return whether it has the embedding."""
         return self.stage == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether it has the head."""
+        """Return whether it has the head."""
         return self.stage == self.stages - 1
 
     @property
@@ -69,11 +69,11 @@ class Team(NamedTuple):
         return frozenset([*(str(x) for run in self.runs for x in run), *ends])
 
     def holds(self, parameter: Parameter) -> bool:
-        """Whether a parameter lies here."""
+        """Return whether a parameter lies here."""
         return not self.units.isdisjoint(parameter.units)
 
     def samples_of(self, micro_batch: int) -> range:
-        """Its samples of a micro-batch, by their places in the global batch."""
+        """Return its samples of a micro-batch, by their places in the global batch."""
         first = self.base + micro_batch * self.micro_batch_size + self.first_sample
         return range(first, first + self.samples)
 
@@ -101,7 +101,7 @@ class Lane(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What a rank updates of a parameter: indices along its axis, all if it has none.
+    """A piece is what a rank updates of a parameter: indices along its axis, or all.
 
     Of all ranks with the same piece, one is its owner.
     """
@@ -216,7 +216,7 @@ class Layout:
         return block is None or _owner(block, parameter) in (None, rank)
 
     def span(self, rank: int, parameter: Parameter) -> tuple[int, int]:
-        """What a rank has of a parameter, along its axis."""
+        """Return what a rank has of a parameter, along its axis."""
         if parameter.expert is not None and rank in self.block_of:
             return parameter.span(0, 1)
         team = self.team_of[rank]
@@ -245,7 +245,7 @@ class Layout:
         return [lane for lane in self.lanes if rank in lane.ranks]
 
     def pieces(self, rank: int) -> list[Piece]:
-        """What a rank updates; with ZeRO 1 the ranks of a lane divide what is cut."""
+        """Return what a rank updates; with ZeRO 1 a lane's ranks divide what is cut."""
         team = set(self.team_of[rank].ranks)
         found = [
             Piece(parameter, 0, 0, lane.ranks[0] == rank)
@@ -291,7 +291,7 @@ def runs_of(layers: Sequence[int], interleave: int) -> list[tuple[range, ...]]:
 
 
 def _owner(block: Ranks, parameter: Parameter) -> int | None:
-    """Which rank of a block has an expert; None for what all have."""
+    """Return which rank of a block has an expert; None for what all have."""
     if parameter.expert is None:
         return None
     return block[int(len(block) * parameter.expert)]

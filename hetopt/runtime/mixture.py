@@ -9,11 +9,11 @@ to the loss; of single sequences it is, so that micro-batches and degrees do not
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .decoder import Experts
 from .dispatch import Crossing, inverse
-from .pytorch import Dtype, Tensor, functional, torch
+from .pytorch import Context, Dtype, Tensor, functional, torch
 from .tensor_parallel import Cut
 
 Expert = Callable[[int, Tensor], Tensor]  # of a number, on rows of (tokens, hidden)
@@ -23,17 +23,17 @@ class _Pulled(torch.autograd.Function):  # type: ignore[misc]
     """A tensor as it is, with something added to its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, pull: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, pull: Tensor) -> Tensor:
         ctx.save_for_backward(pull)
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, None]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient + ctx.saved_tensors[0], None
 
 
 class Choice(NamedTuple):
-    """Of tokens one after another: their experts, (tokens, active), and the weights."""
+    """The choice of tokens in order: experts, (tokens, active), and weights."""
 
     experts: Tensor
     weights: Tensor
@@ -61,7 +61,7 @@ class Mixture:
         self._pull = self._shape.auxiliary * scale / (sequences * layers)
 
     def __call__(self, x: Tensor, router: Tensor, expert: Expert) -> Tensor:
-        """What experts make of (samples, tokens, hidden), as layers hold it."""
+        """Return what experts make of (samples, tokens, hidden), as layers hold it."""
         divided = self._crossing is not None
         x = self._cut.own(x) if divided else self._cut.enter(x)
         choice = self._chosen(x, router)

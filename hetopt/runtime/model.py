@@ -122,7 +122,7 @@ class StageModel:
         return bend(self._columns(f"{name}.gate", x)) * wide
 
     def _experts(self, name: str, mixture: Mixture, x: Tensor) -> Tensor:
-        """What a token's experts give, and what all tokens share."""
+        """Return what a token's experts give, and what all tokens share."""
         router = self.weights[f"{name}.experts.router.weight"]
         made = mixture(x, router, partial(self._expert, f"{name}.experts"))
         assert self.shape.experts is not None

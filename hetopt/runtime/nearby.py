@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -41,8 +40,8 @@ from .layout import Layout
 from .optimiser import Update
 from .parameters import Parameter
 from .processes import Line
+from .pytorch import Foreign, dist, torch
 from .pytorch import Tensor as Numbers
-from .pytorch import dist, torch
 from .saved import NEAR, Saved
 
 #: Seconds that the exact method has to improve the paper's recovery.
@@ -87,7 +86,7 @@ class Nearby:
         made = tuple(Unit(name=n, tensors=tuple(t)) for n, t in units.items())
         return Manifest(model="run", units=made)
 
-    def _chunks(self) -> Iterator[Any]:
+    def _chunks(self) -> Iterator[Foreign]:
         return checkpoint.held(self._update)
 
     def _parameter(self, tensor: str) -> Parameter:
@@ -117,7 +116,7 @@ class Nearby:
 
     def _units(self) -> dict[str, dict[str, Numbers]]:
         """The own part of every tensor, by unit: pieces of lanes joined."""
-        parts: dict[str, list[Any]] = {}
+        parts: dict[str, list[Foreign]] = {}
         for chunk in self._chunks():
             parts.setdefault(chunk.name, []).append(chunk)
         found: dict[str, dict[str, Numbers]] = {}
@@ -140,10 +139,10 @@ class Nearby:
         `is_shared` says whether shared storage has them, too. Returns how many bytes
         came from where, beside what was predicted.
         """
-        listed: list[Any] = [None] * len(self._hosts)
+        listed: list[Foreign] = [None] * len(self._hosts)
         dist.all_gather_object(listed, self._there(state.folder))
         data = self._data({Shard(*shard) for one in listed for shard in one}, is_shared)
-        planned: list[Any] = [None]
+        planned: list[Foreign] = [None]
         if self._rank == 0:
             planned[0] = _planned(data)
         dist.broadcast_object_list(planned)
@@ -155,7 +154,7 @@ class Nearby:
         measured = dict(zip(_SOURCES, counts.tolist(), strict=True))
         return {"restored": state.step, "bytes": measured, **row}
 
-    def _there(self, folder: str) -> list[tuple[Any, ...]]:
+    def _there(self, folder: str) -> list[tuple[object, ...]]:
         """The shards that this host has of a step."""
         place = self._root / folder
         if not (place / MANIFEST).is_file():
@@ -215,10 +214,10 @@ class Nearby:
     def _moved(self, plan: Recovery, state: Saved) -> list[int]:
         """Carry a recovery out, all ranks in the same order: bytes by source."""
         counts = dict.fromkeys(_SOURCES, 0)
-        chunks: dict[str, list[Any]] = {}
+        chunks: dict[str, list[Foreign]] = {}
         for chunk in self._chunks():
             chunks.setdefault(chunk.name, []).append(chunk)
-        stored: list[Any] = []
+        stored: list[Foreign] = []
         begun = set[tuple[str, str]]()
         for transfer in plan.transfers:
             key = transfer.gpu, transfer.unit
@@ -317,7 +316,7 @@ def _seconds(data: Data, plan: Recovery) -> float:
 
 
 def _predicted(data: Data, plan: Recovery) -> Line:
-    """What the problem says of a recovery: bytes by source, seconds."""
+    """Return what the problem says of a recovery: bytes by source, seconds."""
     whole = {u.name: u.parameters * data.bytes_per_parameter for u in data.units}
     found = dict.fromkeys(_SOURCES, Fraction())
     for transfer in plan.transfers:
@@ -333,8 +332,8 @@ def _predicted(data: Data, plan: Recovery) -> Line:
 
 
 def _within(
-    chunks: list[Any], tensor: Tensor, span: range
-) -> Iterator[tuple[Any, range]]:
+    chunks: list[Foreign], tensor: Tensor, span: range
+) -> Iterator[tuple[Foreign, range]]:
     """Parts of the own chunks that lie in a span, and where in the span they do."""
     for chunk in chunks:
         axis = tensor.axis

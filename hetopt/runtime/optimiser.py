@@ -4,19 +4,19 @@ With ZeRO 1 the ranks of a lane divide its parameters: each updates its piece, t
 gather the lane. The global norm counts every element once, on the piece's owner.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .gradients import Sums, Tensors, View, common, put_back
 from .groups import Groups, batches, gathered
 from .jobs import Optimiser
 from .layout import Lane, Layout, Piece, divided
-from .pytorch import Dtype, Tensor, dist, torch
+from .pytorch import Dtype, Foreign, Tensor, dist, torch
 
 _BETAS, _EPS = (0.9, 0.95), 1e-8
 
 
 class Updated(NamedTuple):
-    """What a rank updates: the piece, its place in the own part, its master weights."""
+    """A part that a rank updates: piece, place in the own part, master weights."""
 
     piece: Piece
     view: View
@@ -118,7 +118,7 @@ class Update:
         put_back(flat, [part for share in shares for part in share])
 
 
-def _adam(run: list[Updated], rules: Optimiser) -> Any:
+def _adam(run: list[Updated], rules: Optimiser) -> Foreign:
     groups = [
         {
             "params": [u.master for u in run if u.piece.parameter.decays == decays],

@@ -37,11 +37,11 @@ class Parameter(NamedTuple):
 
     @property
     def decays(self) -> bool:
-        """Whether weight decay is for it: for matrices, not for norms and biases."""
+        """Return whether weight decay is for it: for matrices alone."""
         return len(self.shape) > 1
 
     def edge(self, share: Fraction) -> int:
-        """Where a share of the parameter ends along its axis."""
+        """Return where a share of the parameter ends along its axis."""
         if self.axis is None:
             return 0
         return self.shape[self.axis] // self.grains * int(self.grains * share)

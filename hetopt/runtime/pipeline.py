@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .groups import Groups
 from .layout import Hop, Layout
 from .model import StageModel
-from .pytorch import Device, Dtype, Size, Tensor, dist, torch
+from .pytorch import Device, Dtype, Foreign, Size, Tensor, dist, torch
 from .schedule import Schedule, actions
 
 Span = Callable[[str], AbstractContextManager[None]]
 
 
 class _Sent(NamedTuple):
-    """What is on its way; the tensor stays until it has arrived."""
+    """A message on its way; the tensor stays until it has arrived."""
 
-    work: Any
+    work: Foreign
     rows: Tensor
 
 
@@ -42,7 +42,7 @@ class Border:
             work = dist.isend(rows, hop.peer, group=group)
             self._under_way.append(_Sent(work, rows))
 
-    def receive(self, like: Size, device: Device, step: int) -> Any:
+    def receive(self, like: Size, device: Device, step: int) -> Tensor:
         """Rows from the stage before (step -1), or gradients from the next (+1)."""
         hops = self._got_from[step]
         parts = [self._buffer(like, device, hop) for hop in hops]
@@ -62,10 +62,10 @@ class Border:
         self._under_way = []
 
     def _around(self, step: int) -> bool:
-        """Whether a neighbour lies across the ends of the pipeline."""
+        """Return whether a neighbour lies across the ends of the pipeline."""
         return not 0 <= self._team.stage + step < self._team.stages
 
-    def _buffer(self, like: Size, device: Device, hop: Hop) -> Any:
+    def _buffer(self, like: Size, device: Device, hop: Hop) -> Tensor:
         size = (hop.stop - hop.first, *like[1:])
         return torch.empty(size, dtype=self._dtypes[hop.peer], device=device)
 
@@ -102,7 +102,7 @@ class Pipeline:
         self._loss = torch.zeros((), dtype=torch.float64, device=rows.device)
         if self._model.mixture is not None:
             self._model.mixture.set_pull(self._sequences, scale)
-        live: dict[tuple[int, int], tuple[Any, Any]] = {}
+        live: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         batches = rows.split(self._team.samples)
         for kind, i, run in self._actions:
             with span(f"{kind} {i}" + f" run {run}" * (self._runs > 1)):
@@ -119,7 +119,7 @@ class Pipeline:
     def _ends(self, run: int) -> bool:
         return self._team.is_last and run == self._runs - 1
 
-    def _forward(self, rows: Tensor, run: int, scale: float) -> tuple[Any, Any]:
+    def _forward(self, rows: Tensor, run: int, scale: float) -> tuple[Tensor, Tensor]:
         came = None
         cut = self._model.cut
         if self._begins(run):
@@ -136,7 +136,7 @@ class Pipeline:
         self._loss += mean.detach()
         return came, mean * scale
 
-    def _backward(self, came: Any, went: Any, ends: bool) -> None:
+    def _backward(self, came: Tensor, went: Tensor, ends: bool) -> None:
         if ends:
             went.backward()
         else:
@@ -144,6 +144,6 @@ class Pipeline:
         if came is not None:
             self._border.send(came.grad, -1)
 
-    def _received(self, device: Device, step: int) -> Any:
+    def _received(self, device: Device, step: int) -> Tensor:
         with self._span("wait"):
             return self._border.receive(self._size, device, step)

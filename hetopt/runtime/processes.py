@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple, Protocol
 
 from ..errors import RunFailed
+from ..text.documents import Document
 from .jobs import Job
 
 # Between two looks; for what others saw of a failure; the longest silence of a rank,
@@ -34,7 +35,7 @@ _CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from hetopt.runtime.child import main; main(*sys.argv[2:])"
 )
-Line = dict[str, Any]
+Line = Document
 Tell = Callable[[Line], Any]
 Hear = Callable[[Line | None], Any]
 
@@ -64,11 +65,11 @@ class Process(Protocol):
 
     @property
     def ending(self) -> str:
-        """How it ended, as messages say it."""
+        """Return how it ended, as messages say it."""
 
 
 class Starter(Protocol):
-    """What starts the ranks of a job."""
+    """The starter starts the ranks of a job."""
 
     def start(self, job: Job, folder: Path, number: int, hear: Hear) -> Process:
         """Start a rank; `hear` gets each of its lines, and None when it has ended.
@@ -94,7 +95,7 @@ class _Rank:
 
     @property
     def was_killed(self) -> bool:
-        """Whether it ended without a word; PyTorch's watchdogs abort victims, too."""
+        """Return whether it ended mutely; PyTorch's watchdogs abort victims, too."""
         code = self.process.poll()
         return bool(code) and code != -signal.SIGABRT and self.failure is None
 
@@ -330,7 +331,7 @@ class Local:
 
     @property
     def ending(self) -> str:
-        """How it ended, and the last line of what it complained of."""
+        """Return how it ended, and the last line of what it complained of."""
         code = self._process.poll() or 0
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"ended by {how}{_last_line(self._errors)}"

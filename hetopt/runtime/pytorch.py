@@ -6,12 +6,16 @@ Only modules that run within a rank import this one.
 from importlib import import_module
 from typing import Any, TypeAlias
 
-torch: Any = import_module("torch")
-dist: Any = import_module("torch.distributed")
-functional: Any = import_module("torch.nn.functional")
-again: Any = import_module("torch.utils.checkpoint").checkpoint
+Foreign: TypeAlias = Any  # a module, or an object, of PyTorch's
 
-Tensor: TypeAlias = Any
-Dtype: TypeAlias = Any
-Device: TypeAlias = Any
-Size: TypeAlias = Any
+torch: Foreign = import_module("torch")
+dist: Foreign = import_module("torch.distributed")
+functional: Foreign = import_module("torch.nn.functional")
+again: Foreign = import_module("torch.utils.checkpoint").checkpoint
+
+Tensor: TypeAlias = Foreign
+Dtype: TypeAlias = Foreign
+Device: TypeAlias = Foreign
+Size: TypeAlias = Foreign
+Group: TypeAlias = Foreign  # of processes, which exchange tensors
+Context: TypeAlias = Foreign  # what a forward pass leaves to its backward pass

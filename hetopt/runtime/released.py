@@ -1,4 +1,4 @@
-"""Where the weights of a released model lie: Hugging Face folders of safetensors files.
+"""The module finds the weights of a released model: folders of safetensors files.
 
 Llama and its kin (Mistral, Qwen2, Qwen3) have a tensor for each parameter, and Mixtral
 and the Qwens with experts one for each matrix of an expert; GPT-2 keeps matrices
@@ -73,7 +73,7 @@ class Stored(NamedTuple):
 
 
 def role(parameter: Parameter, family: str, prefix: str = "transformer.") -> Role:
-    """Where a family keeps a parameter; `prefix` begins GPT-2's names."""
+    """Return where a family keeps a parameter; `prefix` begins GPT-2's names."""
     if family != "gpt2":
         return Role(_llama(parameter.name, family == "mixtral"), None, False)
     third = None
@@ -85,7 +85,7 @@ def role(parameter: Parameter, family: str, prefix: str = "transformer.") -> Rol
 
 
 def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
-    """Where each parameter lies, by its name.
+    """Return where each parameter lies, by its name.
 
     Raises `InstanceError` for a parameter that is not there, or of another shape.
     """

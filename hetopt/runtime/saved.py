@@ -1,4 +1,4 @@
-"""What a folder of states says of itself: `latest.json`, read before ranks start."""
+"""The module reads what a folder of states says of itself, before ranks start."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -27,7 +27,7 @@ class Saved(Record):
 
     @classmethod
     def of(cls, folder: str | None, name: str = LATEST) -> Self | None:
-        """What a folder has; None where there is nothing yet."""
+        """Return what a folder has; None where there is nothing yet."""
         if folder is None or not Path(folder, name).is_file():
             return None
         file = Path(folder, name)

@@ -1,4 +1,4 @@
-"""What a stage does in one iteration, in order: passes of micro-batches.
+"""The schedule is what a stage does in one iteration, in order, by micro-batch.
 
 Sends wait for nobody, so any of these orders ends: a pass waits for its neighbour's
 pass of the same micro-batch alone, and both directions come in the order of the

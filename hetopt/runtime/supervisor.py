@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ..errors import BackendMissing, InstanceError, RunFailed, Unsupported
+from ..text.documents import Document
 from . import notice
 from .jobs import Job
 from .processes import Line, RanksLost, Starter, Tell, crew
@@ -17,7 +18,7 @@ from .saved import Saved
 
 
 class Ran(NamedTuple):
-    """What a run did: a row a step, and after which saved step it began.
+    """The run's record: a row a step, and after which saved step it began.
 
     `predicted_s` is the judge's time of a step on the GPUs of the last plan, whose
     number of ranks is `ranks`. Of an elastic run `changes` has a row for each change of
@@ -38,13 +39,13 @@ class Ran(NamedTuple):
         times = [row["seconds"] for row in self.steps[1:]]
         return median(times) if times else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The document of a run."""
         return {**self._asdict(), "median_s": self.median_s}
 
 
 class Site(Protocol):
-    """What a run is on, where that may change: `elastic.Elastic`."""
+    """The site is what a run is on, where that may change: `elastic.Elastic`."""
 
     job: Job
     leaves: Callable[[], bool]
@@ -55,14 +56,14 @@ class Site(Protocol):
 
     @property
     def starter(self) -> Starter:
-        """What starts the job's ranks."""
+        """Return what starts the job's ranks."""
 
     @property
     def names(self) -> Sequence[str]:
-        """What the GPUs of the job's ranks are called, whatever a plan calls them."""
+        """Return what the GPUs of the job's ranks are called, whatever the plan."""
 
     def is_better_left(self) -> bool:
-        """Whether the run is to stop for another plan; asked about each second."""
+        """Return whether to stop for another plan; asked about each second."""
 
     def lose(self, ranks: Sequence[int], reason: str) -> Line:
         """Go on without the GPUs of these ranks: what changed."""
@@ -178,7 +179,7 @@ class _Run:
             pass
 
     def _is_to_stop(self) -> bool:
-        """Whether a notice came, or the site has something better."""
+        """Return whether a notice came, or the site has something better."""
         if self._leaves.is_set():
             return True
         return self._site is not None and self._site.is_better_left()

@@ -7,10 +7,9 @@ inputs each GPU needs whole; `leave` from those cut by rows, whose outputs are s
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 from .groups import gathered, scattered
-from .pytorch import Tensor, dist, torch
+from .pytorch import Context, Group, Tensor, dist, torch
 
 _SEQUENCE = 1  # the axis of tokens: activations are (samples, tokens, hidden)
 Change = Callable[[Tensor], Tensor]
@@ -20,12 +19,12 @@ class _Exchange(torch.autograd.Function):  # type: ignore[misc]
     """One change of the activations, another one of their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, there: Change, back: Change) -> Tensor:
+    def forward(ctx: Context, x: Tensor, there: Change, back: Change) -> Tensor:
         ctx.back = back
         return there(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, None, None]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None, None]:
         return ctx.back(gradient), None, None
 
 
@@ -36,7 +35,7 @@ class Cut:
     """
 
     def __init__(
-        self, group: Any, place: int, degree: int, length: int, by_sequence: bool
+        self, group: Group, place: int, degree: int, length: int, by_sequence: bool
     ) -> None:
         self.group, self.place, self.degree = group, place, degree
         self.length = length
@@ -64,11 +63,11 @@ class Cut:
         return self._exchanged(x, there, back)
 
     def split(self, x: Tensor) -> Tensor:
-        """What came from the stage before, as layers hold it."""
+        """Return what came from the stage before, as layers hold it."""
         return self._exchanged(x, self._own, self._gather) if self.by_sequence else x
 
     def join(self, x: Tensor) -> Tensor:
-        """What layers hold, as the next stage gets it."""
+        """Return what layers hold, as the next stage gets it."""
         return self._exchanged(x, self._gather, self._own) if self.by_sequence else x
 
     def own(self, x: Tensor) -> Tensor:
@@ -123,7 +122,7 @@ class _CrossEntropy(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, first: int, cut: Cut
+        ctx: Context, logits: Tensor, targets: Tensor, first: int, cut: Cut
     ) -> Tensor:
         wide = logits if logits.dtype == torch.float64 else logits.float()
         shifted = wide - cut.largest(wide.amax(-1, keepdim=True))
@@ -137,7 +136,7 @@ class _CrossEntropy(torch.autograd.Function):  # type: ignore[misc]
         return (both[1].log() - both[0]).sum()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, None, None, None]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         shares, place, own = ctx.saved_tensors
         found = shares.scatter_add(-1, place, -own.to(shares.dtype).unsqueeze(-1))
         return (found * gradient).to(ctx.dtype), None, None, None

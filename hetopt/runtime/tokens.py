@@ -8,14 +8,16 @@ are read once each in a random order, epoch by epoch.
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InstanceError
 from .jobs import Job
 
 SYNTHETIC = "synthetic"
+Numbers: TypeAlias = NDArray[np.integer[Any]]
 
 
 class Tokens:
@@ -24,23 +26,23 @@ class Tokens:
     def __init__(self, job: Job, global_batch: int) -> None:
         self._seed, self._batch = job.settings.seed, global_batch
         self._vocabulary, self._length = job.decoder.vocabulary, job.sequence_length
-        self._tokens: Any = None
+        self._tokens: Numbers | None = None
         if job.settings.data != SYNTHETIC:
-            self._tokens = _opened(Path(job.settings.data), self._vocabulary)
-            self._windows = (len(self._tokens) - 1) // self._length
+            self._tokens = read = _opened(Path(job.settings.data), self._vocabulary)
+            self._windows = (len(read) - 1) // self._length
             if self._windows < 1:
                 raise InstanceError.at(
                     job.settings.data,
                     None,
-                    f"found {len(self._tokens)} tokens, expected more than the "
+                    f"found {len(read)} tokens, expected more than the "
                     f"sequence length of {self._length}; give more",
                 )
 
-    def rows(self, step: int, samples: Iterable[int]) -> Any:
-        """Whole numbers of shape (samples, length + 1), for a step counted from 1."""
+    def rows(self, step: int, samples: Iterable[int]) -> Numbers:
+        """Return whole numbers (samples, length + 1) of a step counted from 1."""
         return np.stack([self._row(step, sample) for sample in samples])
 
-    def _row(self, step: int, sample: int) -> Any:
+    def _row(self, step: int, sample: int) -> Numbers:
         if self._tokens is None:
             return self._counting(step, sample)
         epoch, place = divmod((step - 1) * self._batch + sample, self._windows)
@@ -54,18 +56,18 @@ class Tokens:
             )
         return row
 
-    def _counting(self, step: int, sample: int) -> Any:
-        """Counts in steps of 1 to 4 from a random start: easily learnt."""
+    def _counting(self, step: int, sample: int) -> Numbers:
+        """Return counts in steps of 1 to 4 from a random start: easily learnt."""
         rng = np.random.default_rng([self._seed, step, sample])
         first, by = rng.integers(self._vocabulary), rng.integers(1, 5)
         return (first + by * np.arange(self._length + 1)) % self._vocabulary
 
 
-def _opened(path: Path, vocabulary: int) -> Any:
+def _opened(path: Path, vocabulary: int) -> Numbers:
     kind = np.uint16 if vocabulary <= 2**16 else np.uint32
     try:
         if path.suffix == ".npy":
-            found = np.load(path, mmap_mode="r", allow_pickle=False)
+            found: Numbers = np.load(path, mmap_mode="r", allow_pickle=False)
         else:
             found = np.memmap(path, dtype=kind, mode="r")
     except (OSError, ValueError) as error:
@@ -85,5 +87,5 @@ def _opened(path: Path, vocabulary: int) -> Any:
 
 
 @lru_cache(maxsize=2)
-def _shuffled(seed: int, epoch: int, windows: int) -> Any:
+def _shuffled(seed: int, epoch: int, windows: int) -> Numbers:
     return np.random.default_rng([seed, epoch]).permutation(windows)

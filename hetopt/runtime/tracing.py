@@ -1,10 +1,9 @@
-"""What a rank does when: a Chrome trace, for `chrome://tracing` and Perfetto."""
+"""A trace shows what a rank does when, for `chrome://tracing` and Perfetto."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..text.writing import write_json
 from .pytorch import Device, torch
@@ -18,7 +17,7 @@ class Trace:
 
     def __init__(self, folder: str | None, rank: int, gpu: str, device: Device) -> None:
         self._folder, self._rank, self._gpu, self._device = folder, rank, gpu, device
-        self._events: list[dict[str, Any]] = []
+        self._events: list[dict[str, object]] = []
         self.count = 0  # of spans that began or ended
 
     @contextmanager

@@ -20,7 +20,7 @@ from .model import StageModel
 from .optimiser import Update
 from .parameters import TABLE, parameters
 from .pipeline import Border, Pipeline
-from .pytorch import Device, Dtype, Tensor, dist, torch
+from .pytorch import Device, Dtype, Foreign, Tensor, dist, torch
 from .released import stored
 from .saved import NEAR, Saved
 from .tensor_parallel import Cut
@@ -38,7 +38,7 @@ _SCALE, _LARGEST, _PATIENCE = 2.0**16, 2.0**24, 1000
 
 
 class Step(NamedTuple):
-    """What came of a step; `skipped`, without an update, where gradients overflowed.
+    """The outcome of a step; `skipped`, without an update, where gradients overflowed.
 
     Loss and norm are None where they are no finite numbers. `memory_mib` is what
     PyTorch has had of the first rank's GPU at the most; None on CPUs.
@@ -54,7 +54,7 @@ class Step(NamedTuple):
 
 
 class LossScale:
-    """What the loss is multiplied by where a stage computes in fp16; else 1.
+    """The factor of the loss where a stage computes in fp16; else 1.
 
     It is halved where gradients overflow, and doubled after many steps without.
     """
@@ -233,7 +233,7 @@ class Trainer:
             held = torch.cuda.max_memory_reserved(self.device) // 2**20
         return Step(number, _known(loss), _known(norm), rate, seconds, overflowed, held)
 
-    def resume(self) -> tuple[int, dict[str, Any] | None]:
+    def resume(self) -> tuple[int, dict[str, object] | None]:
         """Go on from the newest states that can be had: after which step.
 
         Where hosts have states on their own disks, a row says which bytes came from
@@ -313,9 +313,9 @@ class Trainer:
 
 def train(
     trainer: Trainer,
-    tell: Callable[[Step], Any],
+    tell: Callable[[Step], object],
     asked: Callable[[], bool] = lambda: False,
-    restored: Callable[[dict[str, Any]], Any] = lambda row: None,
+    restored: Callable[[dict[str, object]], object] = lambda row: None,
 ) -> None:
     """All steps, from the latest states that were saved on; `tell` hears of each.
 
@@ -337,7 +337,7 @@ def train(
 
 
 def _begun(job: Job) -> Source:
-    """What weights begin with: those of a released model, or of the seed."""
+    """Return what weights begin with: those of a released model, or of the seed."""
     if job.settings.init is None:
         return drawn(job.decoder, job.settings.seed)
     return released(stored(Path(job.settings.init), parameters(job.decoder)))
@@ -358,7 +358,7 @@ def _dtype(job: Job, device: Device) -> Dtype:
 
 
 def _agreed(dtype: Dtype, world: int) -> list[Dtype]:
-    """What every rank computes in; what crosses borders has its sender's."""
-    names: list[Any] = [None] * world
+    """Return what every rank computes in; what crosses borders has its sender's."""
+    names: list[Foreign] = [None] * world
     dist.all_gather_object(names, str(dtype))
     return [getattr(torch, name.removeprefix("torch.")) for name in names]

@@ -2,12 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .decoder import Decoder
 from .layout import Layout
 from .parameters import Parameter
-from .pytorch import Dtype, Tensor, torch
+from .pytorch import Device, Dtype, Tensor, torch
 from .released import Stored
 
 _STD = 0.02
@@ -53,7 +52,7 @@ def released(places: Mapping[str, Stored]) -> Source:
 
 
 def own_weights(
-    layout: Layout, rank: int, source: Source, dtype: Dtype, device: Any
+    layout: Layout, rank: int, source: Source, dtype: Dtype, device: Device
 ) -> dict[str, Tensor]:
     """The parts of the rank's parameters by their names, ready for gradients."""
     found = {}

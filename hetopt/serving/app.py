@@ -71,7 +71,7 @@ class Desktop:
         self.desk, self._queue = desk, queue
         self._one = anyio.CapacityLimiter(1)
 
-    async def _work(self, call: Callable[..., Any], *words: Any) -> Any:
+    async def _work(self, call: Callable[..., object], *words: object) -> Any:
         return await anyio.to_thread.run_sync(partial(call, *words), limiter=self._one)
 
     async def _laid(self, make: Callable[[Any], Posed], order: Any) -> Response:
@@ -85,7 +85,7 @@ class Desktop:
         return JSONResponse(await self._work(shelf.catalogue))
 
     async def state(self, request: Request) -> Response:
-        """What a page that is opened anew begins with."""
+        """Return what a page that is opened anew begins with."""
         desk, shown = self.desk, None
         board = job = None
         if desk.current is not None and desk.current in desk.laid:
@@ -182,13 +182,13 @@ class Desktop:
         return attachment(text, "timeline.html", "text/html")
 
     async def explained(self, request: Request) -> Response:
-        """What limits a plan, and what would help: a page by itself."""
+        """Return what limits a plan, and what would help: a page by itself."""
         name = request.path_params["name"]
         text = await self._work(self.desk.explained, name)
         return attachment(text, "explained.html", "text/html")
 
     async def launchers(self, request: Request) -> Response:
-        """Who can run a plan, and why others cannot."""
+        """Return who can run a plan, and why others cannot."""
         work = partial(self.desk.launchers, request.path_params["name"])
         return JSONResponse(await self._work(work))
 

@@ -1,7 +1,6 @@
 """A plan as the page draws it: blocks with layers, times and memory, all judged."""
 
 from collections import Counter
-from typing import Any
 
 from .. import api
 from ..api import margins
@@ -10,12 +9,13 @@ from ..problems import Evaluation
 from ..report.pipelines import colours
 from ..result import known_gap
 from ..schema import Cluster, Instance, exact
+from ..text.documents import Document
 
-Drawn = dict[str, Any]
+Drawn = Document
 
 
 def of_instance(instance: Instance) -> Drawn:
-    """What there is: cards with their colours, nodes, links, model, workload."""
+    """Return what there is: cards with their colours, nodes, links, model, workload."""
     cluster, work = instance.planned_cluster, instance.workload
     shade = colours(cluster.gpus)
     counts = Counter[str]()
@@ -86,7 +86,7 @@ def of_plan(instance: Instance, plan: TrainingPlan) -> tuple[Drawn, Evaluation]:
 
 
 def beside(objective: int | None, other: int | None) -> float | None:
-    """How much longer than another, relative to that; negative where shorter."""
+    """Return how much longer than another, relative to that; negative where shorter."""
     gap = known_gap(objective, other)
     if gap is None or objective is None or other is None:
         return None
@@ -137,7 +137,7 @@ def _stage(
     }
 
 
-def _totals(parts: dict[str, Any]) -> Drawn:
+def _totals(parts: dict[str, object]) -> Drawn:
     names = (
         *("sync_us", "update_us", "tied_us", "overhead_us", "pipeline_us"),
         *("tokens_per_second", "mfu", "low_s", "high_s", "least_headroom_mib"),
@@ -146,7 +146,7 @@ def _totals(parts: dict[str, Any]) -> Drawn:
 
 
 def _settings(plan: TrainingPlan) -> Drawn:
-    """What the plan chose as a whole."""
+    """Return what the plan chose as a whole."""
     fields = {"zero", "context_parallel", "expert_parallel", "interleave"}
     return plan.model_dump(include=fields, exclude_none=True)
 

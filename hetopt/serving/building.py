@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -34,6 +34,7 @@ from ..schema import (
 )
 from ..schema.record import PeakTflops
 from ..text.complaints import validated
+from ..text.documents import Document
 from ..text.parsing import read_tree
 from .refusals import Refusal, told
 
@@ -74,7 +75,7 @@ class Model(Record):
 
 
 class Form(Record):
-    """What the page asks for; the fields are those of `hetopt assemble`."""
+    """The form that the page fills in; the fields are those of `hetopt assemble`."""
 
     model: Model
     groups: Annotated[tuple[Group, ...], Field(min_length=1, max_length=64)]
@@ -101,7 +102,7 @@ class ChangedCard(Record):
 
 
 class Changes(Record):
-    """What of an instance is to be other than it is."""
+    """The changes say what of an instance is to be other than it is."""
 
     nodes: Annotated[tuple[ChangedNode, ...], Field(min_length=1)] | None = None
     cards: dict[Name, ChangedCard] = Field({}, max_length=100)
@@ -232,8 +233,8 @@ def _islands(form: Form) -> list[str]:
 
 
 def _linked(
-    document: dict[str, Any], rows: tuple[Assumption, ...], form: Form
-) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    document: Document, rows: tuple[Assumption, ...], form: Form
+) -> tuple[dict[str, object], tuple[Assumption, ...]]:
     """With the links within nodes that the form tells, of which nothing is assumed."""
     rates = {
         host: group.link_gbytes_per_s for group in form.groups for host in _hosts(group)
@@ -315,7 +316,7 @@ def changed(instance: Instance, changes: Changes) -> Posed:
     return Posed(validated(Instance, made, _FORM))
 
 
-def _cluster(cluster: dict[str, Any], changes: Changes) -> dict[str, Any]:
+def _cluster(cluster: Document, changes: Changes) -> Document:
     nodes = cluster["nodes"]
     if changes.nodes is not None:
         nodes = [_node(node, nodes) for node in changes.nodes]
@@ -336,7 +337,7 @@ def _cluster(cluster: dict[str, Any], changes: Changes) -> dict[str, Any]:
     return {**cluster, "nodes": nodes, "gpus": gpus, "inter": inter}
 
 
-def _node(asked: ChangedNode, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+def _node(asked: ChangedNode, nodes: list[Document]) -> Document:
     """The node of that name and type, else like the first of its type."""
     of_type = [node for node in nodes if node["gpu"] == asked.gpu]
     if not of_type:

@@ -1,4 +1,4 @@
-"""What lies on the desk: instances, plans of them, and the one plan in the making.
+"""The desk holds instances, plans of them, and the one plan in the making.
 
 Nothing on it changes once it is there, and the oldest go when there is no room.
 """
@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .. import api
 from ..api.starts import Known
@@ -23,6 +23,7 @@ from ..report import explanation, timeline
 from ..result import known_gap
 from ..schema import Instance
 from ..text.complaints import validated
+from ..text.documents import Document
 from . import board
 from .building import Posed
 from .edits import Edit
@@ -58,10 +59,10 @@ class Sheet:
     digest: str
     plan: TrainingPlan
     objective: int | None
-    drawn: dict[str, Any]
-    document: dict[str, Any] | None = field(default=None, repr=False)  # of a planner
+    drawn: Document
+    document: Document | None = field(default=None, repr=False)  # of a planner
 
-    def to_file(self, instance: Instance) -> dict[str, Any]:
+    def to_file(self, instance: Instance) -> Document:
         """A file that `hetopt check` takes: the planner's result, or the plan."""
         if self.document is not None:
             return self.document
@@ -85,7 +86,7 @@ class Desk:
 
     # -- instances ---------------------------------------------------------------
 
-    def lay(self, posed: Posed) -> dict[str, Any]:
+    def lay(self, posed: Posed) -> Document:
         """Put an instance on the desk; what the page shows of it."""
         digest = posed.instance.digest
         there = self.laid.get(digest)
@@ -106,8 +107,8 @@ class Desk:
             self.laid[digest].opened = shown["board"]["id"]
         return shown
 
-    def shown(self, digest: str) -> dict[str, Any]:
-        """What the page shows of an instance."""
+    def shown(self, digest: str) -> Document:
+        """Return what the page shows of an instance."""
         laid = self.find(digest)
         form = laid.posed.form
         return {
@@ -129,8 +130,8 @@ class Desk:
         self,
         digest: str,
         plan: TrainingPlan,
-        document: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        document: dict[str, object] | None = None,
+    ) -> Document:
         """Judge a plan of an instance, and put it on the desk."""
         instance = self.find(digest).instance
         drawn, judged = board.of_plan(instance, plan)
@@ -140,7 +141,7 @@ class Desk:
         self._make_room(self.sheets, _MOST_PLANS)
         return self.seen(sheet.name)
 
-    def seen(self, name: str) -> dict[str, Any]:
+    def seen(self, name: str) -> Document:
         """A plan as the page draws it, beside the planner's and what is proved."""
         sheet = self.sheet(name)
         laid = self.find(sheet.digest)
@@ -181,7 +182,7 @@ class Desk:
         limits = Limits(time_s=EXPLAIN_S)
         return explanation.page(api.explain(sheet.plan, instance, limits=limits))
 
-    def launchers(self, name: str) -> list[dict[str, Any]]:
+    def launchers(self, name: str) -> list[Document]:
         """Return who can run a plan, and why others cannot, as `export --explain`."""
         sheet = self.sheet(name)
         rows = exporting.explained(self.find(sheet.digest).instance, sheet.plan)
@@ -214,7 +215,7 @@ class Desk:
             raise _gone("plan", name)
         return self.sheets[name]
 
-    def edited(self, name: str, edit: Edit) -> dict[str, Any]:
+    def edited(self, name: str, edit: Edit) -> Document:
         """Another plan: that of the name, changed."""
         sheet = self.sheet(name)
         return self.put(sheet.digest, edit.of(sheet.plan))

@@ -120,7 +120,7 @@ class DropNode(Record):
     node: Name
 
     def of(self, plan: TrainingPlan) -> TrainingPlan:
-        """Its stages' layers go to neighbours, its pipelines' batches to others."""
+        """Give its stages' layers to neighbours, its pipelines' batches to others."""
         if all(self.node != replica.node for replica in plan.replicas()):
             raise _refused("node", repr(self.node), "a node that the plan uses")
         left, lost = [], 0
@@ -217,7 +217,7 @@ def _changed(plan: TrainingPlan, place: Place, **fields: object) -> TrainingPlan
 
 
 def _shared(theirs: Sequence[Replica], mine: Sequence[Replica]) -> tuple[Replica, ...]:
-    """Their groups, with my samples where there are as many groups."""
+    """Return their groups, with my samples where there are as many groups."""
     if len(theirs) != len(mine):
         return tuple(theirs)
     return tuple(

@@ -1,4 +1,4 @@
-"""Who may ask: those who know the token, of this machine's name, within bounds.
+"""The guard says who may ask: those who know the token, on this machine, in bounds.
 
 The token is the first part of every path, so that relative links carry it and no page
 of another site can know it. A name that another site's server has put on our address
@@ -55,7 +55,7 @@ class Guard:
         await answer(scope, receive, _protected(send))
 
     def _checked(self, scope: Scope) -> ASGIApp:
-        """Who answers; the path of the scope is then without the token."""
+        """Return who answers; the path of the scope is then without the token."""
         self._check_host(Headers(scope=scope).get("host", ""))
         token, slash, rest = scope["path"].removeprefix("/").partition("/")
         if not compare_digest(token.encode(), self.token.encode()):
@@ -103,7 +103,7 @@ def host_of(header: str) -> str:
 
 
 def _protected(send: Send) -> Send:
-    """What is sent gets the headers that keep the page to itself."""
+    """Give what is sent the headers that keep the page to itself."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

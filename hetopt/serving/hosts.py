@@ -14,12 +14,12 @@ def names_of(host: str) -> Iterable[str]:
 
 
 def is_everywhere(host: str) -> bool:
-    """Whether a host stands for all interfaces."""
+    """Return whether a host stands for all interfaces."""
     return host in ("0.0.0.0", "::", "")
 
 
 def is_local(host: str) -> bool:
-    """Whether nobody but this machine reaches a host."""
+    """Return whether nobody but this machine reaches a host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..text.documents import Document
 
-Event = dict[str, Any]
+Event = Document
 _LONGEST_LINE = 256 * 2**20  # a result document with its instance
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,9 +1,9 @@
-"""What is wrong, as the page is told it: where, found, expected, the remedy."""
+"""The module tells the page what is wrong: where, found, expected, the remedy."""
 
 import re
-from typing import Any
 
 from ..errors import HetoptError, UnknownName
+from ..text.documents import Document
 
 _SAID = re.compile(
     r"found (?P<found>.+?), expected (?P<expected>.+?)(?:; (?P<remedy>[^;]+))?$"
@@ -13,7 +13,7 @@ _SAID = re.compile(
 class Refusal(Exception):
     """A request that is not done: the status code that says why, and the document."""
 
-    def __init__(self, status: int, document: dict[str, Any]) -> None:
+    def __init__(self, status: int, document: Document) -> None:
         super().__init__(document["error"]["message"])
         self.status, self.document = status, document
 
@@ -33,7 +33,7 @@ def refusal(
     return Refusal(status, said)
 
 
-def told(error: HetoptError, folder: str | None = None) -> dict[str, Any]:
+def told(error: HetoptError, folder: str | None = None) -> Document:
     """The document of an error of ours; the name of a passing `folder` is left out."""
     message = str(error)
     if folder is not None:
@@ -61,7 +61,7 @@ def _document(
     found: str | None,
     expected: str | None,
     remedy: str | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     error = {"kind": kind, "message": message, "field": field}
     error |= {"found": found, "expected": expected, "remedy": remedy}
     return {"error": error}

@@ -28,7 +28,7 @@ class _Server(uvicorn.Server):
         self.desk = desk
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """As uvicorn, once the plan in the making is ended."""
+        """Exit as uvicorn does, once the plan in the making is ended."""
         self.desk.close()
         super().handle_exit(sig, frame)
 
@@ -41,7 +41,7 @@ def served(
     ready: Callable[[str], None],
     queue: Queue | None,
 ) -> None:
-    """As `hetopt.serving.serve` says."""
+    """Serve the page, as `hetopt.serving.serve` says."""
     desk = Desk(time_limit)
     if instance is not None:
         desk.lay(opened(instance))

@@ -1,7 +1,6 @@
-"""What the form offers: cards, models, machines, and the instances of the library."""
+"""The shelf has what the form offers: cards, models, machines, library instances."""
 
 from functools import cache
-from typing import Any
 
 from .. import catalogue as sheets
 from .. import files
@@ -9,11 +8,12 @@ from ..formats import calibrating
 from ..formats.importing import assumptions, clusters, finetuning
 from ..schema import ModelSpec
 from ..schema.targets import TARGETS
+from ..text.documents import Document
 from .building import Form
 
 
 @cache
-def catalogue() -> dict[str, Any]:
+def catalogue() -> Document:
     """Names and figures, all plain values."""
     return {
         "cards": [_card(name) for name in sheets.gpus()],
@@ -33,7 +33,7 @@ def catalogue() -> dict[str, Any]:
     }
 
 
-def _card(name: str) -> dict[str, Any]:
+def _card(name: str) -> dict[str, object]:
     card = sheets.gpus()[name]
     machine = sheets.machine(name)
     return {
@@ -48,7 +48,7 @@ def _card(name: str) -> dict[str, Any]:
     }
 
 
-def _model(name: str) -> dict[str, Any]:
+def _model(name: str) -> dict[str, object]:
     spec = ModelSpec.model_validate(sheets.model(name))
     return {
         "name": name,
@@ -59,7 +59,7 @@ def _model(name: str) -> dict[str, Any]:
 
 
 def _has_cluster(name: str) -> bool:
-    """Whether an instance is to be planned, not rented: offers have no cluster."""
+    """Return whether an instance is to be planned: offers have no cluster."""
     with files.path_of_known(name).open(encoding="utf-8") as file:
         return any(line.startswith("cluster:") for line in file)
 

@@ -20,6 +20,7 @@ from ..errors import HetoptError
 from ..plans import TrainingPlan
 from ..result import Result, known_gap
 from ..schema import Instance
+from ..text.documents import Document
 from .searching import searched
 
 _EVERY_S = 0.05  # between two events of the same kind
@@ -52,17 +53,17 @@ class Teller:
             self.tell("state", incumbent=incumbent, bound=bound, gap=gap)
 
     def began(self, what: str) -> None:
-        """As `Hearing` says."""
+        """Tell that planning began, as `Hearing` says."""
         self.tell("began", what=what)
 
     def knows(self, incumbent: int | None, bound: int | None) -> None:
-        """As `Hearing` says."""
+        """Tell what is known, as `Hearing` says."""
         self.state = incumbent, bound
         if monotonic() - self.told_at >= _EVERY_S:
             self.flush()
 
     def tried(self, planner: str, found: Result) -> None:
-        """As `Hearing` says."""
+        """Tell what was tried, as `Hearing` says."""
         why = found.reasons[0] if found.reasons and found.plan is None else None
         self.tell("tried", planner=planner, objective=found.objective, why=why)
 
@@ -81,7 +82,7 @@ def main() -> None:
     teller.tell(**last)
 
 
-def answered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
+def answered(order: Document, teller: Teller) -> Document:
     """Plan, and tell of it; the last event, which is not told yet."""
     try:
         data = Instance.model_validate_json(json.dumps(order["instance"]))
@@ -92,8 +93,8 @@ def answered(order: dict[str, Any], teller: Teller) -> dict[str, Any]:
     return {"kind": "result", "document": None if found is None else found.to_file()}
 
 
-def _known(data: Instance, order: dict[str, Any]) -> Known:
-    """What the order's starts and the library have of the instance."""
+def _known(data: Instance, order: Document) -> Known:
+    """Return what the order's starts and the library have of the instance."""
     here = known_of(data, data)
     starts = (
         (source, TrainingPlan.model_validate(plan, strict=False))

@@ -1,4 +1,4 @@
-"""What a method leaves so that its bound can be derived again.
+"""A certificate is what a method leaves to derive its bound from again.
 
 The method builds the record, `hetopt check --bound` reads it: the one thing that the
 finder of a bound and its checker share. Numbers are finite, with signs and sizes that
@@ -187,7 +187,7 @@ class RecoveryCertificate(Record):
 
 
 class QueueCertificate(Record):
-    """What GPUs cost over time, at which no queue's average is below its bound.
+    """Prices of GPUs over time, at which no queue's average is below its bound.
 
     Prices are of a GPU for a us, in us of waiting: a row a group of alike nodes, in the
     order of their first nodes, with a price for each interval. Edges of intervals are

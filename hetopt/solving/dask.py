@@ -35,7 +35,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def workers(client: Any, address: str) -> int:
-    """How many tasks the workers do at a time; `Unsupported` where there are none."""
+    """Return how many tasks the workers do at once; `Unsupported` if there are none."""
     at_once = sum(client.nthreads().values())
     if not at_once:
         raise Unsupported(

@@ -10,7 +10,7 @@ from .run import Run
 
 
 class Heuristic(Run):
-    """What one planner or policy, `name`, makes of a problem.
+    """The heuristic is what one planner or policy, `name`, makes of a problem.
 
     `part` is what its seconds are called in the result; without it they are not told.
     """
@@ -22,7 +22,7 @@ class Heuristic(Run):
         name: str,
         limits: Limits = Limits(),  # noqa: B008 -- frozen
         *,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
         part: str | None = "solve",
     ) -> None:
         super().__init__(problem, data, limits)
@@ -51,7 +51,7 @@ class Heuristic(Run):
         self.plan = self._judged[0]
         self.note(Trial(found.reason, found.failed))
 
-    def keep(self, plan: Any) -> None:
+    def keep(self, plan: object) -> None:
         """Judge a plan and keep it where it is the best so far."""
         _, found = judged(self.problem, self.data, self.name, plan)
         if self.objective is None or (
@@ -68,7 +68,7 @@ class Heuristic(Run):
         self.failed += reasons if trial.failed else ()
 
     def method(self) -> Method:
-        """Who was asked, and how."""
+        """Return who was asked, and how."""
         seed = self.limits.seed
         return Method(self.name, "heuristic", seed=seed, options=self.options)
 
@@ -77,7 +77,7 @@ class Heuristic(Run):
         return {} if self.part is None else {self.part: self.seconds()}
 
     def infeasible(self) -> bool:
-        """Whether there is no plan, for the reasons given."""
+        """Return whether there is no plan, for the reasons given."""
         return self.refuted
 
     def _unfinished(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from . import statements
 SUFFIXES = (".lp", ".mps")
 
 
-def write(problem: str, data: Any, formulation: str, path: str | Path) -> list[Path]:
+def write(problem: str, data: object, formulation: str, path: str | Path) -> list[Path]:
     """Write a statement of `data`, one file a case of the statement; the files.
 
     A statement of several cases (such as one for each number of groups) takes the

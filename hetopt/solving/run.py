@@ -1,4 +1,4 @@
-"""What a method keeps while it works: incumbent, bound, trace and limits.
+"""A run keeps what a method works with: incumbent, bound, trace and limits.
 
 Every result is made here. Usage:
 
@@ -107,25 +107,25 @@ class Run:
         return gap(self.objective, self.bound.value) <= self.limits.gap
 
     def closed(self) -> bool:
-        """Whether incumbent and bound meet."""
+        """Return whether incumbent and bound meet."""
         return self.bound is not None and self.bound.value == self.objective
 
     # -- incumbent and bound -----------------------------------------------------
 
-    def start_from(self, plan: Any | None) -> None:
+    def start_from(self, plan: object | None) -> None:
         """Take a warm start; `InstanceError` where the judge refuses it."""
         if plan is not None:
             judged = problems.warm_start_objective(self.problem, self.data, plan)
             self._keep(plan, judged)
 
-    def offer(self, plan: Any) -> bool:
+    def offer(self, plan: object) -> bool:
         """Judge a plan and keep it where it is the best so far; whether it was."""
         found = self.judge.evaluate(self.data, plan)
         if found.violations or found.objective is None:
             raise PlanRejected(f"exact {self.problem}: {listed(found)}")
         return self._take(plan, found)
 
-    def _take(self, plan: Any, found: Evaluation) -> bool:
+    def _take(self, plan: object, found: Evaluation) -> bool:
         """Keep a valid plan where it is the best so far; whether it was."""
         value = found.objective
         if value is None or not (
@@ -136,7 +136,7 @@ class Run:
         self._judged = plan, found
         return True
 
-    def offer_of(self, name: str, make: Callable[[], Any]) -> None:
+    def offer_of(self, name: str, make: Callable[[], object]) -> None:
         """Offer what a planner makes, None for nothing; its failure is only noted."""
 
         def work() -> None:
@@ -159,7 +159,7 @@ class Run:
     def _better(self, one: Objective, other: Objective) -> bool:
         return one < other if self.minimise else one > other
 
-    def _keep(self, plan: Any, objective: Objective | None) -> None:
+    def _keep(self, plan: object, objective: Objective | None) -> None:
         self.plan, self.objective = plan, objective
         self._tell()
 
@@ -208,7 +208,7 @@ class Run:
             self.offer(plan)
 
     def result(self) -> Result:
-        """What is known now; proved where the bound meets the incumbent."""
+        """Return what is known now; proved where the bound meets the incumbent."""
         return Result(
             problem=self.problem,
             data=self.data,
@@ -230,7 +230,7 @@ class Run:
         return self.spent or {"solve": self.seconds()}
 
     def method(self) -> Method:
-        """Who ran, and how."""
+        """Return who ran, and how."""
         return Method(
             self.problem,
             "exact",
@@ -241,7 +241,7 @@ class Run:
         )
 
     def infeasible(self) -> bool:
-        """Whether there is no plan: an exact method gives its reasons then."""
+        """Return whether there is no plan: an exact method gives its reasons then."""
         return bool(self.reasons)
 
     def _unfinished(self) -> tuple[str, ...]:

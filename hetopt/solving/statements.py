@@ -35,12 +35,12 @@ EXACT = "cpsat"
 
 def solve(
     problem: str,
-    data: Any,
+    data: object,
     formulation: str,
     backend: str,
     *,
     limits: Limits | None = None,
-    warm_start: Any | None = None,
+    warm_start: object | None = None,
     report: Report | None = None,
 ) -> Result:
     """Solve `data` as `formulation` states it, on `backend`.
@@ -69,8 +69,8 @@ def solve(
     return run.result()
 
 
-def cases_of(statement: Statement, data: Any) -> list[Any]:
-    """What a statement states one by one: `data` itself, unless it says otherwise."""
+def cases_of(statement: Statement, data: object) -> list[object]:
+    """Return what a statement states one by one: `data` itself, unless it says more."""
     return list(statement.cases(data)) if hasattr(statement, "cases") else [data]
 
 
@@ -102,12 +102,12 @@ def module(problem: str, formulation: str, backend: str) -> Statement:
 
 
 class _Run(Run):
-    """What is known while the cases of a problem are solved one after the other."""
+    """The run keeps what is known while the cases of a problem are solved in turn."""
 
     def __init__(
         self,
         problem: str,
-        data: Any,
+        data: object,
         formulation: str,
         backend: str,
         limits: Limits,
@@ -131,7 +131,7 @@ class _Run(Run):
     def _tell(self) -> None:
         """Nothing: the solver tells by itself."""
 
-    def solve_case(self, case: Any, warm_start: Any | None, left: int) -> None:
+    def solve_case(self, case: object, warm_start: object | None, left: int) -> None:
         """State and solve one case; `left` cases share the time that is left."""
         begun = time.monotonic()
         model = self.solver.backend(self.problem, **self.choice)
@@ -192,7 +192,7 @@ class _Run(Run):
         return replace(self.limits, time_s=None if seconds is None else seconds / left)
 
     def _listener(
-        self, case: Any, left: int, span: Span
+        self, case: object, left: int, span: Span
     ) -> Callable[[float | None, float | None], None]:
         """Progress of the solver, in the problem's objective."""
         # A case's bound is not the problem's.
@@ -213,7 +213,7 @@ class _Run(Run):
 
         return listen
 
-    def _take_word(self, case: Any, answer: Answer, span: Span) -> None:
+    def _take_word(self, case: object, answer: Answer, span: Span) -> None:
         """Add what the answer says of all plans of a case to what is known."""
         infeasible, bound = answer.status is Status.INFEASIBLE, answer.bound
         if not _trusted(span) and (infeasible or bound is not None):
@@ -246,12 +246,12 @@ class _Run(Run):
         there = [value for value in (one, two) if value is not None]
         return (min if self.minimise else max)(there, default=None)
 
-    def _bound(self, case: Any, bound: float | None, span: Span) -> Objective | None:
+    def _bound(self, case: object, bound: float | None, span: Span) -> Objective | None:
         if bound is None:
             return None
         return self._valued(case, _weaker(bound, self.minimise, span))
 
-    def _valued(self, case: Any, value: Fraction) -> Objective:
+    def _valued(self, case: object, value: Fraction) -> Objective:
         """The best objective of the problem where the statement's is `value`."""
         if hasattr(self.statement, "bound"):
             reached: Objective = self.statement.bound(case, value)
@@ -259,7 +259,7 @@ class _Run(Run):
         return math.ceil(value) if self.minimise else math.floor(value)
 
     def result(self) -> Result:
-        """What is known."""
+        """Return what is known."""
         bound = self._proved()
         self.bound = None if bound is None else Bound(bound, self.source)
         self.stop = next((s for s in self.stops if s is not Stop.PROVED), Stop.GAP)
@@ -282,7 +282,7 @@ class _Run(Run):
         )
 
     def infeasible(self) -> bool:
-        """Whether every case has ended without a plan."""
+        """Return whether every case has ended without a plan."""
         return self.refuted == len(self.bounds) == self.asked
 
     def _unfinished(self) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ def _exactly_carried(problem: str, formulation: str) -> str | None:
 
 
 def _trusted(span: Span) -> bool:
-    """Whether floats tell apart the sums of a model, which are whole numbers."""
+    """Return whether floats tell apart the sums of a model, which are whole numbers."""
     return span.row * TOLERANCE < 1
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a file, in words: where, what was found, expected, the remedy.
+"""A complaint says what is wrong with a file: where, found, expected, the remedy.
 
 The records' own JSON schema says what each field expects, so that a message and the
 check that it speaks of cannot drift apart.
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ..errors import InstanceError, cut, escaped
+from .documents import Document
 from .parsing import without_collection
 
 MOST_LINES = 10
@@ -21,7 +22,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class Guide(NamedTuple):
-    """What messages about a kind of file say beside its schema.
+    """The guide has what messages about a kind of file say beside its schema.
 
     `place` says where its fields are described; `hints`, of names that no field or
     value has, what to say in place of the nearest one.
@@ -30,8 +31,8 @@ class Guide(NamedTuple):
     place: str
     hints: Mapping[str, str]
 
-    def hint(self, name: Any) -> str | None:
-        """What to say of a name, however it is written; None where nothing is known."""
+    def hint(self, name: object) -> str | None:
+        """Return what to say of a name, however written; None if unknown."""
         return self.hints.get(str(name).strip().lower().replace("-", "_"))
 
 
@@ -45,7 +46,7 @@ def validated(
     at: Loc = (),
     *,
     file: str | Path | None = None,
-    context: dict[str, Any] | None = None,
+    context: Document | None = None,
     guide: Guide = NO_GUIDE,
 ) -> R:
     """`tree` as a record; `InstanceError` with every problem, one a line.
@@ -108,7 +109,7 @@ def path_of(loc: Loc) -> str:
     return text.removeprefix(".")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as its file shows it, shortened; lists and objects by their size."""
     if isinstance(value, dict):
         return f"an object of {len(value)} field{'s' if len(value) != 1 else ''}"
@@ -124,12 +125,12 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join([*cuts[:MOST_LINES], *more]) or "none"
 
 
-def unknown_name(what: str, name: Any, known: list[str]) -> str:
+def unknown_name(what: str, name: object, known: list[str]) -> str:
     """`found ..., expected ...; remedy` for a name that is none of `known`."""
     return f"found {shown(name)}, expected {what}; {nearest(name, known)}"
 
 
-def nearest(name: Any, known: list[str]) -> str:
+def nearest(name: object, known: list[str]) -> str:
     """The nearest of the known names, or all of them where none is near."""
     near = get_close_matches(cut(str(name), 300), known, n=3, cutoff=0.6)
     if near:
@@ -149,7 +150,7 @@ def _follows_from_another(problem: Any, problems: list[Any]) -> bool:
 # --- one problem -------------------------------------------------------------------
 
 
-def _complaint(schema: dict[str, Any], problem: Any, guide: Guide) -> str:
+def _complaint(schema: Document, problem: Any, guide: Guide) -> str:
     kind, loc, value = problem["type"], problem["loc"], problem["input"]
     if kind == "value_error":
         return str(problem["ctx"]["error"])
@@ -167,7 +168,7 @@ def _complaint(schema: dict[str, Any], problem: Any, guide: Guide) -> str:
     return f"found {shown(value)}, expected {expected}; {remedy}"
 
 
-def _remedy(schema: dict[str, Any], kind: str, value: Any, node: dict[str, Any]) -> str:
+def _remedy(schema: dict[str, object], kind: str, value: object, node: Document) -> str:
     if value is None:
         return "give a value, or leave the field out if it has a default"
     wants = {_followed(schema, branch).get("type") for branch in _branches(node)}
@@ -194,12 +195,12 @@ def _remedy(schema: dict[str, Any], kind: str, value: Any, node: dict[str, Any])
 # --- what the schema expects -----------------------------------------------------
 
 
-def expectation(schema: dict[str, Any], node: dict[str, Any]) -> str:
-    """What a part of a JSON schema expects, in words."""
+def expectation(schema: dict[str, object], node: dict[str, object]) -> str:
+    """Return what a part of a JSON schema expects, in words."""
     return _expected(schema, _followed(schema, node))
 
 
-def _node(schema: dict[str, Any], loc: Loc) -> dict[str, Any]:
+def _node(schema: Document, loc: Loc) -> Document:
     """The part of a JSON schema that a place is checked against; {} if there is none"""
     node = schema
     for part in loc:
@@ -215,7 +216,7 @@ def _node(schema: dict[str, Any], loc: Loc) -> dict[str, Any]:
     return _followed(schema, node)
 
 
-def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
+def _child(node: Document, part: int | str) -> dict[str, object]:
     if isinstance(part, int):
         prefix = node.get("prefixItems", [])
         found = prefix[part] if part < len(prefix) else node.get("items")
@@ -224,14 +225,14 @@ def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _branches(node: dict[str, Any]) -> list[dict[str, Any]]:
+def _branches(node: Document) -> list[Document]:
     """The alternatives of a part of a schema, those within alternatives too."""
     if "anyOf" not in node:
         return [node]
     return [one for branch in node["anyOf"] for one in _branches(branch)]
 
 
-def _followed(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+def _followed(schema: Document, node: Document) -> Document:
     if len(parts := node.get("allOf", ())) == 1:  # how older pydantic adds a default
         return _followed(schema, parts[0])
     if reference := node.get("$ref"):
@@ -239,12 +240,12 @@ def _followed(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def _expected(schema: dict[str, Any], node: dict[str, Any]) -> str:
+def _expected(schema: dict[str, object], node: dict[str, object]) -> str:
     texts = [_one(_followed(schema, branch)) for branch in _branches(node)]
     return " or ".join(texts)
 
 
-def _one(node: dict[str, Any]) -> str:
+def _one(node: Document) -> str:
     if "const" in node:
         return json.dumps(node["const"])
     if "enum" in node:
@@ -270,7 +271,7 @@ def _one(node: dict[str, Any]) -> str:
     return "an object"
 
 
-def _range(node: dict[str, Any]) -> str:
+def _range(node: Document) -> str:
     parts = []
     if "minimum" in node and "maximum" in node:
         return f" from {_plain(node['minimum'])} to {_plain(node['maximum'])}"
@@ -289,7 +290,7 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else str(number)
 
 
-def _text(node: dict[str, Any]) -> str:
+def _text(node: Document) -> str:
     if "pattern" in node and "description" in node:
         return f"text of the form {node['description']}"
     if "examples" in node:
@@ -301,7 +302,7 @@ def _text(node: dict[str, Any]) -> str:
     return "text"
 
 
-def _items(node: dict[str, Any]) -> str:
+def _items(node: dict[str, object]) -> str:
     low, high = node.get("minItems"), node.get("maxItems")
     if low is not None and low == high:
         return f" of {low}"

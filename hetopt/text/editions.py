@@ -1,4 +1,4 @@
-"""Which schema a file of ours is of: 1, as those that do not say it, or 2.
+"""A file of ours says which schema it is of: 1, as those that do not say it, or 2.
 
 What programs write says `schema: 1`, as programs that read it expect. What people write
 may be of `schema: 2`, whose cost settings are in groups (`hetopt.schema.settings`).
@@ -8,7 +8,6 @@ whatever field it would stumble over.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ..errors import InstanceError
 from .complaints import shown
@@ -18,12 +17,12 @@ GROUPED = 2
 _FIELD = "schema"
 
 
-def marked(document: Mapping[str, Any]) -> dict[str, Any]:
+def marked(document: Mapping[str, object]) -> dict[str, object]:
     """The document, which says its schema after all else."""
     return {**document, _FIELD: SCHEMA}
 
 
-def unmarked(tree: dict[str, Any], file: Path) -> dict[str, Any]:
+def unmarked(tree: dict[str, object], file: Path) -> dict[str, object]:
     """The tree of a file without its schema; `InstanceError` for one of later ones."""
     if _FIELD not in tree:
         return tree
@@ -31,7 +30,7 @@ def unmarked(tree: dict[str, Any], file: Path) -> dict[str, Any]:
     return {key: value for key, value in tree.items() if key != _FIELD}
 
 
-def refuse_later(tree: Mapping[str, Any], file: Path) -> None:
+def refuse_later(tree: Mapping[str, object], file: Path) -> None:
     """`InstanceError` for a schema that this version does not read."""
     found = tree.get(_FIELD, SCHEMA)
     if isinstance(found, bool) or not isinstance(found, int) or found < 1:

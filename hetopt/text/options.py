@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from ..errors import Unsupported
 from .complaints import validated
+from .documents import Document
 from .parsing import read_tree
 
 
@@ -29,12 +30,12 @@ def pairs(words: Iterable[str]) -> dict[str, str]:
     return texts
 
 
-def values(words: Iterable[str] | None) -> dict[str, Any]:
-    """The same with values as JSON has them; what is no JSON is text."""
+def values(words: Iterable[str] | None) -> Document:
+    """Return options with values as JSON has them; what is no JSON is text."""
     return {name: _value(text) for name, text in pairs(words or ()).items()}
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
@@ -42,11 +43,11 @@ def _value(text: str) -> Any:
 
 
 def record(
-    name: str, function: Callable[..., Any], besides: Iterable[str]
+    name: str, function: Callable[..., object], besides: Iterable[str]
 ) -> type[BaseModel]:
     """A record of a function's options; arguments `besides` them are no options."""
     hints = get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {
+    fields: Document = {
         option: (hints.get(option, Any), parameter.default)
         for option, parameter in signature(function).parameters.items()
         if option not in besides
@@ -55,15 +56,13 @@ def record(
     return create_model(name, __config__=config, **fields)
 
 
-def listed(name: str, types: Mapping[str, Any]) -> type[BaseModel]:
+def listed(name: str, types: Mapping[str, object]) -> type[BaseModel]:
     """A record of options by their types, whose values are written as text."""
-    fields: dict[str, Any] = {option: (kind, ...) for option, kind in types.items()}
+    fields: Document = {option: (kind, ...) for option, kind in types.items()}
     return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
 
-def checked(
-    kind: str, known: type[BaseModel], given: Mapping[str, Any]
-) -> dict[str, Any]:
+def checked(kind: str, known: type[BaseModel], given: Mapping[str, object]) -> Document:
     """Return the options that were given, as an entry of that kind takes them.
 
     One that is a record may be given as a record, as its fields, or as the name of a
@@ -82,7 +81,7 @@ def checked(
     return {name: getattr(options, name) for name in given}
 
 
-def _fields(kind: Any, value: Any) -> Any:
+def _fields(kind: Any, value: Any) -> object:
     """Return the fields of an option that is a record; other values as they are."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import yaml
 
 from ..errors import InstanceError, cut
+from .documents import Document
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 64
@@ -32,7 +33,7 @@ _TAG = "tag:yaml.org,2002:"
 _NUMBER = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 
 
-def read_tree(path: Path) -> dict[str, Any]:
+def read_tree(path: Path) -> Document:
     """The object that a JSON (`.json`) or YAML (any other name) file holds."""
     return parse_tree(read_text(path), str(path), is_json=path.suffix == ".json")
 
@@ -139,7 +140,7 @@ def _csv(path: Path, lines: "DictReader[str]") -> Iterator[None]:
         ) from None
 
 
-def parse_tree(text: str, where: str, *, is_json: bool) -> dict[str, Any]:
+def parse_tree(text: str, where: str, *, is_json: bool) -> Document:
     """The object in `text`; messages of `InstanceError` begin with `where`."""
     tree = parse_value(text, where, is_json=is_json)
     if not isinstance(tree, dict):
@@ -154,7 +155,7 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> dict[str, Any]:
 
 
 def read_value(path: Path) -> Any:
-    """What a JSON (`.json`) or YAML (any other name) file holds, a list for example."""
+    """Return what a JSON (`.json`) or YAML (any other name) file holds."""
     return parse_value(read_text(path), str(path), is_json=path.suffix == ".json")
 
 
@@ -227,11 +228,11 @@ class _Refused(Exception):
 # --- JSON ------------------------------------------------------------------------
 
 
-def _from_json(text: str) -> Any:
+def _from_json(text: str) -> object:
     return json.loads(text, object_pairs_hook=_no_twins, parse_constant=_no_constant)
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _no_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [key for key, _ in pairs]
@@ -240,7 +241,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise _Refused(f"found {name}, expected a finite number; correct the number")
 
 
@@ -255,12 +256,12 @@ def _twice(key: str) -> str:
 class _Loader(_Base):  # type: ignore[misc]
     """The core schema: null, true, false, whole numbers, numbers; the rest is text."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
-    yaml_constructors: dict[str | None, Any] = {}  # noqa: RUF012
+    yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012
+    yaml_constructors: dict[str | None, object] = {}  # noqa: RUF012
 
-    def mapping(self, node: Any) -> dict[str, Any]:
+    def mapping(self, node: Any) -> dict[str, object]:
         """A mapping whose keys are text, each once."""
-        made: dict[str, Any] = {}
+        made: Document = {}
         for key_node, value_node in node.value:
             key = self.construct_object(key_node, deep=True)
             line = _line(key_node)
@@ -274,11 +275,11 @@ class _Loader(_Base):  # type: ignore[misc]
             made[key] = self.construct_object(value_node, deep=True)
         return made
 
-    def sequence(self, node: Any) -> list[Any]:
+    def sequence(self, node: Any) -> list[object]:
         """A list."""
         return [self.construct_object(item, deep=True) for item in node.value]
 
-    def whole(self, node: Any) -> int:
+    def whole(self, node: object) -> int:
         """A decimal whole number."""
         return int(self.scalar(node, r"[-+]?[0-9]{1,4000}", "a whole number"))
 
@@ -286,7 +287,7 @@ class _Loader(_Base):  # type: ignore[misc]
         """A decimal number."""
         return float(self.scalar(node, _NUMBER, "a number"))
 
-    def scalar(self, node: Any, pattern: str, what: str) -> str:
+    def scalar(self, node: object, pattern: str, what: str) -> str:
         """The text of a number; an explicit tag may stand before anything."""
         text = str(self.construct_scalar(node))
         if not re.fullmatch(pattern, text):
@@ -296,11 +297,11 @@ class _Loader(_Base):  # type: ignore[misc]
             )
         return text
 
-    def truth(self, node: Any) -> bool:
+    def truth(self, node: object) -> bool:
         """True for `true`."""
         return str(self.construct_scalar(node)).lower() == "true"
 
-    def nothing(self, node: Any) -> None:
+    def nothing(self, node: object) -> None:
         """None."""
 
     def unknown(self, node: Any) -> Any:
@@ -338,7 +339,7 @@ for _tag, _method in {
 _Loader.add_constructor(None, _Loader.unknown)
 
 
-def _from_yaml(text: str) -> Any:
+def _from_yaml(text: str) -> object:
     try:
         _check_events(text)
         return yaml.load(text, Loader=_Loader)
@@ -398,8 +399,8 @@ def _yaml_message(error: yaml.YAMLError) -> str:
     return f"{place}not YAML: {problem}; correct the text there"
 
 
-def _depth(tree: Any) -> int:
-    """How deep lists and objects are nested, without recursion; level by level."""
+def _depth(tree: object) -> int:
+    """Return how deep lists and objects are nested, level by level."""
     depth, level = 0, [tree] if isinstance(tree, dict | list) else []
     while level and depth <= MAX_DEPTH:
         depth += 1
@@ -411,8 +412,8 @@ def _depth(tree: Any) -> int:
 _NO_CHARACTER = re.compile("[\x00\ud800-\udfff]")
 
 
-def _no_character(tree: Any) -> str | None:
-    """What is wrong with the first text that no file name and no UTF-8 can hold."""
+def _no_character(tree: object) -> str | None:
+    """Return what is wrong with the first text that no file name or UTF-8 can hold."""
     todo = [tree]
     while todo:
         value = todo.pop()

@@ -53,7 +53,7 @@ class Quantity:
         return f"^ *({one}|{sign} *{_NUMBER}( *({known}))?) *$"
 
     def of(self, unit: str, *examples: str) -> "Quantity":
-        """The same where a bare number is of that unit."""
+        """Return what a text says where a bare number is of that unit."""
         units = {name: factor / self.units[unit] for name, factor in self.units.items()}
         return replace(self, units=units, examples=examples or self.examples)
 
@@ -64,7 +64,7 @@ class Quantity:
 
 
 def parse(text: str, quantity: Quantity) -> Fraction:
-    """What a text says, in the unit of bare numbers; a `ValueError` says what is wrong.
+    """Return what a text says, in the unit of bare numbers; else a `ValueError`.
 
     A text without a unit is a bare number.
     """
@@ -77,7 +77,7 @@ def parse(text: str, quantity: Quantity) -> Fraction:
 
 
 def parse_with_unit(text: str, quantity: Quantity) -> Fraction:
-    """The same of a text that must name a unit, as one in a file has to."""
+    """Return what a text says that must name a unit, as one in a file has to."""
     if len(text) > LONGEST:
         raise ValueError(_unread(text, quantity))
     left = text.strip(" ")

@@ -6,12 +6,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..errors import CannotWrite, InstanceError, cut
 
 
-def write_json(path: str | Path, document: Any) -> None:
+def write_json(path: str | Path, document: object) -> None:
     """Write a document as JSON, whole or not at all; NaN and infinities are refused."""
     write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
@@ -53,7 +52,7 @@ def check_writable(path: str | Path, option: str = "--out") -> None:
 
 
 def _tried(place: Path) -> bool:
-    """Whether a file can be there; the reason why none can be written is an error."""
+    """Return whether a file can be there; the reason why none can be is an error."""
     if place.is_dir() or not place.parent.is_dir():
         return False
     if place.exists() and not place.is_file():

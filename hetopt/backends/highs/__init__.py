@@ -10,7 +10,7 @@ def backend(name: str = "") -> modelling.Model:
 
 
 def version() -> str:
-    """Of OR-Tools, which bundles HiGHS and does not tell HiGHS's own."""
+    """Return the version of OR-Tools, which bundles HiGHS and hides HiGHS's own."""
     from importlib.metadata import version as installed
 
     mathopt()

@@ -50,7 +50,7 @@ class Answered(TypedDict):
 
 @final
 class Failed(TypedDict):
-    """What went wrong."""
+    """The answer where something went wrong."""
 
     failed: str
 

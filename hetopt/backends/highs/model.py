@@ -188,7 +188,7 @@ class Model(_running.Model):
         return reached(stop, told["objective"], bound, self._reader(values))
 
     def _ended(self, stop: Stop, log: "_Log", solutions: Path) -> Answer:
-        """What is known of a search that was ended from outside."""
+        """Return what is known of a search that was ended from outside."""
         values = _last(solutions, len(self._listed))
         if values is None:
             return Answer(Status.UNDECIDED, stop, bound=log.bound)
@@ -201,7 +201,7 @@ class Model(_running.Model):
         return all(max(-low, high) < NOTHING for low, high in ends)
 
     def _reader(self, values: list[float]) -> Value:
-        """What reads a variable, or an expression, of a solution."""
+        """Return what reads a variable, or an expression, of a solution."""
         by_variable = dict(zip(self._listed, values, strict=True))
 
         def value(expression: Expression) -> float:

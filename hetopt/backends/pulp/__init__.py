@@ -13,5 +13,5 @@ def backend(name: str = "", solver: str | None = None) -> modelling.Model:
 
 
 def version() -> str:
-    """Of PuLP, which bundles CBC."""
+    """Return the version of PuLP, which bundles CBC."""
     return str(cbc.pulp_module().__version__)

@@ -23,7 +23,7 @@ class Answered(TypedDict):
 
 @final
 class Failed(TypedDict):
-    """What went wrong."""
+    """The answer where something went wrong."""
 
     failed: str
 

@@ -70,7 +70,7 @@ class Model(cbc.Model):
         return said, interrupted
 
     def _options(self, limits: Limits) -> tuple[dict[str, float], bool]:
-        """What the solver can be asked, and whether its optimum is a proof."""
+        """Return what the solver can be asked, and whether its optimum is a proof."""
         able = {"msg", "timeLimit", "gapRel", "threads"}
         if self._solver not in HIGHS:
             able &= {*inspect.signature(getattr(self._pulp, self._solver)).parameters}
@@ -89,7 +89,7 @@ class Model(cbc.Model):
     def _child(
         self, folder: Path, options: dict[str, float], limits: Limits
     ) -> tuple[int, bool]:
-        """The same, as the solver has it."""
+        """Solve in a child process, with options as the solver has them."""
         asked = {"solver": self._solver, "options": options}
         (folder / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
         self.native.writeMPS(str(folder / "model.mps"))

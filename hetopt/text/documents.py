@@ -1,0 +1,10 @@
+"""Plain data, as JSON and YAML have them, by the names that signatures use."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+#: An object of JSON or YAML: a file of ours, or a part of one. What its fields are is
+#: said by the record or the schema that makes or reads it.
+Document: TypeAlias = dict[str, Any]
+#: The fields of such an object, which is only read.
+Fields: TypeAlias = Mapping[str, Any]
