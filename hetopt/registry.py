@@ -42,7 +42,7 @@ def names(folder: str) -> list[str]:
     With those of other packages where it is open, not with what was `added`.
     """
     own = _own(folder)
-    return sorted({*own, *_installed(folder)}) if folder in OPEN else own
+    return sorted({*own, *_entry_points(folder)}) if folder in OPEN else own
 
 
 def known_for(folder: str, problem: str) -> list[str]:
@@ -54,7 +54,7 @@ def known_for(folder: str, problem: str) -> list[str]:
 
 def package_of(folder: str, name: str) -> str | None:
     """The package that brought an entry; None for one of ours."""
-    point = _installed(folder).get(name) if folder in OPEN else None
+    point = _entry_points(folder).get(name) if folder in OPEN else None
     return None if point is None else str(point.dist.name)
 
 
@@ -78,7 +78,7 @@ def add(folder: str, name: str, module: Any) -> None:
 
 
 @cache
-def _installed(folder: str) -> dict[str, Any]:
+def _entry_points(folder: str) -> dict[str, Any]:
     """Entry points of other packages by their names."""
     from importlib import metadata  # as long to load as all of this package
 
@@ -95,9 +95,9 @@ def _installed(folder: str) -> dict[str, Any]:
     return found
 
 
-def _loaded(folder: str, name: str) -> Any:
+def _load(folder: str, name: str) -> Any:
     """Return what another package has under a name."""
-    point = _installed(folder)[name]
+    point = _entry_points(folder)[name]
     try:
         return point.load()
     except Exception as error:  # whatever it is, it is not ours
@@ -129,7 +129,7 @@ def entry(folder: str, name: str) -> Any:
         one = kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind[:-1]
         raise UnknownName(one, name, known)
     if folder in OPEN and name not in _own(folder):
-        return _loaded(folder, name)
+        return _load(folder, name)
     return import_module(f"hetopt.{folder}.{name}")
 
 

@@ -121,7 +121,9 @@ def report_of(
     try:
         for name, data, called in read:
             for one in limits:
-                for result in _compared(name, data, called, chosen, one, progress):
+                for result in _compare_methods(
+                    name, data, called, chosen, one, progress
+                ):
                     results.append(result)
                     if result.stop is Stop.INTERRUPTED:
                         raise KeyboardInterrupt
@@ -155,10 +157,10 @@ def _read(
             )
     if isinstance(data, Instance):
         support.require(data)
-    return name, data, _called(given, name, data)
+    return name, data, _label(given, name, data)
 
 
-def _called(given: AnyProblem, problem: str, data: object) -> str:
+def _label(given: AnyProblem, problem: str, data: object) -> str:
     """Return the name of an instance or a file, else that of the problem."""
     if isinstance(given, str | Path):
         return str(given)
@@ -187,7 +189,7 @@ def _reference(problem: str, data: Any, called: str) -> Reference:
     return Reference(Bound(value, source), LIBRARY, kept.value("objective"), LIBRARY)
 
 
-def _compared(
+def _compare_methods(
     problem: str,
     data: object,
     called: str,
@@ -197,7 +199,7 @@ def _compared(
 ) -> Iterator[Result]:
     names = chosen.planners_of(problem)
     if problem == _QUEUES:
-        yield from _simulated(data, names, limits, progress)
+        yield from _compare_policies(data, names, limits, progress)
         return
     for name in names:
         progress.started(f"{called}: {name}")
@@ -206,13 +208,13 @@ def _compared(
         )
     for statement, backend in chosen.statements_of(problem):
         progress.started(f"{called}: {statement}, {backend}")
-        yield _stated(problem, data, statement, backend, limits)
+        yield _solve_statement(problem, data, statement, backend, limits)
     if chosen.exact:
         progress.started(f"{called}: exact")
-        yield _proved(problem, data, limits, progress)
+        yield _prove(problem, data, limits, progress)
 
 
-def _simulated(
+def _compare_policies(
     data: Any, names: list[str], limits: Limits, progress: Progress
 ) -> Iterator[Result]:
     """Yield a queue's policies, each with the time limit, and the bound of them all."""
@@ -226,7 +228,7 @@ def _simulated(
         yield outcome.result
 
 
-def _stated(
+def _solve_statement(
     problem: str, data: object, statement: str, backend: str, limits: Limits
 ) -> Result:
     try:
@@ -236,7 +238,7 @@ def _stated(
         return _nothing(problem, data, method, str(reason))
 
 
-def _proved(problem: str, data: object, limits: Limits, progress: Progress) -> Result:
+def _prove(problem: str, data: object, limits: Limits, progress: Progress) -> Result:
     try:
         found = portfolio.exactly(problem, data, limits, None, progress.report)
     except Unsupported as reason:

@@ -269,7 +269,7 @@ class _Search:
         self._planner, self._options = planner, options
         self._start, self._interrupted = monotonic(), False
         self.known = NOTHING
-        self.sets = [self._judged((), result, result.plan)]
+        self.sets = [self._judge_set((), result, result.plan)]
 
     def look_at_sets(self, groups: Sequence[NodeGroup]) -> None:
         """All sets, or for many groups those on the way down."""
@@ -306,7 +306,7 @@ class _Search:
         self._progress.started(f"without {', '.join(sorted(gone)[:3])}")
         plan = self._result.plan
         if plan is not None and not gone & used_nodes(plan):
-            self.sets.append(self._judged(without, self._result, plan))
+            self.sets.append(self._judge_set(without, self._result, plan))
             return
         cluster = self._data.planned_cluster
         kept = [node for node in cluster.nodes if node.name not in gone]
@@ -321,12 +321,12 @@ class _Search:
                 self.sets.append(NodeSet(without, None, None, None, None, NO_BETTER))
                 return
         share = None if left.time_s is None else left.time_s / parts
-        made = self._planned(some, replace(left, time_s=share))
-        self.sets.append(self._judged(without, made, made.plan))
+        made = self._plan_set(some, replace(left, time_s=share))
+        self.sets.append(self._judge_set(without, made, made.plan))
         if made.stop is Stop.INTERRUPTED:
             self._interrupted = True
 
-    def _planned(self, some: Instance, limits: Limits) -> Result:
+    def _plan_set(self, some: Instance, limits: Limits) -> Result:
         """Plan a set as all nodes are planned: settings may be chosen in either.
 
         A planner that was named is followed by local search.
@@ -375,7 +375,7 @@ class _Search:
         us, result = min(found, key=lambda other: other[0], default=(None, None))
         if us == one.iteration_us or result is None:
             return one
-        return self._judged(one.without, result, result.plan)
+        return self._judge_set(one.without, result, result.plan)
 
     def _as_result(self, best: NodeSet) -> Result:
         """The plan as one for all nodes; a bound on the time belongs to the time."""
@@ -410,7 +410,7 @@ class _Search:
         impossible = self._result.status is Status.INFEASIBLE
         return self._interrupted or impossible or left.time_s == 0
 
-    def _judged(
+    def _judge_set(
         self,
         without: tuple[NodeGroup, ...],
         result: Result,

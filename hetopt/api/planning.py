@@ -224,7 +224,9 @@ def compare(
     try:
         for instance, mine in zip(loaded, beforehand, strict=True):
             for one in each:
-                rows = _compared(instance, mine, chosen, bool(exact), one, heard)
+                rows = _compare_planners(
+                    instance, mine, chosen, bool(exact), one, heard
+                )
                 for result in rows:
                     results.append(result)
                     if result.stop is Stop.INTERRUPTED:
@@ -241,7 +243,7 @@ def compare(
 # --- how it is done --------------------------------------------------------------
 
 
-def _compared(
+def _compare_planners(
     instance: Instance,
     known: Known,
     planners: list[str],

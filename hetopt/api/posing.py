@@ -48,7 +48,7 @@ def pose(
     rest = {k: v for k, v in (options or {}).items() if k not in given}
     name, data = _read(instance)
     if isinstance(data, Instance) or (name, problem) == ("job_scheduling", "job_round"):
-        return module.data(data, **_told(problem, data, known, given)), rest
+        return module.data(data, **_options_of(problem, data, known, given)), rest
     if name != problem:
         raise MixedData(
             f"found a problem {name!r}, expected an instance that poses {problem}, or "
@@ -73,7 +73,9 @@ def _read(given: AnyProblem) -> tuple[str, Any]:
     return name, data
 
 
-def _told(problem: str, data: Any, known: type[BaseModel], given: Fields) -> Document:
+def _options_of(
+    problem: str, data: Any, known: type[BaseModel], given: Fields
+) -> Document:
     """Return the options as `data` takes them: plans read, and those that are made."""
     plans = {
         option: _plan(option, value, data)

@@ -141,12 +141,12 @@ def predict(
     `not_modelled`. Raises `InstanceError` for a file that cannot be read.
     """
     rows = _runs(runs, **told)
-    known = _known(constants)
+    known = _constants_of(constants)
     if fit_on is not None:
         others = _runs(fit_on, **told)
-        _measured(others)
+        _time_rows(others)
         known = fitted_on(others, known)
-    return _predicted(rows, known)
+    return _prediction(rows, known)
 
 
 def calibrate(
@@ -165,11 +165,12 @@ def calibrate(
     no run can be expressed, and for rows that a program computed.
     """
     rows = [run for source in runs for run in _runs(source, **told)]
-    _measured(rows)
-    shipped_or_told = known = _known(constants)
-    before, operators = _predicted(rows, known), None
+    _time_rows(rows)
+    shipped_or_told = known = _constants_of(constants)
+    before, operators = _prediction(rows, known), None
     if machine is not None:
-        operators = _operators(machine, told.get("gpu"), known)
+        gpu = told.get("gpu")
+        operators = _operators(machine, gpu if isinstance(gpu, str) else None, known)
         known = {**known, **operators.constants}
     elif not rows:
         raise InstanceError(
@@ -190,7 +191,7 @@ def calibrate(
         for name, after in fitted.items()
         if name not in old or after != old[name]
     }
-    after, others = _predicted(rows, fitted), left_out(rows, known)
+    after, others = _prediction(rows, fitted), left_out(rows, known)
     return Calibrated(fitted, before, after, others, moved, operators)
 
 
@@ -204,7 +205,7 @@ def _operators(
     return documents.fit(operators.rows(machine, gpu), None, known)
 
 
-def _measured(rows: Sequence[Run]) -> None:
+def _time_rows(rows: Sequence[Run]) -> None:
     """Refuse rows that a program computed: constants would be fitted to its model."""
     for line in computed(rows):
         listed = ", ".join(str(index + 1) for index in line)
@@ -215,7 +216,7 @@ def _measured(rows: Sequence[Run]) -> None:
         )
 
 
-def _predicted(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
+def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
     found = predictions(rows, known)
     return Predicted(tuple(rows), tuple(found), summaries(rows, found))
 
@@ -226,7 +227,7 @@ def _runs(runs: Runs, **told: Any) -> list[Run]:
     return completed(runs, **told)
 
 
-def _known(path: Place | None) -> dict[str, Constant]:
+def _constants_of(path: Place | None) -> dict[str, Constant]:
     """Shipped constants, those of a file in their place; its card stays as fast."""
     known = dict(shipped.constants())
     if path is not None:

@@ -95,14 +95,14 @@ def _solved_again(
         mine = replace(limits, time_s=share)
         result = statements.solve(name, data, statement, _WITNESS, limits=mine)
         by = f"statement {statement} on {_WITNESS}"
-        if _reached(result, bound):
+        if _proof_by(result, bound):
             return BoundCheck(bound, (), by)
         said.append(_short(by, result))
         limits = limits.after(sum(result.seconds.values()))
     if name in registry.names("exact"):
         result = portfolio.exactly(name, data, limits, plan, None)
         by = "the exact method, run again"
-        if _reached(result, bound):
+        if _proof_by(result, bound):
             return BoundCheck(bound, (), by)
         said.append(_short(by, result))
     if not said:
@@ -118,7 +118,7 @@ def _statement(name: str) -> str | None:
     return next((each for each in known if _WITNESS in carriers(each)), None)
 
 
-def _reached(result: Result, bound: Objective) -> bool:
+def _proof_by(result: Result, bound: Objective) -> bool:
     if result.status is Status.INFEASIBLE:
         return True
     if result.bound is None:

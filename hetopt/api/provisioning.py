@@ -134,7 +134,7 @@ def provision(
     offers, or when both are given, and `UnknownName` for an unknown planner.
     """
     asked, report = limits_of(limits), progress_of(progress).report
-    loaded, data = _posed(instance, deadline_s, budget_usd)
+    loaded, data = _problem_of(instance, deadline_s, budget_usd)
     if planner is not None:
         refuse_unknown("planner", [planner], planners_for("provisioning"))
         found = portfolio.ask(planner, data, asked)
@@ -163,7 +163,7 @@ def alternatives(
     if count < 1:
         raise Unsupported(f"found {count} alternatives, expected at least 1")
     asked, report = limits_of(limits), progress_of(progress).report
-    loaded, data = _posed(instance, deadline_s, budget_usd)
+    loaded, data = _problem_of(instance, deadline_s, budget_usd)
     found: list[Result] = []
     start = monotonic()
     while len(found) < count:
@@ -194,7 +194,7 @@ def frontier(
     from ..exact import provisioning as exact
 
     asked, report = limits_of(limits), progress_of(progress).report
-    _, data = _posed(instance, None, None)
+    _, data = _problem_of(instance, None, None)
     return exact.frontier(data, limits=asked, report=report)
 
 
@@ -218,27 +218,27 @@ def tradeoffs(
 
     asked, heard = limits_of(limits), progress_of(progress)
     refuse_unknown("planner", planners, planners_for("provisioning"))
-    loaded, data = _posed(instance, None, None)
+    loaded, data = _problem_of(instance, None, None)
     name = loaded.name
     front = exact.frontier(data, limits=asked, report=heard.report)
     if front.stop is Stop.INTERRUPTED:
         planners = ()
     open_to_all = dict.fromkeys(("deadline_s", "budget_usd"))
     free = data.model_copy(update={**open_to_all, "other_than_machines": ()})
-    points = [_offered(FRONT, free, point.plan) for point in front.points]
+    points = [_point_of(FRONT, free, point.plan) for point in front.points]
     steps = deadlines([point.total_s for point in points])
     failed: list[Failed] = []
     with suppress(KeyboardInterrupt):  # what is there by then is shown
         if points:
             for one in free.cases if free.variants else (free,):
                 for plan in sia_plus.homogeneous(one):
-                    points.append(_offered(HOMOGENEOUS, free, plan))
+                    points.append(_point_of(HOMOGENEOUS, free, plan))
         end = None if asked.time_s is None else monotonic() + asked.time_s
         for planner in planners:
             heard.started(f"{name}: {planner}")
             for asked_s in steps:
                 due = free.model_copy(update={"deadline_s": asked_s})
-                found = _asked(planner, due, asked_s, end, asked.seed)
+                found = _ask_planner(planner, due, asked_s, end, asked.seed)
                 if isinstance(found, Failed):
                     failed.append(found)
                 else:
@@ -260,7 +260,7 @@ def deadlines(times_s: Sequence[float], steps: int = STEPS) -> list[float]:
 # --- how it is done --------------------------------------------------------------
 
 
-def _posed(
+def _problem_of(
     instance: AnyInstance,
     deadline_s: float | str | None,
     budget_usd: float | str | None,
@@ -283,7 +283,7 @@ def _posed(
         return loaded, judge.data(loaded)
 
 
-def _asked(
+def _ask_planner(
     planner: str, due: Data, asked_s: float, end: float | None, seed: int
 ) -> Offered | Failed:
     """Return what a planner finds for one deadline, or why it finds nothing."""
@@ -296,11 +296,11 @@ def _asked(
         if found.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
         return Failed(planner, asked_s, found.reasons[0] if found.reasons else "None")
-    made = _offered(planner, due, found.plan, asked_s)
+    made = _point_of(planner, due, found.plan, asked_s)
     return replace(made, interrupted=found.stop is Stop.INTERRUPTED)
 
 
-def _offered(
+def _point_of(
     method: str, data: Data, plan: Provisioning, asked_s: float | None = None
 ) -> Offered:
     parts = judge.evaluate(data, plan).parts

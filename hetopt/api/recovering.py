@@ -137,7 +137,7 @@ def recover(
     horizon = horizon or Horizon()
     work = Replanning(change, made, storage, saved)
     if new_plan is not None:
-        _, given = _judged(
+        _, given = _valid_plan(
             new_plan,
             change.new,
             "the new plan breaks a rule on what is left",
@@ -168,7 +168,7 @@ def recover(
     heard.started(method)
     if work.interrupted:  # what planners know of the recovery is enough then
         asked = replace(asked, time_s=0.0)
-    result = _solved(method, data, asked, heard.report)
+    result = _solve(method, data, asked, heard.report)
     if work.interrupted and result.stop is not Stop.PROVED:
         result = replace(result, stop=Stop.INTERRUPTED)
     return Recovered(change, result, chosen, candidates)
@@ -183,7 +183,7 @@ def trained(
     plan: AnyPlan, instance: AnyInstance | None
 ) -> tuple[Instance, TrainingPlan]:
     """The old plan and its instance; `InstanceError` for a plan that breaks a rule."""
-    return _judged(
+    return _valid_plan(
         plan,
         instance,
         "the old plan breaks a rule",
@@ -191,7 +191,7 @@ def trained(
     )
 
 
-def _judged(
+def _valid_plan(
     plan: AnyPlan,
     instance: AnyInstance | None,
     fault: str,
@@ -210,7 +210,7 @@ def _check_unsaved(change: Change, storage: Storage) -> None:
             raise UnknownName("node", name, sorted(known))
 
 
-def _solved(method: str, data: Any, limits: Limits, report: Report) -> Result:
+def _solve(method: str, data: Any, limits: Limits, report: Report) -> Result:
     """The exact recovery, or a planner's with the bound of the link prices."""
     from ..exact import recovery
 

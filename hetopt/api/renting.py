@@ -353,10 +353,10 @@ class _Search:
             for machines in dict.fromkeys((most, self._fewest(card, most)))
         ]
         for number, (card, machines) in enumerate(waiting):
-            left = self._left().part(1 / (len(waiting) - number))
+            left = self._time_left().part(1 / (len(waiting) - number))
             if left.time_s == 0:
                 return
-            self._told(card, machines)
+            self._reason(card, machines)
             known = self.found.get((card, machines))
             start = None if known is None else known.plan
             plans = () if start is None else (("a quick look", start),)
@@ -382,12 +382,12 @@ class _Search:
     def _on(self, card: str, machines: int) -> Instance:
         return self._job.on(card, self._offers[card][0].gpus, machines)
 
-    def _left(self) -> Limits:
+    def _time_left(self) -> Limits:
         return self._limits.after(monotonic() - self._began)
 
-    def _told(self, card: str, machines: int) -> None:
+    def _reason(self, card: str, machines: int) -> None:
         size = self._offers[card][0].gpus
-        self._progress.started(f"{_counted(machines)} of {size} × {card}")
+        self._progress.started(f"{_machines_text(machines)} of {size} × {card}")
 
     def _least_s(self, card: str, machines: int) -> float:
         """No plan takes less for the whole run."""
@@ -416,12 +416,14 @@ class _Search:
                 self.without[card] = reason
                 return False
             if not self._may_do(card, machines):
-                too_slow = f"{_counted(machines)} too slow for the deadline (proved)"
+                too_slow = (
+                    f"{_machines_text(machines)} too slow for the deadline (proved)"
+                )
                 self.without.setdefault(card, too_slow)
             elif self._is_dear(card, machines):
                 return any(one == card for one, _ in self.found)
             else:
-                self._told(card, machines)
+                self._reason(card, machines)
                 result = self._quickly(data)
                 self._keep(card, machines, result)
                 if result.plan is None and result.reasons:
@@ -439,7 +441,7 @@ class _Search:
         least = self._least_usd(card, machines)
         if self._every or not done or least < min(done):
             return False
-        many = _counted(machines)
+        many = _machines_text(machines)
         self.without[card] = f"costs at least {least:,.0f} USD on {many} (proved)"
         return True
 
@@ -447,7 +449,7 @@ class _Search:
         """The best plan of all planners in a short time."""
         if why := covering.reason(data):
             return feasibility.nothing(data, why)
-        left = self._left()
+        left = self._time_left()
         share = _QUICK_S if left.time_s is None else min(_QUICK_S, left.time_s * _LOOK)
         results = [*portfolio.in_turn(data, replace(left, time_s=share))]
         if results[-1].stop is Stop.INTERRUPTED:
@@ -467,7 +469,7 @@ class _Search:
         return float(result.objective or 0) / 1e6 * self._job.iterations
 
 
-def _counted(machines: int) -> str:
+def _machines_text(machines: int) -> str:
     return f"{machines} machine{'s' * (machines > 1)}"
 
 

@@ -310,7 +310,7 @@ class _Search:
         parts = len(kinds) + (self._count - 1) * len(self._rates)
         alone: list[tuple[int, Node, Result]] = []
         for node in kinds.values():
-            result = self._planned([node], self._rates[-1], parts, ())
+            result = self._plan_point([node], self._rates[-1], parts, ())
             parts -= 1
             alone.append((int(result.objective or 1 << 62), node, result))
         _, first, result = min(alone, key=lambda one: one[0])
@@ -323,11 +323,11 @@ class _Search:
             self._keep(count, self._equal[count])
             for rate in self._rates:
                 known = [plan for plans in self.pool.values() for plan in plans]
-                found = self._planned(some, rate, parts, known)
+                found = self._plan_point(some, rate, parts, known)
                 self._bounds[count, rate] = found.bound
                 parts -= 1
 
-    def _planned(
+    def _plan_point(
         self, nodes: Sequence[Node], rate: Fraction, parts: int, known: Iterable[Any]
     ) -> Result:
         """The best plan of machines at a rate; all plans on the way are kept."""
@@ -346,7 +346,7 @@ class _Search:
             if len(used_nodes(plan)) == count and plan not in mine:
                 mine.append(plan)
 
-    def _timed(
+    def _time_alone(
         self, count: int, rate: Fraction, plans: Sequence[TrainingPlan]
     ) -> list[tuple[int, TrainingPlan]]:
         """The plans that can run at a rate with their times, the fastest first."""
@@ -359,7 +359,7 @@ class _Search:
         self, count: int, rate: Fraction, plans: Sequence[TrainingPlan]
     ) -> tuple[int | None, TrainingPlan | None]:
         """The fastest of plans at a rate."""
-        return next(iter(self._timed(count, rate, plans)), (None, None))
+        return next(iter(self._time_alone(count, rate, plans)), (None, None))
 
     def found(self, own: float | None, *, complete: bool) -> Scaling:
         """All points by the plans of all rates, and where another machine pays."""
@@ -383,7 +383,7 @@ class _Search:
         """The plans that are among the fastest at any rate."""
         kept: list[TrainingPlan] = []
         for rate in self._rates:
-            best = (plan for _, plan in self._timed(count, rate, plans)[:_FASTEST])
+            best = (plan for _, plan in self._time_alone(count, rate, plans)[:_FASTEST])
             kept += [plan for plan in best if plan not in kept]
         return kept
 

@@ -168,7 +168,7 @@ def known_of(
     """
     if isinstance(start, Known):
         return start
-    plans = [*_given(start, data)]
+    plans = [*_load_start(start, data)]
     if not library:
         return Known(tuple(plans))
     if (folder := _folder(instance)) is not None:
@@ -180,7 +180,7 @@ def known_of(
     return Known(tuple(plans), kept)
 
 
-def _given(start: AnyStart, data: Instance) -> Iterator[tuple[str, TrainingPlan]]:
+def _load_start(start: AnyStart, data: Instance) -> Iterator[tuple[str, TrainingPlan]]:
     if start is None or isinstance(start, Known):
         return
     if isinstance(start, str | Path | Result | Record | Mapping):

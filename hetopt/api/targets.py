@@ -119,7 +119,7 @@ def _results(
         progress.started(f"{instance.name}: {name}")
         made = ((f"the plan for {one}", found[one].plan) for one in found)
         starts = known.beside((s, p) for s, p in made if isinstance(p, TrainingPlan))
-        found[name] = _planned(instance.on(name), starts, limits)
+        found[name] = _plan_target(instance.on(name), starts, limits)
         if found[name].stop is Stop.INTERRUPTED:
             break
     for name, result in found.items():
@@ -131,7 +131,7 @@ def _results(
     return found
 
 
-def _planned(data: Instance, known: Known, limits: Limits) -> Result:
+def _plan_target(data: Instance, known: Known, limits: Limits) -> Result:
     """The best plan for the instance's target, or why it runs none whatever it is."""
     if (why := support.reason(data)) is None:
         return plan(data, start=known, limits=limits)

@@ -123,7 +123,7 @@ def _of_planner(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
     found = 0
     for place in places:
         tell(place)
-        for check in _planned(name, _data_of(problem, place), place):
+        for check in _plan_checks(name, _data_of(problem, place), place):
             found += check.rule == "valid" and check.passed
             yield check
     yield Check("all", "finds plans", found > 0, f"on {found} of {len(places)}")
@@ -139,7 +139,7 @@ def _data_of(problem: str, place: str) -> object:
     return pose(place, problem, options)[0]
 
 
-def _planned(name: str, data: object, place: str) -> Iterator[Check]:
+def _plan_checks(name: str, data: object, place: str) -> Iterator[Check]:
     limits, before = Limits(time_s=_SECONDS), process_time()
     try:
         first = portfolio.ask(name, data, limits)

@@ -38,7 +38,7 @@ def solver_module(module: str, backend: str, package: str) -> Library:
         raise BackendMissing(backend, package) from error
 
 
-def _unwatched(parts: int) -> None:
+def _watch_nothing(parts: int) -> None:
     """Let a model grow as it likes."""
 
 
@@ -50,7 +50,7 @@ class Model(modelling.Model):
         self.variables: dict[str, Expression] = {}
         self.span = Span()
         self.parts = 0
-        self.watch: Callable[[int], None] = _unwatched
+        self.watch: Callable[[int], None] = _watch_nothing
 
     def _keep(self, name: str, variable: Expression) -> Expression:
         self.variables[name] = variable

@@ -149,11 +149,11 @@ class Model(_running.Model):
             return REFUTED
         ended = interrupted and said != "optimal"
         stop = Stop.INTERRUPTED if ended else _STOPS[said]
-        bound = _known(scip.getDualbound())
+        bound = _finite(scip.getDualbound())
         if not scip.getNSols():
             return Answer(Status.UNDECIDED, stop, bound=bound)
         best = scip.getBestSol()
-        worth = _known(scip.getSolObjVal(best))
+        worth = _finite(scip.getSolObjVal(best))
         return reached(stop, worth, bound, lambda term: self._value(best, term))
 
     def _value(self, solution: Library, expression: Expression) -> float:
@@ -175,7 +175,7 @@ def _terms(polynomial: Expression) -> Iterator[Term]:
         yield factor, low, high
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) and abs(value) < NOTHING else None
 
 
@@ -192,7 +192,7 @@ def _follower(scip: Library, relay: Relay) -> Library:
 
         def eventexec(self, event: Library) -> None:
             relay(
-                _known(self.model.getPrimalbound()), _known(self.model.getDualbound())
+                _finite(self.model.getPrimalbound()), _finite(self.model.getDualbound())
             )
 
     return Follower()

@@ -117,7 +117,7 @@ def check(
         _show_read(run, as_json=as_json)
         return
     subject = _subject(plan, instance, files, run).on(runs_on)
-    judged = _judged(subject, asked)
+    judged = _judge(subject, asked)
     if bound and plan is not None:
         judged = judged.proved(plan, instance, again)
     if run is not None:
@@ -258,7 +258,9 @@ class _Judged:
         for note in of.notes:
             output.tell(f"{of.place}: {note}")
         if of.made_for is not None:
-            output.tell(f"{of.place}: this plan was made for {_worded(of.made_for)}")
+            output.tell(
+                f"{of.place}: this plan was made for {_origin_text(of.made_for)}"
+            )
         if not self.found.valid:
             count = len(results.problems(self.found.violations))
             broken = f"the plan has {count} problem{'s' * (count > 1)}"
@@ -270,7 +272,7 @@ class _Judged:
             raise typer.Exit(output.BAD_INPUT)
 
 
-def _judged(subject: _Subject, tokens: int | None) -> _Judged:
+def _judge(subject: _Subject, tokens: int | None) -> _Judged:
     """Return what the judge says, and the cheap bound beside a run that goes on."""
     from .. import api
 
@@ -314,7 +316,7 @@ def _distance(found: "Evaluation", bound: "Bound") -> str:
     )
 
 
-def _worded(origin: "Origin") -> str:
+def _origin_text(origin: "Origin") -> str:
     name = "" if origin.name is None else f" {origin.name}"
     return f"another instance{name} ({origin.digest[: len('sha256:') + 12]})"
 

@@ -88,7 +88,7 @@ def checkpoint(
         output.print_json(told) if as_json else output.tell(words)
         return
     if out is None:
-        found = _listed(folder)
+        found = _unit_rows(folder)
         output.give(found, _shown(found), as_json)
         raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
     if split is None:
@@ -137,7 +137,7 @@ def document(done: "Applied") -> Document:
     }
 
 
-def _listed(folder: Path) -> Document:
+def _unit_rows(folder: Path) -> Document:
     """Places and degrees, with what each has; units that no shards make whole."""
     from .. import checkpoints
 

@@ -31,12 +31,12 @@ def _row(name: str, command: Any) -> Row:
         "name": name,
         "description": first,
         "details": rest.strip(),
-        "arguments": list(_told(shown, "argument")),
-        "options": list(_told(shown, "option")),
+        "arguments": list(_param_rows(shown, "argument")),
+        "options": list(_param_rows(shown, "option")),
     }
 
 
-def _told(params: Sequence[Any], kind: str) -> Iterator[Row]:
+def _param_rows(params: Sequence[Any], kind: str) -> Iterator[Row]:
     for param in params:
         if param.param_type_name != kind:
             continue

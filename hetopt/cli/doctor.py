@@ -40,10 +40,10 @@ class Finding:
 
 def examined() -> list[Finding]:
     """Every back end, tried on a problem whose optimum is known."""
-    return [_tried(name) for name in registry.names("backends")]
+    return [_try(name) for name in registry.names("backends")]
 
 
-def _tried(name: str) -> Finding:
+def _try(name: str) -> Finding:
     trial = Data.model_validate(_TRIAL, strict=False)
     try:
         result = api.solve(trial, backend=name, limits=_LIMIT_S)

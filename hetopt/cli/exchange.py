@@ -265,7 +265,7 @@ def simulate(
         _give_beside(measured(found, made, beside), out, as_json, traced)
         return
     drawn = written(out, lambda path: timeline.write(found, path))
-    output.give(found.to_json(), [_simulated(found)], as_json, traced, drawn)
+    output.give(found.to_json(), [_simulation_table(found)], as_json, traced, drawn)
 
 
 def _give_beside(
@@ -277,7 +277,7 @@ def _give_beside(
     drawn = written(out, lambda path: beside.write(ran, path))
     document = ran.found.to_json() | {"beside": ran.to_json()}
     shown = [
-        _simulated(ran.found),
+        _simulation_table(ran.found),
         f"step {ran.step} of {ran.steps}, the one of median time:",
         writers.terminal(beside.table(ran)),
     ]
@@ -318,12 +318,12 @@ def doctor(
         return
 
     found = report(examined())
-    output.give(found, _examined(found), as_json)
+    output.give(found, _tables(found), as_json)
     if not all(one["healthy"] for one in found["backends"]):
         raise typer.Exit(output.BAD_INPUT)
 
 
-def _examined(found: Document) -> Iterator[Any]:
+def _tables(found: Document) -> Iterator[Any]:
     """The back ends, under what they run on."""
     yield "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
     headings = ("back end", "version", "verdict")
@@ -352,7 +352,7 @@ def _schedule(word: str | None) -> "Schedule | None":
     return cast("Schedule", word)
 
 
-def _simulated(found: "Simulation") -> object:
+def _simulation_table(found: "Simulation") -> object:
     """Simulated times beside the judge's, and how idle each stage is.
 
     Pipelines that are equal are one row.

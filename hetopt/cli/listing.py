@@ -76,7 +76,7 @@ def entries(kind: str, problem: str | None = None) -> list[Document]:
 
 def _folder(folder: str) -> list[dict[str, str]]:
     return [
-        {"name": name, "description": _described(folder, name)}
+        {"name": name, "description": _describe(folder, name)}
         for name in registry.names(folder)
     ]
 
@@ -85,7 +85,7 @@ def _problems(folder: str, name: str) -> tuple[str, ...]:
     return registry.problems_of(registry.entry(folder, name))
 
 
-def _described(folder: str, name: str) -> str:
+def _describe(folder: str, name: str) -> str:
     package = registry.package_of(folder, name)
     if package is None:
         return _first_line(f"hetopt.{folder}.{name}")

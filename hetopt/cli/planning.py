@@ -359,9 +359,9 @@ def compare(
         _deliver_targets(instances, how, limits, out, as_json=as_json)
     if out is not None:
         gaps.FILES.check(out)
-    names = None if planners is None else _named(planners, "--planners")
+    names = None if planners is None else _name_list(planners, "--planners")
     given = problem is not None or _states_problem(instances[0])
-    each = "planner" if names is None else f"of {_counted(len(names), 'planner')}"
+    each = "planner" if names is None else f"of {_count_text(len(names), 'planner')}"
     whose = f"for each {each}" + ", and for the exact method" * exact
     whose = "for each method" if given else whose
     output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
@@ -373,7 +373,7 @@ def compare(
             options=values(option),
             statements=None
             if statements is None
-            else _named(statements, "--statements"),
+            else _name_list(statements, "--statements"),
             backends=None if backends is None else listed(backends, "--backends"),
             exact=exact or None,
             runs_on=runs_on,
@@ -401,12 +401,12 @@ def _states_problem(place: str) -> bool:
     return problem_of(place)[0] is not None
 
 
-def _named(words: str, option: str) -> list[str]:
+def _name_list(words: str, option: str) -> list[str]:
     """The names of an option; an empty list for `none`."""
     return [] if words == "none" else listed(words, option)
 
 
-def _counted(number: int, word: str) -> str:
+def _count_text(number: int, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}"
 
 

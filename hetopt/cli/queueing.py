@@ -101,7 +101,7 @@ def submit(
     queue = Queue.made(place, engine, words, policy)
     if dry_run:
         found = queue.placements(asked)
-        document = {"jobs": [_placed(one) for one in found]}
+        document = {"jobs": [_placement_row(one) for one in found]}
         output.give(document, [_words_of(one) for one in found], as_json)
         refused = any(one.refused for one in found)
         raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
@@ -289,7 +289,7 @@ def _attempts(entry: "Entry") -> object:
     return output.table(heads, rows, heads[1:])
 
 
-def _placed(one: "Placement") -> dict[str, object]:
+def _placement_row(one: "Placement") -> dict[str, object]:
     forecast = one.forecast
     return {
         "name": one.entry.job.name,

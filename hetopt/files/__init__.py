@@ -154,9 +154,11 @@ def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any,
             f'{state}, expected a plan file {{"instance": ..., "plan": {{...}}}}; give '
             "a file that holds a plan",
         )
-    name = _problem_name(tree, file) if "problem" in tree else _guessed(tree, file)
+    name = (
+        _problem_name(tree, file) if "problem" in tree else _guess_problem(tree, file)
+    )
     if instance is not None:
-        data = _given(name, instance, file)
+        data = _data_given(name, instance, file)
     else:
         data = _own_data(name, tree, file)
         digest = tree.get("digest")
@@ -389,7 +391,7 @@ _MARK = {
 }
 
 
-def _guessed(tree: dict[str, object], file: Path) -> str:
+def _guess_problem(tree: dict[str, object], file: Path) -> str:
     """The problem of a plan that does not name it, by the plan's own fields."""
     plan = tree["plan"]
     fields = plan if isinstance(plan, dict) else {}
@@ -414,15 +416,15 @@ def _own_data(name: str, tree: dict[str, object], file: Path) -> Any:
         own = unmarked(own, file)
         record = problems.get(name).Data
         if record is Instance or "model" in own:
-            return _posed(name, _instance(own, file, ("instance",)), file)
+            return _pose(name, _instance(own, file, ("instance",)), file)
         return validated(record, own, str(file), ("instance",))
     if isinstance(own, str):
         if _is_generated(own) or (own in _library() and _states_problem(own)):
-            return _given(name, own, file)
+            return _data_given(name, own, file)
         if own in _library():
-            return _posed(name, load_instance(own), file)
+            return _pose(name, load_instance(own), file)
         if Path(own).suffix in (".yaml", ".yml", ".json"):
-            return _given(name, _beside(own, file, "instance"), file)
+            return _data_given(name, _beside(own, file, "instance"), file)
     whole = ""
     if own is None:
         found = "missing; expected a name of the library, or an object"
@@ -434,15 +436,15 @@ def _own_data(name: str, tree: dict[str, object], file: Path) -> Any:
     raise InstanceError.at(file, "instance", f"{found}; or give --instance FILE{whole}")
 
 
-def _given(name: str, given: Given, file: Path) -> Any:
+def _data_given(name: str, given: Given, file: Path) -> Any:
     """Data for problem `name` from a record, a name or a path."""
     if isinstance(given, Record):
-        return _posed(name, given, file) if isinstance(given, Instance) else given
+        return _pose(name, given, file) if isinstance(given, Instance) else given
     found, data = load_problem(given)
     if found == name:
         return data
     if isinstance(data, Instance):
-        return _posed(name, data, file)
+        return _pose(name, data, file)
     raise MixedData.at(
         given,
         "problem",
@@ -454,7 +456,7 @@ def _given(name: str, given: Given, file: Path) -> Any:
 def _asked(instance: Instance, file: Path) -> tuple[str, object]:
     """The problem that an instance poses by itself, and its data."""
     name = "training_plan" if instance.cluster is not None else "provisioning"
-    return name, _posed(name, instance, file)
+    return name, _pose(name, instance, file)
 
 
 def _is_generated(name: object) -> bool:
@@ -481,7 +483,7 @@ def _generated_problem(name: str) -> tuple[str, object]:
     return posed(name) if made is None else _asked(made, Path(name))
 
 
-def _posed(name: str, instance: Instance, file: Path) -> object:
+def _pose(name: str, instance: Instance, file: Path) -> object:
     """The problem that an instance poses; messages begin with the file at hand."""
     with naming(file):
         return problems.get(name).data(instance)

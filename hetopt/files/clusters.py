@@ -89,7 +89,7 @@ def generate(
     scale = _scale(size)
     # Seeding with text is stable across Python versions and hash seeds.
     rng = Random(f"hetopt/{family}/{size}/{seed}")
-    settings = costs or CostSettings(**_drawn(rng, family))
+    settings = costs or CostSettings(**_draw(rng, family))
     model = _model(rng, family, scale)
     workload = {
         "sequence_length": rng.choice((512, 1024, 2048, 4096)),
@@ -110,7 +110,7 @@ def generate(
     return Instance.model_validate(made)
 
 
-def _drawn(rng: Random, family: str) -> Document:
+def _draw(rng: Random, family: str) -> Document:
     """Draw cost settings; prices of offers leave those of lockstep out."""
     settings = rng.choice(_COSTS)
     lockstep = "pipeline" in settings

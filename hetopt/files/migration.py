@@ -63,7 +63,7 @@ def migrated(path: Path, *, presets: bool = False) -> str:
     made = _with_settings(tree, presets)
     if is_json:
         return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
-    edited = _edited(text, _edits(text, tree, presets))
+    edited = _apply_edits(text, _edits(text, tree, presets))
     if parse_tree(edited, str(path), is_json=False) != made:
         raise InstanceError.at(
             path,
@@ -104,7 +104,7 @@ def _with_settings(tree: dict[str, object], presets: bool) -> dict[str, object]:
 def _edits(text: str, tree: Mapping[str, object], presets: bool) -> Iterator[_Edit]:
     root = yaml.compose(text, yaml.SafeLoader)
     if _SCHEMA in tree:
-        number = _found(root, (_SCHEMA,))
+        number = _settings_places(root, (_SCHEMA,))
         assert number is not None  # the tree has it
         start, end = number[1].start_mark.index, number[1].end_mark.index
         yield _Edit(start, end, str(GROUPED))
@@ -112,7 +112,7 @@ def _edits(text: str, tree: Mapping[str, object], presets: bool) -> Iterator[_Ed
         end = len(text.rstrip("\n"))
         yield _Edit(end, len(text), f"\n{_SCHEMA}: {GROUPED}\n")
     for place in PLACES:
-        found = _found(root, place)
+        found = _settings_places(root, place)
         if found is None:
             continue
         key, node = found
@@ -133,11 +133,13 @@ def _edits(text: str, tree: Mapping[str, object], presets: bool) -> Iterator[_Ed
             yield _Edit(start, end, ":" + _block(text[:end], node))
 
 
-def _found(node: Node | None, place: tuple[str, ...]) -> tuple[Node, Node] | None:
+def _settings_places(
+    node: Node | None, place: tuple[str, ...]
+) -> tuple[Node, Node] | None:
     """Return the key and the value at a place of a document."""
     for key, value in node.value if isinstance(node, MappingNode) else ():
         if key.value == place[0]:
-            return _found(value, place[1:]) if place[1:] else (key, value)
+            return _settings_places(value, place[1:]) if place[1:] else (key, value)
     return None
 
 
@@ -179,7 +181,7 @@ def _block(text: str, node: MappingNode) -> str:
     return made
 
 
-def _edited(text: str, edits: Iterator[_Edit]) -> str:
+def _apply_edits(text: str, edits: Iterator[_Edit]) -> str:
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text

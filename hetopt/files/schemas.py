@@ -34,7 +34,7 @@ def schemas() -> list[dict[str, object]]:
     for name in problems.names():
         data = problems.get(name).Data
         if data is not Instance:
-            made = _widened(data.model_json_schema())
+            made = _widen(data.model_json_schema())
             made["properties"]["schema"] = {"enum": [SCHEMA, GROUPED]}
             made["required"] = sorted({*made.get("required", ()), "problem"})
             rows.append(_row(name, f"A problem file of {name}.", made))
@@ -48,7 +48,7 @@ def _row(name: str, description: str, schema: Schema) -> Document:
 
 def instance() -> Schema:
     """An instance file; it may begin with the problem that it poses."""
-    made = _widened(Instance.model_json_schema())
+    made = _widen(Instance.model_json_schema())
     made["properties"] |= {
         "problem": {"enum": _posed_by_instances()},
         "schema": {"enum": [SCHEMA, GROUPED]},
@@ -180,7 +180,7 @@ def _nullable(kind: str) -> Schema:
 # --- what a file may say otherwise -----------------------------------------------
 
 
-def _widened(schema: Schema) -> Schema:
+def _widen(schema: Schema) -> Schema:
     """A schema of records, made one of files."""
     defs = schema.get("$defs", {})
     if "Inter" in defs:

@@ -234,7 +234,7 @@ def _results(report: Report) -> tuple[list[Drawable], str]:
             small = (entry.row.get("size") or 0) <= MOST_GPUS
             result = None
             if small and len(found) < MOST_PLANS:
-                result = _judged(report.folder / entry.row["plan_file"], entry)
+                result = _draw_plans(report.folder / entry.row["plan_file"], entry)
             if result is None:
                 missing += 1
             else:
@@ -242,7 +242,7 @@ def _results(report: Report) -> tuple[list[Drawable], str]:
     return found, f"{missing} plans are not drawn." if missing else ""
 
 
-def _judged(file: Path, entry: Entry) -> Result | None:
+def _draw_plans(file: Path, entry: Entry) -> Result | None:
     """The plan of a document, judged anew; None where it cannot be read any more."""
     try:
         problem, data, plan = load_plan(file)

@@ -62,11 +62,11 @@ class Report:
 
 def report(folder: Path, header: Row, rows: list[Row]) -> Report:
     """Return what the rows of a folder say."""
-    found = statistics.entries(rows, _known(rows))
+    found = statistics.entries(rows, _best_known(rows))
     return Report(folder, header, rows, found, statistics.summaries(found))
 
 
-def _known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:
+def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:
     """Return what the library knows best of the rows' instances."""
     names = {row["instance"] for row in rows if row["kind"] == "solve"}
     found = [known for name in sorted(names) if (known := best.known(name))]

@@ -24,7 +24,7 @@ def summary(found: Sequence[Summary]) -> Table:
     rows = [
         (
             *map(Cell.of, (s.method, s.rows, s.solved, s.proved)),
-            _unsolved(s),
+            _failures(s),
             Cell.of(s.referenced),
             _share(s.median_gap),
             _share(s.p90_gap),
@@ -38,7 +38,7 @@ def summary(found: Sequence[Summary]) -> Table:
     return Table.of(headings, rows, texts=("method", "not solved"))
 
 
-def _unsolved(one: Summary) -> Cell:
+def _failures(one: Summary) -> Cell:
     """Yield what has no plan; that a planner found none in time is no failure."""
     counts = ", ".join(f"{n} {status}" for status, n in one.unsolved.items())
     failed = any(status in FAILED for status in one.unsolved)

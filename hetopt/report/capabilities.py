@@ -96,13 +96,18 @@ def _by_reason(row: Row, carried: str) -> dict[str, list[str]]:
 def terminal(rows: Iterable[Row]) -> RenderableType:
     """A row a method: what it refuses, and what it carries in part."""
     cells = (
-        (row["kind"], row["name"], _listed(row, "not"), _listed(row, "in part"))
+        (
+            row["kind"],
+            row["name"],
+            _reason_line(row, "not"),
+            _reason_line(row, "in part"),
+        )
         for row in rows
     )
     heads = ("kind", "name", "refuses", "carries in part")
     return writers.terminal(Table.of(heads, cells, texts=heads))
 
 
-def _listed(row: Row, carried: str) -> str:
+def _reason_line(row: Row, carried: str) -> str:
     names = (name for name, x in row["carries"].items() if x["carried"] == carried)
     return ", ".join(names)

@@ -28,11 +28,11 @@ def time_bars(found: Explanation) -> list[Bar]:
 
     Stages that follow each other, and those of further pipelines in the same places.
     """
-    bars = [Bar("all GPUs", _filled(found.gpu_time), sum(found.gpu_time.values()))]
+    bars = [Bar("all GPUs", _nonzero(found.gpu_time), sum(found.gpu_time.values()))]
     rows = ((row, (_gpu(found, row), tuple(row.parts.items()))) for row in found.stages)
     for label, row in _alike(rows):
         named = f"{label} · {_gpu(found, row)}"
-        bars.append(Bar(named, _filled(row.parts), found.iteration_us))
+        bars.append(Bar(named, _nonzero(row.parts), found.iteration_us))
     return bars
 
 
@@ -43,7 +43,7 @@ def memory_bars(found: Explanation) -> list[Bar]:
         for row in found.memory
     )
     return [
-        Bar(f"{label} · {_gpu(found, row)}", _filled(row.parts), row.room_mib)
+        Bar(f"{label} · {_gpu(found, row)}", _nonzero(row.parts), row.room_mib)
         for label, row in _alike(rows)
     ]
 
@@ -78,7 +78,7 @@ def _label(pipelines: list[int], first: int, last: int) -> str:
     )
 
 
-def _filled(parts: dict[str, int]) -> dict[str, int]:
+def _nonzero(parts: dict[str, int]) -> dict[str, int]:
     return {part: value for part, value in parts.items() if value}
 
 

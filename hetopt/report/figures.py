@@ -113,7 +113,7 @@ def _small(text: str) -> str:
     text = re.sub(r' width="[\d.]+pt" height="[\d.]+pt"', "", text, count=1)
     # Pictures that are not shown lend no pattern: each one's names are its own.
     own = f"i{crc32(text.encode()):x}-"
-    text = re.sub(r"<[^!>]*>", lambda tag: _rounded(tag[0], own), text)
+    text = re.sub(r"<[^!>]*>", lambda tag: _round_path(tag[0], own), text)
     text = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", text))
     return re.sub(r"<g>(<(?:path|use) [^>]*/>)</g>", r"\1", _BOX.sub(_short, text))
 
@@ -126,7 +126,7 @@ def _short(box: re.Match[str]) -> str:
     return f'"M{left} {low}H{right}V{high}H{left}z"'
 
 
-def _rounded(tag: str, own: str) -> str:
+def _round_path(tag: str, own: str) -> str:
     tag = re.sub(r'( id="| xlink:href="#|url\(#)', rf"\g<1>{own}", tag)
     tag = re.sub(r" font-family: [^;]*;", "", tag)
     tag = re.sub(r' transform="rotate\(-0 [^"]*"', "", tag)
@@ -224,13 +224,13 @@ def plotted(
             plot.plot(x, y, linestyle=dashed, color=how["color"])
     for axis, on, name in zip(axes, (plot.xaxis, plot.yaxis), "xy", strict=True):
         plot.set(**{f"{name}label": axis.label})
-        _scaled(plot, on, name, axis)
+        _scale(plot, on, name, axis)
     plot.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 
-def _scaled(plot: "Axes", on: "MatplotlibAxis", name: str, axis: Axis) -> None:
+def _scale(plot: "Axes", on: "MatplotlibAxis", name: str, axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     if axis.log:

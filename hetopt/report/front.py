@@ -249,7 +249,7 @@ def _name(axes: "Axes", beside: "Axes", points: list[Offered], size: int) -> Non
         axes.annotate(
             str(number), at, (3, 3), textcoords="offset points", fontsize="small"
         )
-        lines.append(_wrapped(f"{number}  {words.machines(point.machines)}"))
+        lines.append(_wrap(f"{number}  {words.machines(point.machines)}"))
     if len(named) < len(points):
         lines.append(f"{len(named)} of {len(points)} points are named")
     beside.axis("off")
@@ -276,7 +276,7 @@ def _log(value: float) -> float:
     return log(value) if value > 0 else 0.0
 
 
-def _wrapped(text: str) -> str:
+def _wrap(text: str) -> str:
     """The text in lines as wide as the list of a picture."""
     return fill(text, 38, subsequent_indent="    ")
 

@@ -106,7 +106,7 @@ def _panel(
             for bar in bars(lease, line, unit):
                 boxes.append(_corners(bar))
                 faces.append(face)
-                turned = _turned(entry.job, bar, inch)
+                turned = _is_upright(entry.job, bar, inch)
                 if names < _MOST_NAMES and turned is not None:
                     names += 1
                     _write(panel, entry.job, bar, _ink(face), turned=turned)
@@ -123,7 +123,7 @@ def _corners(bar: Bar) -> list[tuple[float, float]]:
     return [(start, low), (start, high), (end, high), (end, low)]
 
 
-def _turned(name: str, bar: Bar, inch: tuple[float, float]) -> bool | None:
+def _is_upright(name: str, bar: Bar, inch: tuple[float, float]) -> bool | None:
     """Return whether a name stands upright on a bar; None where it has no room."""
     wide, high = (bar.end - bar.start) * inch[0], (bar.high - bar.low) * inch[1]
     long, thick = 0.62 * FONT / 72 * (len(name) + 1), 1.05 * FONT / 72

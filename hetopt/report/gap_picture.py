@@ -113,7 +113,7 @@ def _bars(
     axes.barh(range(len(ordered)), values, height=0.72, color=_PLAN)
     side = "below" if ordered[0].result.sense == "maximise" else "above"
     suffix = "" if width == NARROW else f" {side} the bound"
-    told = [_told(row, unit, suffix) for row in ordered]
+    told = [_bar_text(row, unit, suffix) for row in ordered]
     for place, (text, value) in enumerate(zip(told, values, strict=True)):
         axes.text(value, place, f" {text}", va="center", ha="left", size="small")
     if (bound := rows[0].reference.bound) is not None:
@@ -138,7 +138,7 @@ def unit_of(result: Result) -> str:
     return get(result.problem).unit(result.data)
 
 
-def _told(row: GapRow, unit: str, suffix: str) -> str:
+def _bar_text(row: GapRow, unit: str, suffix: str) -> str:
     told = words.amount(row.result.objective, unit)
     if row.gap_to_bound is None:
         return told

@@ -222,9 +222,11 @@ def page(report: GapReport) -> str:
     for name, rows in parts:
         if len(report.seeds) > 1:
             sections.append(_spread(name, rows))
-        sections.append(_pictured(name, rows))
+        sections.append(_picture_section(name, rows))
         alike = list(_plans(rows))
-        sections += [_drawn(one, palette, folded=drawn >= _OPEN) for one in alike]
+        sections += [
+            _plan_section(one, palette, folded=drawn >= _OPEN) for one in alike
+        ]
         drawn += len(alike)
     charts = tuple(_charts(report, several=several))
     sections.append(Section("Over time" if charts else "", figures=charts))
@@ -250,13 +252,13 @@ def _facts(rows: list[GapRow]) -> tuple[tuple[str, str], ...]:
             f"{words.best_plan(unit)}, by {_names(best)}",
             words.amount(first.result.objective, unit),
         ),
-        (words.limit(unit), _proved(bound, unit)),
+        (words.limit(unit), _bound_text(bound, unit)),
         ("gap to the bound", words.share(first.gap_to_bound)),
         *_better(rows),
     )
 
 
-def _proved(bound: Bound | None, unit: str) -> str:
+def _bound_text(bound: Bound | None, unit: str) -> str:
     return words.amount(None if bound is None else bound.value, unit)
 
 
@@ -269,7 +271,7 @@ def _better(rows: list[GapRow]) -> Iterator[tuple[str, str]]:
     yield f"best known, from {reference.best_by}", told
 
 
-def _pictured(name: str, rows: list[GapRow]) -> Section:
+def _picture_section(name: str, rows: list[GapRow]) -> Section:
     """An instance's table below a picture of it."""
     found = section(name, rows)
     if all(row.result.plan is None for row in rows):
@@ -290,7 +292,9 @@ def _names(rows: list[GapRow]) -> str:
     return ", ".join(Row.of(row).label for row in rows)
 
 
-def _drawn(rows: list[GapRow], palette: dict[str, str], *, folded: bool) -> Section:
+def _plan_section(
+    rows: list[GapRow], palette: dict[str, str], *, folded: bool
+) -> Section:
     first = rows[0]
     plan, judged = first.result.plan, first.result.evaluation
     assert plan is not None
@@ -350,7 +354,7 @@ def headline(rows: list[GapRow]) -> str:
     bound, unit = rows[0].reference.bound, unit_of(rows[0].result)
     told = "no bound is known"
     if bound is not None:
-        limit = f"{words.limit(unit)} {_proved(bound, unit)}"
+        limit = f"{words.limit(unit)} {_bound_text(bound, unit)}"
         told = f"{limit} (proof: {bound.source})"
     return "; ".join([told, *(f"{what}: {value}" for what, value in _better(rows))])
 
@@ -362,7 +366,7 @@ def summary(report: GapReport) -> Section:
         [
             Cell.of(labels[method]),
             *(
-                Cell.of(found[key], _summarised(key, found[key]))
+                Cell.of(found[key], _summary_text(key, found[key]))
                 for key in SUMMARY_HEADINGS
             ),
         ]
@@ -373,7 +377,7 @@ def summary(report: GapReport) -> Section:
     return Section("Summary", table=Table.of(headings, cells))
 
 
-def _summarised(key: str, value: float | None) -> str | None:
+def _summary_text(key: str, value: float | None) -> str | None:
     """Return the words of a number of the summary; None for those of a count."""
     if key.endswith("_to_bound"):
         return words.share(value)
@@ -394,7 +398,7 @@ def _other_cells(row: Row) -> list[Cell]:
         Cell.of(row.planning_s, words.duration(row.planning_s)),
         Cell.of(row.outcome),
     ]
-    return _marked(row, cells)
+    return _mark(row, cells)
 
 
 def _cells(row: Row) -> list[Cell]:
@@ -409,10 +413,10 @@ def _cells(row: Row) -> list[Cell]:
         Cell.of(row.headroom_mib, words.memory(row.headroom_mib)),
         Cell.of(row.outcome),
     ]
-    return _marked(row, cells)
+    return _mark(row, cells)
 
 
-def _marked(row: Row, cells: list[Cell]) -> list[Cell]:
+def _mark(row: Row, cells: list[Cell]) -> list[Cell]:
     """The cells, marked where the plan is the best that is known."""
     best = row.gap_to_best is not None and row.gap_to_best <= 0
     return [replace(cell, mark="best") for cell in cells] if best else cells
@@ -464,12 +468,12 @@ def _note(row: Row, of: GapRow) -> str:
     return (
         f"{row.amount} per iteration, of which "
         f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
-        f"{_counted(row.pipelines, 'pipeline')}, {_counted(row.stages, 'stage')}, "
+        f"{_count(row.pipelines, 'pipeline')}, {_count(row.stages, 'stage')}, "
         f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"
     )
 
 
-def _counted(number: int | None, word: str) -> str:
+def _count(number: int | None, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}"
 
 

@@ -72,8 +72,8 @@ def page(found: "Recovered") -> str:
     """Plans considered, what is moved over which link, and the new plan."""
     sections = [Section(points=tuple(f"{a}: {b}" for a, b in _changes(found)))]
     if found.candidates:
-        sections.append(_weighed(found))
-    if carried := _carried(found.result):
+        sections.append(_candidate_section(found))
+    if carried := _link_loads(found.result):
         note = "How long each link is busy; the busiest says when all states arrive."
         moved = results.table(
             found.result.data, _plan_of(found.result), _parts_of(found.result)
@@ -86,7 +86,7 @@ def page(found: "Recovered") -> str:
             "One bar per link, as long as it is busy; the table has the numbers.",
         )
         sections.append(Section("What is moved", (note,), (), moved, (drawn,)))
-    if (new := _trained(found)) is not None:
+    if (new := _new_plan_result(found)) is not None:
         palette = pipelines.colours(new.data.planned_cluster.gpus)
         name = found.chosen.name if found.chosen else ""
         told = f"by {name}. {pipelines.NOTE}"
@@ -110,7 +110,7 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
         yield "busiest link", str(busiest)
 
 
-def _weighed(found: "Recovered") -> Section:
+def _candidate_section(found: "Recovered") -> Section:
     """The candidates, and what each has done by when."""
     known = {one.name: one for one in found.candidates if one.recovery_us is not None}
     each = [(one.recovery_us or 0, one.iteration_us) for one in known.values()]
@@ -138,7 +138,7 @@ def _plan_of(result: Result) -> Any:
     return result.plan
 
 
-def _carried(result: Result) -> list[tuple[str, dict[str, int]]]:
+def _link_loads(result: Result) -> list[tuple[str, dict[str, int]]]:
     """Links and what they carry, the busiest first; none without a recovery."""
     if result.plan is None:
         return []
@@ -146,7 +146,7 @@ def _carried(result: Result) -> list[tuple[str, dict[str, int]]]:
     return sorted(carried.items(), key=lambda row: -row[1]["us"])
 
 
-def _trained(found: "Recovered") -> Result | None:
+def _new_plan_result(found: "Recovered") -> Result | None:
     """The new training plan, judged."""
     if found.chosen is None:
         return None
@@ -162,7 +162,7 @@ def _trained(found: "Recovered") -> Result | None:
 
 def picture(found: "Recovered") -> "Drawing":
     """Return how long each link is busy, and the new plan below."""
-    carried, new = _carried(found.result), _trained(found)
+    carried, new = _link_loads(found.result), _new_plan_result(found)
     low = 0.8 + pipelines.ROW * len(new.plan.pipelines) if new and new.plan else 0.5
     high = _FOOT + _BAR * min(_MOST_LINKS, len(carried))
     figure = figures.canvas(figures.WIDTH, high + low)

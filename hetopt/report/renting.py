@@ -43,24 +43,26 @@ def answer(found: Rentals) -> str:
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
             f"{run}: no machines tried finish within "
-            f"{words.duration(found.deadline_s)}; the fastest is {_priced(fastest)}."
+            f"{words.duration(found.deadline_s)}; the fastest is {_price(fastest)}."
         )
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
-    said = f"{run} cost least{by} on {_priced(best)}"
+    said = f"{run} cost least{by} on {_price(best)}"
     if found.least_usd is not None:
         least = f"{_usd(found.least_usd)} USD"
         said += f"; no plan on the machines tried costs less than {least} (proved)"
     others = [row for row in found.by_card if row is not best][: _SAID - 1]
     if others:
-        said += f". Alternatives: {'; '.join(map(_priced, others))}"
+        said += f". Alternatives: {'; '.join(map(_price, others))}"
     return f"{said}. Prices of {_dates(found)}."
 
 
-def _priced(row: Rental) -> str:
-    return f"{_rented(row)} {_place(row)}: {_usd(row.usd)} USD, {_time(row.seconds)}"
+def _price(row: Rental) -> str:
+    return (
+        f"{_machine_text(row)} {_place(row)}: {_usd(row.usd)} USD, {_time(row.seconds)}"
+    )
 
 
-def _rented(row: Rental) -> str:
+def _machine_text(row: Rental) -> str:
     many = f"{row.machines} machine{'s' * (row.machines > 1)} of "
     return f"{many}{row.price.gpus} × {row.price.card}"
 
@@ -90,7 +92,7 @@ def _table(found: Rentals) -> Table:
         rate = row.usd / row.seconds * 3600
         rows.append(
             (
-                _rented(row),
+                _machine_text(row),
                 row.price.cloud + (", spot" if row.is_spot else ""),
                 f"{rate:,.2f}",
                 _time(row.seconds),

@@ -121,7 +121,7 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
     method = result.method
     by = [method.name, method.kind, method.formulation, method.backend]
     by += [f"{name}={value}" for name, value in method.options.items()]
-    yield "status", f"{result.status.value} ({_stopped(result)})"
+    yield "status", f"{result.status.value} ({_stop_text(result)})"
     yield "method", ", ".join(dict.fromkeys(word for word in by if word))
     if result.objective is not None:
         yield "objective", words.amount(result.objective, unit)
@@ -141,7 +141,7 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
             yield "a bug", failure
 
 
-def _stopped(result: Result) -> str:
+def _stop_text(result: Result) -> str:
     """Why the work ended, and of whose work that is said."""
     if result.stop is not Stop.FINISHED:
         return _STOPS.get(result.stop.value, result.stop.value)
@@ -159,7 +159,7 @@ def _totals(parts: Document) -> Iterator[tuple[str, str]]:
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
         "recovery_us": ("recovery", lambda v: words.amount(v, "us")),
         "bytes": ("bytes", _ways),
-        "divided": ("sharded", _sharded),
+        "divided": ("sharded", _sharding_text),
         "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
         "ports": ("busiest ports", words.ports),
         "tokens_per_second": ("tokens per second", lambda v: f"{v:,.0f}"),
@@ -199,7 +199,7 @@ _SHARDED_BY_ZERO = {
 }
 
 
-def _sharded(degrees: dict[str, int]) -> str:
+def _sharding_text(degrees: dict[str, int]) -> str:
     """Return what replicas and groups share, and how many stages a GPU has."""
     groups, several = degrees.get("groups", 0), {k for k, v in degrees.items() if v > 1}
     parts = [
@@ -264,11 +264,11 @@ def table(data: Any, plan: Plan, parts: Document) -> Table | None:
         return Table.of(("stage", "layers", "time"), cells)
     if isinstance(plan, Provisioning):
         offers = {offer.gpu: offer for offer in data.offers}
-        return _rented(plan, offers, times, parts["headroom_mib"])
+        return _offer_text(plan, offers, times, parts["headroom_mib"])
     return None
 
 
-def _rented(
+def _offer_text(
     plan: Provisioning,
     offers: Mapping[str, Offer],
     times: Iterable[int],
@@ -334,7 +334,7 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
     alike: dict[object, list[int]] = {}
     for number, pipeline in enumerate(plan.pipelines):
         shown = tuple(
-            _shown(stage, row, cluster, parts)
+            _stage_row(stage, row, cluster, parts)
             for stage, row in zip(pipeline.stages, parts["stages"][number], strict=True)
         )
         whole = words.amount(parts["pipeline_us"][number], "us")
@@ -360,7 +360,7 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
     return Table.of((*headings, *last), rows, texts=("GPUs",))
 
 
-def _shown(
+def _stage_row(
     stage: Stage, row: dict[str, int], cluster: Cluster, parts: Document
 ) -> _Shown:
     need, headroom = _memory(stage, cluster, parts["peak_memory_mib"])

@@ -118,7 +118,7 @@ def _columns(width: float) -> int:
 def _panel(part: "SubFigure", panel: Panel, width: float) -> None:
     axes = part.subplots()
     places = range(len(panel.bars))
-    labels = [_wrapped(words.plain(bar.label), width) for bar in panel.bars]
+    labels = [_wrap(words.plain(bar.label), width) for bar in panel.bars]
     most = max(len(line) for label in labels for line in label.split("\n"))
     longest = max(
         each * max(1.0, sum(bar.parts.values()) / bar.whole)
@@ -155,6 +155,6 @@ def _write(axes: "Axes", x: float, y: float, text: str, behind: str) -> None:
     axes.text(x, y, text, ha="center", va="center", size="small", color=colour)
 
 
-def _wrapped(label: str, width: float) -> str:
+def _wrap(label: str, width: float) -> str:
     """The label on two lines where the picture is narrow."""
     return label if width > figures.NARROW else label.replace(" · ", "\n", 1)

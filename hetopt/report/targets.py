@@ -105,7 +105,7 @@ def _sheet(report: TargetReport) -> Sheet:
 
 def _figures(rows: list[TargetRow]) -> tuple[Figure, ...]:
     """Bars of those targets that have a plan."""
-    if not _planned(rows):
+    if not _rows_with_plan(rows):
         return ()
 
     def drawn(width: float) -> "Drawing":
@@ -128,24 +128,24 @@ def picture(report: TargetReport) -> "Drawing":
     found = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)
     for part, (name, rows) in zip(found[:, 0], parts, strict=True):
         part.suptitle(words.plain(name), x=0.01, ha="left", weight="bold")
-        if _planned(rows):
+        if _rows_with_plan(rows):
             _bars(part.subplots(), rows)
         else:
             part.text(0.01, 0.4, "no target has a plan")
     return figure
 
 
-def _planned(rows: list[TargetRow]) -> list[TargetRow]:
+def _rows_with_plan(rows: list[TargetRow]) -> list[TargetRow]:
     return [row for row in rows if row.result.objective is not None]
 
 
 def _height(rows: list[TargetRow]) -> float:
-    return 1.2 + 0.3 * max(1, len(_planned(rows)))  # inches
+    return 1.2 + 0.3 * max(1, len(_rows_with_plan(rows)))  # inches
 
 
 def _bars(axes: "Axes", rows: list[TargetRow]) -> None:
     """A bar a target, and a mark at its own bound."""
-    planned = _planned(rows)
+    planned = _rows_with_plan(rows)
     times = [float(row.result.objective or 0) / 1e6 for row in planned]
     places = range(len(planned))
     axes.barh(places, times, height=0.72, color="#8fb3d9")

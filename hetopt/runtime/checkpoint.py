@@ -143,7 +143,7 @@ class Saver:
             if chunk.owned
         ]
         self._thread = threading.Thread(
-            target=self._written, args=(copies, state), daemon=True
+            target=self._write_shard, args=(copies, state), daemon=True
         )
         self._thread.start()
 
@@ -155,7 +155,7 @@ class Saver:
         if self._failure is not None:
             raise self._failure
 
-    def _written(self, chunks: list[_Chunk], state: Saved) -> None:
+    def _write_shard(self, chunks: list[_Chunk], state: Saved) -> None:
         try:
             _write(chunks, self._root, state, self._group)
         except BaseException as error:  # for the thread that trains

@@ -20,12 +20,12 @@ class _AllToAll(torch.autograd.Function):  # type: ignore[misc]
         ctx: Context, rows: Tensor, sent: list[int], got: list[int], group: Group
     ) -> Tensor:
         ctx.way = sent, got, group
-        return _exchanged(rows, sent, got, group)
+        return _exchange(rows, sent, got, group)
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         sent, got, group = ctx.way
-        return _exchanged(gradient, got, sent, group), None, None, None
+        return _exchange(gradient, got, sent, group), None, None, None
 
 
 class Crossing:
@@ -58,7 +58,7 @@ def inverse(order: Tensor) -> Tensor:
     return back
 
 
-def _exchanged(rows: Tensor, sent: list[int], got: list[int], group: Group) -> Tensor:
+def _exchange(rows: Tensor, sent: list[int], got: list[int], group: Group) -> Tensor:
     arrived = rows.new_empty((sum(got), *rows.shape[1:]))
     dist.all_to_all_single(arrived, rows.contiguous(), got, sent, group=group)
     return arrived

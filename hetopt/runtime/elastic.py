@@ -176,7 +176,7 @@ class Elastic:
         """Return whether nodes came or went, and another plan is better there."""
         if not self._has_news():
             return False
-        self._next = self._planned() if self._there else None
+        self._next = self._plan() if self._there else None
         if self._next is None:  # without a plan the ranks stop, and the run waits
             return True
         if self._runs_on(self._next):
@@ -191,17 +191,17 @@ class Elastic:
         self._there -= gone
         if self._nodes is not None:
             self._nodes.lose(gone)
-        return self._move_to(self._awaited(reason), reason)
+        return self._move_to(self._await(reason), reason)
 
     def move(self) -> Line:
         """Go on with what `is_better_left` found: what changed."""
         reason = "nodes came or went"
-        return self._move_to(self._next or self._awaited(reason), reason)
+        return self._move_to(self._next or self._await(reason), reason)
 
     def _begin(self) -> None:
         """Plan anew before the first rank, where the file lists too few nodes."""
         if self._has_news() and self._uses_lost():
-            self._move_to(self._awaited("nodes are not there"), "nodes are not there")
+            self._move_to(self._await("nodes are not there"), "nodes are not there")
 
     def _uses_lost(self) -> bool:
         return not self._there.issuperset(self._now.home[g] for g in self.job.gpus)
@@ -219,11 +219,11 @@ class Elastic:
 
     # --- plans -------------------------------------------------------------------
 
-    def _awaited(self, reason: str) -> _Running:
+    def _await(self, reason: str) -> _Running:
         """A plan for what is there, once there is one: nodes may be announced."""
         waiting = False
         while True:
-            found = self._planned() if self._there else None
+            found = self._plan() if self._there else None
             if found is not None:
                 return found
             left = ", ".join(sorted(self._there)) or "no GPU"
@@ -237,12 +237,12 @@ class Elastic:
                     raise KeyboardInterrupt
                 time.sleep(_LOOK_S)
 
-    def _planned(self) -> _Running | None:
+    def _plan(self) -> _Running | None:
         """The plan of recovery's choice on what is there; None without any."""
         change, home = self._change()
         storage = Storage(unsaved=tuple(change.old.planned_cluster.node))
-        work = self._considered(change, storage)
-        same = self._undisturbed(change, home)
+        work = self._consider(change, storage)
+        same = self._undisturbed_plan(change, home)
         if same is not None and self._is_best(same, work):
             return same
         for candidate in _by_worth(work):
@@ -254,7 +254,7 @@ class Elastic:
             return found
         return None
 
-    def _considered(self, change: Change, storage: Storage) -> Replanning:
+    def _consider(self, change: Change, storage: Storage) -> Replanning:
         """Candidates; where little time has led to none, of more time."""
         work = self._pool.considered(change, self._now.plan, storage)
         if not work.candidates and not work.interrupted:
@@ -263,7 +263,9 @@ class Elastic:
             raise KeyboardInterrupt
         return work
 
-    def _undisturbed(self, change: Change, home: dict[str, str]) -> _Running | None:
+    def _undisturbed_plan(
+        self, change: Change, home: dict[str, str]
+    ) -> _Running | None:
         """The plan that runs, on its GPUs' new names; None where it lost one."""
         used = {gpu for replica in self._now.plan.replicas() for gpu in replica.gpus}
         if not used.issubset(change.kept):

@@ -46,13 +46,13 @@ def to_huggingface(folder: str | Path, out: str | Path) -> dict[str, object]:
     Returns the step and the number of tensors. Raises `InstanceError` where there are
     no states or `out` is in use, `Unsupported` for a model of no family.
     """
-    state, source = _opened(folder)
+    state, source = _open_states(folder)
     shape = state.decoder
     told = config(shape, "float32")
-    with _drafted(out) as draft:
+    with _draft(out) as draft:
         places: dict[str, str] = {}
         run: Tensors = {}
-        for name, whole in _named(shape, source, "weight"):
+        for name, whole in _names_by_parameter(shape, source, "weight"):
             run[name] = whole.float().contiguous()
             if sum(t.numel() * 4 for t in run.values()) >= _FILE_BYTES:
                 _write_part(draft, run, places)
@@ -67,14 +67,14 @@ def to_dcp(folder: str | Path, out: str | Path) -> dict[str, object]:
 
     All of them are in host memory meanwhile. Raises what `to_huggingface` raises.
     """
-    state, source = _opened(folder)
+    state, source = _open_states(folder)
     shape = state.decoder
     told = config(shape, "float32")
-    with _drafted(out) as draft:
-        model = dict(_named(shape, source, "weight"))
+    with _draft(out) as draft:
+        model = dict(_names_by_parameter(shape, source, "weight"))
         rows: dict[str, Document] = {name: {} for name in model}
         for moment in _MOMENTS:
-            for name, whole in _named(shape, source, moment):
+            for name, whole in _names_by_parameter(shape, source, moment):
                 rows[name][moment] = whole
         for row in rows.values():
             row["step"] = _torch().tensor(float(state.updates))
@@ -99,10 +99,10 @@ def from_dcp(
     shape = of_config(Path(model) if model is not None else source, 1)
     starts = (start for start in _OPTIMISERS if _begins(sizes, f"{start}.state."))
     optimiser = next(starts, None)
-    with _drafted(out) as draft:
+    with _draft(out) as draft:
         found = _own(source, sizes, shape, optimiser)
         step = f"{optimiser}.state.{_tensor_of_table(shape)}.step"
-        updates = int(_loaded(source, {step: ()})[step]) if step in sizes else 0
+        updates = int(_load(source, {step: ()})[step]) if step in sizes else 0
         state = Saved(
             step=updates,
             folder=f"step-{updates:08}",
@@ -127,7 +127,7 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
     for kind, words in kinds.items():
         for run in _batches(shape):
             told = [_its(source, sizes, one, its, words) for one in run]
-            held = _loaded(source, dict(told))
+            held = _load(source, dict(told))
             for parameter, (name, _) in zip(run, told, strict=True):
                 part = _part(held[name], role(parameter, its))
                 found[f"{kind}/{parameter.name}"] = part
@@ -141,11 +141,13 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
 # --- tensors -------------------------------------------------------------------------
 
 
-def _named(shape: Decoder, source: Path, kind: str) -> Iterator[tuple[str, "Tensor"]]:
+def _names_by_parameter(
+    shape: Decoder, source: Path, kind: str
+) -> Iterator[tuple[str, "Tensor"]]:
     """Tensors of a kind as a family keeps them, one after another."""
     told = family(shape)
     thirds: dict[str, list[Tensor]] = {}  # weights and biases take turns
-    for parameter, whole in _held(shape, source, kind):
+    for parameter, whole in _parts_held(shape, source, kind):
         its = role(parameter, told)
         if its.third is not None:
             parts = thirds.setdefault(its.tensor, [])
@@ -156,13 +158,13 @@ def _named(shape: Decoder, source: Path, kind: str) -> Iterator[tuple[str, "Tens
         yield its.tensor, whole.T.contiguous() if its.transposed else whole
 
 
-def _held(
+def _parts_held(
     shape: Decoder, source: Path, kind: str
 ) -> Iterator[tuple[Parameter, "Tensor"]]:
     """Tensors of a kind as states have them."""
     for run in _batches(shape):
         names = {f"{kind}/{one.name}": one.shape for one in run}
-        yield from zip(run, _loaded(source, names).values(), strict=True)
+        yield from zip(run, _load(source, names).values(), strict=True)
 
 
 def _batches(shape: Decoder) -> Iterator[list[Parameter]]:
@@ -217,7 +219,7 @@ def _begins(names: Mapping[str, object], start: str) -> bool:
 # --- folders -------------------------------------------------------------------------
 
 
-def _opened(folder: str | Path) -> tuple[Saved, Path]:
+def _open_states(folder: str | Path) -> tuple[Saved, Path]:
     """Return what a run's folder says of its latest states, and where they are."""
     _torch()
     state = Saved.of(str(folder))
@@ -229,7 +231,7 @@ def _opened(folder: str | Path) -> tuple[Saved, Path]:
 
 
 @contextmanager
-def _drafted(out: str | Path) -> Iterator[Path]:
+def _draft(out: str | Path) -> Iterator[Path]:
     """A new folder beside `out`, which takes its name at the end."""
     target = Path(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -298,7 +300,7 @@ def _dcp() -> Any:
     return dcp
 
 
-def _loaded(source: Path, shapes: Mapping[str, tuple[int, ...]]) -> Tensors:
+def _load(source: Path, shapes: Mapping[str, tuple[int, ...]]) -> Tensors:
     """Tensors of a folder by their names, in the precision that they have."""
     dcp = _dcp()
     there = dcp.FileSystemReader(source).read_metadata().state_dict_metadata

@@ -322,7 +322,7 @@ class Host:
         since, gone = time.monotonic(), None
         while True:
             leader = self._election.leader()
-            connection = None if leader == gone else _connected(leader)
+            connection = None if leader == gone else _connect(leader)
             if connection is not None and leader is not None:
                 ending = self._followed(connection, leader)
                 if ending is not Ending.LEADERLESS:
@@ -372,7 +372,7 @@ class Host:
 
     def _own(self, leader: Leader) -> None:
         """Be the leader's first host, too."""
-        if (connection := _connected(leader)) is not None:
+        if (connection := _connect(leader)) is not None:
             with suppress(RunFailed, Unsupported):  # the leader raises them itself
                 Agent(self._host, self._run, self._silent_s).follow(connection)
 
@@ -414,7 +414,7 @@ def _listening(address: str) -> Iterator[socket.socket]:
             listener.shutdown(socket.SHUT_RDWR)
 
 
-def _connected(leader: Leader | None) -> socket.socket | None:
+def _connect(leader: Leader | None) -> socket.socket | None:
     """Return a connection to the leader; None where nobody listens there."""
     if leader is None:
         return None

@@ -116,7 +116,7 @@ def job(
         _check_local(data, plan, decoder, settings)
     return Job(
         decoder=decoder,
-        plan=_told(data, plan),
+        plan=_plan_with_choices(data, plan),
         gpus=_by_host(data, plan),
         sequence_length=length,
         schedule=costs.schedule.in_flight,
@@ -221,7 +221,7 @@ def _not_local(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator
 # --- what is settled ---------------------------------------------------------------
 
 
-def _told(data: Instance, plan: TrainingPlan) -> TrainingPlan:
+def _plan_with_choices(data: Instance, plan: TrainingPlan) -> TrainingPlan:
     """The plan with the rule of recomputation of every stage said."""
     rule = data.workload.costs.compute.recompute
     pipelines = tuple(

@@ -65,7 +65,7 @@ class Mixture:
         divided = self._crossing is not None
         x = self._cut.own(x) if divided else self._cut.enter(x)
         choice = self._chosen(x, router)
-        made = self._sent(x.flatten(0, 1), choice, expert).view_as(x)
+        made = self._send(x.flatten(0, 1), choice, expert).view_as(x)
         return self._cut.whole(made) if divided else self._cut.leave(made)
 
     def _chosen(self, x: Tensor, router: Tensor) -> Choice:
@@ -89,7 +89,7 @@ class Mixture:
             used = self._cut.sum(used)
         return (used.to(dtype) * (self._pull * count / tokens**2)).unsqueeze(1)
 
-    def _sent(self, x: Tensor, choice: Choice, expert: Expert) -> Tensor:
+    def _send(self, x: Tensor, choice: Choice, expert: Expert) -> Tensor:
         """Rows (tokens, hidden) through the experts of each, weighed and added up."""
         tokens, active = choice.experts.shape
         flat = choice.experts.flatten()

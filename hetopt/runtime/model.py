@@ -104,7 +104,7 @@ class StageModel:
             q, k = self._norm(f"{name}.q_norm", q), self._norm(f"{name}.k_norm", k)
         if self.shape.positions == "rope":
             turns = _turns(self.shape, x.shape[1], x.device, x.dtype)
-            q, k = _turned(q, *turns), _turned(k, *turns)
+            q, k = _turn(q, *turns), _turn(k, *turns)
         if self.recompute == "selective":
             mixed = again(_mixed, q, k, v, use_reentrant=False)
         else:
@@ -151,7 +151,7 @@ def _mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 # --- rotary positions ----------------------------------------------------------------
 
 
-def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+def _turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     one, two = x.chunk(2, -1)
     return x * cosine + torch.cat((-two, one), -1) * sine
 
@@ -166,12 +166,12 @@ def _turns(
         torch.arange(0, width, 2, dtype=torch.float64) / width
     )
     if shape.stretch is not None:
-        rates = _stretched(rates, shape.stretch)
+        rates = _stretch(rates, shape.stretch)
     angles = torch.outer(torch.arange(tokens, dtype=torch.float64), rates).repeat(1, 2)
     return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
 
 
-def _stretched(rates: Tensor, stretch: Stretch) -> Tensor:
+def _stretch(rates: Tensor, stretch: Stretch) -> Tensor:
     """Slow turns slowed down by the factor, fast ones as they are, a ramp between."""
     turns = stretch.old_length * rates / (2 * math.pi)
     keep = ((turns - stretch.low) / (stretch.high - stretch.low)).clamp(0, 1)

@@ -69,9 +69,9 @@ class Nearby:
         self._parameters = {one.name: one for one in layout.parameters}
         held = layout.team_of[rank]
         self._degree, self._place = held.degree, held.ranks.index(rank)
-        self._manifest = self._listed()
+        self._manifest = self._list_shards()
 
-    def _listed(self) -> Manifest:
+    def _list_shards(self) -> Manifest:
         dtype = next(iter(self._chunks())).tensor.dtype
         units: dict[str, list[Tensor]] = {}
         for parameter in self._parameters.values():
@@ -144,13 +144,13 @@ class Nearby:
         data = self._data({Shard(*shard) for one in listed for shard in one}, is_shared)
         planned: list[Foreign] = [None]
         if self._rank == 0:
-            planned[0] = _planned(data)
+            planned[0] = _plan_recovery(data)
         dist.broadcast_object_list(planned)
         if planned[0] is None:
             return None
-        counts = torch.tensor(self._moved(planned[0], state))
+        counts = torch.tensor(self._move(planned[0], state))
         dist.all_reduce(counts)
-        row = _predicted(data, planned[0]) if self._rank == 0 else {}
+        row = _prediction(data, planned[0]) if self._rank == 0 else {}
         measured = dict(zip(_SOURCES, counts.tolist(), strict=True))
         return {"restored": state.step, "bytes": measured, **row}
 
@@ -211,7 +211,7 @@ class Nearby:
             ),
         )
 
-    def _moved(self, plan: Recovery, state: Saved) -> list[int]:
+    def _move(self, plan: Recovery, state: Saved) -> list[int]:
         """Carry a recovery out, all ranks in the same order: bytes by source."""
         counts = dict.fromkeys(_SOURCES, 0)
         chunks: dict[str, list[Foreign]] = {}
@@ -242,7 +242,7 @@ class Nearby:
                 if self._rank == source:
                     numbers = self._read(state.folder, transfer, tensor, span)
                 if source != target:
-                    numbers = self._passed(numbers, tensor, span, source, target)
+                    numbers = self._pass_on(numbers, tensor, span, source, target)
                 if self._rank == target and numbers is not None:
                     with torch.no_grad():
                         for part, place in _within(chunks[tensor.name], tensor, span):
@@ -273,7 +273,7 @@ class Nearby:
             held = file.get_slice(tensor.name)
             return held[(slice(None),) * tensor.axis + (cut,)].contiguous()
 
-    def _passed(
+    def _pass_on(
         self,
         numbers: Numbers | None,
         tensor: Tensor,
@@ -294,7 +294,7 @@ class Nearby:
         return numbers
 
 
-def _planned(data: Data) -> Recovery | None:
+def _plan_recovery(data: Data) -> Recovery | None:
     """The paper's recovery, or a proved one that is faster; None where a part is lost.
 
     The paper's takes every part from the nearest place.
@@ -315,7 +315,7 @@ def _seconds(data: Data, plan: Recovery) -> float:
     return float(recovery.evaluate(data, plan).objective or 0) / 10**6
 
 
-def _predicted(data: Data, plan: Recovery) -> Line:
+def _prediction(data: Data, plan: Recovery) -> Line:
     """Return what the problem says of a recovery: bytes by source, seconds."""
     whole = {u.name: u.parameters * data.bytes_per_parameter for u in data.units}
     found = dict.fromkeys(_SOURCES, Fraction())

@@ -125,7 +125,7 @@ class Pipeline:
         if self._begins(run):
             x = self._model.embedded(rows[:, :-1])
         else:
-            came = self._received(rows.device, -1).requires_grad_()
+            came = self._receive(rows.device, -1).requires_grad_()
             x = cut.split(came)
         x = self._model.through_layers(x, self._team.runs[run])
         if not self._ends(run):
@@ -140,10 +140,10 @@ class Pipeline:
         if ends:
             went.backward()
         else:
-            went.backward(self._received(went.device, +1))
+            went.backward(self._receive(went.device, +1))
         if came is not None:
             self._border.send(came.grad, -1)
 
-    def _received(self, device: Device, step: int) -> Tensor:
+    def _receive(self, device: Device, step: int) -> Tensor:
         with self._span("wait"):
             return self._border.receive(self._size, device, step)

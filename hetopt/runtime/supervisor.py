@@ -213,7 +213,7 @@ class _Run:
             if self._leaves.is_set():
                 raise
             if site is not None and isinstance(error, RanksLost):
-                self._changed(site.lose(error.ranks, str(error)), noticed)
+                self._has_changed(site.lose(error.ranks, str(error)), noticed)
             elif self._restarts == self._job.settings.restarts:
                 raise
             else:
@@ -222,14 +222,14 @@ class _Run:
         over = not stopped or self._job.settings.steps in self._steps
         if site is None or over or self._leaves.is_set():
             return True
-        self._changed(site.move(), start())
+        self._has_changed(site.move(), start())
         return False
 
     def _saved_step(self) -> int:
         state = Saved.of(self._job.settings.checkpoint)
         return state.step if state else 0
 
-    def _changed(self, change: Line, noticed: float) -> None:
+    def _has_changed(self, change: Line, noticed: float) -> None:
         """Take over the job of a site that has changed."""
         assert self._site is not None
         self._job = self._site.job

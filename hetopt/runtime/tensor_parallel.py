@@ -51,7 +51,7 @@ class Cut:
         there, back = (self._gather, self._scatter)
         if not self.by_sequence:
             there, back = _same, self._sum
-        return self._exchanged(x, there, back)
+        return self._exchange(x, there, back)
 
     def leave(self, x: Tensor) -> Tensor:
         """The sum of what matrices cut by rows give, as layers hold it."""
@@ -60,27 +60,27 @@ class Cut:
         there, back = (self._scatter, self._gather)
         if not self.by_sequence:
             there, back = self._sum, _same
-        return self._exchanged(x, there, back)
+        return self._exchange(x, there, back)
 
     def split(self, x: Tensor) -> Tensor:
         """Return what came from the stage before, as layers hold it."""
-        return self._exchanged(x, self._own, self._gather) if self.by_sequence else x
+        return self._exchange(x, self._own, self._gather) if self.by_sequence else x
 
     def join(self, x: Tensor) -> Tensor:
         """Return what layers hold, as the next stage gets it."""
-        return self._exchanged(x, self._gather, self._own) if self.by_sequence else x
+        return self._exchange(x, self._gather, self._own) if self.by_sequence else x
 
     def own(self, x: Tensor) -> Tensor:
         """The part of every sequence that is this GPU's, of what layers hold."""
         if self.degree == 1 or self.by_sequence:
             return x
-        return self._exchanged(x, self._own, self._gather)
+        return self._exchange(x, self._own, self._gather)
 
     def whole(self, x: Tensor) -> Tensor:
         """Parts of sequences as layers hold them."""
         if self.degree == 1 or self.by_sequence:
             return x
-        return self._exchanged(x, self._gather, self._own)
+        return self._exchange(x, self._gather, self._own)
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum over the group, in place; not for gradients to pass."""
@@ -94,7 +94,7 @@ class Cut:
             dist.all_reduce(x, dist.ReduceOp.MAX, group=self.group)
         return x
 
-    def _exchanged(self, x: Tensor, there: Change, back: Change) -> Tensor:
+    def _exchange(self, x: Tensor, there: Change, back: Change) -> Tensor:
         return _Exchange.apply(x, there, back)
 
     def _sum(self, x: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class Tokens:
         self._vocabulary, self._length = job.decoder.vocabulary, job.sequence_length
         self._tokens: Numbers | None = None
         if job.settings.data != SYNTHETIC:
-            self._tokens = read = _opened(Path(job.settings.data), self._vocabulary)
+            self._tokens = read = _open(Path(job.settings.data), self._vocabulary)
             self._windows = (len(read) - 1) // self._length
             if self._windows < 1:
                 raise InstanceError.at(
@@ -46,7 +46,7 @@ class Tokens:
         if self._tokens is None:
             return self._counting(step, sample)
         epoch, place = divmod((step - 1) * self._batch + sample, self._windows)
-        first = int(_shuffled(self._seed, epoch, self._windows)[place]) * self._length
+        first = int(_shuffle(self._seed, epoch, self._windows)[place]) * self._length
         row = self._tokens[first : first + self._length + 1].astype(np.int64)
         if (largest := int(row.max())) >= self._vocabulary:
             raise InstanceError(
@@ -63,7 +63,7 @@ class Tokens:
         return (first + by * np.arange(self._length + 1)) % self._vocabulary
 
 
-def _opened(path: Path, vocabulary: int) -> Numbers:
+def _open(path: Path, vocabulary: int) -> Numbers:
     kind = np.uint16 if vocabulary <= 2**16 else np.uint32
     try:
         if path.suffix == ".npy":
@@ -87,5 +87,5 @@ def _opened(path: Path, vocabulary: int) -> Numbers:
 
 
 @lru_cache(maxsize=2)
-def _shuffled(seed: int, epoch: int, windows: int) -> Numbers:
+def _shuffle(seed: int, epoch: int, windows: int) -> Numbers:
     return np.random.default_rng([seed, epoch]).permutation(windows)

@@ -140,7 +140,7 @@ class Trainer:
             job.interleave,
         )
         self.team = self.layout.team_of[rank]
-        dtypes = _agreed(dtype or _dtype(job, device), len(job.gpus))
+        dtypes = _agree(dtype or _dtype(job, device), len(job.gpus))
         groups = Groups(self.layout, job.settings.timeout_s)
         source = _begun(job)
         self.weights = own_weights(self.layout, rank, source, dtypes[rank], device)
@@ -154,7 +154,7 @@ class Trainer:
         self._sums = sums
         self.scale = LossScale(torch.float16 in dtypes)
         self._tokens = Tokens(job, self.layout.global_batch)
-        self._pipeline = self._built(groups, dtypes)
+        self._pipeline = self._build(groups, dtypes)
         self.gradients: dict[str, Tensor] = {}
         self.trace = Trace(job.settings.trace, rank, job.gpus[rank], device)
         self._updates = 0
@@ -171,7 +171,7 @@ class Trainer:
             self._nearby = Nearby(job, self.layout, rank, self.update)
         self.stops = False  # once all have heard that one is asked to
 
-    def _built(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
+    def _build(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
         job, team = self.job, self.team
         length = job.sequence_length
         place = team.ranks.index(self.rank)
@@ -231,7 +231,15 @@ class Trainer:
         held = None
         if self.device.type == "cuda":
             held = torch.cuda.max_memory_reserved(self.device) // 2**20
-        return Step(number, _known(loss), _known(norm), rate, seconds, overflowed, held)
+        return Step(
+            number,
+            _finite(loss),
+            _finite(norm),
+            rate,
+            seconds,
+            overflowed,
+            held,
+        )
 
     def resume(self) -> tuple[int, dict[str, object] | None]:
         """Go on from the newest states that can be had: after which step.
@@ -343,7 +351,7 @@ def _begun(job: Job) -> Source:
     return released(stored(Path(job.settings.init), parameters(job.decoder)))
 
 
-def _known(number: float) -> float | None:
+def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
@@ -357,7 +365,7 @@ def _dtype(job: Job, device: Device) -> Dtype:
     return dtype
 
 
-def _agreed(dtype: Dtype, world: int) -> list[Dtype]:
+def _agree(dtype: Dtype, world: int) -> list[Dtype]:
     """Return what every rank computes in; what crosses borders has its sender's."""
     names: list[Foreign] = [None] * world
     dist.all_gather_object(names, str(dtype))

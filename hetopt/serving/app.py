@@ -74,7 +74,7 @@ class Desktop:
     async def _work(self, call: Callable[..., object], *words: object) -> Any:
         return await anyio.to_thread.run_sync(partial(call, *words), limiter=self._one)
 
-    async def _laid(self, make: Callable[[Any], Posed], order: Any) -> Response:
+    async def _lay(self, make: Callable[[Any], Posed], order: Any) -> Response:
         posed = await self._work(make, order)
         return JSONResponse(await self._work(self.desk.lay, posed))
 
@@ -125,22 +125,22 @@ class Desktop:
 
     async def form(self, request: Request) -> Response:
         """An instance from the form."""
-        return await self._laid(building.built, await _read(request, building.Form))
+        return await self._lay(building.built, await _read(request, building.Form))
 
     async def named(self, request: Request) -> Response:
         """An instance of the library."""
         order = await _read(request, building.Named)
-        return await self._laid(building.named, order.name)
+        return await self._lay(building.named, order.name)
 
     async def uploaded(self, request: Request) -> Response:
         """An instance, or a plan with its instance, from a file."""
-        return await self._laid(building.uploaded, await _read(request, building.File))
+        return await self._lay(building.uploaded, await _read(request, building.File))
 
     async def changed(self, request: Request) -> Response:
         """An instance on the desk with changes."""
         order = await _read(request, Changed)
         instance = self.desk.find(order.instance).instance
-        return await self._laid(partial(building.changed, instance), order.changes)
+        return await self._lay(partial(building.changed, instance), order.changes)
 
     async def instance_file(self, request: Request) -> Response:
         """The YAML of an instance."""
@@ -284,10 +284,10 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
     return Starlette(
         routes=[*routes, static],
         exception_handlers={
-            Refusal: _refused,
-            HetoptError: _complained,
+            Refusal: _refuse,
+            HetoptError: _complain,
             HTTPException: _unknown,
-            Exception: _failed,
+            Exception: _fail,
         },
         lifespan=lifespan,
     )
@@ -296,12 +296,12 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
 # --- what is wrong ---------------------------------------------------------------
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
     return JSONResponse(error.document, error.status)
 
 
-async def _complained(request: Request, error: Exception) -> Response:
+async def _complain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HetoptError)
     ours = isinstance(error, InternalError)
     return JSONResponse(told(error), 500 if ours else 400)
@@ -309,7 +309,7 @@ async def _complained(request: Request, error: Exception) -> Response:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return await _refused(
+    return await _refuse(
         request,
         refusal(
             error.status_code,
@@ -322,7 +322,7 @@ async def _unknown(request: Request, error: Exception) -> Response:
     )
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _fail(request: Request, error: Exception) -> Response:
     """A bug of ours, whose traceback goes to the terminal of the server."""
     words = f"a bug in hetopt, please report it: {type(error).__name__}: {error}"
     return JSONResponse(told(InternalError(words)), 500)

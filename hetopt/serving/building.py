@@ -149,7 +149,7 @@ def built(form: Form) -> Posed:
             islands=_islands(form),
             times=times,
         )
-    document, rows = _linked(found.document, found.assumed, form)
+    document, rows = _links(found.document, found.assumed, form)
     return Posed(validated(Instance, document, _FORM), rows, form=form)
 
 
@@ -232,7 +232,7 @@ def _islands(form: Form) -> list[str]:
     ]
 
 
-def _linked(
+def _links(
     document: Document, rows: tuple[Assumption, ...], form: Form
 ) -> tuple[dict[str, object], tuple[Assumption, ...]]:
     """With the links within nodes that the form tells, of which nothing is assumed."""

@@ -235,7 +235,7 @@ class Desk:
             )
 
         def finish(event: Event) -> Event:
-            return self._finished(digest, event)
+            return self._finish(digest, event)
 
         job = self.job = Job(laid.instance, time_limit, finish, self._starts(laid))
         self.current = digest
@@ -265,7 +265,7 @@ class Desk:
         if self.job is not None:
             self.job.kill()
 
-    def _finished(self, digest: str, event: Event) -> Event:
+    def _finish(self, digest: str, event: Event) -> Event:
         """The last event of a job: its plan on the desk, judged here once more."""
         document = event.pop("document")
         event["kind"] = "done"

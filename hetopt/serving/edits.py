@@ -37,10 +37,10 @@ class MoveBorder(Record):
         pipeline, _ = _at(plan, self.place)
         stages, j = list(pipeline.stages), self.place.stage
         if j + 1 >= len(stages):
-            raise _refused("stage", f"the last stage, {j}", "one with a next stage")
+            raise _refusal("stage", f"the last stage, {j}", "one with a next stage")
         first, last = stages[j].layers[0], stages[j + 1].layers[1]
         if not first < self.layer < last:
-            raise _refused(
+            raise _refusal(
                 "layer",
                 f"a border before layer {self.layer}",
                 f"one from {first + 1} to {last - 1}, which leaves both a layer"
@@ -62,11 +62,11 @@ class Swap(Record):
     def of(self, plan: TrainingPlan) -> TrainingPlan:
         """Groups of GPUs change hands; the samples that they take stay if they can."""
         if self.place == self.other:
-            raise _refused("other", "the same stage twice", "two stages")
+            raise _refusal("other", "the same stage twice", "two stages")
         one, two = (_at(plan, place)[1] for place in (self.place, self.other))
         for place, mine, theirs in ((self.place, one, two), (self.other, two, one)):
-            groups = _shared(theirs.replicas, mine.replicas)
-            plan = _changed(plan, place, replicas=groups)
+            groups = _with_samples(theirs.replicas, mine.replicas)
+            plan = _with_changes(plan, place, replicas=groups)
         return plan
 
 
@@ -81,13 +81,13 @@ class RemoveStage(Record):
         pipeline, _ = _at(plan, self.place)
         kept = [j != self.place.stage for j in range(len(pipeline.stages))]
         if not any(kept):
-            raise _refused(
+            raise _refusal(
                 "stage",
                 "the only stage of its pipeline",
                 "one of several",
                 "drop its node, or move micro-batches to another pipeline",
             )
-        return _put(plan, self.place.pipeline, _closed(pipeline.stages, kept))
+        return _put(plan, self.place.pipeline, _without_gaps(pipeline.stages, kept))
 
 
 class MoveBatch(Record):
@@ -102,12 +102,12 @@ class MoveBatch(Record):
         pipelines = list(plan.pipelines)
         for field, number in (("pipeline", self.pipeline), ("to", self.to)):
             if number >= len(pipelines):
-                raise _refused(field, number, f"one below {len(pipelines)}")
+                raise _refusal(field, number, f"one below {len(pipelines)}")
         if self.pipeline == self.to:
-            raise _refused("to", "the same pipeline", "another one")
+            raise _refusal("to", "the same pipeline", "another one")
         here, there = pipelines[self.pipeline], pipelines[self.to]
         if here.micro_batches < 2:
-            raise _refused("pipeline", "one with 1 micro-batch", "one with several")
+            raise _refusal("pipeline", "one with 1 micro-batch", "one with several")
         pipelines[self.pipeline] = _with(here, micro_batches=here.micro_batches - 1)
         pipelines[self.to] = _with(there, micro_batches=there.micro_batches + 1)
         return _with(plan, pipelines=tuple(pipelines))
@@ -122,7 +122,7 @@ class DropNode(Record):
     def of(self, plan: TrainingPlan) -> TrainingPlan:
         """Give its stages' layers to neighbours, its pipelines' batches to others."""
         if all(self.node != replica.node for replica in plan.replicas()):
-            raise _refused("node", repr(self.node), "a node that the plan uses")
+            raise _refusal("node", repr(self.node), "a node that the plan uses")
         left, lost = [], 0
         for pipeline in plan.pipelines:
             stages = [self._less(stage) for stage in pipeline.stages]
@@ -131,11 +131,11 @@ class DropNode(Record):
                 whole = [
                     new or old for new, old in zip(stages, pipeline.stages, strict=True)
                 ]
-                left.append(_with(pipeline, stages=tuple(_closed(whole, kept))))
+                left.append(_with(pipeline, stages=tuple(_without_gaps(whole, kept))))
             else:
                 lost += pipeline.micro_batches * pipeline.micro_batch_size
         if not left:
-            raise _refused(
+            raise _refusal(
                 "node",
                 f"{self.node!r}, which the whole plan is on",
                 "one of several",
@@ -166,7 +166,7 @@ class Recomputed(Record):
 
     def of(self, plan: TrainingPlan) -> TrainingPlan:
         """The stage with the rule."""
-        return _changed(plan, self.place, recompute=self.rule)
+        return _with_changes(plan, self.place, recompute=self.rule)
 
 
 Edit = Annotated[
@@ -178,7 +178,7 @@ Edit = Annotated[
 # --- how it is done --------------------------------------------------------------
 
 
-def _refused(
+def _refusal(
     field: str,
     found: object,
     expected: str,
@@ -191,10 +191,10 @@ def _refused(
 def _at(plan: TrainingPlan, place: Place) -> tuple[Pipeline, Stage]:
     if place.pipeline >= len(plan.pipelines):
         most = len(plan.pipelines)
-        raise _refused("place.pipeline", place.pipeline, f"one below {most}")
+        raise _refusal("place.pipeline", place.pipeline, f"one below {most}")
     pipeline = plan.pipelines[place.pipeline]
     if place.stage >= len(pipeline.stages):
-        raise _refused("place.stage", place.stage, f"one below {len(pipeline.stages)}")
+        raise _refusal("place.stage", place.stage, f"one below {len(pipeline.stages)}")
     return pipeline, pipeline.stages[place.stage]
 
 
@@ -208,7 +208,7 @@ def _put(plan: TrainingPlan, number: int, stages: Sequence[Stage]) -> TrainingPl
     return _with(plan, pipelines=tuple(pipelines))
 
 
-def _changed(plan: TrainingPlan, place: Place, **fields: object) -> TrainingPlan:
+def _with_changes(plan: TrainingPlan, place: Place, **fields: object) -> TrainingPlan:
     """The plan with one stage changed."""
     pipeline, stage = _at(plan, place)
     stages = list(pipeline.stages)
@@ -216,7 +216,9 @@ def _changed(plan: TrainingPlan, place: Place, **fields: object) -> TrainingPlan
     return _put(plan, place.pipeline, stages)
 
 
-def _shared(theirs: Sequence[Replica], mine: Sequence[Replica]) -> tuple[Replica, ...]:
+def _with_samples(
+    theirs: Sequence[Replica], mine: Sequence[Replica]
+) -> tuple[Replica, ...]:
     """Return their groups, with my samples where there are as many groups."""
     if len(theirs) != len(mine):
         return tuple(theirs)
@@ -226,7 +228,7 @@ def _shared(theirs: Sequence[Replica], mine: Sequence[Replica]) -> tuple[Replica
     )
 
 
-def _closed(stages: Sequence[Stage], kept: Sequence[bool]) -> list[Stage]:
+def _without_gaps(stages: Sequence[Stage], kept: Sequence[bool]) -> list[Stage]:
     """The stages that are kept, which share the layers of the others."""
     places = [j for j, stays in enumerate(kept) if stays]
     cuts = [stages[0].layers[0]]

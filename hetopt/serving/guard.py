@@ -49,12 +49,12 @@ class Guard:
         if scope["type"] != "http":  # no sockets are spoken here
             return
         try:
-            answer: ASGIApp = self._checked(scope)
+            answer: ASGIApp = self._check(scope)
         except Refusal as refused:
             answer = JSONResponse(refused.document, refused.status)
-        await answer(scope, receive, _protected(send))
+        await answer(scope, receive, _protect(send))
 
-    def _checked(self, scope: Scope) -> ASGIApp:
+    def _check(self, scope: Scope) -> ASGIApp:
         """Return who answers; the path of the scope is then without the token."""
         self._check_host(Headers(scope=scope).get("host", ""))
         token, slash, rest = scope["path"].removeprefix("/").partition("/")
@@ -102,7 +102,7 @@ def host_of(header: str) -> str:
     return (found["six"] or found["name"]) if found else ""
 
 
-def _protected(send: Send) -> Send:
+def _protect(send: Send) -> Send:
     """Give what is sent the headers that keep the page to itself."""
 
     async def sent(message: Message) -> None:

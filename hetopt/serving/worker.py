@@ -86,14 +86,16 @@ def answered(order: Document, teller: Teller) -> Document:
     """Plan, and tell of it; the last event, which is not told yet."""
     try:
         data = Instance.model_validate_json(json.dumps(order["instance"]))
-        found = searched(data, order["time_limit"], teller, _known(data, order))
+        found = searched(
+            data, order["time_limit"], teller, _start_knowledge(data, order)
+        )
     except HetoptError as error:
         said = {"kind": error.kind, "message": str(error)}
         return {"kind": "error", "error": said}
     return {"kind": "result", "document": None if found is None else found.to_file()}
 
 
-def _known(data: Instance, order: Document) -> Known:
+def _start_knowledge(data: Instance, order: Document) -> Known:
     """Return what the order's starts and the library have of the instance."""
     here = known_of(data, data)
     starts = (

@@ -160,7 +160,7 @@ def _complaint(schema: Document, problem: Any, guide: Guide) -> str:
     node = _node(schema, loc)
     if not node:
         return f"found {shown(value)}: {problem['msg']}"
-    expected = _expected(schema, node)
+    expected = _expectation_of(schema, node)
     if kind == "missing":
         return f"missing; expected {expected}; add it"
     hint = guide.hint(value) if kind == "literal_error" else None
@@ -171,7 +171,7 @@ def _complaint(schema: Document, problem: Any, guide: Guide) -> str:
 def _remedy(schema: dict[str, object], kind: str, value: object, node: Document) -> str:
     if value is None:
         return "give a value, or leave the field out if it has a default"
-    wants = {_followed(schema, branch).get("type") for branch in _branches(node)}
+    wants = {_follow(schema, branch).get("type") for branch in _branches(node)}
     if kind == "literal_error":
         names = [str(v) for b in _branches(node) for v in b.get("enum", [])]
         return nearest(value, names) if isinstance(value, str) else "use one of them"
@@ -197,7 +197,7 @@ def _remedy(schema: dict[str, object], kind: str, value: object, node: Document)
 
 def expectation(schema: dict[str, object], node: dict[str, object]) -> str:
     """Return what a part of a JSON schema expects, in words."""
-    return _expected(schema, _followed(schema, node))
+    return _expectation_of(schema, _follow(schema, node))
 
 
 def _node(schema: Document, loc: Loc) -> Document:
@@ -206,14 +206,14 @@ def _node(schema: Document, loc: Loc) -> Document:
     for part in loc:
         if part == "[key]":
             return {"type": "string", **node.get("propertyNames", {})}
-        for branch in _branches(_followed(schema, node)):
-            found = _child(_followed(schema, branch), part)
+        for branch in _branches(_follow(schema, node)):
+            found = _child(_follow(schema, branch), part)
             if found:
                 node = found
                 break
         else:
             return {}
-    return _followed(schema, node)
+    return _follow(schema, node)
 
 
 def _child(node: Document, part: int | str) -> dict[str, object]:
@@ -232,16 +232,16 @@ def _branches(node: Document) -> list[Document]:
     return [one for branch in node["anyOf"] for one in _branches(branch)]
 
 
-def _followed(schema: Document, node: Document) -> Document:
+def _follow(schema: Document, node: Document) -> Document:
     if len(parts := node.get("allOf", ())) == 1:  # how older pydantic adds a default
-        return _followed(schema, parts[0])
+        return _follow(schema, parts[0])
     if reference := node.get("$ref"):
         return dict(schema["$defs"][reference.rpartition("/")[2]])
     return node
 
 
-def _expected(schema: dict[str, object], node: dict[str, object]) -> str:
-    texts = [_one(_followed(schema, branch)) for branch in _branches(node)]
+def _expectation_of(schema: dict[str, object], node: dict[str, object]) -> str:
+    texts = [_one(_follow(schema, branch)) for branch in _branches(node)]
     return " or ".join(texts)
 
 

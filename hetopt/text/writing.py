@@ -42,7 +42,7 @@ def check_writable(path: str | Path, option: str = "--out") -> None:
     """
     words = "expected a file in a folder that exists"
     try:
-        if _tried(Path(os.path.realpath(path))):
+        if _can_write(Path(os.path.realpath(path))):
             return
     except (OSError, ValueError) as error:
         words = f"cannot be written: {_reason(error)}; {words} and may be written to"
@@ -51,7 +51,7 @@ def check_writable(path: str | Path, option: str = "--out") -> None:
     )
 
 
-def _tried(place: Path) -> bool:
+def _can_write(place: Path) -> bool:
     """Return whether a file can be there; the reason why none can be is an error."""
     if place.is_dir() or not place.parent.is_dir():
         return False

@@ -144,7 +144,9 @@ class Model(_running.Model):
         if not (interrupted or late) and limits.memory_mib is None:
             raise SolverFailed(f"HiGHS crashed on model {self.name!r}")
         stop = Stop.TIME if late else Stop.MEMORY
-        return self._ended(Stop.INTERRUPTED if interrupted else stop, log, solutions)
+        return self._interrupted_answer(
+            Stop.INTERRUPTED if interrupted else stop, log, solutions
+        )
 
     def _request(self, limits: Limits, spent: float, solutions: Path) -> "Asked":
         gap = relative_gap(limits)
@@ -169,7 +171,7 @@ class Model(_running.Model):
                 "cpsat computes exactly"
             )
         reason, values = told["reason"], told["values"]
-        if reason in ("INFEASIBLE", "INFEASIBLE_OR_UNBOUNDED") and self._bounded():
+        if reason in ("INFEASIBLE", "INFEASIBLE_OR_UNBOUNDED") and self._all_bounded():
             return REFUTED
         bound = _known(told["bound"])
         if reason == "OPTIMAL":
@@ -187,7 +189,7 @@ class Model(_running.Model):
             return Answer(Status.UNDECIDED, stop, bound=bound)
         return reached(stop, told["objective"], bound, self._reader(values))
 
-    def _ended(self, stop: Stop, log: "_Log", solutions: Path) -> Answer:
+    def _interrupted_answer(self, stop: Stop, log: "_Log", solutions: Path) -> Answer:
         """Return what is known of a search that was ended from outside."""
         values = _last(solutions, len(self._listed))
         if values is None:
@@ -196,7 +198,7 @@ class Model(_running.Model):
         worth = value(self.native.objective.as_linear_expression())
         return reached(stop, worth, log.bound, value)
 
-    def _bounded(self) -> bool:
+    def _all_bounded(self) -> bool:
         ends = ((v.lower_bound, v.upper_bound) for v in self._listed)
         return all(max(-low, high) < NOTHING for low, high in ends)
 
