@@ -5,6 +5,7 @@ from itertools import islice, permutations, product
 
 from ..balancing import Balancer
 from ..fast_cost import FastCost, Pipe, Slot
+from ..layouts import in_pipelines, in_stages
 from .shapes import Shape, groups_of, nodes_by_kind
 
 _MOST_ORDERS = 24
@@ -62,8 +63,8 @@ class Filling:
             return
         for order in islice(permutations(kinds), _MOST_ORDERS):
             for groups in self._chosen(shape, order):
-                yield self._stage_by_stage(shape, groups)
-                yield self._by_pipelines(shape, groups)
+                yield tuple(in_stages(groups, shape.replicas))
+                yield tuple(in_pipelines(groups, shape.replicas))
 
     def _all(self, shape: Shape, nodes: list[int]) -> Iterator[_Grid]:
         room = groups_of(self._cost, shape.t, shape.size)
@@ -96,24 +97,3 @@ class Filling:
     def _worth(self, shape: Shape, node: int) -> tuple[float, int]:
         time = self._cost.prefix(node, shape.t, shape.size)[0][-1]
         return -time, self._cost.room[node]
-
-    def _stage_by_stage(self, shape: Shape, groups: list[list[int]]) -> _Grid:
-        """Replicas of a stage beside each other: gradients stay near."""
-        flat = [node for nodes in groups for node in nodes]
-        d = shape.replicas
-        return tuple(tuple(flat[j * d : (j + 1) * d]) for j in range(shape.stages))
-
-    def _by_pipelines(self, shape: Shape, groups: list[list[int]]) -> _Grid:
-        """Stages of a pipeline beside each other, among the stages of one kind."""
-        d = shape.replicas
-        stages: list[tuple[int, ...]] = []
-        rest: list[int] = []
-        for nodes in groups:
-            mixed, nodes = bool(rest), rest + nodes
-            if mixed and len(nodes) >= d:  # a stage of several kinds
-                stages.append(tuple(nodes[:d]))
-                nodes = nodes[d:]
-            m = len(nodes) // d
-            run, rest = nodes[: m * d], nodes[m * d :]
-            stages += [tuple(run[i * m + j] for i in range(d)) for j in range(m)]
-        return tuple(stages)

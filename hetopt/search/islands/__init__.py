@@ -7,10 +7,11 @@ them lie all partitions of the nodes into sets. This planner searches them: from
 ends (nodes that cannot hold the model alone join others first), by joining sets,
 moving a node, leaving it idle and swapping two, and by choosing among the options of
 sets: number of pipelines, degrees by kind of node, order; sets of equal nodes take
-equal options. Where there are many nodes, plans come first whose pipelines blend nodes
-of two sorts, mixed by a linear program (`blends`). Layers and micro-batches are
-balanced exactly, and the judge's objective decides. Not a published system: the
-baseline that published ones have to beat.
+equal options. Before them come layouts, whose pipelines have stages on sorts of nodes,
+stage by stage (`hetopt.search.layouts`), and where there are many nodes, plans whose
+pipelines blend nodes of two sorts, mixed by a linear program (`blends`). Layers
+and micro-batches are balanced exactly, and the judge's objective decides. Not a
+published system: the baseline that published ones have to beat.
 """
 
 import time
@@ -26,12 +27,14 @@ from ...schema import Instance, Inter
 from ...schema.rates import slower
 from ..balancing import Balancer, with_batch
 from ..fast_cost import FastCost, Pipe
+from ..layouts import Layouts
 from . import blends
 from .options import Nodes, Option, Options
 
 _MANY_NODES = 128
 _SOME_NODES = 24  # of more, blends are looked at
 _MOST_CHANGED = 512  # nodes; of more, changes of sets are too many to look at
+_LAYOUTS_PART = 0.4  # of the time, or of the plans, to look for layouts at the most
 _FIRST_PLANS = 100  # looked at on links that are taken as alike
 
 
@@ -68,6 +71,7 @@ def search(
             islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
             islands.best = best
             try:
+                islands.lay_out()
                 islands.blend()
                 for start in islands.starts():
                     islands.descend(start)
@@ -138,6 +142,22 @@ class _Search:
         if self._limit is not None and len(self._objectives) >= self._limit:
             return True
         return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def lay_out(self) -> None:
+        """Look for the best layout, within a part of the time and of the plans."""
+        layouts = Layouts(self._cost, self._options.balancer)
+        until = None
+        if self._deadline is not None:
+            now = time.monotonic()
+            until = now + _LAYOUTS_PART * max(0.0, self._deadline - now)
+        try:
+            if self._limit is None:
+                layouts.search(until)
+            else:
+                layouts.search(until, int(self._limit * _LAYOUTS_PART))
+        finally:
+            if layouts.best is not None:
+                self._offer(layouts.best[1])
 
     def blend(self) -> None:
         """Judge plans of blends, where there are many nodes."""

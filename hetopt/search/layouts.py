@@ -1,0 +1,297 @@
+"""Layouts: as many replicas of every stage, each stage on GPUs of a sort of its own.
+
+All pipelines are cut alike. Sorts of nodes have a degree each, or idle, and give their
+groups of GPUs one stage after another, in an order of the sorts that may begin within
+one of them: the first and the last stages may be on one sort, those between on another.
+A stage where a sort ends has replicas of two. On hundreds of GPUs such plans are often
+better than any of sets of whole nodes.
+
+What a layout would take at the least, were layers a fluid and links free, says where
+to begin; from there the layout that differs in one choice and is better is taken, again
+and again. A plan that is tried is cut and shared exactly, and has the judge's time.
+"""
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+from math import isqrt
+from typing import NamedTuple, TypeVar
+
+from .balancing import Balancer, Chain, with_batch
+from .fast_cost import FastCost, Pipe, Slot
+
+#: With more sorts of nodes there are too many degrees and orders to look at.
+_MOST_SORTS = 5
+#: Combinations of degrees; of more, those that are nearly equal are looked at.
+_MOST_DEGREES = 128
+#: Layouts that are begun from, at the most; each has another size or other degrees.
+_BEGINNINGS = 24
+#: Layouts that are tried where no number is given; the last gains come before.
+_TRIED = 600
+#: Steps between numbers of replicas that are tried as neighbours.
+_STEPS = (1, 3, 9)
+_Item = TypeVar("_Item")
+
+
+class Layout(NamedTuple):
+    """What is chosen; `turn` stages of the first sorts go to the end of pipelines.
+
+    `whole` leaves groups idle that make no stage with others of their sort;
+    `near` puts neighbouring stages of a pipeline on one node in place of replicas.
+    """
+
+    size: int
+    replicas: int
+    degrees: tuple[int, ...]  # of each sort, 0 where it is idle
+    order: int = 0
+    turn: int = 0
+    whole: bool = False
+    near: bool = False
+
+
+class Layouts:
+    """The layouts of one instance, and the best plan of those that were tried."""
+
+    def __init__(self, cost: FastCost, balancer: Balancer) -> None:
+        """Nothing is tried yet."""
+        self._cost, self._balancer = cost, balancer
+        sorts: dict[tuple[int, int], list[int]] = {}
+        for i in cost.timed_nodes:
+            sorts.setdefault((cost.kind[i], cost.nodes[i].count), []).append(i)
+        self._sorts = list(sorts.values())
+        numbers = range(len(self._sorts))
+        # In a circle of sorts it does not matter which one is first.
+        self._orders = [(0, *rest) for rest in permutations(numbers[1:])][:24]
+        workload = cost.instance.workload
+        self._sizes = sorted(set(workload.micro_batch_sizes))
+        self._batch = workload.global_batch
+        self._runs = cost.costs.schedule.interleave
+        self._tried: dict[Layout, int | None] = {}
+        self.best: tuple[int, tuple[Pipe, ...]] | None = None
+
+    def search(self, until: float | None, most: int = _TRIED) -> None:
+        """Try at most so many layouts, until a `time.monotonic()` instant."""
+        if not 1 <= len(self._sorts) <= _MOST_SORTS:
+            return
+        self._until, self._most = until, most
+        for layout in self._beginnings():
+            self._climb(layout)
+            if self._over():
+                return
+
+    def _over(self) -> bool:
+        late = self._until is not None and time.monotonic() >= self._until
+        return late or len(self._tried) >= self._most
+
+    # --- where to begin ----------------------------------------------------------
+
+    def _beginnings(self) -> Iterator[Layout]:
+        """Yield layouts with a plan, the one of the least fluid time first."""
+        fluid = sorted((self._fluid_us(one), one) for one in self._listed())
+        begun: set[tuple[int, tuple[int, ...]]] = set()
+        for _, layout in fluid:
+            if self._over() or len(begun) == _BEGINNINGS:
+                return
+            key = layout.size, layout.degrees
+            if key not in begun and self._us(layout) is not None:
+                begun.add(key)
+                yield layout
+
+    def _listed(self) -> Iterator[Layout]:
+        for b in self._sizes:
+            for degrees in self._degrees(b):
+                groups = self._groups_of(degrees)
+                for d in replica_counts(self._batch // b, groups):
+                    yield Layout(b, d, degrees)
+
+    def _options(self, b: int, sort: int) -> list[int]:
+        """Return the degrees of a sort, and 0: it idles."""
+        node = self._sorts[sort][0]
+        count = self._cost.nodes[node].count
+        return [0, *(t for t in self._cost.degrees(node, b) if count % t == 0)]
+
+    def _degrees(self, b: int) -> Iterator[tuple[int, ...]]:
+        """Yield the degrees of all sorts, some not 0; of many only equal ones."""
+        options = [self._options(b, sort) for sort in range(len(self._sorts))]
+        count = 1
+        for some in options:
+            count *= len(some)
+        if count <= _MOST_DEGREES:
+            yield from (degrees for degrees in product(*options) if any(degrees))
+            return
+        for most in sorted(set().union(*options) - {0}):
+            yield tuple(max(t for t in some if t <= most) for some in options)
+
+    def _groups_of(self, degrees: Sequence[int]) -> int:
+        return sum(
+            len(nodes) * (self._cost.nodes[nodes[0]].count // t)
+            for nodes, t in zip(self._sorts, degrees, strict=True)
+            if t
+        )
+
+    def _fluid_us(self, layout: Layout) -> float:
+        """Return the time if layers were a fluid and nothing crossed links."""
+        speeds: list[float] = []  # of each group, in models per us
+        for sort, t in enumerate(layout.degrees):
+            if t:
+                node = self._sorts[sort][0]
+                us = max(1, self._cost.prefix(node, t, layout.size)[0][-1])
+                count = len(self._sorts[sort]) * (self._cost.nodes[node].count // t)
+                speeds += [1 / us] * count
+        speeds.sort(reverse=True)
+        d = layout.replicas
+        most = min(len(speeds) // d, self._cost.layers // self._runs)
+        if not most:
+            return float("inf")
+        micro_batches = self._batch / (layout.size * d)
+        rate, best = 0.0, float("inf")
+        for stages in range(1, most + 1):
+            rate += speeds[stages * d - 1]  # of its slowest replica
+            best = min(best, (micro_batches + stages - 1) / rate)
+        return best
+
+    # --- climbing ----------------------------------------------------------------
+
+    def _climb(self, layout: Layout) -> None:
+        """Take the first neighbour that is better, again and again."""
+        value, better = self._us(layout), True
+        while better and value is not None:
+            better = False
+            for other in self._neighbours(layout):
+                if self._over():
+                    return
+                found = self._us(other)
+                if found is not None and found < value:
+                    layout, value, better = other, found, True
+                    break
+
+    def _neighbours(self, layout: Layout) -> Iterator[Layout]:
+        """Yield the layouts that differ in one choice."""
+        stages = len(self._rows(layout))
+        for step in (1, -1, 2, -2):
+            if stages > 1:
+                yield layout._replace(turn=(layout.turn + step) % stages)
+        groups = self._groups_of(layout.degrees)
+        counts = sorted(replica_counts(self._batch // layout.size, groups))
+        place = bisect_left(counts, layout.replicas)
+        for step in _STEPS:
+            for other in (place - step, place + step):
+                if 0 <= other < len(counts) and counts[other] != layout.replicas:
+                    yield layout._replace(replicas=counts[other])
+        for sort, t in enumerate(layout.degrees):
+            for other in _beside(self._options(layout.size, sort), t):
+                degrees = list(layout.degrees)
+                degrees[sort] = other
+                if not any(degrees):
+                    continue
+                yield layout._replace(degrees=tuple(degrees))
+                # As many stages, of more replicas or of fewer.
+                if d := layout.replicas * self._groups_of(degrees) // groups:
+                    yield layout._replace(degrees=tuple(degrees), replicas=d)
+        for size in _beside(self._sizes, layout.size):
+            yield layout._replace(size=size)
+            # As many sequences at a time: more, smaller pipelines, or fewer.
+            if d := layout.replicas * layout.size // size:
+                yield layout._replace(size=size, replicas=d)
+        yield layout._replace(whole=not layout.whole)
+        for order in _beside(range(len(self._orders)), layout.order):
+            yield layout._replace(order=order)
+        for near, turn in product((layout.near, not layout.near), range(stages)):
+            yield layout._replace(near=near, turn=turn)
+
+    # --- plans -------------------------------------------------------------------
+
+    def _us(self, layout: Layout) -> int | None:
+        """Return the objective of a layout; None where it has no plan."""
+        if layout not in self._tried:
+            pipes = self.plan(layout)
+            value = None if pipes is None else self._cost.iteration_us(pipes)
+            self._tried[layout] = value
+            better = self.best is None or (value or 0) < self.best[0]
+            if pipes is not None and value is not None and better:
+                self.best = value, pipes
+        return self._tried[layout]
+
+    def plan(self, layout: Layout) -> tuple[Pipe, ...] | None:
+        """Return the plan of a layout, cut and shared exactly; None where none fits."""
+        cost, b, d = self._cost, layout.size, layout.replicas
+        rows = self._rows(layout)
+        chains: list[Chain] = list(zip(*rows, strict=True))
+        total = self._batch // b
+        if not chains or d > total or not cost.makes_groups(d):
+            return None
+        if not all(cost.known(set(row), b) for row in rows):
+            return None
+        cuts = self._balancer.cuts(b, max(1, total // d), chains, d)
+        if cuts is None:
+            return None
+        spans = list(zip((0, *cuts[:-1]), cuts, strict=True))
+        slots = [
+            tuple(Slot(*place, *span) for place, span in zip(chain, spans, strict=True))
+            for chain in chains
+        ]
+        return with_batch(cost, [(b, row) for row in slots])
+
+    def _rows(self, layout: Layout) -> list[tuple[tuple[int, int], ...]]:
+        """Return the replicas of each stage, as (node, degree)."""
+        d = layout.replicas
+        groups = [
+            [
+                (node, t)
+                for node in self._sorts[sort]
+                for _ in range(self._cost.nodes[node].count // t)
+            ]
+            for sort in self._orders[layout.order]
+            if (t := layout.degrees[sort])
+        ]
+        if layout.whole:
+            groups = [some[: len(some) // d * d] for some in groups]
+        stages = in_pipelines(groups, d) if layout.near else in_stages(groups, d)
+        stages = stages[: self._cost.layers // self._runs]
+        turn = layout.turn % max(1, len(stages))
+        return [*stages[turn:], *stages[:turn]]
+
+
+def replica_counts(micro_batches: int, most: int) -> Iterator[int]:
+    """Yield the numbers of pipelines up to `most` worth a look, the largest first.
+
+    Of those that leave the busiest pipeline as many micro-batches it is the least.
+    """
+    most = min(most, micro_batches)
+    root = isqrt(micro_batches)
+    # Both kinds of divisors: few pipelines, or pipelines of few micro-batches.
+    counts = {
+        *range(1, root + 1),
+        *(-(-micro_batches // n) for n in range(1, root + 2)),
+    }
+    yield from sorted((d for d in counts if d <= most), reverse=True)
+
+
+def in_stages(groups: Sequence[Sequence[_Item]], d: int) -> list[tuple[_Item, ...]]:
+    """Deal groups of each sort to stages of `d`: replicas of a stage stand together."""
+    flat = [one for some in groups for one in some]
+    return [tuple(flat[j : j + d]) for j in range(0, len(flat) // d * d, d)]
+
+
+def in_pipelines(groups: Sequence[Sequence[_Item]], d: int) -> list[tuple[_Item, ...]]:
+    """Deal groups so that stages of a pipeline stand together, where of one sort."""
+    stages: list[tuple[_Item, ...]] = []
+    rest: list[_Item] = []
+    for some in groups:
+        mixed, waiting = bool(rest), [*rest, *some]
+        if mixed and len(waiting) >= d:  # a stage of several sorts
+            stages.append(tuple(waiting[:d]))
+            waiting = waiting[d:]
+        m = len(waiting) // d
+        run, rest = waiting[: m * d], waiting[m * d :]
+        stages += [tuple(run[i * m + j] for i in range(d)) for j in range(m)]
+    return stages
+
+
+def _beside(values: Sequence[int], value: int) -> Iterator[int]:
+    """Yield the values before and after one."""
+    place = values.index(value)
+    for other in (place - 1, place + 1):
+        if 0 <= other < len(values):
+            yield values[other]

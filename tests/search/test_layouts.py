@@ -1,0 +1,144 @@
+"""Layouts, as many replicas of every stage: valid plans, and what a search keeps."""
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import drawn, examples
+from random_pipelines import random_instance
+
+from hetopt.planners import sailor
+from hetopt.problems import training_plan as judge
+from hetopt.schema import Instance
+from hetopt.search import islands, layouts
+from hetopt.search.balancing import Balancer
+from hetopt.search.fast_cost import FastCost
+from hetopt.search.layouts import Layouts
+
+
+def searched(instance: Instance, most: int = 200) -> tuple[FastCost, Layouts]:
+    cost = FastCost(instance)
+    found = Layouts(cost, Balancer(cost))
+    found.search(None, most)
+    return cost, found
+
+
+@examples(40)
+@given(drawn(random_instance, later=True))
+def test_every_layout_is_a_valid_plan_that_takes_what_the_judge_says(
+    instance: Instance,
+) -> None:
+    cost, found = searched(instance, 60)
+    for layout, us in found._tried.items():
+        if us is None:
+            continue
+        pipes = found.plan(layout)
+        assert pipes is not None
+        assert len(pipes) == layout.replicas
+        assert len({tuple(slot[2:4] for slot in pipe.slots) for pipe in pipes}) == 1
+        judged = judge.evaluate(instance, cost.plan(pipes))
+        assert not judged.violations
+        assert judged.objective == us
+    plans = [us for us in found._tried.values() if us is not None]
+    assert (found.best[0] if found.best else None) == min(plans, default=None)
+
+
+@examples(20)
+@given(drawn(random_instance))
+def test_the_best_layout_has_no_better_neighbour(instance: Instance) -> None:
+    _, found = searched(instance, 10_000)
+    tried = {layout: us for layout, us in found._tried.items() if us is not None}
+    if not tried:
+        return
+    best = min(tried, key=lambda layout: (tried[layout], layout))
+    near = [found._us(layout) for layout in found._neighbours(best)]
+    assert all(us is None or us >= tried[best] for us in near)
+
+
+@given(st.integers(1, 200), st.integers(1, 300))
+def test_replica_counts_are_the_least_for_each_number_of_micro_batches(
+    micro_batches: int, most: int
+) -> None:
+    counts = list(layouts.replica_counts(micro_batches, most))
+    assert counts == sorted(set(counts), reverse=True)
+    least: dict[int, int] = {}
+    for d in range(min(most, micro_batches), 0, -1):
+        least[-(-micro_batches // d)] = d
+    assert set(least.values()) <= set(counts) <= set(range(1, most + 1))
+
+
+@given(st.lists(st.integers(0, 9), max_size=4), st.integers(1, 5))
+@pytest.mark.parametrize("deal", [layouts.in_stages, layouts.in_pipelines])
+def test_groups_are_dealt_once_to_as_many_stages_as_there_can_be(
+    deal: Any, counts: list[int], d: int
+) -> None:
+    groups = [[(sort, i) for i in range(n)] for sort, n in enumerate(counts)]
+    stages = deal(groups, d)
+    flat = [one for stage in stages for one in stage]
+    assert len(flat) == len(set(flat))
+    assert all(len(stage) == d for stage in stages)
+    assert len(stages) == sum(counts) // d
+    sorts = [stage[0][0] for stage in stages]
+    assert all(a <= b for a, b in pairwise(sorts))
+
+
+def many_small_hosts() -> Instance:
+    """40 hosts of a fast card and 30 of 4 slow ones; embedding and head are layers."""
+
+    def profile(gpu: str, t: int, us: int) -> dict[str, Any]:
+        times = [us // 20, *[us] * 12, us // 2]
+        return {
+            **{"gpu": gpu, "tensor_parallel": t, "micro_batch": 1, "layer_us": times},
+            "layer_mib": [900, *[400] * 12, 900],
+            "activation_mib": [20, *[400] * 12, 400],
+        }
+
+    fast = [{"name": f"a{i}", "gpu": "A", "count": 1} for i in range(40)]
+    slow = [{"name": f"v{i}", "gpu": "V", "count": 4} for i in range(30)]
+    document = {
+        "name": "small-hosts",
+        "model": {
+            **{"name": "m", "layers": 14, "hidden": 1024, "heads": 16},
+            "layer_parameters": [30_000_000, *[12_600_000] * 12, 30_000_000],
+            "vocabulary": 50_000,
+        },
+        "cluster": {
+            "gpus": {
+                "A": {"peak_tflops": 300, "memory_gib": 40},
+                "V": {"peak_tflops": 100, "memory_gib": 16},
+            },
+            "nodes": [{**node, "intra_gbytes_per_s": 100} for node in fast + slow],
+            "inter": {"gbytes_per_s": 2, "latency_us": 0},
+        },
+        "workload": {
+            "sequence_length": 1024,
+            "global_batch": 256,
+            "micro_batch_sizes": [1],
+            "costs": {
+                "layer_times": "profile",
+                "head": "omit",
+                "sync": "bottleneck",
+                "profile": [profile("A", 1, 12_000), profile("V", 4, 16_000)],
+            },
+        },
+    }
+    return Instance.model_validate(document, strict=False)
+
+
+def test_islands_on_many_small_hosts_are_no_worse_than_stage_by_stage() -> None:
+    instance = many_small_hosts()
+    cost = FastCost(instance)
+    pipes = islands.search(cost, Balancer(cost), Random(0), None, 200)
+    other = judge.evaluate(instance, sailor.plan(instance)).objective
+    assert other is not None
+    assert cost.iteration_us(pipes) <= other
+
+
+def test_layouts_are_the_same_every_time() -> None:
+    instance = many_small_hosts()
+    (_, one), (_, two) = searched(instance), searched(instance)
+    assert one._tried == two._tried
+    assert one.best == two.best
