@@ -336,9 +336,9 @@ def _tables(found: Document) -> Iterator[Any]:
         for one in found["backends"]
     )
     yield output.table(headings, rows, texts=headings)
-    for part in ("kernels", "core"):
-        active, reason = found[part].values()
-        yield f"{part}: {active} ({reason})"
+    core = found["core"]
+    slower = "" if core["active"] == "compiled" else ": proofs and searches take longer"
+    yield f"core: {core['active']} ({core['reason']}){slower}"
 
 
 def _schedule(word: str | None) -> "Schedule | None":

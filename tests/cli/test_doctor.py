@@ -59,7 +59,8 @@ def test_what_proofs_run_by_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kernels, "status", built)
     assert kernels() == {"active": "compiled", "reason": "C, built with hetopt"}
     told = CliRunner().invoke(cli.app, ["doctor"])
-    assert "kernels: compiled (C, built with hetopt)" in told.stdout
+    assert "core: compiled (C, built with hetopt)\n" in told.stdout
+    assert "kernels" not in told.stdout  # one core, one line
     off = _kernels.Core("python", "not built: install a C compiler and hetopt again")
     monkeypatch.setattr(_kernels, "core", None)
     monkeypatch.setattr(_kernels, "status", off)
