@@ -15,7 +15,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
-from math import isqrt
+from math import gcd, isqrt
 from typing import NamedTuple, TypeVar
 
 from .balancing import Balancer, Chain, with_batch
@@ -26,9 +26,11 @@ _MOST_SORTS = 5
 #: Combinations of degrees; of more, those that are nearly equal are looked at.
 _MOST_DEGREES = 128
 #: Layouts that are begun from, at the most; each has another size or other degrees.
-_BEGINNINGS = 24
+_BEGINNINGS = 12
 #: Layouts that are tried where no number is given; the last gains come before.
-_TRIED = 600
+_TRIED = 300
+#: Layouts that are tried one after another without a better plan, at the most.
+_PATIENCE = 100
 #: Steps between numbers of replicas that are tried as neighbours.
 _STEPS = (1, 3, 9)
 _Item = TypeVar("_Item")
@@ -50,16 +52,21 @@ class Layout(NamedTuple):
     near: bool = False
 
 
+class _Groups(NamedTuple):
+    """Groups of GPUs of a sort: models per us, the share of one that fits, number."""
+
+    speed: float
+    held: float
+    number: int
+
+
 class Layouts:
     """The layouts of one instance, and the best plan of those that were tried."""
 
     def __init__(self, cost: FastCost, balancer: Balancer) -> None:
         """Nothing is tried yet."""
         self._cost, self._balancer = cost, balancer
-        sorts: dict[tuple[int, int], list[int]] = {}
-        for i in cost.timed_nodes:
-            sorts.setdefault((cost.kind[i], cost.nodes[i].count), []).append(i)
-        self._sorts = list(sorts.values())
+        self._sorts = _sorted_out(cost)
         numbers = range(len(self._sorts))
         # In a circle of sorts it does not matter which one is first.
         self._orders = [(0, *rest) for rest in permutations(numbers[1:])][:24]
@@ -68,6 +75,7 @@ class Layouts:
         self._batch = workload.global_batch
         self._runs = cost.costs.schedule.interleave
         self._tried: dict[Layout, int | None] = {}
+        self._gained = 0  # layouts that were tried when the best one was found
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def search(self, until: float | None, most: int = _TRIED) -> None:
@@ -82,15 +90,15 @@ class Layouts:
 
     def _over(self) -> bool:
         late = self._until is not None and time.monotonic() >= self._until
-        return late or len(self._tried) >= self._most
+        tried = len(self._tried)
+        return late or tried >= self._most or tried - self._gained >= _PATIENCE
 
     # --- where to begin ----------------------------------------------------------
 
     def _beginnings(self) -> Iterator[Layout]:
         """Yield layouts with a plan, the one of the least fluid time first."""
-        fluid = sorted((self._fluid_us(one), one) for one in self._listed())
         begun: set[tuple[int, tuple[int, ...]]] = set()
-        for _, layout in fluid:
+        for _, layout in sorted(self._listed()):
             if self._over() or len(begun) == _BEGINNINGS:
                 return
             key = layout.size, layout.degrees
@@ -98,18 +106,21 @@ class Layouts:
                 begun.add(key)
                 yield layout
 
-    def _listed(self) -> Iterator[Layout]:
+    def _listed(self) -> Iterator[tuple[float, Layout]]:
+        """Yield layouts that may fit, with their fluid time."""
         for b in self._sizes:
             for degrees in self._degrees(b):
-                groups = self._groups_of(degrees)
-                for d in replica_counts(self._batch // b, groups):
-                    yield Layout(b, d, degrees)
+                groups = self._fluid(b, degrees)
+                for d in replica_counts(self._batch // b, self._groups_of(degrees)):
+                    us = self._fluid_us(groups, self._batch / (b * d), d)
+                    if us is not None:
+                        yield us, Layout(b, d, degrees)
 
     def _options(self, b: int, sort: int) -> list[int]:
         """Return the degrees of a sort, and 0: it idles."""
-        node = self._sorts[sort][0]
-        count = self._cost.nodes[node].count
-        return [0, *(t for t in self._cost.degrees(node, b) if count % t == 0)]
+        nodes = self._sorts[sort]
+        count = gcd(*(self._cost.nodes[node].count for node in nodes))
+        return [0, *(t for t in self._cost.degrees(nodes[0], b) if count % t == 0)]
 
     def _degrees(self, b: int) -> Iterator[tuple[int, ...]]:
         """Yield the degrees of all sorts, some not 0; of many only equal ones."""
@@ -124,31 +135,46 @@ class Layouts:
             yield tuple(max(t for t in some if t <= most) for some in options)
 
     def _groups_of(self, degrees: Sequence[int]) -> int:
-        return sum(
-            len(nodes) * (self._cost.nodes[nodes[0]].count // t)
-            for nodes, t in zip(self._sorts, degrees, strict=True)
-            if t
-        )
+        pairs = zip(self._sorts, degrees, strict=True)
+        return sum(self._groups(nodes, t) for nodes, t in pairs if t)
 
-    def _fluid_us(self, layout: Layout) -> float:
-        """Return the time if layers were a fluid and nothing crossed links."""
-        speeds: list[float] = []  # of each group, in models per us
-        for sort, t in enumerate(layout.degrees):
+    def _groups(self, nodes: Sequence[int], t: int) -> int:
+        return sum(self._cost.nodes[node].count // t for node in nodes)
+
+    def _fluid(self, b: int, degrees: Sequence[int]) -> list[_Groups]:
+        """Return the groups of each sort, the fastest first."""
+        cost, layers, found = self._cost, self._cost.layers, list[_Groups]()
+        for nodes, t in zip(self._sorts, degrees, strict=True):
             if t:
-                node = self._sorts[sort][0]
-                us = max(1, self._cost.prefix(node, t, layout.size)[0][-1])
-                count = len(self._sorts[sort]) * (self._cost.nodes[node].count // t)
-                speeds += [1 / us] * count
-        speeds.sort(reverse=True)
-        d = layout.replicas
-        most = min(len(speeds) // d, self._cost.layers // self._runs)
-        if not most:
-            return float("inf")
-        micro_batches = self._batch / (layout.size * d)
-        rate, best = 0.0, float("inf")
-        for stages in range(1, most + 1):
-            rate += speeds[stages * d - 1]  # of its slowest replica
-            best = min(best, (micro_batches + stages - 1) / rate)
+                us = max(1, cost.prefix(nodes[0], t, b)[0][-1])
+                whole = Slot(nodes[0], t, 0, layers)
+                most = cost.table.most_replicas
+                need = max(1, cost.need_mib(b, 1, 1, 0, whole, most))
+                held = cost.room[nodes[0]] / need
+                found.append(_Groups(1 / us, held, self._groups(nodes, t)))
+        return sorted(found, reverse=True)
+
+    def _fluid_us(
+        self, groups: Sequence[_Groups], micro_batches: float, d: int
+    ) -> float | None:
+        """Return the time if layers were a fluid and nothing crossed links.
+
+        None where the stages do not hold the model.
+        """
+        best: float | None = None
+        rate = held = 0.0
+        place, upto = 0, groups[0].number  # of the sort where the next stage ends
+        for stages in range(1, self._cost.layers // self._runs + 1):
+            while upto < stages * d:
+                place += 1
+                if place == len(groups):
+                    return best
+                upto += groups[place].number
+            rate += groups[place].speed  # of its slowest replica
+            held += groups[place].held
+            us = (micro_batches + stages - 1) / rate
+            if held >= 1 and (best is None or us < best):
+                best = us
         return best
 
     # --- climbing ----------------------------------------------------------------
@@ -211,6 +237,7 @@ class Layouts:
             better = self.best is None or (value or 0) < self.best[0]
             if pipes is not None and value is not None and better:
                 self.best = value, pipes
+                self._gained = len(self._tried)
         return self._tried[layout]
 
     def plan(self, layout: Layout) -> tuple[Pipe, ...] | None:
@@ -251,6 +278,23 @@ class Layouts:
         stages = stages[: self._cost.layers // self._runs]
         turn = layout.turn % max(1, len(stages))
         return [*stages[turn:], *stages[:turn]]
+
+
+def _sorted_out(cost: FastCost) -> list[list[int]]:
+    """Return the nodes by sort, as finely as there are few sorts."""
+    nodes, kind = cost.nodes, cost.kind
+    sorts: dict[object, list[int]] = {}
+    for key in (
+        lambda i: (kind[i], nodes[i].count),
+        lambda i: (nodes[i].gpu, nodes[i].count),
+        lambda i: nodes[i].gpu,
+    ):
+        sorts = {}
+        for i in cost.timed_nodes:
+            sorts.setdefault(key(i), []).append(i)
+        if len(sorts) <= _MOST_SORTS:
+            break
+    return list(sorts.values())
 
 
 def replica_counts(micro_batches: int, most: int) -> Iterator[int]:
