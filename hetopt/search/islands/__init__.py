@@ -34,7 +34,7 @@ from .options import Nodes, Option, Options
 _MANY_NODES = 128
 _SOME_NODES = 24  # of more, blends are looked at
 _MOST_CHANGED = 512  # nodes; of more, changes of sets are too many to look at
-_LAYOUTS_PART = 0.4  # of the time, or of the plans, to look for layouts at the most
+_LAYOUTS_PART = 0.6  # of the time, or of the plans, to look for layouts at the most
 _FIRST_PLANS = 100  # looked at on links that are taken as alike
 
 
