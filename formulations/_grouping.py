@@ -1,4 +1,4 @@
-"""What the statements of device grouping share: units, reachable values, plans."""
+"""Statements of device grouping share this: units, reachable values, plans."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -14,12 +14,12 @@ MOST_SUMS = 200_000  # beyond, every integer counts as a reachable sum
 
 
 def unit(data: Data) -> int:
-    """The greatest common divisor of all strengths, in GFLOP/s."""
+    """Return the greatest common divisor of all strengths, in GFLOP/s."""
     return gcd(*(gpu.gflops for gpu in data.gpus))
 
 
 def possible_groups(data: Data) -> list[int]:
-    """Numbers of groups that devices, batch and total memory allow."""
+    """Return the numbers of groups that devices, batch and total memory allow."""
     memory = sum(gpu.memory_mib * gpu.count for gpu in data.gpus)
     asked = range(1, data.devices + 1) if data.groups is None else [data.groups]
     return [
@@ -49,7 +49,7 @@ def reachable(data: Data, groups: int, most: Fraction) -> Fraction:
 
 @lru_cache(maxsize=16)
 def _sums(data: Data) -> tuple[list[int], ...] | None:
-    """By number of devices: the sums of strengths, in units, that they can have."""
+    """Return by number of devices the sums of strengths, in units, that they can have."""
     by_size: list[set[int]] = [{0}]
     for gpu in data.gpus:
         strength = gpu.gflops // unit(data)
@@ -64,7 +64,7 @@ def _sums(data: Data) -> tuple[list[int], ...] | None:
 
 
 def plan_of(groups: Iterable[Mapping[str, int]]) -> Grouping:
-    """A plan of groups by counts of each type; equal groups become copies."""
+    """Return a plan of groups by counts of each type; equal groups become copies."""
     alike = Counter(tuple(sorted(group.items())) for group in groups)
     return Grouping(
         groups=tuple(
@@ -74,6 +74,6 @@ def plan_of(groups: Iterable[Mapping[str, int]]) -> Grouping:
 
 
 def groups_of(plan: Grouping) -> list[dict[str, int]]:
-    """The groups of a plan one by one, the largest first."""
+    """Return the groups of a plan one by one, the largest first."""
     every = [group.gpus for group in plan.groups for _ in range(group.copies)]
     return sorted(every, key=lambda gpus: -sum(gpus.values()))

@@ -1,4 +1,4 @@
-"""What the statements of layer partition share: equal stages, plans by index."""
+"""Statements of layer partition share this: equal stages, plans by index."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -8,12 +8,12 @@ from hetopt.problems.layer_partition import Data, Stage
 
 
 def _key(stage: Stage) -> tuple[object, ...]:
-    """What may swap positions where it is equal: all but the name."""
+    """Return the fields by which stages may swap positions: all but the name."""
     return (stage.memory_mib, stage.layer_us, stage.hop_us, stage.layer_mib, stage.in_flight_mib)
 
 
 def kinds(data: Data) -> list[list[int]]:
-    """Stages that are equal but for the name and may swap, together."""
+    """Return the stages that are equal but for the name and may swap, together."""
     if data.order == "given":
         return [[s] for s in range(len(data.stages))]
     equals: dict[tuple[object, ...], list[int]] = {}
@@ -37,7 +37,7 @@ def needs(data: Data) -> list[list[list[int]]]:
 
 
 def in_order(data: Data, plan: Partition) -> Iterator[tuple[int, range, int]]:
-    """By position: the index of the stage, its layers, its time.
+    """Yield by position the index of the stage, its layers, its time.
 
     Equal stages come in the order of the data, as the statements ask.
     """

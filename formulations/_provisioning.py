@@ -1,4 +1,4 @@
-"""What the statements of provisioning share: kinds of stages, rooms, prices, requirements."""
+"""Statements of provisioning share this: kinds of stages, memory, prices, requirements."""
 
 from fractions import Fraction
 from math import ceil, floor, gcd
@@ -44,14 +44,14 @@ def kinds_of(data: Data) -> dict[tuple[str, int], Kind]:
 
 
 def positions(data: Data) -> int:
-    """The most stages: of layers, and of d GPUs each."""
+    """Return the most stages: of layers, and of d GPUs each."""
     (d,) = data.data_parallel
     stages = sum(min(offer.quota, offer.rentable) // d for offer in data.offers)
     return min(data.max_stages, data.layers, stages)
 
 
 def rooms(data: Data) -> dict[tuple[int, str, int], int]:
-    """By position, offer and degree: the most layers that fit there, where one does."""
+    """Return the most layers that fit by position, offer and degree."""
     found = {}
     for e in range(positions(data)):
         held = min(data.micro_batches, e + 1)
@@ -68,7 +68,7 @@ def latest(data: Data) -> list[int]:
 
 
 def budget(data: Data) -> list[int]:
-    """The most that `cost` may be, where there is a budget."""
+    """Return the most that `cost` may be, where there is a budget."""
     if data.budget_usd is None:
         return []
     left = exact(data.budget_usd) - exact(data.egress_usd)

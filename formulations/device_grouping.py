@@ -74,14 +74,14 @@ def build(data: Data, model: Model) -> ReadPlan:
 
 
 def bound(data: Data, value: Fraction) -> Fraction:
-    """The largest objective in GFLOP/s of any plan, if `total` <= `value`."""
+    """Return the largest objective in GFLOP/s of any plan, if `total` <= `value`."""
     most = value * unit(data)
     every = (reachable(data, groups, most) for groups in possible_groups(data))
     return max(every, default=Fraction(0))
 
 
 def hint(data: Data, plan: Grouping) -> Mapping[str, int]:
-    """Values of the binaries, by name."""
+    """Return the values of the binaries, by name."""
     J, groups = range(data.devices), groups_of(plan)
     values = {label("used", j): int(j < len(groups)) for j in J}
     values |= {label("put", index): 0 for index in indices(J, J)}

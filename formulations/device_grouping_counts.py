@@ -43,7 +43,7 @@ LARGEST = 2**62  # of sums in 64 bits
 
 
 def cases(data: Data) -> list[Data]:
-    """The problem for each number of groups that is not out of the question."""
+    """Return the problem for each number of groups that is not out of the question."""
     return [data.model_copy(update={"groups": d}) for d in possible_groups(data)]
 
 

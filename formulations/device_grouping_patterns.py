@@ -60,7 +60,7 @@ class Case(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """What a case is stated by: values ascending, and the last of each pattern."""
+    """Patterns state a case: values ascending, and the last of each pattern."""
 
     values: list[Fraction]
     last: dict[Counts, int]
@@ -130,7 +130,7 @@ def _number(case: Case) -> int:
 
 
 def _most(data: Data, pattern: Counts) -> int:
-    """Groups of a pattern that the devices allow."""
+    """Return the groups of a pattern that the devices allow."""
     return min(gpu.count // n for gpu, n in zip(data.gpus, pattern, strict=True) if n)
 
 
@@ -181,7 +181,7 @@ def _counts(data: Data) -> list[tuple[Counts, int, int, int]]:
 
 
 def sumprod(one: Sequence[int], two: Sequence[int]) -> int:
-    """The sum of the products; `math` has it from Python 3.12."""
+    """Return the sum of the products; `math` has it from Python 3.12."""
     return sum(map(mul, one, two))
 
 

@@ -104,7 +104,7 @@ def build(data: Instance, model: Model) -> ReadPlan:
 
 
 def hint(data: Instance, plan: TrainingPlan) -> dict[str, int]:
-    """What `plan` says of devices, layers and micro-batches; the solver finds the times."""
+    """Return a plan's devices, layers and micro-batches; the solver finds the times."""
     t, nodes = Tables(data), {node.name: m for m, node in enumerate(data.planned_cluster.nodes)}
     gpus = {gpu: d for d, gpu in enumerate(data.planned_cluster.gpu_ids())}
     kinds = {(kind.node, kind.degree): g for g, kind in enumerate(t.kinds)}
@@ -136,7 +136,7 @@ def hint(data: Instance, plan: TrainingPlan) -> dict[str, int]:
 
 
 def _pipelines(t: Tables, model: Model, use: Any, at: Any, n: Any) -> Any:
-    """Time of the slowest pipeline, Eq. 3, 5, 6, 8 and 9."""
+    """Return the time of the slowest pipeline, Eq. 3, 5, 6, 8 and 9."""
     S, G, L, total = sorted({s[:2] for s in at}), range(len(t.kinds)), range(t.layers), model.total
     us = [kind.layer_us for kind in t.kinds]
     hop = {(g, h): t.hop(t.kinds[g].node, t.kinds[h]) for g in G for h in G}
@@ -177,7 +177,7 @@ def _synchronisation(t: Tables, model: Model, at: Any, on: Any, pieces: Any) -> 
 
 
 def _plan(gpus: list[str], x: Any, at: Any, n: dict[int, int]) -> TrainingPlan:
-    """The plan of the values of these variables."""
+    """Return the plan of the values of these variables."""
     pipelines = []
     for i in n:
         first, stages = 0, []

@@ -24,7 +24,7 @@ Index = tuple[str, int, str]  # class, GPUs, type
 
 
 def _savings(data: Data) -> dict[Index, int]:
-    """What a job of the class saves in the configuration, where it is above 0."""
+    """Return what a job of the class saves in a configuration, where it is above 0."""
     return {
         (c.name, f.gpus, f.gpu): c.unserved - f.cost
         for c in data.classes
@@ -57,12 +57,12 @@ def build(data: Data, model: Model) -> ReadPlan:
 
 
 def hint(data: Data, plan: Round) -> Mapping[str, int]:
-    """Values of the variables, by name."""
+    """Return the values of the variables, by name."""
     given = {(row.job_class, row.gpus, row.gpu): row.jobs for row in plan.served}
     return {label("x", index): given.get(index, 0) for index in _savings(data)}
 
 
 def _room(data: Data, gpus: int, gpu: str) -> int:
-    """Jobs of this configuration that the slots have room for."""
+    """Return the jobs of this configuration that the slots have room for."""
     rooms = [s.gpus for s in data.slots if s.gpu == gpu and s.size <= gpus]
     return min(rooms, default=0) // gpus

@@ -87,7 +87,7 @@ def _seats(data: Data) -> list[tuple[int, int]]:
 
 
 def hint(data: Data, plan: Partition) -> Mapping[str, int]:
-    """Values of the variables, by name."""
+    """Return the values of the variables, by name."""
     values = {label("at", seat): 0 for seat in _seats(data)}
     values |= {label("put", (l, *seat)): 0 for l in range(len(data.layer_mib)) for seat in _seats(data)}
     slowest = 0

@@ -100,12 +100,12 @@ def build(data: Data, model: Model) -> ReadPlan:
 
 
 def _prefix(amounts: Iterable[int]) -> list[int]:
-    """Sums of the first 0, 1, 2, ... amounts."""
+    """Return the sums of the first 0, 1, 2, ... amounts."""
     return list(accumulate(amounts, initial=0))
 
 
 def hint(data: Data, plan: Partition) -> Mapping[str, int]:
-    """Values of the variables, by name."""
+    """Return the values of the variables, by name."""
     C, J = range(1, len(data.layer_mib)), range(len(data.stages))
     values = {label("at", (s, j)): 0 for s in J for j in J}
     slowest = 0

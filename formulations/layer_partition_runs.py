@@ -96,7 +96,7 @@ def build(data: Data, model: Model) -> ReadPlan:
 
 
 def _runs(data: Data) -> dict[Run, int]:
-    """The first position at which each run fits."""
+    """Return the first position at which each run fits."""
     L, P = len(data.layer_mib), len(data.stages)
     if P * L * L // 2 > MOST_RUNS:
         raise Unsupported(
@@ -115,7 +115,7 @@ def _runs(data: Data) -> dict[Run, int]:
 
 
 def hint(data: Data, plan: Partition) -> Mapping[str, int]:
-    """Values of the variables, by name."""
+    """Return the values of the variables, by name."""
     values = {label("run", x): 0 for x in _runs(data)}
     values |= {
         label("cut", (j, a)): 0 for j in range(1, len(data.stages)) for a in range(1, len(data.layer_mib))

@@ -70,7 +70,7 @@ problem = "provisioning"
 
 
 def cases(data: Data) -> list[Data]:
-    """The problem at each degree of each variant at which an offer has room."""
+    """Return the problem at each degree of each variant at which an offer has room."""
     refuse_losses(data)
     return [case for case in data.cases if rooms(case)]
 
@@ -152,13 +152,13 @@ def _other_counts(data: Data, model: Model, rented: Mapping[str, Any], instances
 
 
 def _most_gpus(data: Data, offer: Offer) -> int:
-    """GPUs of whole instances that a plan may rent of an offer."""
+    """Return the GPUs of whole instances that a plan may rent of an offer."""
     gpus = max(data.data_parallel) * min(data.max_stages, data.layers)
     return min(offer.rentable, offer.billed(gpus))
 
 
 def _slots(data: Data) -> list[tuple[str, int]]:
-    """The instances that a plan may rent, of offers in instances."""
+    """Return the instances that a plan may rent, of offers in instances."""
     return [
         (offer.gpu, i)
         for offer in data.offers
@@ -180,7 +180,7 @@ def bound(data: Data, value: Fraction) -> int | Fraction:
 
 
 def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
-    """Values of the variables, by name."""
+    """Return the values of the variables, by name."""
     kinds, d = kinds_of(data), plan.data_parallel
     if data.meant(plan) is None:
         return {}

@@ -32,12 +32,12 @@ LARGEST = 2**62  # a row whose sums exceed it leaves the solvers' integers
 
 
 def cases(data: Data) -> list[Data]:
-    """The data itself, unless something that is needed lies nowhere any more."""
+    """Return the data itself, unless something that is needed lies nowhere any more."""
     return [] if _network(data).lost() else [data]
 
 
 def bound(data: Data, value: Fraction) -> int:
-    """The least time, from `value` on, that some link can be busy for."""
+    """Return the least time, from `value` on, that some link can be busy for."""
     return _network(data).possible(ceil(value))
 
 
@@ -81,7 +81,7 @@ def _indices(network: Network) -> list[tuple[int, int]]:
 
 
 def hint(data: Data, plan: Recovery) -> Mapping[str, int]:
-    """Values of the variables, by name."""
+    """Return the values of the variables, by name."""
     network = _network(data)
     flow = network.flow(plan)
     values = {label("y", index): flow.get(index, 0) for index in _indices(network)}
@@ -89,7 +89,7 @@ def hint(data: Data, plan: Recovery) -> Mapping[str, int]:
 
 
 def makespan_us(network: Network, flow: Mapping[tuple[int, int], int]) -> int:
-    """Time of the busiest link, in us, rounded up."""
+    """Return the time of the busiest link, in us, rounded up."""
     load: dict[str, int] = {}
     for (k, q), count in flow.items():
         kind = network.kinds[k]

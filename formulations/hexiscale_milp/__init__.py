@@ -138,7 +138,7 @@ def build(data: Instance, model: Model) -> ReadPlan:
 
 
 def hint(data: Instance, plan: TrainingPlan) -> dict[str, int]:
-    """A value for every variable, by name: those of `plan`, a valid one.
+    """Return a value for every variable, by name: those of `plan`, a valid one.
 
     Where an obvious plan is better, its values: `plan` lies past the horizon.
     """
@@ -181,7 +181,7 @@ def _layers(t: Tables, model: Model, v: SimpleNamespace) -> None:
     slack = {x: max(m - room for m, room in zip(most, row, strict=True)) for x, row in rooms.items()}
 
     def failed(i: int, j: int, f: int, last: bool) -> Any:
-        """How many conditions of a room fail: to be the last or not, so many in flight."""
+        """Return how many conditions fail: last or not, so many in flight."""
         number = v.next[i, j] if last else 1 - v.next[i, j]
         if f > 1:
             number = number + 1 - v.many[i, f]
@@ -240,7 +240,7 @@ def _time(t: Tables, model: Model, v: SimpleNamespace) -> None:
 
 
 def _work(t: Tables, model: Model, v: SimpleNamespace) -> None:
-    """What is our own: orders of what may be exchanged, and the aggregate work cut."""
+    """State our own families: orders against symmetry, the aggregate work cut."""
     I, N, G, total = range(len(t.lengths)), range(len(t.nodes)), range(len(t.kinds)), model.total
     rank = {i: (t.batch + 1) * total(v.used[s] for s in v.of[i]) + v.batch[i] for i in I}
     cost = [kind.degree * kind.layer_us for kind in t.kinds]
@@ -257,7 +257,7 @@ def _work(t: Tables, model: Model, v: SimpleNamespace) -> None:
 
 
 def _places(t: Tables, model: Model, v: SimpleNamespace) -> None:
-    """Which layer lies where; copies of each by node, their least degree, their number."""
+    """State which layer lies where; copies by node, their least degree, their number."""
     I, L, N = range(len(t.lengths)), range(t.layers), range(len(t.nodes))
     S, total = list(v.used), model.total
     T, most, D = t.degrees, t.degrees[-1], v.many_are
@@ -284,7 +284,7 @@ def _places(t: Tables, model: Model, v: SimpleNamespace) -> None:
 
 
 def _synchronisation(t: Tables, model: Model, v: SimpleNamespace) -> None:
-    """What layers, stages and all of them cost."""
+    """State the costs of layers, of stages and of all of them."""
     I, N, total, grain = range(len(t.lengths)), range(len(t.nodes)), model.total, t.grain
     blocks, X = dict(t.blocks()), [(b, a, c) for b, _ in t.blocks() for a in N for c in t.pieces]
     price = {(b, a, c): [t.pair(b, a, other, c) for other in N] for b, a, c in X}

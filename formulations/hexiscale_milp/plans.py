@@ -79,7 +79,7 @@ def read(t: Tables, of: Callable[[str, Any], int]) -> TrainingPlan:
 
 
 def values(t: Tables, plan: TrainingPlan) -> dict[str, dict[Any, int]]:
-    """The value of every variable for a valid plan, by family and index."""
+    """Return the value of every variable for a valid plan, by family and index."""
     known = _Values(t)
     pipelines = sorted(plan.pipelines, key=lambda p: (len(p.stages), p.micro_batches), reverse=True)
     number = _numbers(t, plan)
@@ -146,7 +146,7 @@ class _Values:
         of["span"][()] = max(of["span"][()], sum(taus) + (n - 1) * slow)
 
     def synchronisation(self, pipelines: int) -> None:
-        """Where the layers lie, and what blocks, stages and all of them cost."""
+        """Set where the layers lie, and what blocks, stages and all of them cost."""
         t, of = self.t, self.of
         of["many_are"][pipelines] = 1
         for (i, l), (j, g) in self.stage_of.items():

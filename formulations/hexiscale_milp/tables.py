@@ -37,7 +37,7 @@ class Kind:
 
 
 class Tables:
-    """What the statement knows of an instance; nodes are numbered in its order."""
+    """Tables of an instance for the statement; nodes are numbered in its order."""
 
     def __init__(self, instance: Instance) -> None:
         """Tables of `instance`; `Unsupported` names the field that is not carried."""
@@ -158,7 +158,7 @@ class Tables:
     # --- prices ----------------------------------------------------------------
 
     def _hop(self, sender: int, receiver: Kind) -> int:
-        """Time of a hop from a stage on node `sender` to a group, us.
+        """Return the time of a hop from a stage on node `sender` to a group, us.
 
         Two stages cannot share a GPU: within a node of one, a hop never happens, and
         is priced as the least of the others, which no minimum over senders notices.
@@ -170,12 +170,12 @@ class Tables:
 
     @cached_property
     def pieces(self) -> list[int]:
-        """In how many pieces a gradient can go: least degree times pipelines."""
+        """Return in how many pieces a gradient can go: least degree times pipelines."""
         counts = range(2, len(self.lengths) + 1)
         return sorted({d * count for d in self.degrees for count in counts})
 
     def _pair_us(self, parameters: int, a: int, b: int, pieces: int) -> Fraction:
-        """What a replica on node a pays for one on node b (ring), in us."""
+        """Return what a replica on node a pays for one on node b (ring), in us."""
         if a == b and self.nodes[a].count == 1:
             return Fraction(0)  # never two replicas there
         latency, bandwidth = self.table.link(self.nodes[a].name, self.nodes[b].name)
@@ -216,7 +216,7 @@ class Tables:
         return exact(self.costs.schedule.pipeline_factor), exact(self.costs.updates.sync_factor)
 
     def blocks(self) -> list[tuple[Block, int]]:
-        """What is synchronised, in order, and the layer whose holders hold it."""
+        """Return what is synchronised, in order, and the layer whose holders hold it."""
         layers: list[tuple[Block, int]] = [(l, l) for l in range(self.layers)]
         if self.costs.compute.head == "omit":
             return layers
@@ -226,7 +226,7 @@ class Tables:
 
     @cached_property
     def obvious(self) -> tuple[int, TrainingPlan] | None:
-        """The best of some obvious plans and its time, us; None if none fits."""
+        """Return the best of some obvious plans and its time, us; None if none fits."""
         known = [
             (found.objective, plan)
             for plan in self._obvious()
@@ -237,7 +237,7 @@ class Tables:
 
     @cached_property
     def horizon(self) -> int:
-        """No optimum takes longer, us."""
+        """Return a time in us that no optimum exceeds."""
         horizon = self.obvious[0] if self.obvious else self._slowest()
         if horizon > LARGEST:
             raise InstanceError(
@@ -248,7 +248,7 @@ class Tables:
 
     @cached_property
     def longest_span(self) -> int:
-        """The horizon, as a bound on the pipelines' time before its factor."""
+        """Return the horizon, as a bound on the pipelines' time before its factor."""
         return int(self.horizon / self.factors[0])
 
     @cached_property
@@ -286,7 +286,7 @@ class Tables:
 
     @cached_property
     def longest_hop(self) -> int:
-        """The dearest hop, us."""
+        """Return the dearest hop, us."""
         nodes = range(len(self.nodes))
         return max(self.hop(n, kind) for n in nodes for kind in self.kinds)
 
@@ -307,20 +307,20 @@ class Tables:
         return min(held, self.longest_span // kind.layer_us) if kind.layer_us else held
 
     def longest_each(self, block: Block) -> int:
-        """The dearest synchronisation of a block, us."""
+        """Return the dearest synchronisation of a block, us."""
         nodes = range(len(self.nodes))
         price = max(self.pair(block, a, b, 2) for a in nodes for b in nodes)
         return -(-len(self.lengths) * price // self.grain)
 
     @cached_property
     def longest_sync(self) -> int:
-        """The dearest synchronisation of a stage, us."""
+        """Return the dearest synchronisation of a stage, us."""
         total = sum(self.longest_each(block) for block, _ in self.blocks())
         factor = self.factors[1]
         return min(total, int(self.horizon / factor)) if factor else total
 
     def _slowest(self) -> int:
-        """No plan at all takes longer: every factor at its worst."""
+        """Return a time in us that no plan exceeds: every factor at its worst."""
         whole = max(self.layers * k.layer_us + k.head_us for k in self.kinds)
         pipeline = (self.batch + self.layers) * (whole + self.longest_hop)
         sync = sum(self.longest_each(block) for block, _ in self.blocks())
@@ -388,14 +388,14 @@ class Tables:
         return layers
 
     def _chain(self, gpus: list[str], micro_batches: int) -> Pipeline:
-        """A pipeline of single GPUs with layers as equal as can be."""
+        """Return a pipeline of single GPUs with layers as equal as can be."""
         count = min(len(gpus), self.layers)
         cuts = [self.layers * j // count for j in range(count + 1)]
         return _pipeline(gpus[:count], [b - a for a, b in pairwise(cuts)], micro_batches)
 
 
 def _pipeline(gpus: list[str], layers: list[int], micro_batches: int) -> Pipeline:
-    """Stages of single GPUs with so many layers."""
+    """Return the stages of single GPUs with so many layers."""
     cuts = list(accumulate(layers, initial=0))
     return Pipeline(
         micro_batches=micro_batches,

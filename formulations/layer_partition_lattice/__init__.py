@@ -128,12 +128,12 @@ def build(case: Case, model: Model) -> ReadPlan:
 
 
 def bound(case: Case, value: Fraction) -> int:
-    """The least objective in us, if the statement's integer is >= `value`."""
+    """Return the least objective in us, if the statement's integer is >= `value`."""
     return case.base + max(0, ceil(value))
 
 
 def hint(case: Case, plan: Partition) -> Mapping[str, int]:
-    """Values of the variables, by name; none where the plan is left out."""
+    """Return the values of the variables, by name; none where the plan is left out."""
     lattice, node, slowest, taken = case.lattice, 0, case.least, set()
     first = {s: stages[0] for stages in lattice.members for s in stages}
     for s, span, time in in_order(lattice.data, plan):

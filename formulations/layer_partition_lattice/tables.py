@@ -1,4 +1,4 @@
-"""What layer partition by a lattice is stated from: nodes, and runs between them.
+"""Tables of layer partition by a lattice: nodes, and runs between them.
 
 A node says how many stages of each kind stand in front; kinds are stages that are equal
 but for the name, and in a given order every stage is its own. Within a time of the
@@ -76,7 +76,7 @@ class Lattice:
 
     @cached_property
     def moves(self) -> list[list[Move]]:
-        """By position: what may stand there, and behind which nodes."""
+        """Return by position what may stand there, and behind which nodes."""
         if self.data.order == "given":
             return [[Move(j, np.array([j]), np.array([j + 1]))] for j in range(self.P)]
         nodes = np.arange(self.last + 1)
@@ -98,20 +98,20 @@ class Lattice:
         return found
 
     def after(self, node: int, stage: int) -> int:
-        """The node behind one more stage of this kind, named by its first."""
+        """Return the node behind one more stage of this kind, named by its first."""
         return node + self.step[stage]
 
     @cached_property
     def longest(self) -> int:
-        """No stage takes longer, us."""
+        """Return a time in us that no stage exceeds."""
         return max(sum(stage.layer_us) + stage.hop_us for stage in self.data.stages)
 
     def hop(self, stage: int, position: int) -> int:
-        """What a stage takes to send on, us; nothing from the last position."""
+        """Return the time in us of sending on; nothing from the last position."""
         return self.data.stages[stage].hop_us if position + 1 < self.P else 0
 
     def time(self, run: Run, position: int) -> int:
-        """What a run takes at a position, us."""
+        """Return the time in us of a run at a position."""
         layers = self.prefix[run.stage]
         return int(layers[run.b] - layers[run.a]) + self.hop(run.stage, position)
 
@@ -126,7 +126,7 @@ class Lattice:
         return np.minimum(by_time, by_memory) - 1
 
     def furthest(self, slow: int) -> Array:
-        """By node, the most layers that may be in front; -1 where none may."""
+        """Return by node the most layers that may be in front; -1 where none may."""
         found = np.full(self.last + 1, -1, dtype=np.int64)
         found[0] = 0
         for j, moves in enumerate(self.moves):
@@ -138,7 +138,7 @@ class Lattice:
         return found
 
     def nearest(self, slow: int) -> Array:
-        """By node, the least layers that may be in front; L + 1 where none may."""
+        """Return by node the least layers that may be in front; L + 1 where none may."""
         never = self.L + 1
         found = np.full(self.last + 1, never, dtype=np.int64)
         found[self.last] = self.L
@@ -156,7 +156,7 @@ class Lattice:
         return starts, ends[starts]
 
     def least_slowest(self) -> int | None:
-        """No slowest stage takes less, us; None where no plan fits."""
+        """Return a time in us that every slowest stage takes; None where no plan fits."""
         low, high = 0, self.longest
         if self.L < self.P or self.furthest(high)[self.last] < self.L:
             return None
@@ -180,7 +180,7 @@ class Lattice:
                             yield j, Run(tail, stage, a, b)
 
     def least_sum(self, slow: int) -> int:
-        """What all stages take together at least, if none takes more than `slow` us.
+        """Return all stages' least total if none takes more than `slow` us.
 
         Layers are weighed by what all stages take for them; a stage does a unit of that at
         no less than its best layer, and no more than its heaviest run; hops but one.
@@ -249,5 +249,5 @@ def _lower(sums: dict[At, int], before: At, after: At, time: int) -> None:
 
 
 def _sums(amounts: Any) -> Array:
-    """Sums of the first 0, 1, 2, ... amounts."""
+    """Return the sums of the first 0, 1, 2, ... amounts."""
     return np.concatenate([[0], np.cumsum(np.array(amounts, dtype=np.int64))])

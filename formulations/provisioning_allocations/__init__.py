@@ -114,7 +114,7 @@ def build(case: Case, model: Model) -> ReadPlan:
     }
 
     def of_chosen(amounts: Iterable[int]) -> Any:
-        """The amount of the allocation that is chosen."""
+        """Return the amount of the allocation that is chosen."""
         return total(amount * chosen[n] for n, amount in enumerate(amounts))
 
     # fmt: off
@@ -142,7 +142,7 @@ def build(case: Case, model: Model) -> ReadPlan:
 
 
 def _columns(case: Case) -> dict[Column, int]:
-    """Stages that may be, and the most of each that there are."""
+    """Return the stages that may be, and the most of each that there are."""
     t, longest = Tables(case.data), max(a.most for a in case.allocations)
     least = case.data.layers * min(kind.both for kind in t.kinds)
     most = {kind.offer.gpu: max(a.stages[i] for a in case.allocations) for i, kind in enumerate(t.kinds)}
@@ -157,7 +157,7 @@ def _columns(case: Case) -> dict[Column, int]:
 
 
 def _times(case: Case) -> list[int]:
-    """Times that a stage may take, us, ascending."""
+    """Return the times that a stage may take, us, ascending."""
     both = {kind.offer.gpu: kind.both for kind in Tables(case.data).kinds}
     return sorted({both[o] * x for _, o, x in _columns(case)})
 
@@ -168,7 +168,7 @@ def bound(case: Case, value: Fraction) -> int | Fraction:
 
 
 def hint(case: Case, plan: Provisioning) -> Mapping[str, int]:
-    """Values of the variables, by name; none where the plan is left out."""
+    """Return the values of the variables, by name; none where the plan is left out."""
     if case.data.meant(plan) is None:
         return {}
     t, columns, times = Tables(case.data), _columns(case), _times(case)

@@ -1,4 +1,4 @@
-"""What provisioning by allocations is stated from: blocks, allocations, first plans.
+"""Tables of provisioning by allocations: blocks, allocations, first plans.
 
 An allocation says how many stages are rented of each offer. It is kept where no plan is
 known that costs less than `least` asks of it:
@@ -47,7 +47,7 @@ class Block(NamedTuple):
     room: tuple[int, ...]
 
     def filled(self, stages: int) -> int:
-        """Stages of a pipeline of so many that are here."""
+        """Return the stages of a pipeline of so many that are here."""
         return min(self.size, max(0, stages - self.first))
 
 
@@ -68,7 +68,7 @@ class Tables:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """From the last stage; positions without room for any offer are left out."""
+        """Return blocks from the last stage on; positions without room are left out."""
         found: list[Block] = []
         for e, room in enumerate(self.room):
             if not any(room):
@@ -92,15 +92,15 @@ class Tables:
         return sorted((a for a in found if a is not None), key=self.cost)
 
     def cost(self, allocation: Allocation) -> int:
-        """The least objective of an allocation, in the statement's integers."""
+        """Return the least objective of an allocation, in the statement's integers."""
         return allocation.least * self.weight(allocation)
 
     def weight(self, allocation: Allocation) -> int:
-        """What a us of an iteration counts in the objective."""
+        """Return the weight of a us of an iteration in the objective."""
         return 1 if self.data.minimises_time else allocation.price
 
     def _allocation(self, stages: Counts) -> Allocation | None:
-        """None where it is not asked for, or no iteration is short enough."""
+        """Return None where it is not asked for, or no iteration is short enough."""
         look()
         price = self.data.storage_micro_usd_per_hour // unit(self.data)
         machines = 0
@@ -117,21 +117,21 @@ class Tables:
 
     @cached_property
     def longest(self) -> int:
-        """No iteration takes longer, us: all layers on the slowest, and synchronised."""
+        """Return a time in us that no iteration exceeds: all layers on the slowest."""
         both = max((kind.both for kind in self.kinds), default=0)
         sync = max((kind.sync for kind in self.kinds), default=0)
         return self.data.layers * (self.data.micro_batches * both + sync)
 
     @cached_property
     def slowest(self) -> list[int]:
-        """Times that a slowest stage may take, us, ascending."""
+        """Return the times that a slowest stage may take, us, ascending."""
         return sorted(
             {kind.both * x for i, kind in enumerate(self.kinds) for x in range(1, self.room[0][i] + 1)}
         )
 
     @cached_property
     def _holds(self) -> list[list[list[int]]]:
-        """By offer and slowest time: layers on 0, 1, ... stages at the last positions."""
+        """Return by offer and slowest time the layers on 0, 1, ... stages from the end."""
         return [
             [
                 list(accumulate((self.within(row[i], kind, slow) for row in self.room), initial=0))
@@ -141,7 +141,7 @@ class Tables:
         ]
 
     def within(self, room: int, kind: Kind, slow: int) -> int:
-        """Layers that fit and take no longer than `slow` us."""
+        """Return the layers that fit and take no longer than `slow` us."""
         return min(room, slow // kind.both) if kind.both else room
 
     def _leasts(self, stages: Counts, most: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Which method carries which setting: the matrix, a row a method.
+"""The matrix says which method carries which setting, a row a method.
 
 A method carries every setting that its row does not name. One that it carries *in part*
 it takes, and what it says holds: a bound is weaker, a planner looks at fewer plans, a
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Carried(StrEnum):
-    """How a method carries a setting."""
+    """A method carries a setting in one of these ways."""
 
     EXACTLY = "exactly"
     IN_PART = "in part"
@@ -20,7 +20,7 @@ class Carried(StrEnum):
 
 
 class Cell(NamedTuple):
-    """How a method carries a setting, and why not exactly."""
+    """A cell says how a method carries a setting, and why not exactly."""
 
     carried: Carried
     reason: str

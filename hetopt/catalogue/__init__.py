@@ -32,7 +32,7 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "fp4"]
 
 
 class Generation(Record):
-    """What is measured of some card and taken for all cards of one architecture."""
+    """Values measured of some card stand for all cards of one architecture."""
 
     efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
         description="Share of the peak that products reach in training, 16 bits."
@@ -48,11 +48,11 @@ class Reserve(Record):
     source: Source
 
     def of(self, total_mib: int) -> int:
-        """MiB of a GPU that has so many, rounded up."""
+        """Return the MiB of a GPU that has so many, rounded up."""
         return self.mib + math.ceil(self.share * total_mib)
 
     def whole(self, left_mib: float) -> float:
-        """MiB of a GPU that so many are left of."""
+        """Return the MiB of a GPU that so many are left of."""
         return (left_mib + self.mib) / (1 - self.share)
 
 
@@ -107,7 +107,7 @@ class Gpu(Record):
 
     @property
     def figures(self) -> dict[str, str]:
-        """Where each figure is from, by its name; what is not known is left out.
+        """Return the source of each figure, by its name; unknown ones are left out.
 
         Rates by precision are `tflops`, all from one place.
         """
@@ -119,7 +119,7 @@ class Gpu(Record):
 
     @property
     def peak_tflops(self) -> int | float:
-        """The dense rate in 16 bits, fp16 and bf16 alike where it has both."""
+        """Return the dense rate in 16 bits, fp16 and bf16 alike where it has both."""
         return self.tflops["fp16" if self.has_fp16 else "bf16"]
 
     @property
@@ -130,36 +130,36 @@ class Gpu(Record):
 
     @property
     def total_mib(self) -> int:
-        """What a driver gives of its memory, as far as that is known."""
+        """Return the memory that a driver reports, or that of the data sheet."""
         return self.driver_mib or int(self.memory_gib * 1024)
 
     @property
     def has_bf16(self) -> bool:
-        """Whether its tensor cores take bfloat16."""
+        """Return whether its tensor cores take bfloat16."""
         return "bf16" in self.tflops
 
     @property
     def has_fp16(self) -> bool:
-        """Whether its tensor cores take half precision, as far as that is known."""
+        """Return whether its tensor cores take half precision, as far as known."""
         return "fp16" in self.tflops
 
     @property
     def is_gpu(self) -> bool:
-        """Whether programs for CUDA or ROCm run on it."""
+        """Return whether programs for CUDA or ROCm run on it."""
         return self.maker in ("NVIDIA", "AMD")
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """Its own name and nvidia-smi's."""
+        """Return its own name and nvidia-smi's."""
         return (self.name,) if self.product is None else (self.name, self.product)
 
     def is_called(self, name: str) -> bool:
-        """Whether that is one of its own names, which leave nothing open."""
+        """Return whether that is one of its own names, which leave nothing open."""
         return _plainly(name) in map(_plainly, self.own_names)
 
     @property
     def accelerator_name(self) -> str:
-        """What SkyPilot calls it, as far as it knows the card."""
+        """Return SkyPilot's name of the card, as far as it knows the card."""
         return self.accelerator or next(iter(self.skypilot), self.name)
 
     @property
@@ -177,7 +177,7 @@ class Gpu(Record):
 
 
 class Machine(Record):
-    """What a card usually stands in; rates are GB/s in one direction."""
+    """A card's usual machine; rates are GB/s in one direction."""
 
     name: Name
     card: Name
@@ -223,7 +223,7 @@ def gpus() -> Mapping[str, Gpu]:
 
 @cache
 def generations() -> Mapping[str, Generation]:
-    """What is known of architectures, by name; `unknown` for a card that has none."""
+    """Return every architecture's values by name; `unknown` is of other cards."""
     found = _read("gpus")["generations"]
     return MappingProxyType(
         {name: Generation.model_validate(fields) for name, fields in found.items()}
@@ -231,19 +231,19 @@ def generations() -> Mapping[str, Generation]:
 
 
 def generation(card: Gpu | None) -> Generation:
-    """What holds for a card, or for one that is not in the catalogue (None)."""
+    """Return the values of a card's architecture; None stands for an unknown card."""
     return generations()["unknown" if card is None else card.generation]
 
 
 @cache
 def reserve() -> Reserve:
-    """What of a GPU's memory is not for tensors."""
+    """Return the part of a GPU's memory that is not for tensors."""
     return Reserve.model_validate(_read("gpus")["reserve"])
 
 
 @cache
 def family(name: str) -> Mapping[str, Variant]:
-    """The cards of a family of instances, by the names there, in its order."""
+    """Return the cards of a family of instances, by the names there, in its order."""
     variants = {}
     for gpu, fields in _read("gpus")["families"][name].items():
         card = gpus()[fields["card"]]
@@ -330,12 +330,12 @@ def _machine(name: str, called: str, shared: Fields) -> Machine:
 
 
 def _short(card: Gpu) -> str:
-    """Its name up to the first dash."""
+    """Return a card's name up to the first dash."""
     return card.name.partition("-")[0]
 
 
 def _of_short(wanted: str) -> list[Gpu]:
-    """The cards whose names up to the first dash are that."""
+    """Return the cards whose names up to the first dash are that."""
     return [card for card in gpus().values() if _plainly(_short(card)) == wanted]
 
 
@@ -373,7 +373,7 @@ class Rented(NamedTuple):
 
 @cache
 def rented() -> Mapping[str, Rented]:
-    """The machines of `rented.yaml` by their names in small letters."""
+    """Return the machines of `rented.yaml` by their names in small letters."""
     return MappingProxyType(
         {
             name.lower(): Rented(cloud, *row)
@@ -384,7 +384,7 @@ def rented() -> Mapping[str, Rented]:
 
 
 class Price(NamedTuple):
-    """What an hour of a machine costs, on demand and as a spot offer, in USD."""
+    """A price of a machine is USD for an hour, on demand and as a spot offer."""
 
     cloud: str
     card: str
@@ -397,7 +397,7 @@ class Price(NamedTuple):
 
 @cache
 def prices() -> tuple[Price, ...]:
-    """The machines of `prices.yaml`, cloud by cloud."""
+    """Return the machines of `prices.yaml`, cloud by cloud."""
     told = _read("prices")
     found = []
     for cloud, fields in told["clouds"].items():
@@ -411,12 +411,12 @@ def prices() -> tuple[Price, ...]:
 
 @cache
 def models() -> Mapping[str, Fields]:
-    """The fields of every model's `ModelSpec`, without its name, by that."""
+    """Return the fields of every model's `ModelSpec`, without its name, by that."""
     return MappingProxyType(_read("models"))
 
 
 def model(name: str) -> Fields:
-    """The fields of a model's `ModelSpec`; `UnknownName` where there is none."""
+    """Return the fields of a model's `ModelSpec`; `UnknownName` where there is none."""
     if name not in models():
         raise UnknownName("model", name, [*models()])
     return {"name": name, **models()[name]}

@@ -36,7 +36,7 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a recovery did: shards written now, kept from before, and bytes written."""
+    """A recovery did this: shards written now, kept from before, and bytes written."""
 
     folder: Path
     written: int
@@ -87,7 +87,7 @@ def apply(
 
 
 def begun(out: str | Path) -> dict[str, Any] | None:
-    """What `recovery.json` says of the recovery that a folder holds a part of."""
+    """Return the `recovery.json` of a recovery that a folder holds in part."""
     path = Path(out) / JOURNAL
     return read_tree(path) if path.is_file() else None
 
@@ -128,7 +128,7 @@ def _carried_out(
 def _digest(
     recovery: Recovery, manifest: Manifest, sources: dict[Shard, Source]
 ) -> str:
-    """Of the plan and of what it is applied to: a later save is another recovery."""
+    """Return the digest of a plan and its sources: a later save is another recovery."""
     stamps = [[shard.path, *sources[shard].stamp] for shard in sorted(sources)]
     text = json.dumps([recovery.digest, manifest.digest, stamps])
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -153,7 +153,7 @@ def _check_cuts(manifest: Manifest, shards: set[Shard]) -> None:
 
 
 def _check_out(job: _Job) -> bool:
-    """Whether the folder is new or empty; `InstanceError` where it holds other things.
+    """Check that the folder is new, empty or of this recovery; True if new.
 
     Drafts of ours that a killed run left behind do not count.
     """
@@ -219,7 +219,7 @@ def _sweep(out: Path, made: list[Move]) -> None:
 
 
 def _complete(job: _Job, shard: Shard) -> bool:
-    """Whether this recovery has written the shard, whole."""
+    """Return whether this recovery has written the shard, whole."""
     path = job.out / shard.path
     if not path.is_file():
         return False

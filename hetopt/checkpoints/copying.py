@@ -43,7 +43,7 @@ class _Segment:
 def portion(
     tensor: Tensor, pieces: Sequence[tuple[Portion, Saved]]
 ) -> Iterator[memoryview]:
-    """The bytes of a tensor's portion, in order; each view lasts until the next.
+    """Return the bytes of a tensor's portion, in order; each view lasts until the next.
 
     `pieces` are parts that follow one another, each with a shard that holds it. Of a
     tensor that every rank holds whole the first shard's is taken.

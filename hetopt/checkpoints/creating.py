@@ -83,7 +83,7 @@ def _unit(name: str, weights: list[Tensor]) -> Unit:
 
 
 def random_content(seed: int) -> Content:
-    """Bytes of every tensor, the same for the same seed and names."""
+    """Return the bytes of every tensor, the same for the same seed and names."""
 
     def content(unit: Unit, tensor: Tensor) -> bytes:
         words = (seed, crc32(unit.name.encode()), crc32(tensor.name.encode()))
@@ -120,7 +120,7 @@ def create(
 
 
 def _cut(tensor: Tensor, content: bytes, shard: Shard) -> Any:
-    """The shard's part of a whole tensor."""
+    """Return the shard's part of a whole tensor."""
     if len(content) != tensor.size:
         raise InstanceError(
             f"tensor {tensor.name!r}: found {len(content)} bytes, expected "
@@ -160,7 +160,7 @@ def needs(
 
 
 def shards_of(plan: TrainingPlan, manifest: Manifest) -> list[Shard]:
-    """The shards that the nodes of a plan save, sorted."""
+    """Return the shards that the nodes of a plan save, sorted."""
     return sorted(
         {
             Shard(unit, rank, degree, folder_of(gpu.rpartition(":")[0]))

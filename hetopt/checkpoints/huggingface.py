@@ -41,7 +41,7 @@ class _Rule:
 
 
 def _rules(prefix: str, rows: Iterable[tuple[str, int | None, int]]) -> list[_Rule]:
-    """Rules of a layer's tensors, behind `prefix` and the number."""
+    """Return the rules of a layer's tensors, behind `prefix` and the number."""
     start = rf"{prefix}\.(?P<layer>\d{{1,5}})\."
     return [_Rule(start + names, axis, blocks=blocks) for names, axis, blocks in rows]
 
@@ -102,7 +102,7 @@ class _Found:
     file: TensorFile
 
     def saved(self, stack: ExitStack) -> Saved:
-        """The tensor in its file, which stays open until the stack closes."""
+        """Return the tensor in its file, which stays open until the stack closes."""
         path = self.file.path
         number = os.open(path, os.O_RDONLY)
         stack.callback(os.close, number)
@@ -180,7 +180,7 @@ def _units(source: Path) -> _Units:
 
 
 def weight_files(source: Path) -> list[TensorFile]:
-    """The files that the index lists, or the only one."""
+    """Return the files that the index lists, or the only one."""
     index = source / INDEX
     if not os.path.isfile(index):
         return [read_header(source / SINGLE)]
@@ -205,7 +205,7 @@ def weight_files(source: Path) -> list[TensorFile]:
 
 
 def _placed(name: str, file: TensorFile) -> tuple[str, Tensor]:
-    """The unit of a tensor, and how degrees cut it."""
+    """Return the unit of a tensor, and how degrees cut it."""
     held = file.tensors[name]
     for rule in RULES:
         if matched := re.fullmatch(rule.names, name):
@@ -232,7 +232,7 @@ def _placed(name: str, file: TensorFile) -> tuple[str, Tensor]:
 
 
 def _order(unit: str) -> tuple[int, int]:
-    """The embedding, the layers by number, the head."""
+    """Return the embedding, the layers by number, the head."""
     if unit.isdigit():
         return 1, int(unit)
     return (0, 0) if unit == "embedding" else (2, 0)

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: its manifest, its shards, and which rows each shard has.
+"""A checkpoint holds a manifest and shards, each with rows of tensors.
 
 Degrees cut each block of a tensor's parallel axis into equal parts. So a portion of a
 unit is named by `(first, last, of)`: the parts `first` to `last`, the latter left out,
@@ -70,12 +70,12 @@ class Tensor(Record):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole tensor."""
+        """Return the bytes of the whole tensor."""
         return prod(self.shape) * ITEM_BYTES[self.dtype]
 
     @property
     def outer(self) -> int:
-        """How many times the axis is repeated: the product of the axes before it."""
+        """Return the repetitions of the axis: the product of the axes before it."""
         return 1 if self.axis is None else prod(self.shape[: self.axis])
 
     @property
@@ -126,7 +126,7 @@ class Tensor(Record):
 
 
 class Unit(Record):
-    """What moves together: the embedding, a layer, or the head."""
+    """A unit moves together: the embedding, a layer, or the head."""
 
     name: Annotated[str, Field(pattern=rf"^{UNIT}$", description="a file's name")]
     tensors: Annotated[tuple[Tensor, ...], Field(min_length=1)]
@@ -153,12 +153,12 @@ class Manifest(Record):
 
     @property
     def tied(self) -> bool:
-        """Whether the last stage uses the embedding: the head has no matrix to cut."""
+        """Return whether the last stage uses the embedding: no head matrix to cut."""
         heads = [unit for unit in self.units if unit.name == "head"]
         return not any(t.axis is not None for unit in heads for t in unit.tensors)
 
     def unit(self, name: str) -> Unit:
-        """The unit of a name; `InstanceError` where there is none."""
+        """Return the unit of a name; `InstanceError` where there is none."""
         for unit in self.units:
             if unit.name == name:
                 return unit
@@ -179,13 +179,13 @@ class Shard(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its file below the folder of the checkpoint."""
+        """Return its file below the folder of the checkpoint."""
         name = f"{self.unit}.tp{self.rank}of{self.degree}.safetensors"
         return f"{folder_of(self.place)}/{name}"
 
 
 def folder_of(place: str) -> str:
-    """The folder of a node or of the cloud: its name, where that can be one."""
+    """Return the folder of a node or of the cloud: its name, where that can be one."""
     if not _names_folder(place):
         raise InstanceError(
             f"node: found the name {shown(place)}, expected one that can name a folder "

@@ -1,4 +1,4 @@
-"""What a recovery plan means for files: which shard is made of which saved parts."""
+"""A recovery plan makes each shard of saved parts, in files."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -15,7 +15,7 @@ from .tensor_files import TensorFile, read_header
 
 
 class Stamp(NamedTuple):
-    """What tells that a file is still the one that was looked at."""
+    """A stamp tells that a file is still the one that was looked at."""
 
     size: int
     changed_ns: int
@@ -28,7 +28,7 @@ class Source(NamedTuple):
     stamp: Stamp
 
     def open(self, stack: ExitStack) -> int:
-        """The file, open for reading until the stack closes.
+        """Return the file, open for reading until the stack closes.
 
         Raises `InstanceError` where it has changed since it was verified.
         """
@@ -43,7 +43,7 @@ class Source(NamedTuple):
         return number
 
     def saved(self, name: str, shard: Shard, number: int) -> Saved:
-        """A tensor of the shard, in the file that was opened as `number`."""
+        """Return a tensor of the shard, in the file that was opened as `number`."""
         held = self.file.tensors[name]
         part = (shard.rank, shard.rank + 1, shard.degree)
         return Saved(number, str(self.file.path), held.offset, part)
@@ -72,7 +72,7 @@ def verified(
 
 
 def verified_catalogue(folder: Path) -> tuple[Shard, ...]:
-    """The shards of a checkpoint's folder, after a look at each file's header.
+    """Return the shards of a checkpoint's folder, after a look at each file's header.
 
     Raises `InstanceError` that names the damaged ones.
     """
@@ -82,7 +82,7 @@ def verified_catalogue(folder: Path) -> tuple[Shard, ...]:
 
 
 def incomplete(manifest: Manifest, shards: Iterable[Shard]) -> list[str]:
-    """Units that the shards together do not make whole."""
+    """Return the units that the shards together do not make whole."""
     by_unit: dict[str, list[Shard]] = {unit.name: [] for unit in manifest.units}
     for shard in shards:
         by_unit[shard.unit].append(shard)
@@ -106,7 +106,7 @@ def _verified(folder: Path, unit: Unit, shard: Shard) -> Source:
 
 
 def difference(file: TensorFile, unit: Unit, degree: int) -> str:
-    """In what a shard's file is not what its unit and degree demand; empty if none."""
+    """Return how a shard's file differs from its unit and degree, or nothing."""
     expected = {tensor.name: tensor for tensor in unit.tensors}
     if lacking := sorted(set(expected) - set(file.tensors)):
         return f"found no tensor {lacking[0]!r}, expected {len(expected)} tensors"

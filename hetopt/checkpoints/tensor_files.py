@@ -62,7 +62,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """What a file's header says, after the file was found to be as long as that."""
+    """A tensor file: its header, read after the length of the file was checked."""
 
     path: Path
     tensors: dict[str, Held]
@@ -70,7 +70,7 @@ class TensorFile:
 
 
 def read_header(path: Path) -> TensorFile:
-    """The tensors of a file.
+    """Return the tensors of a file.
 
     Raises `InstanceError` where the file is absent, truncated or otherwise not whole,
     or where its header is not one of the format.
@@ -99,7 +99,7 @@ def read_header(path: Path) -> TensorFile:
 
 
 def _header(file: BinaryIO, size: int, path: Path) -> tuple[_Header, int]:
-    """The header at the start of a file, and the offset of the first tensor."""
+    """Return the header at the start of a file, and the offset of the first tensor."""
     if size < _LENGTH.size:
         raise InstanceError(
             f"{path}: found {size} bytes, expected a safetensors file, which has more: "
@@ -132,7 +132,7 @@ def _header(file: BinaryIO, size: int, path: Path) -> tuple[_Header, int]:
 
 
 def _end_of_data(entries: Mapping[str, _Entry], path: Path) -> int:
-    """Bytes of all tensors, which must lie side by side from the first byte."""
+    """Return bytes of all tensors, which must lie side by side from the first byte."""
     for name, entry in entries.items():
         first, last = entry.data_offsets
         expected = prod(entry.shape) * ITEM_BYTES[entry.dtype]

@@ -43,7 +43,7 @@ def write_shard(
 
 
 def shard_size(unit: Unit, degree: int) -> int:
-    """Bytes of the tensors of a shard; its header comes on top."""
+    """Return the bytes of the tensors of a shard; its header comes on top."""
     return sum(
         prod(tensor.shard_shape(degree)) * ITEM_BYTES[tensor.dtype]
         for tensor in unit.tensors

@@ -1,4 +1,4 @@
-"""Why a training plan takes the time and the memory that it takes, and what helps.
+"""Explain why a training plan takes its time and its memory, and what would help.
 
 `times` and `weights` take the judge's iteration and memory apart, `changes` says what
 might help, `effects` plans and judges each of them again.

@@ -37,14 +37,14 @@ class _Event(Record):
 
 
 class _Rank(Record):
-    """Which GPU a file is of."""
+    """A rank tells the GPU of a file."""
 
     gpu: GpuId
     rank: int
 
 
 class _File(Record):
-    """In Chrome's words."""
+    """A file of events, in Chrome's words."""
 
     traceEvents: tuple[_Event, ...]
     displayTimeUnit: str
@@ -71,7 +71,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Lane:
-    """What one GPU did in the step; `first` is a replica's first."""
+    """A lane is one GPU in the step; `first` marks a replica's first."""
 
     gpu: str
     pipeline: int
@@ -84,11 +84,11 @@ class Lane:
 
     @property
     def passed_us(self) -> float:
-        """When its last pass ended."""
+        """Return when its last pass ended."""
         return max(one.end_us for one in self.passes)
 
     def busy_us(self, *kinds: str) -> float:
-        """In passes of these kinds."""
+        """Return the time spent in passes of these kinds."""
         return sum(x.end_us - x.start_us for x in self.passes if x.kind in kinds)
 
 
@@ -113,11 +113,11 @@ class Beside:
 
     @property
     def iteration_us(self) -> float:
-        """Of the step, from its first pass to the last update."""
+        """Return the time of the step, from its first pass to the last update."""
         return max(lane.end_us for lane in self.lanes)
 
     def rows(self) -> Iterator[Row]:
-        """By stage, of its busiest GPU; then what comes after the pipelines."""
+        """Yield a row a stage, of its busiest GPU, then what follows the pipelines."""
         ends = []
         for p, line in enumerate(self.found.timelines):
             mine = [lane for lane in self.lanes if lane.pipeline == p]
@@ -145,7 +145,7 @@ class Beside:
         yield Row(None, "iteration", float(found.iteration_us), self.iteration_us)
 
     def to_json(self) -> dict[str, Any]:
-        """The rows, and which step they are of."""
+        """Return the rows, and which step they are of."""
         return {
             "step": self.step,
             "steps": self.steps,
@@ -169,7 +169,7 @@ def _told_us(line: Timeline, stage: int, kind: str) -> float:
 
 
 def beside(found: Simulation, plan: TrainingPlan, folder: Path) -> Beside:
-    """The step of median time of a run whose traces lie in a folder.
+    """Return the step of median time of a run whose traces lie in a folder.
 
     `InstanceError` where there are none, or they are of another plan or of some of its
     GPUs alone.
@@ -241,7 +241,7 @@ def _steps(events: Iterable[_Event]) -> Iterator[list[_Event]]:
 def _step(
     place: Mapping[str, _Place], events: Mapping[str, list[_Event]]
 ) -> tuple[Lane, ...]:
-    """What all GPUs did, from the first pass of all on."""
+    """Return the lane of every GPU, from the first pass of all on."""
     start = min(event.ts for mine in events.values() for event in mine)
     found = []
     for gpu, mine in events.items():
@@ -259,7 +259,7 @@ def _step(
 
 
 def _ran(event: _Event, waits: list[_Event], start: float) -> Ran:
-    """A pass without what it waited at its beginning."""
+    """Return a pass without what it waited at its beginning."""
     stop = event.ts + event.dur
     waited = sum(one.dur for one in waits if event.ts <= one.ts < stop)
     kind, micro_batch, run = _parsed(event)

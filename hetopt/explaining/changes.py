@@ -16,7 +16,7 @@ _RECOMPUTES = ("none", "selective", "full")
 
 @dataclass(frozen=True)
 class Change:
-    """What changes, in words; the plans that it offers; whether to plan anew."""
+    """A change in words, with the plans that it offers, and whether to plan anew."""
 
     kind: str
     words: str
@@ -60,7 +60,7 @@ def _nodes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
 
 
 def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
-    """None where nothing says how fast the node and its copy are joined."""
+    """Return None where nothing says how fast the node and its copy are joined."""
     name = f"{node.name}+"
     while name in cluster.node:
         name += "+"
@@ -134,7 +134,7 @@ def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
 
 
 def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
-    """Micro-batches of half and of twice each size, all pipelines at once."""
+    """Yield the micro-batches of half and of twice each size, all pipelines at once."""
     workload = instance.workload
     sizes = set(workload.micro_batch_sizes)
     tried = {2 * max(sizes), *(b // 2 for b in sizes if not b % 2), *sizes}
@@ -211,7 +211,7 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
 
 
 def with_costs(instance: Instance, **changes: Any) -> Instance:
-    """The instance under other cost settings."""
+    """Return the instance under other cost settings."""
     costs = instance.workload.costs.model_copy(update=changes)
     workload = instance.workload.model_copy(update={"costs": costs})
     return instance.model_copy(update={"workload": workload})
@@ -233,7 +233,7 @@ def _moves(instance: Instance, plan: TrainingPlan) -> Iterator[TrainingPlan]:
 
 
 def _moved(pipeline: Pipeline, j: int, step: int) -> Pipeline | None:
-    """The boundary behind stage `j` moved; None where a stage would be empty."""
+    """Return the boundary behind stage `j` moved; None where a stage would be empty."""
     stages = list(pipeline.stages)
     (first, middle), (_, last) = stages[j].layers, stages[j + 1].layers
     if not first < middle + step < last:

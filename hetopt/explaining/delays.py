@@ -1,4 +1,4 @@
-"""Where a simulated pipeline is idle, and why the judge's time is another one.
+"""Delays of a simulated pipeline: where it is idle, and why the judge's time differs.
 
 Of the slowest stage s, the first one where several are: nothing hides it, so the whole
 time is exactly
@@ -30,7 +30,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Delays:
-    """What the judge charges and the simulation does not; below 0 the other way round.
+    """The judge charges these times and the simulation does not; below 0, the reverse.
 
     `judge_us`: slots of `lockstep`, or rounding. `before_us` and `after_us`: filling
     and draining by the stages before the slowest. `behind_us`: stages behind it.
@@ -60,7 +60,7 @@ def idle(line: Timeline) -> tuple[Idle, ...]:
 
 
 def delays(line: Timeline, judged_us: int) -> Delays:
-    """Why `judged_us` is not what the simulation of the same stages takes."""
+    """Return the difference of `judged_us` from the simulation of the same stages."""
     stages = line.times
     slowest = max(range(len(stages)), key=lambda j: stages[j].both_us)
     before, behind = stages[:slowest], stages[slowest + 1 :]

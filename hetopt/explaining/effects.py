@@ -1,4 +1,4 @@
-"""What each change is worth, by judging plans again and by planning again."""
+"""Effects of changes are found by judging plans again and by planning again."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ def effect(
     deadline: float | None = None,
     seed: int = 0,
 ) -> Effect:
-    """What a change makes of a plan that takes `iteration_us`.
+    """Return the effect of a change on a plan that takes `iteration_us`.
 
     Planning again starts from that plan or from one of the `known`, whichever is
     faster under the change.

@@ -30,7 +30,7 @@ class Faster:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Where time and memory of a plan go; `effects` are of all changes looked at."""
+    """An explanation divides time and memory; `effects` has every change tried."""
 
     instance: Instance
     plan: TrainingPlan
@@ -57,7 +57,7 @@ class Explanation:
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """Where 80 % of runs lie; None where times are not calibrated."""
+        """Return the 80% interval of the time; None where it is not calibrated."""
         calibration = self.instance.workload.costs.compute.calibration
         if calibration is None:
             return None
@@ -65,7 +65,7 @@ class Explanation:
 
     @property
     def bottleneck(self) -> StageTime:
-        """The slowest stage of the slowest pipeline."""
+        """Return the slowest stage of the slowest pipeline."""
         return max(
             (row for row in self.stages if not row.parts["slower_pipeline"]),
             key=lambda row: row.busy_us,
@@ -73,18 +73,18 @@ class Explanation:
 
     @property
     def tightest(self) -> GpuMemory:
-        """The replica with the least memory to spare."""
+        """Return the replica with the least memory to spare."""
         return min(self.memory, key=lambda row: row.headroom_mib)
 
     @property
     def helpful(self) -> tuple[Effect, ...]:
-        """The three changes that save most; searching on is not one of them."""
+        """Return the three changes that save most; searching on is not one of them."""
         found = [e for e in self.effects if e.kind != "search" and (e.gain or 0) > 0]
         found.sort(key=lambda effect: -(effect.gain or 0))
         return tuple(found[:_SHOWN])
 
     def place(self, pipeline: int, stage: int) -> str:
-        """A stage in words, layers counted from 0 and both included."""
+        """Return a stage in words, layers counted from 0 and both included."""
         found = self.plan.pipelines[pipeline].stages[stage]
         first, end = found.layers
         gpus = sum(replica.degree for replica in found.replicas)
@@ -96,7 +96,7 @@ class Explanation:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The document of the command line."""
+        """Return the document of the command line."""
         slow, tight = self.bottleneck, self.tightest
         low, high = self.interval_s or (None, None)
         return {

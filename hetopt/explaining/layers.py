@@ -1,4 +1,4 @@
-"""What layers take: by kind, and what the time of one is made of where calibrated."""
+"""Layers take time by kind; where calibrated, the time of one has parts."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class LayerTime:
 
 @dataclass(frozen=True)
 class LayersOfKind:
-    """What one layer of a kind takes on the group that holds the first of them."""
+    """A row gives the cost of one layer of a kind on the group that holds the first."""
 
     kind: str
     layers: int

@@ -1,4 +1,4 @@
-"""How long passes take: through stages, and virtual ones where layers turn back.
+"""Passes take time on stages, and on virtual stages where layers turn back.
 
 Gradients of weights have the share of a backward pass that they have of its FLOPs. Of
 DualPipe's second direction times are the judge's of the same pipeline on the stages'
@@ -48,7 +48,7 @@ def times_of(
     schedule: Schedule,
     transfers: Transfers,
 ) -> list[list[Times]]:
-    """By pipeline, of its stages; of virtual ones where layers turn back."""
+    """Return by pipeline the times of its stages, virtual where layers turn."""
 
     def of(data: Instance, one: TrainingPlan) -> list[list[Times]]:
         rows = training_plan.evaluate(data, one).parts["stages"]
@@ -94,7 +94,7 @@ def _times(
 
 
 def _share(table: CostTable, pipeline: Pipeline, j: int) -> Fraction:
-    """Of a stage's backward pass, what makes gradients of weights, by FLOPs."""
+    """Return the share of a backward pass that makes gradients of weights, by FLOPs."""
     stage, model, workload = pipeline.stages[j], table.model, table.workload
     table = table.under(stage.recompute)
     weights = whole = 0
@@ -128,7 +128,7 @@ def _head(table: CostTable, pipeline: Pipeline) -> Times:
 
 
 def _turned(pipeline: Pipeline) -> Pipeline:
-    """The same layers in the same order, on the stages' GPUs from the last one on."""
+    """Return the layers in their order, on the stages' GPUs from the last one on."""
     stages = tuple(
         stage.model_copy(update={"replicas": other.replicas})
         for stage, other in zip(pipeline.stages, reversed(pipeline.stages), strict=True)

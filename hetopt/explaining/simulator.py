@@ -35,7 +35,7 @@ _CATEGORIES = {"F": "forward", "B": "backward", "W": "weight gradients"}
 
 @dataclass(frozen=True)
 class StageMemory:
-    """Of the fullest GPU of a stage: micro-batches held at once, MiB, its room."""
+    """The fullest GPU of a stage: micro-batches held at once, MiB, its memory."""
 
     held: Fraction
     need_mib: int
@@ -62,27 +62,27 @@ class Simulation:
 
     @property
     def iteration_us(self) -> Fraction:
-        """The slowest pipeline and what follows it, as the judge adds them."""
+        """Return the slowest pipeline and what follows it, as the judge adds them."""
         return self.passes_us + self.sums_us + self.update_us + self.overhead_us
 
     @property
     def passes_us(self) -> Fraction:
-        """Of the slowest pipeline, or of the network port that is busy longer."""
+        """Return the time of the slowest pipeline, or of a busier network port."""
         lines = (line.total_us for line in self.timelines)
         return self.pipeline_factor * max(*lines, Fraction(self.port_us))
 
     @property
     def sums_us(self) -> Fraction:
-        """Of gradients between replicas, and of tied embeddings."""
+        """Return the time to sum gradients of replicas, and of tied embeddings."""
         return self.sync_factor * self.sync_us + self.tied_us
 
     @property
     def runs(self) -> int:
-        """Of layers on a stage; more than one where pipelines are interleaved."""
+        """Return the virtual stages per GPU: above one where interleaved."""
         return self.timelines[0].runs
 
     def delays(self) -> tuple[Delays, ...]:
-        """Of every pipeline: why the judge's time is another one."""
+        """Return for every pipeline why the judge's time differs."""
         both = zip(self.timelines, self.judged_us, strict=True)
         return tuple(delays(line, judged) for line, judged in both)
 
@@ -271,7 +271,7 @@ def _parts(
     holders: list[int],
     place: tuple[int, int],
 ) -> dict[str, int]:
-    """Of stage `j` on a replica, whose GPUs hold so many micro-batches.
+    """Return the memory of stage `j` on a replica that holds so many batches.
 
     Embedding and head lie as on the stage at `place`, its number and of how many.
     """
@@ -294,7 +294,7 @@ def _parts(
 def _of_both(
     table: CostTable, pipeline: Pipeline, j: int, held: Fraction, holders: list[int]
 ) -> StageMemory:
-    """Of a stage that has its own layers and those of its counterpart.
+    """Return the memory of a stage that has its own layers and its counterpart's.
 
     Micro-batches are weighed as those of the layers that keep more.
     """

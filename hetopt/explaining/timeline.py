@@ -87,7 +87,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened in one pipeline, in the order of the starts."""
+    """A timeline lists what happened in one pipeline, in the order of the starts."""
 
     times: tuple[Times, ...]
     micro_batches: int
@@ -97,12 +97,12 @@ class Timeline:
 
     @property
     def total_us(self) -> Fraction:
-        """When the last pass ends."""
+        """Return when the last pass ends."""
         return max(done.end_us for done in self.passes)
 
     @property
     def closed_us(self) -> Fraction:
-        """The closed form: n max tau, and filling: a v-th of the other taus."""
+        """Return the closed form: n max tau, and filling: a v-th of the other taus."""
         slowest = max(stage.both_us for stage in self.times)
         whole = sum((t.both_us - 2 * t.shared_us for t in self.times), Fraction(0))
         return self.micro_batches * slowest + (whole - slowest) / self.runs
@@ -170,7 +170,7 @@ class Timeline:
         return path[::-1]
 
     def _place(self, one: Pass) -> int:
-        """The virtual stage of a pass."""
+        """Return the virtual stage of a pass."""
         count = len(self.times)
         turned = self.turns and one.run
         return one.run * count + (count - 1 - one.stage if turned else one.stage)
@@ -179,7 +179,7 @@ class Timeline:
 def order(
     schedule: Schedule, stages: int, stage: int, n: int, runs: int = 1
 ) -> Iterator[Task]:
-    """The passes of one stage in the order in which it works through them.
+    """Yield the passes of one stage in the order in which it works through them.
 
     With several runs of layers a stage, tasks name virtual stages: run k of stage j is
     k P + j.
@@ -305,7 +305,7 @@ def _plain(task: Task) -> Task:
 
 
 class _Work:
-    """How long passes of virtual stages take, and what each needs."""
+    """The work of virtual stages: how long passes take, and what each needs."""
 
     def __init__(
         self,
@@ -333,17 +333,17 @@ class _Work:
         }
 
     def is_last(self, place: int) -> bool:
-        """Whether nothing follows a virtual stage."""
+        """Return whether nothing follows a virtual stage."""
         return place in self._lasts
 
     def stage_of(self, place: int) -> int:
-        """The stage that a virtual one lies on."""
+        """Return the stage that a virtual one lies on."""
         if self._turns:
             return turning.stage_of(self._count, place)
         return place % self._count
 
     def by_stage(self) -> tuple[Times, ...]:
-        """Of every stage for a micro-batch, one of either end under DualPipe."""
+        """Return every stage's times for a micro-batch, of either end in DualPipe."""
         if not self._turns:
             return tuple(self._times)
         mean = 2 if self._schedule == "dualpipe" else 1
@@ -357,7 +357,7 @@ class _Work:
         return self._times[place if self._turns else place % self._count]
 
     def lasts(self, task: Task) -> Fraction:
-        """How long a pass keeps its stage busy."""
+        """Return how long a pass keeps its stage busy."""
         kind, place, m = task
         mine = self._of(place)
         if kind == "F":
@@ -370,7 +370,7 @@ class _Work:
         return whole / self._runs
 
     def early(self, task: Task) -> Fraction:
-        """How long before its end a pass is seen by the next; below 0, after it."""
+        """Return how long before its end the next sees a pass; below 0, after it."""
         kind, place, _ = task
         if kind == "W":
             return Fraction(0)  # sent to nobody
@@ -378,7 +378,7 @@ class _Work:
         return min(self.lasts(task), self._of(border).shared_us / self._runs)
 
     def ready(self, task: Task, done: set[Task]) -> bool:
-        """Whether what a pass needs is there."""
+        """Return whether the inputs of a pass are there."""
         kind, place, m = task
         if task in self.among and not self.ready(self.among[task], done):
             return False

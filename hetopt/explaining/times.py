@@ -1,4 +1,4 @@
-"""Where an iteration's time goes, stage by stage; the parts add up to all of it.
+"""An iteration's time is divided stage by stage; the parts add up to all of it.
 
 A stage's GPUs do `n` micro-batches of layers, tensor-parallel all-reduces, the head
 and hops; then they wait: for a slower stage of their pipeline (n times the difference),
@@ -57,7 +57,7 @@ class StageTime:
 def stage_times(
     table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
 ) -> list[StageTime]:
-    """The parts of every stage; `judged` are the judge's parts of the plan."""
+    """Return the parts of every stage; `judged` are the judge's parts of the plan."""
     table = table.under(zero=plan.zero, split=split_of(table.instance, plan))
     costs = table.workload.costs
     slowest_us = max(judged["pipeline_us"])
@@ -113,7 +113,7 @@ def stage_times(
 def gpu_times(
     rows: Sequence[StageTime], gpus: int, iteration_us: int
 ) -> dict[str, int]:
-    """The parts summed over all `gpus`; they add up to `gpus` iterations."""
+    """Return the parts summed over all `gpus`; they add up to `gpus` iterations."""
     total = dict.fromkeys(PARTS, 0)
     for row in rows:
         for part, us in row.parts.items():
@@ -132,7 +132,7 @@ def _scaled(parts: dict[str, int], factor: Fraction) -> dict[str, int]:
 
 
 def _hops(rule: str, rows: Sequence[dict[str, int]], j: int) -> int:
-    """What a stage spends on links for a micro-batch; `both`: what enters as well."""
+    """Return a stage's hop time for a micro-batch; `both` adds entering ones."""
     hop = rows[j]["hop_us"]
     return hop + rows[j - 1]["hop_us"] if rule == "both" else hop
 
@@ -159,7 +159,7 @@ def _work(table: CostTable, pipeline: Pipeline, j: int) -> dict[str, int]:
 
 
 def _alone_us(table: CostTable, key: tuple[str, int, int], layer: int) -> int:
-    """A layer without its all-reduces; a profile does not tell them apart."""
+    """Return a layer without its all-reduces; a profile does not tell them apart."""
     node, t, b = key
     if table.profile or t == 1:
         return table.layer_us(*key)[layer]
@@ -206,7 +206,7 @@ def _syncs(
 
 
 def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
-    """Time of the optimiser on the slowest replica of each stage."""
+    """Return the time of the optimiser on the slowest replica of each stage."""
     copies_of = holders_of(table.layers, _stages(plan))
 
     def update(pipeline: Pipeline, j: int) -> int:
@@ -242,7 +242,7 @@ def end_layers(table: CostTable, pipeline: Pipeline, j: int) -> list[int]:
 
 
 def holders_of(layers: int, stages: Iterable[Stage]) -> list[int]:
-    """Replicas that hold each layer."""
+    """Return the replicas that hold each layer."""
     held = [0] * layers
     for stage in stages:
         for layer in stage.span:

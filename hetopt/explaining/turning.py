@@ -29,7 +29,7 @@ AMONG = "F&"
 
 
 def stage_of(stages: int, place: int) -> int:
-    """The stage on which a virtual one lies."""
+    """Return the stage on which a virtual one lies."""
     return place if place < stages else 2 * stages - 1 - place
 
 
@@ -71,7 +71,7 @@ def zbv(stages: int, stage: int, n: int) -> Iterator[Task]:
 
 
 def dualpipe(stages: int, stage: int, n: int) -> Iterator[Task]:
-    """The passes of one stage in order; B without a W behind it is a whole one.
+    """Yield the passes of one stage in order; B without a W behind it is a whole one.
 
     Micro-batches of the second half begin on the last stage.
     """
@@ -110,7 +110,7 @@ def dualpipe(stages: int, stage: int, n: int) -> Iterator[Task]:
 
 
 class _Dual:
-    """What a stage has done of micro-batches from its nearer end, 0, and the other."""
+    """A stage counts its micro-batches from its nearer end, 0, and from the other."""
 
     def __init__(self, stages: int, stage: int, each: int) -> None:
         turned = stage >= stages // 2

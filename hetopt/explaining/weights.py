@@ -1,4 +1,4 @@
-"""Where the memory of each GPU goes, in MiB; the parts add up to the judge's need.
+"""The memory of each GPU is divided, in MiB; the parts add up to the judge's need.
 
 Weights, gradients and optimiser states are rounded up together, as the cost model has
 it: each part is what it adds to those before it.
@@ -30,7 +30,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """What each GPU of a replica holds, and its room."""
+    """Every GPU of a replica holds these parts, and has this room."""
 
     pipeline: int
     stage: int
@@ -46,12 +46,12 @@ class GpuMemory:
 
     @property
     def headroom_mib(self) -> int:
-        """What is left; negative where it does not fit."""
+        """Return the memory left; negative where the parts do not fit."""
         return self.room_mib - self.need_mib
 
 
 def gpu_memory(table: CostTable, plan: TrainingPlan) -> Iterator[GpuMemory]:
-    """A row for every replica of the plan."""
+    """Yield a row for every replica of the plan."""
     table = table.under(zero=plan.zero, split=split_of(table.instance, plan))
     stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
     holders = holders_of(table.layers, stages)

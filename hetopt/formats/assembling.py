@@ -38,7 +38,7 @@ def assembly(
     islands: Iterable[str] = (),
     times: str = "calibrated",
 ) -> Imported:
-    """An instance with the model of `config` and the cluster of `paths`.
+    """Return an instance with the model of `config` and the cluster of `paths`.
 
     `config` is a file, or where there is none of that path a model's name in the
     catalogue; as text it is such a name, and no file is looked for.
@@ -72,7 +72,7 @@ def on_hosts(
     workload: Document,
     name: str,
 ) -> Imported:
-    """An instance with the model of `config` on hosts that no file lists.
+    """Return an instance with the model of `config` on hosts that no file lists.
 
     `config` may also be the model itself. All else is as in `assembly`.
     """
@@ -96,7 +96,7 @@ def _assembled(
     islands: Iterable[str] = (),
     times: str = "calibrated",
 ) -> Imported:
-    """The instance of `assembly`, whose cluster a function reads by its options.
+    """Return the instance of `assembly`, whose cluster a function reads by its options.
 
     Of the `names` the first is the instance's, the second the hosts', for where it has
     none.
@@ -172,7 +172,7 @@ def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
 def _training(
     cards: Mapping[str, Gpu | None], how: Values
 ) -> tuple[Document, tuple[assumptions.Assumption, ...]]:
-    """The workload's fields of how and what is trained, and what is assumed."""
+    """Return the workload's fields of how and what is trained, and what is assumed."""
     fields, rows = assumptions.training(cards, how)
     adapters, more = finetuning.trained(how)
     optimiser, others = finetuning.updated(how)

@@ -45,7 +45,7 @@ _RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
 
 
 def frameworks() -> list[str]:
-    """The frameworks that are told apart, by name."""
+    """Return the frameworks that are told apart, by name."""
     return sorted(FRAMEWORKS)
 
 
@@ -139,7 +139,7 @@ def run_by(instance: Instance, framework: str) -> Instance:
 
 
 def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, ...]]:
-    """With the memory that is for what a plan weighs, in place of the rule's."""
+    """Give each card the memory that plans may weigh, in place of the rule's."""
     constant = Stated(values())
     alone = sum(node.get("count", 1) for node in made["cluster"]["nodes"]) == 1
     gpus, rows = dict(made["cluster"]["gpus"]), []
@@ -233,7 +233,7 @@ def _spread(made: Values, cards: Mapping[str, Gpu | None], kernel: str) -> float
 def _exposed(
     constant: Constants, framework: str, usual: Framework, costs: CostSettings
 ) -> dict[str, float]:
-    """What of synchronisation and hops nothing hides.
+    """Return the share of synchronisation and hops that nothing hides.
 
     Gradients of the precision's width are reduced and weights of two bytes gathered;
     the cost model counts `sync_passes` over gradients.
@@ -279,7 +279,7 @@ def _with(
 
 
 def _stated(made: Document) -> Document:
-    """With the constants that are read, and the share of the peak that layers reach."""
+    """State the constants read, and the share of the peak that layers reach."""
     instance = validated(Instance, made, "the assembled instance", file="")
     table = CostTable(instance)
     if table.calibrated is None:
@@ -306,7 +306,7 @@ def _stated(made: Document) -> Document:
 
 
 def _read(table: CostTable) -> dict[str, float]:
-    """The constants that times and memory of any plan depend on."""
+    """Return the constants that times and memory of any plan depend on."""
     names: set[str] = set()
     for rule, zero in product(RULES, (0, 3)):
         one = table.under(rule, zero)

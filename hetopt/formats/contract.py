@@ -1,4 +1,4 @@
-"""What a module of a foreign tool has: four Protocols, which the registry checks.
+"""Four Protocols state what a module of a foreign tool has; the registry checks it.
 
     Importer    read(paths, **options)                  a document of ours, plain data
     PlanReader  claims(path, data, **options)           plans, judged on an instance
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """What exports were held against; `oldest` may be by its notes or source alone.
+    """A record names the versions of a tool that exports were checked against.
 
     `package` is its name in the package index, None where it is no package; `program`
     is what it is called on a machine, where its release cannot be told.

@@ -80,7 +80,7 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 
 
 def _updated(costs: CostSettings) -> Document:
-    """Which optimiser, and where its states are; AdamW on GPUs is the user's to make.
+    """Return the optimiser, and where its states are; users install AdamW on GPUs.
 
     On hosts it must be DeepSpeed's own, which it makes itself. SGD has a momentum, as
     the instance weighs it.

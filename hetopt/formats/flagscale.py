@@ -134,7 +134,7 @@ def _experiment(data: Instance, pipeline: Pipeline) -> Document:
 
 
 def _folder(name: str) -> str:
-    """A name as that of a folder: no path, nothing that a shell reads."""
+    """Return a name as that of a folder: no path, nothing that a shell reads."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "hetopt"
 
 

@@ -19,7 +19,7 @@ OPTIONS = clusters.OPTIONS
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """The hosts of all files; none is left out."""
+    """Return the hosts of all files; none is left out."""
     return [one for path in paths for one in hosts(read_text(path), str(path))], []
 
 
@@ -39,7 +39,7 @@ def is_one(text: str, tree: Document | None) -> bool:
 
 
 def hosts(text: str, where: str) -> list[Host]:
-    """The hosts of a hostfile; a line that is none is an `InstanceError`."""
+    """Return the hosts of a hostfile; a line that is none is an `InstanceError`."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()

@@ -80,7 +80,7 @@ class _Nodes(Foreign):
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """The nodes of all files with GPUs, and those that are left out."""
+    """Return the nodes of all files with GPUs, and those that are left out."""
     hosts: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""What Ray, SkyPilot or dstack are asked for, in their YAML, as a cluster.
+"""Ray, SkyPilot and dstack name their machines in YAML: read them as a cluster.
 
     Ray       cluster YAML (`available_node_types`) and KubeRay's RayCluster
     SkyPilot  a task: `resources.accelerators: A100-80GB:8`, `num_nodes`
@@ -29,7 +29,7 @@ _PRODUCT = "nvidia.com/gpu.product"
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """The machines of all files, and what of them is left out."""
+    """Return the machines of all files, and what of them is left out."""
     hosts: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:
@@ -267,7 +267,7 @@ def _named(
 
 
 def _rented(name: str) -> tuple[str | None, int]:
-    """The card of a machine by the name by which it is rented, and how many."""
+    """Return the card of a machine by the name by which it is rented, and how many."""
     found = rented().get(name.lower())
     return (None, 0) if found is None else (found.card, found.gpus)
 

@@ -34,7 +34,7 @@ _BESIDE = {"all": "all", "attention": "q_proj,k_proj,v_proj,o_proj"}
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Weights that are divided (ZeRO 3) and have eight bits."""
+    """Return the weights that are divided (ZeRO 3) and have eight bits."""
     return sharding.indivisible(data)
 
 
@@ -82,7 +82,7 @@ def _adapters(costs: CostSettings) -> Document:
 
 
 def _deepspeed(costs: CostSettings) -> Document:
-    """What DeepSpeed is told; `auto` is what the trainer was told."""
+    """Return DeepSpeed's settings; `auto` stands for what the trainer has."""
     zero: Document = {"stage": costs.updates.zero}
     if costs.memory.hosts_update:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}

@@ -190,7 +190,7 @@ def _sections(data: Instance, told: Document) -> dict[str, Document]:
 
 
 def _adapters(data: Instance, lora: Lora) -> Document:
-    """What `CanonicalLoRA` is made with; of experts each has its own."""
+    """Return the arguments of `CanonicalLoRA`; each expert has its own adapters."""
     made: Document = {
         "target_modules": list(_BESIDE[lora.beside]),
         "dim": lora.rank,

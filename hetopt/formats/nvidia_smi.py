@@ -1,4 +1,4 @@
-"""What nvidia-smi says of each host as the cluster of an instance: GPUs and topology.
+"""Output of nvidia-smi, one file a host, as a cluster: GPUs and their topology.
 
 One file a host, named after it, as in `node1.csv`, holds
 `nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits`, or what
@@ -50,7 +50,7 @@ class Listed(NamedTuple):
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """The hosts of all files, and the GPUs that are left out."""
+    """Return the hosts of all files, and the GPUs that are left out."""
     lists: dict[str, tuple[list[Listed], str]] = {}
     tables: dict[str, Pairs] = {}
     for path in paths:
@@ -90,7 +90,7 @@ read = clusters.reader("nvidia-smi", listed)
 
 
 def _in_parts(name: str, listed: Sequence[Listed]) -> list[LeftOut]:
-    """The GPUs of a host that are cut into parts; numbers of the others stay."""
+    """Return the GPUs of a host that are cut into parts; numbers of the others stay."""
     cut = [number for number, gpu in enumerate(listed) if gpu.is_in_parts]
     whole = [str(number) for number in range(len(listed)) if number not in cut]
     beside = f"; start with CUDA_VISIBLE_DEVICES={','.join(whole)}" if whole else ""

@@ -40,7 +40,7 @@ _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
 
 
 class _Row(NamedTuple):
-    """What is said of some nodes, and where; `field` is where their resources stand."""
+    """A row describes some nodes; `field` is the column of their resources."""
 
     place: str
     nodes: str
@@ -86,7 +86,7 @@ class _Nodes(Foreign):
 
 
 class _Columns(NamedTuple):
-    """Where a line has what is read of it; `width` is known under a header."""
+    """Columns say where a line has each value; a header fixes the `width`."""
 
     nodes: int = 0
     gres: int = 1
@@ -95,7 +95,7 @@ class _Columns(NamedTuple):
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """The nodes of all files with GPUs, and those that are left out."""
+    """Return the nodes of all files with GPUs, and those that are left out."""
     found: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:
@@ -263,7 +263,7 @@ def gpus_of(gres: str, place: str) -> dict[str | None, int]:
 
 
 def expanded(nodes: str, place: str) -> Iterator[str]:
-    """The names that `a,n[01-04,07]` stands for, in order."""
+    """Yield the names that `a,n[01-04,07]` stands for, in order."""
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", nodes):
         pieces = re.split(r"\[([^\]]*)\]", part)
         choices = [

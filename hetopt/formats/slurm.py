@@ -188,7 +188,7 @@ def _gpus(share: Share) -> str:
 
 
 def _size(share: Share, asked: Document) -> str:
-    """What of a node a component asks for."""
+    """Return the part of a node that a component asks for, as options."""
     each = asked.get("cpus_per_gpu")
     words = [f"--cpus-per-task={each * share.gpus}"] if each else ["--exclusive"]
     memory = asked.get("mem_per_gpu")
@@ -196,7 +196,7 @@ def _size(share: Share, asked: Document) -> str:
 
 
 def _granted(name: str, components: int) -> str:
-    """What Slurm tells of every component, as words of an array."""
+    """Return Slurm's values of every component as words of an array."""
     if components == 1:
         return f'"${name}"'
     return " ".join(f'"${name}_HET_GROUP_{number}"' for number in range(components))

@@ -91,7 +91,7 @@ def structures(grid: Grid) -> Iterator[Structure]:
 
 
 def laid(grid: Grid, one: Structure, cuts: list[int]) -> list[Laid]:
-    """The stages on machines, in the order of ranks."""
+    """Return the stages on machines, in the order of ranks."""
     groups = [node for node in grid.nodes for _ in range(grid.width // one.tp)]
     return [
         Laid(
@@ -108,7 +108,7 @@ def estimate_us(grid: Grid, one: Structure, cuts: list[int]) -> int:
 
 
 def no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
-    """Why none of the structures can be used."""
+    """Return the message where none of the structures can be used."""
     line = grid.line
     if not tried:
         workload = line.instance.workload

@@ -24,7 +24,7 @@ problem: Literal["recovery"] = "recovery"
 
 
 def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Recovery:
-    """The paper's choice for every piece; `NoPlan` names a unit that is lost.
+    """Return the paper's choice for every piece; `NoPlan` names a unit that is lost.
 
     Neither `seed` nor `deadline` has an effect.
     """
@@ -48,7 +48,7 @@ class _Nearest:
         self._read: dict[tuple[str, str], dict[Source, int]] = {}
 
     def parts(self, node: str, unit: str, bits: int) -> list[tuple[Source, int]]:
-        """The pieces `bits` of a unit for a GPU of `node`, by source."""
+        """Return the pieces `bits` of a unit for a GPU of `node`, by source."""
         found: dict[Source, int] = {}
         if self._data.loads == "once_a_node":
             # What the node has read for another GPU is there already.

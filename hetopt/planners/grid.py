@@ -21,7 +21,7 @@ problem: Literal["training_plan"] = "training_plan"
 def plan(
     data: Instance, *, seed: int = 0, deadline: float | None = None
 ) -> TrainingPlan:
-    """The best grid found; `NoPlan` where none fits, or none was found in time.
+    """Return the best grid found; `NoPlan` where none fits, or none was found in time.
 
     `seed` orders the moves of the local search; `deadline` is a `time.monotonic()`
     instant.

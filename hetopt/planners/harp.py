@@ -131,7 +131,7 @@ def warm_up(
 
 
 def _holds(line: LineCost, n: int, stages: Sequence[Laid], j: int, flight: int) -> bool:
-    """Whether stage j has memory for so many micro-batches in flight."""
+    """Return whether stage j has memory for so many micro-batches in flight."""
     stage, first = stages[j], int(j > 0)
     return line.short_mib(n, flight + first, first, *stage) <= 0
 
@@ -211,7 +211,7 @@ class Programme:
             at += width
 
     def _shapes(self, mesh: Mesh) -> Iterator[Shape]:
-        """Degrees with equal samples whose times are known."""
+        """Yield the degrees with equal samples whose times are known."""
         name, width = self.line.cost.names[mesh.nodes[0]], mesh.size // len(mesh.nodes)
         for tp in (t for t in range(1, width + 1) if width % t == 0):
             dp = mesh.size // tp
@@ -220,7 +220,7 @@ class Programme:
                 yield Shape(dp, tp)
 
     def _table(self, mesh: Mesh) -> tuple[Array, list[Shape], Array]:
-        """By stages from the end, first and last layer: least time, and whose it is."""
+        """Return the least time and its shape, by stages from the end and layers."""
         cost = self.line.cost
         width, count = mesh.size // len(mesh.nodes), len(mesh.nodes)
         key = (cost.kind[mesh.nodes[0]], cost.nodes[mesh.nodes[0]].count, width, count)
@@ -237,7 +237,7 @@ class Programme:
         return self._tables[key]
 
     def _times(self, node: int, shape: Shape) -> Array:
-        """Times of runs of layers that fit, by stages from the end."""
+        """Return the times of runs of layers that fit, by stages from the end."""
         cost, samples, side = self.line.cost, self.b // shape.dp, self.layers + 1
         sums = np.array(cost.prefix(node, shape.tp, samples)[0], np.int64)
         runs = sums[None, :] - sums[:, None]
@@ -270,7 +270,7 @@ class Programme:
     # --- the programme -----------------------------------------------------------
 
     def candidates(self, worst: int) -> Iterator[list[Laid]]:
-        """Stages of the least sum under rising limits on the slowest one.
+        """Yield the stages of the least sum under rising limits on the slowest one.
 
         As long as the objective may be below `worst` or that of an earlier candidate.
         """
@@ -333,7 +333,7 @@ class Programme:
         return allowed + np.array(hops, np.int64)[chosen]
 
     def _walk(self, sums: Array, limit: int) -> list[Laid]:
-        """The stages that the least sum comes from."""
+        """Return the stages that the least sum comes from."""
         k = int(sums[:, 0, 0].argmin())
         stages, first, at = [], 0, 0
         while k:
@@ -352,7 +352,7 @@ class Programme:
         return stages
 
     def _behind(self, sums: Array, mesh: Mesh, limit: int, k: int, first: int) -> Array:
-        """Sums by the layer that follows a stage on a mesh."""
+        """Return the sums by the layer that follows a stage on a mesh."""
         found: Array = (
             self._limited(mesh, limit)[k, first] + sums[k - 1, :, mesh.at + mesh.size]
         )

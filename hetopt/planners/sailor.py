@@ -89,7 +89,7 @@ class Search:
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def plan(self) -> TrainingPlan | None:
-        """The best so far."""
+        """Return the best so far."""
         return None if self.best is None else self.cost.plan(self.best[1])
 
     def run(self) -> None:
@@ -119,7 +119,7 @@ class Search:
     def allocated(
         self, stages: int, b: int, d: int, raised: Raised
     ) -> tuple[Pipe, ...] | None:
-        """The pipelines that the programme finds; None where nothing fits.
+        """Return the pipelines that the programme finds; None where nothing fits.
 
         Or where nothing can be faster than the best so far.
         """
@@ -154,7 +154,7 @@ def types_of(cost: FastCost) -> list[list[int]]:
 
 
 def raising(types: int) -> Iterator[Raised]:
-    """Whose degrees are raised: as released, and nobody's."""
+    """Yield which types' degrees to raise: those of the release, then none."""
     yield tuple(i > 0 or types == 1 for i in range(types))
     yield (False,) * types
 
@@ -170,7 +170,7 @@ class Suffix(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How a stage would be on a type: its degree, and its time for a micro-batch."""
+    """A choice puts a stage on a type: its degree, and its time for a micro-batch."""
 
     t: int
     us: int
@@ -204,7 +204,7 @@ class Programme:
     # --- what a type offers a stage ----------------------------------------------
 
     def _choice(self, j: int, nodes: Sequence[int], raised: bool) -> Choice | None:
-        """The degree of a type in a stage, None where none fits."""
+        """Return the degree of a type in a stage, None where none fits."""
         largest = nodes[0]
         usable = set(self.cost.degrees(largest, self.b))
         degrees = [t for t in sorted(usable) if not t & (t - 1)]
@@ -252,7 +252,7 @@ class Programme:
         return need <= self.cost.room[node]
 
     def slot(self, j: int, node: int, t: int) -> Slot:
-        """A replica of a stage."""
+        """Return a replica of a stage."""
         return Slot(node, t, self.cuts[j], self.cuts[j + 1])
 
     # --- splits of the replicas of a stage ---------------------------------------
@@ -293,7 +293,7 @@ class Programme:
     def _taken(
         self, j: int, split: Sequence[int], free: Free
     ) -> tuple[tuple[Slot, ...], Free]:
-        """The replicas of a split, machine by machine."""
+        """Return the replicas of a split, machine by machine."""
         row, left = [], list(free)
         for i, wanted in enumerate(split):
             choice, missing = self.choices[j][i], wanted
@@ -322,7 +322,7 @@ class Programme:
         return self._known[key]
 
     def _with(self, j: int, row: tuple[Slot, ...], left: Free) -> Suffix | None:
-        """The stages from `j` on, where `j` has these replicas."""
+        """Return the stages from `j` on, where `j` has these replicas."""
         us = max(self.stage_us(j, slot.node, slot.t) for slot in set(row))
         sync = self.sync_us(row)
         if j == self.stages - 1:
@@ -340,7 +340,7 @@ class Programme:
         return Suffix(whole, total, slowest, sync, (row, *rest.rows))
 
     def sync_us(self, row: Sequence[Slot]) -> int:
-        """Time to synchronise a stage's gradients among its replicas."""
+        """Return the time to synchronise a stage's gradients among its replicas."""
         if len(row) == 1:
             return 0
         table = self.cost.table

@@ -31,7 +31,7 @@ def plan(
     deadline: float | None = None,
     choice: Literal["cheapest", "fastest"] = "cheapest",
 ) -> Provisioning:
-    """The cheapest plan of one type, or the fastest; `NoPlan` if there is none.
+    """Return the cheapest plan of one type, or the fastest; `NoPlan` if there is none.
 
     `seed` has no effect. Under a budget the fastest is sought in any case.
     """

@@ -27,7 +27,7 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Provisi
 
 
 def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
-    """The pipeline of an allocation; None where the memory does not suffice.
+    """Return the pipeline of an allocation; None where the memory does not suffice.
 
     There is only one candidate, whether it is faster than `limit_us` or not.
     """

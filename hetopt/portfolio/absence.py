@@ -1,4 +1,4 @@
-"""Why there is no plan: a proof by counting GPUs, and settings that would fit."""
+"""Absence of a plan is explained: a proof by counting GPUs, settings that would fit."""
 
 from dataclasses import replace
 from time import monotonic

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Portfolio:
-    """Who looks for a training plan, when and for how long.
+    """A portfolio says who looks for a training plan, when and for how long.
 
     A share or part is of the time limit or of what is left of it, as its line says;
     names that end in `_s` are seconds.

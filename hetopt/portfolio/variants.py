@@ -87,7 +87,7 @@ def _least(pair: tuple[Any, Objective]) -> Objective:
 
 
 def _by_bound(ways: Sequence[Instance]) -> list[tuple[Instance, Bound]]:
-    """The ways with what no plan of each beats, the least first."""
+    """Return the ways with what no plan of each beats, the least first."""
     pairs = [(way, training_plan_bound(way)) for way in ways]
     return sorted(pairs, key=lambda pair: pair[1].value)
 
@@ -113,7 +113,7 @@ def solved(
     limits: Limits,
     solve: Callable[[Instance, Limits], Result],
 ) -> Result:
-    """What an exact method finds over all ways, each by `solve`, as one result."""
+    """Solve every variant by `solve`, and return one result for all of them."""
     start = monotonic()
     end = None if limits.time_s is None else start + limits.time_s
     found: dict[Split, Result] = {}

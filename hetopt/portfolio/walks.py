@@ -32,7 +32,7 @@ def improved(
     bound: Bound | None = None,
     visits_islands: bool = True,
 ) -> Result:
-    """The result with the best plan that local search finds within `limits`.
+    """Return the result with the best plan that local search finds within `limits`.
 
     `rounds` bounds the candidates as well; the compiled core looks at as many more as
     it is quicker (`Search.pace`). Without a plan there is nothing to improve,
@@ -86,7 +86,7 @@ def improved(
 
 
 def _why(found: Result, target: int) -> Stop:
-    """Why the search ended: a proof and a gap say more than the clock."""
+    """Return why the search ended: a proof and a gap say more than the clock."""
     if found.status is Status.OPTIMAL:
         return Stop.PROVED
     reached = isinstance(found.objective, int) and found.objective <= target
@@ -163,7 +163,7 @@ def _starts(
 
 
 def is_small(instance: Instance) -> bool:
-    """Whether the exact method looks at every plan of the instance, given the time."""
+    """Return whether the exact method looks at every plan, given the time."""
     from ..exact import enumeration  # as long to load as all that is above
 
     return instance.workload.target.free and enumeration.is_small(instance)

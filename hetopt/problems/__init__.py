@@ -53,7 +53,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the judge found; `objective` is None where it cannot be computed."""
+    """An evaluation is the judge's; `objective` is None where it cannot be computed."""
 
     objective: Objective | None
     violations: tuple[Violation, ...] = ()
@@ -61,7 +61,7 @@ class Evaluation:
 
     @property
     def valid(self) -> bool:
-        """Whether the plan breaks no rule."""
+        """Return whether the plan breaks no rule."""
         return not self.violations
 
     @property
@@ -74,7 +74,7 @@ class Evaluation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The parts, and the violations as objects."""
+        """Return the parts, and the violations as objects."""
         found = [
             {"rule": v.rule, "where": v.where, "by": v.by} for v in self.violations
         ]
@@ -91,7 +91,7 @@ def _in_seconds(value: Any) -> Any:
 
 
 class Problem(Protocol):
-    """What a module of this folder offers."""
+    """A module of this folder offers these parts of a problem."""
 
     @property
     def sense(self) -> Sense: ...
@@ -117,11 +117,11 @@ def warm_start_objective(problem: str, data: Any, plan: Any) -> Objective | None
 
 
 def names() -> list[str]:
-    """Names of all problems."""
+    """Return the names of all problems."""
     return registry.names("problems")
 
 
 def get(name: str) -> Problem:
-    """The problem of that name; `UnknownName` lists the ones there are."""
+    """Return the problem of that name; `UnknownName` lists the ones there are."""
     problem: Any = registry.entry("problems", name)
     return problem  # type: ignore[no-any-return]

@@ -59,7 +59,7 @@ class Data(Record):
 
     @property
     def devices(self) -> int:
-        """Number of devices N."""
+        """Return the number of devices N."""
         return sum(gpu.count for gpu in self.gpus)
 
     def micro_batches_of(self, groups: int) -> int:
@@ -133,7 +133,7 @@ def data(
 
 
 def unit(data: Data) -> str:
-    """Unit of the objective."""
+    """Return the unit of the objective."""
     return "GFLOP/s"
 
 

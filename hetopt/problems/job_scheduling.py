@@ -89,17 +89,17 @@ class Job(Record):
 
     @property
     def asked(self) -> int | None:
-        """GPUs that the user asks for; None where the policy is to choose."""
+        """Return GPUs that the user asks for; None where the policy is to choose."""
         return None if self.gpus == "choose" else self.gpus
 
     @property
     def steps(self) -> int:
-        """Steps to do; the last one may be short of samples, not of time."""
+        """Return the steps to do; the last one may be short of samples, not of time."""
         return -(-self.samples // self.batch)
 
 
 class Assumptions(Record):
-    """What the schedule's times rest on, beside the cluster's GPUs and links."""
+    """A schedule's times rest on assumptions beside the cluster's GPUs and links."""
 
     memory: marp.Formula = Field(
         default="marp",
@@ -137,7 +137,7 @@ class Assumptions(Record):
 
 
 class Assumed(Record):
-    """What the maker of a queue filled in where its source says nothing."""
+    """The maker of a queue fills in an assumption where its source says nothing."""
 
     what: str
     value: str
@@ -204,11 +204,11 @@ class Data(Record):
         return found
 
     def trained(self, job: Job) -> Trained:
-        """What the job trains; jobs of one model and batch share the object."""
+        """Return what the job trains; jobs of one model and batch share the object."""
         return self._classes[job.model, job.batch]
 
     def refusal(self, job: Job) -> str | None:
-        """Why the job can never run here; None where it can."""
+        """Return why the job can never run here; None where it can."""
         trained = self.trained(job)
         if self.rates.options(trained):
             return None
@@ -233,7 +233,7 @@ class Data(Record):
 
 
 def data(instance: Any) -> Data:
-    """An instance poses no queue: `InstanceError`."""
+    """Raise `InstanceError`: an instance poses no queue."""
     raise InstanceError(
         f"instance {instance.name!r} has one model and no jobs: expected a queue, such "
         "as `frenzy/simulator-30`; use `hetopt schedule QUEUE`"
@@ -296,7 +296,7 @@ def _makespan(data: Data, plan: plans.Schedule) -> int:
 def _job_violations(
     data: Data, job: Job, entry: plans.ScheduledJob
 ) -> Iterator[Violation]:
-    """Rules of one job: refusal, order of leases, each lease, the work done."""
+    """Yield rules of one job: refusal, order of leases, each lease, the work done."""
     refusal = data.refusal(job)
     if (entry.refused is not None) != (refusal is not None):
         said = "refused, although it fits" if refusal is None else refusal

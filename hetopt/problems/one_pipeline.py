@@ -24,17 +24,17 @@ Plan = TrainingPlan
 
 
 def data(instance: Instance) -> Instance:
-    """The instance itself; `InstanceError` where it has no cluster."""
+    """Return the instance itself; `InstanceError` where it has no cluster."""
     return training_plan.data(instance)
 
 
 def unit(data: Instance) -> str:
-    """Unit of the objective."""
+    """Return the unit of the objective."""
     return "us"
 
 
 def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
-    """The judgement of a training plan, with the rules of one pipeline added."""
+    """Return the judgement of a training plan, with the rules of one pipeline added."""
     found = training_plan.evaluate(data, plan)
     return replace(found, violations=(*found.violations, *_outside(plan)))
 

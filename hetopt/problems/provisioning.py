@@ -86,7 +86,7 @@ class Times(Record):
 
 
 class Needs(Record):
-    """What a layer needs on the GPUs of one offer, and the memory that layers have."""
+    """A layer needs this on the GPUs of one offer, and layers have this memory."""
 
     memory_mib: Amount
     layer_mib: Amount
@@ -94,7 +94,7 @@ class Needs(Record):
     by_data_parallel: dict[str, Times]
 
     def layer_mib_at(self, d: int) -> int:
-        """What a layer takes at degree `d`."""
+        """Return the memory of a layer at degree `d`."""
         own = self.by_data_parallel[str(d)].layer_mib
         return self.layer_mib if own is None else own
 
@@ -119,27 +119,27 @@ class Offer(Needs):
 
     @property
     def micro_usd_per_hour(self) -> int:
-        """The price in millionths of a dollar, exactly."""
+        """Return the price in millionths of a dollar, exactly."""
         return int(exact(self.usd_per_hour) * MICRO)
 
     @property
     def card(self) -> str:
-        """What one of its GPUs is: `B200` of the offer `8xB200@lambda/us-east-1`."""
+        """Return one of its GPUs: `B200` of the offer `8xB200@lambda/us-east-1`."""
         name = self.gpu.partition("@")[0]
         return name.removeprefix(f"{self.gpus_per_instance}x") or name
 
     @property
     def place(self) -> str:
-        """Where it is offered, as far as its name says: behind an `@`."""
+        """Return where it is offered, if its name says so behind an `@`."""
         return self.gpu.partition("@")[2]
 
     @property
     def rentable(self) -> int:
-        """GPUs of the whole instances that the quota allows."""
+        """Return the GPUs of the whole instances that the quota allows."""
         return self.quota - self.quota % self.gpus_per_instance
 
     def billed(self, gpus: int) -> int:
-        """GPUs of the whole instances that hold so many."""
+        """Return the GPUs of the whole instances that hold so many."""
         return gpus + -gpus % self.gpus_per_instance
 
 
@@ -302,13 +302,13 @@ class Data(Record):
 
     @property
     def choice(self) -> dict[str, Any]:
-        """What plans of this variant say of it; nothing where there is no choice."""
+        """Return the settings that plans of this variant state, if it has a choice."""
         if self.recompute is None:
             return {}
         return {field: getattr(self, field) for field in CHOICES}
 
     def meant(self, plan: plans.Provisioning) -> Self | None:
-        """The variant that a plan is of; None where there is no such one."""
+        """Return the variant that a plan is of; None where there is no such one."""
         told = {f: x for f in CHOICES if (x := getattr(plan, f)) is not None}
         for one in self.each:
             if plan.data_parallel in one.data_parallel and (
@@ -320,17 +320,17 @@ class Data(Record):
 
     @property
     def storage_micro_usd_per_hour(self) -> int:
-        """The price of storage in millionths of a dollar, exactly."""
+        """Return the price of storage in millionths of a dollar, exactly."""
         return int(exact(self.storage_usd_per_hour) * MICRO)
 
     @property
     def minimises_time(self) -> bool:
-        """Whether the objective is time (under a budget) and not cost."""
+        """Return whether the objective is time (under a budget) and not cost."""
         return self.budget_usd is not None
 
 
 def _no_worse(one: Data, other: Data, d: int) -> bool:
-    """Whether every plan at degree `d` of `other` fits `one`, and is as fast there.
+    """Return whether all plans of `other` at `d` fit `one`, and are as fast there.
 
     Both have as many micro-batches. Longer backward passes hide more.
     """
@@ -398,7 +398,7 @@ def unit(data: Data) -> str:
 
 
 def least(data: Data) -> Objective:
-    """An objective that no plan of a problem of one degree is below, at once.
+    """Return an objective that no plan of a problem of one degree is below, at once.
 
     Stages that do all layers of all micro-batches at the least price of a layer's time,
     or at the least time; what else takes time and money is left out.
@@ -477,7 +477,7 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
 
 
 def _unknown_variant(data: Data, plan: Plan) -> Violation:
-    """Which degree, or which settings, the problem does not have."""
+    """Report a degree, or settings, that the problem does not have."""
     degrees = sorted({d for one in data.each for d in one.data_parallel})
     if plan.data_parallel not in degrees:
         what = f"{plan.data_parallel} is not in {tuple(degrees)}"
@@ -490,7 +490,7 @@ def _unknown_variant(data: Data, plan: Plan) -> Violation:
 def _losses(
     data: Data, offers: Mapping[str, Offer], rented: Mapping[str, int]
 ) -> int | Fraction:
-    """By how much losses are expected to lengthen the time; 1 where there are none."""
+    """Return the factor by which losses are expected to lengthen the time."""
     if data.restart_s is None or data.checkpoint_every_s is None:
         return 1
     lost_hours = (exact(data.restart_s) + exact(data.checkpoint_every_s) / 2) / 3600
@@ -502,7 +502,7 @@ def _losses(
 
 
 def _machines(offer: Offer, gpus: int) -> dict[str, str | int]:
-    """What is rented of an offer, counted as it is rented."""
+    """Describe what is rented of an offer, counted as it is rented."""
     return {
         "offer": offer.gpu,
         "machines": gpus // offer.gpus_per_instance,
@@ -561,5 +561,5 @@ def _unmet(data: Data, total_s: Fraction, usd: Fraction) -> Iterator[Violation]:
 
 
 def _left(asked: float | None, taken: Fraction) -> float | None:
-    """What a requirement leaves; None where nothing is asked."""
+    """Return the rest of a requirement; None where nothing is asked."""
     return None if asked is None else float(exact(asked) - taken)

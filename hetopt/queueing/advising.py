@@ -1,4 +1,4 @@
-"""What would make a job fit that no GPUs here can hold, each tried, none guessed."""
+"""Advice for a job that no GPUs here can hold: changes, each of them tried."""
 
 from collections.abc import Iterator
 from dataclasses import replace

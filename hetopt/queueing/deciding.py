@@ -31,7 +31,7 @@ class Start(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """When a job is foreseen to start next and to end, seconds since 1970."""
+    """A forecast says when a job next starts and ends, in seconds since 1970."""
 
     start_s: float
     end_s: float
@@ -39,7 +39,7 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """What to start and to stop now; forecasts by number of the job."""
+    """A decision lists starts and stops of now, and forecasts by job number."""
 
     starts: tuple[Start, ...]
     stops: tuple[Entry, ...]

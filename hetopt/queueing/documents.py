@@ -38,6 +38,6 @@ def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _on_time(entry: Entry, now: float) -> bool | None:
-    """Whether a job is foreseen to end by its deadline; None without either."""
+    """Return whether a job is expected to end by its deadline; None without either."""
     end, within = outlook(entry, now).end_s, entry.job.deadline_s
     return None if end is None or within is None else end <= entry.submitted + within

@@ -1,4 +1,4 @@
-"""What became of the attempts of a queue, by the engine's records and saved states.
+"""Attempts of a queue are followed by the engine's records and saved states.
 
 A job is done when its last step is saved. An attempt that ended before goes on from the
 states: at once where nodes were lost or it was asked to leave, and after a failure of
@@ -42,7 +42,7 @@ _LINES = 3  # of a log that a failure tells
 
 
 class Logged(NamedTuple):
-    """What an attempt's log says: its last step, and seconds of a step."""
+    """An attempt's log gives its last step, and the seconds of a step."""
 
     step: int | None
     step_s: float | None

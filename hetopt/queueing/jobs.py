@@ -28,7 +28,7 @@ def _told(quantity: units.Quantity) -> str:
 
 
 class TrainingJob(Record):
-    """What is trained, on what, and for how long; where and how the queue chooses."""
+    """A training job says what to train, for how long, and what may be chosen."""
 
     name: Annotated[Name, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$")]
     model: Annotated[str, AfterValidator(printable)] = Field(
@@ -98,7 +98,7 @@ class TrainingJob(Record):
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole job; the last one may be short of tokens."""
+        """Return the steps of the whole job; the last one may be short of tokens."""
         if self.steps is not None:
             return self.steps
         tokens = self.tokens
@@ -115,18 +115,18 @@ class TrainingJob(Record):
 
     @property
     def target(self) -> str:
-        """What has to be able to run its plan."""
+        """Return the target that has to be able to run its plan."""
         return "executor" if self.train is None else "any"
 
     @property
     def config(self) -> Path | None:
-        """The file of its model; None for a model of the catalogue."""
+        """Return the file of its model; None for a model of the catalogue."""
         path = Path(self.model)
         return path if path.is_file() else None
 
     @property
     def workload(self) -> dict[str, Any]:
-        """The workload's fields of an instance of it."""
+        """Return the workload's fields of an instance of it."""
         return {
             "sequence_length": self.sequence_length,
             "global_batch": self.global_batch,
@@ -135,7 +135,7 @@ class TrainingJob(Record):
 
     @property
     def finetuning(self) -> list[str]:
-        """The options of assembling that say what is trained."""
+        """Return the options of assembling that say what is trained."""
         if self.lora_rank is None:
             return []
         return ["finetune=lora", f"rank={self.lora_rank}"]

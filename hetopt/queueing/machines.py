@@ -1,4 +1,4 @@
-"""What there is for the jobs of a queue, and how much of it, as instances."""
+"""Machines for the jobs of a queue, as instances: what there is, and how many."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 
 class Settings(NamedTuple):
-    """What a queue is told once, and keeps until it is told anew."""
+    """A queue keeps these settings until it is given others."""
 
     engine: str
     options: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Settings(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where a job would go now, or why it would not."""
+    """A placement says where a job would go now, or why it would not."""
 
     entry: Entry
     planned: Planned | None
@@ -52,7 +52,7 @@ class Placement(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """When a job starts and ends, seconds since 1970, and the end's 80 % interval."""
+    """An outlook has a start, an end and its 80% interval, seconds since 1970."""
 
     start_s: float | None
     end_s: float | None

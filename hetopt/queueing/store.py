@@ -1,4 +1,4 @@
-"""What a queue keeps beside its engine: jobs, attempts to run them, and who places.
+"""A queue stores, beside its engine, jobs, attempts to run them, and who places.
 
 `queue.sqlite` has what no engine can tell: the job files, where each attempt went and
 why, what was predicted and measured. An attempt is written before it is submitted, with
@@ -72,12 +72,12 @@ class Attempt:
 
     @property
     def is_live(self) -> bool:
-        """Whether it may still hold GPUs."""
+        """Return whether the attempt may still hold GPUs."""
         return self.ended is None
 
     @property
     def gpus(self) -> int:
-        """GPUs that it has."""
+        """Return the GPUs that it has."""
         return sum(self.nodes.values())
 
     @classmethod
@@ -111,13 +111,13 @@ class Entry:
 
     @property
     def live(self) -> Attempt | None:
-        """The attempt that may still hold GPUs; None without."""
+        """Return the attempt that may still hold GPUs; None without."""
         last = self.attempts[-1] if self.attempts else None
         return last if last is not None and last.is_live else None
 
     @property
     def done_steps(self) -> int:
-        """Steps that attempts which ended have saved."""
+        """Return the steps that attempts which ended have saved."""
         return max((a.to_step or 0 for a in self.attempts), default=0)
 
 

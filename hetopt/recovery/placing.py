@@ -19,7 +19,7 @@ Alike = dict[str, list[str]]  # the nodes that are like each node, itself among 
 
 
 def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
-    """The plan with nodes exchanged; `data` is its recovery as it stands.
+    """Return the plan with nodes exchanged; `data` is its recovery as it stands.
 
     Where links between nodes differ by pair the plan is returned as it is.
     """
@@ -40,7 +40,7 @@ def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
 
 
 def renamed(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
-    """The plan with other nodes in place of these; indexes of GPUs stay."""
+    """Return the plan with other nodes in place of these; indexes of GPUs stay."""
 
     def name(gpu: str) -> str:
         node, colon, index = gpu.rpartition(":")
@@ -59,7 +59,7 @@ def _alike(cluster: Cluster) -> Alike:
 
 
 def _at_home(data: Data, alike: Alike) -> dict[tuple[str, str], int]:
-    """Bytes that the part of one node would find on another that is like it."""
+    """Return bytes that the part of one node would find on another that is like it."""
     found: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for need in data.needs:
         for unit in need.units:

@@ -48,7 +48,7 @@ class Pool:
 
     @property
     def planned(self) -> int:
-        """How many different clusters were planned for."""
+        """Return the number of different clusters that were planned for."""
         return len(self._known)
 
     def considered(
@@ -100,7 +100,7 @@ def _nodes(plan: TrainingPlan) -> set[str]:
 
 
 def _of_planners(work: Replanning) -> list[Candidate]:
-    """The fastest plans, one of each name, before their nodes were exchanged."""
+    """Return the fastest plans, one of each name, before their nodes were exchanged."""
     found: dict[str, Candidate] = {}
     for candidate in work.candidates:
         if candidate.name != "kept":

@@ -44,7 +44,7 @@ DEFAULT_TIME_S = 1.5
 
 @dataclass(frozen=True)
 class Horizon:
-    """How long the new plan will run, as far as is known: seconds or iterations.
+    """The horizon is how long the new plan will run, in seconds or iterations.
 
     `seconds` may be infinite: the fastest plan is then best, whatever it takes to move.
     """
@@ -61,7 +61,7 @@ class Horizon:
                 )
 
     def worth(self, recovery_us: int, iteration_us: int) -> tuple[Fraction, int]:
-        """What candidates are compared by; less is better."""
+        """Return the key by which candidates are compared; less is better."""
         if self.iterations is not None:
             total = recovery_us + self.iterations * iteration_us
             return Fraction(total), iteration_us

@@ -1,4 +1,4 @@
-"""When to save a job's states: policies along a trace, and a bound for all of them.
+"""Policies choose when to save a job's states along a trace; one bound holds for all.
 
 The trace, the plans and the moves are those of a replay. What is left of each plan's
 time is T us of training, ended by a loss, or by a move or the end of the trace. A save
@@ -41,7 +41,7 @@ YOUNG, DALY, ADAPTIVE, SEARCHED = NAMES = ("young", "daly", "adaptive", "searche
 
 
 class Saves(NamedTuple):
-    """What a save costs, in us: training stands still, and until it is on disk.
+    """A save costs time, in us: training stands still, and until it is on disk.
 
     `notice` is how long before a loss one hears of it; 0 where nobody says.
     """

@@ -35,7 +35,7 @@ MACHINE = "one shared machine, shortest remaining work first"
 def bound(
     data: Data, deadline: float | None = None
 ) -> tuple[Bound, QueueCertificate | None]:
-    """The best of all bounds, in us, over the jobs that are not refused.
+    """Return the best of all bounds, in us, over the jobs that are not refused.
 
     With what it leaves for `check --bound`; the quick ones need nothing. After the
     `deadline`, a `time.monotonic()` instant, prices are sought no further.
@@ -48,7 +48,7 @@ def bound(
 
 
 def alone(data: Data) -> Bound:
-    """The average when no job waits for another."""
+    """Return the average when no job waits for another."""
     launch = launch_us(data)
     fastest: dict[Trained, int] = {}
     times = []
@@ -62,7 +62,7 @@ def alone(data: Data) -> Bound:
 
 
 def one_machine(data: Data) -> Bound:
-    """The least average on one machine as fast as all GPUs together."""
+    """Return the least average on one machine as fast as all GPUs together."""
     gpus, count = data.cluster.gpus, data.rates.count
     price = {name: int(flops_per_s(gpu) / 10**9) for name, gpu in gpus.items()}
     speed = sum(price[name] * count[name] for name in gpus)

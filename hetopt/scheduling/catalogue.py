@@ -17,7 +17,7 @@ GPUS = family("frenzy")
 
 
 def sheet(name: str) -> Variant:
-    """A GPU of `GPUS`, or any card of the catalogue as its data sheet has it.
+    """Return a GPU of `GPUS`, or any card of the catalogue as its data sheet has it.
 
     `UnknownName` for a name that is none or stands for several cards.
     """
@@ -34,7 +34,7 @@ def sheet(name: str) -> Variant:
 
 
 def gpu_type(name: str) -> GpuType:
-    """A GPU of `sheet` in an instance."""
+    """Return a GPU of `sheet` in an instance."""
     gpu = sheet(name)
     gib = round(gpu.memory_gib * 10**9 / 2**30 - 0.005, 2)  # rounded down
     return GpuType(peak_tflops=gpu.tflops, memory_gib=gib, efficiency=EFFICIENCY)
@@ -65,7 +65,7 @@ def simulator() -> Cluster:
 
 
 def testbed() -> Cluster:
-    """Its testbed: 5 nodes, 11 GPUs; 25 Gb/s between them is our choice."""
+    """Return the paper's testbed: 5 nodes, 11 GPUs; the 25 Gb/s are our choice."""
     nodes = [("A100-40G-PCIe", 2), ("A100-40G-PCIe", 1), ("A800-80G", 4)]
     return cluster([*nodes, *[("A100-80G-PCIe", 2)] * 2], 3.125)
 
@@ -83,6 +83,6 @@ LADDER = {
 
 
 def job_model(name: str) -> JobModel:
-    """A preset as jobs train it: sequences of 512 (BERT) or 1024."""
+    """Return a preset as jobs train it: sequences of 512 (BERT) or 1024."""
     spec = ModelSpec.model_validate(model(name))
     return JobModel(spec=spec, sequence_length=512 if "bert" in name else 1024)

@@ -39,7 +39,7 @@ _ENOUGH = 1e-12  # of a job's least, or of its work
 
 
 def recheck(data: Data, certificate: QueueCertificate, bound: Objective) -> list[str]:
-    """What is missing for the bound to be proved by the certificate, empty if proved.
+    """Return what the certificate lacks to prove the bound; empty where it proves it.
 
     In us, on average over the jobs that are not refused.
     """
@@ -56,7 +56,7 @@ def recheck(data: Data, certificate: QueueCertificate, bound: Objective) -> list
 
 
 def average_us(data: Data, certificate: QueueCertificate) -> Fraction:
-    """What no average completion time is below, by a row of prices for each group.
+    """Return a lower bound on the average completion time from each group's prices.
 
     At least one job fits.
     """
@@ -76,7 +76,7 @@ def average_us(data: Data, certificate: QueueCertificate) -> Fraction:
 
 
 def _alike(data: Data) -> list[tuple[str, int]]:
-    """A node of each group of alike nodes, and the GPUs of them all."""
+    """Return a node of each group of alike nodes, and the GPUs of them all."""
     found: dict[object, tuple[str, int]] = {}
     for node in data.cluster.nodes:
         inside = data.cluster.link(node.name, node.name) if node.count > 1 else None
@@ -119,7 +119,7 @@ def _leases(data: Data, trained: Trained) -> Iterator[_Lease]:
 
 
 def _lasting(data: Data, job: Job, steps: list[_Lease]) -> list[_Lease]:
-    """The whole job by each lease, at the shorter of launch and restart.
+    """Return the whole job by each lease, at the shorter of launch and restart.
 
     A first lease that ends before a step has the next one restart.
     """
@@ -199,7 +199,7 @@ class _Alone:
         ]
 
     def least(self) -> int:
-        """In units of the rent; less is found for no worth than is true."""
+        """Return the least rent, in its units; it never falls as the worth grows."""
         endings = [
             _Ending(least, (0.0, least / self._rent.unit, growth))
             for least, growth in self._at(0)
@@ -215,7 +215,7 @@ class _Alone:
         return self._after
 
     def _learn(self, endings: list[_Ending], worth: float) -> None:
-        """What a worth shows of every interval."""
+        """Learn from one worth about every interval."""
         found = self._at(int(Fraction(worth) * self._rent.fine))
         for ending, (least, growth) in zip(endings, found, strict=True):
             ending.least = max(ending.least, least)
@@ -226,7 +226,7 @@ class _Alone:
                 ending.high = line if ending.high is None else min(ending.high, line)
 
     def _at(self, worth: int) -> Iterator[tuple[int, float]]:
-        """By intervals: completion and rent at least, and its growth with the worth."""
+        """Yield each interval's least completion and rent, and growth with worth."""
         rent, left = self._rent, 1.0
         paid = worth * rent.grain
         for start, end, leases in self._intervals:

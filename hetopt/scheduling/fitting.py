@@ -1,4 +1,4 @@
-"""What a model needs on each GPU type: MARP as a call of its own.
+"""MARP states the memory that a model needs on each GPU type, as a call of its own.
 
 Both memory formulas stand side by side; a row is there where either of them fits. The
 ranking is Frenzy's: what MARP takes for fitting comes first, then samples per second of
@@ -48,7 +48,7 @@ class Fit:
         return self.data_parallel * self.tensor_parallel
 
     def to_json(self) -> dict[str, Any]:
-        """As an object; memory in MiB by part, rounded up, and the total in bytes."""
+        """Return an object: memory in MiB by part, rounded up; the total in bytes."""
         row = {
             name: value
             for name, value in self.__dict__.items()

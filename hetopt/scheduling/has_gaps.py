@@ -1,4 +1,4 @@
-"""How far HAS's rounds are from the best assignment of the same idle GPUs.
+"""Gaps of HAS: its rounds against the best assignment of the same idle GPUs.
 
 Frenzy runs in rounds. Before each of its decisions the round's problem is posed for the
 waiting jobs and the idle GPUs (running jobs stay, as HAS leaves them) and solved to its
@@ -31,7 +31,7 @@ class RoundGap:
 
     @property
     def gap(self) -> float | None:
-        """How much more HAS's assignment costs, relative to the least."""
+        """Return by how much HAS's assignment exceeds the least cost."""
         return known_gap(self.cost, self.least)
 
 
@@ -75,7 +75,7 @@ class _Watched:
             )
 
     def _listed(self, nodes: dict[str, int], gpus: int, state: State) -> bool:
-        """Whether a start is a configuration: a power of two, one node or whole ones"""
+        """Return whether a start is a power of two, on one node or on whole ones."""
         cluster = state.data.cluster
         whole = all(n == cluster.node[name].count for name, n in nodes.items())
         types = {cluster.node[name].gpu for name in nodes}

@@ -24,12 +24,12 @@ class _Buckets:
         self.total += after - before
 
     def first(self, count: int) -> str | None:
-        """A node with so many idle GPUs; None without."""
+        """Return a node with so many idle GPUs; None without."""
         return next(iter(self.nodes[count]), None)
 
 
 class Idle:
-    """Which GPUs are idle; `kind_of` says which types count as one kind of GPU."""
+    """Idle GPUs by node; `kind_of` says which types count as one kind of GPU."""
 
     def __init__(self, cluster: Cluster, kind_of: Callable[[str], int]) -> None:
         self.cluster = cluster
@@ -76,7 +76,7 @@ class Idle:
             self._by_kind[self._kind[node]].move(node, before, len(free))
 
     def best_fit(self, kinds: list[int], gpus: int) -> dict[str, int] | None:
-        """GPUs by node, of these kinds alike; None where they are too few.
+        """Return the GPUs by node, of these kinds alike; None where they are too few.
 
         The node with the fewest idle GPUs that holds all that are still missing; where
         there is none, the node with the most, and again for the rest (Frenzy, algorithm
@@ -85,7 +85,7 @@ class Idle:
         return self._held([kinds], gpus)
 
     def best_fit_by_kind(self, kinds: list[int], gpus: int) -> dict[str, int] | None:
-        """The same kind by kind: a kind's idle GPUs are used up before the next's."""
+        """Fit kind by kind: a kind's idle GPUs are used up before the next's."""
         return self._held([[kind] for kind in kinds], gpus)
 
     def _held(self, groups: list[list[int]], gpus: int) -> dict[str, int] | None:

@@ -1,4 +1,4 @@
-"""What people ask of a schedule: completion, queueing, use of the cluster.
+"""Metrics of a schedule: completion, queueing, use of the cluster.
 
 Times are added and subtracted as whole microseconds and become seconds at the end: a
 job that never waits has waited 0.
@@ -41,7 +41,7 @@ class Metrics:
     decision_p99_s: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """As a document."""
+        """Return the metrics as a document."""
         return asdict(self)
 
 
@@ -54,7 +54,7 @@ class Times:
 
 
 def percentile(values: Sequence[T], percent: int) -> T:
-    """The nearest-rank percentile of values, of which there is at least one."""
+    """Return the nearest-rank percentile of values, of which there is at least one."""
     rank = -(-percent * len(values) // 100)
     return sorted(values)[max(0, rank - 1)]
 
@@ -74,7 +74,7 @@ def times(data: Data, schedule: Schedule) -> dict[str, Times]:
 def measure(
     data: Data, schedule: Schedule, decision_s: tuple[float, ...] = ()
 ) -> Metrics:
-    """The metrics of a schedule that the judge accepts.
+    """Return the metrics of a schedule that the judge accepts.
 
     Queueing is all time without GPUs from submission to the end. Utilisation is the
     share of a type's GPU time from the first submission to the last end that is held,
@@ -105,7 +105,7 @@ def measure(
 
 
 def _spread(name: str, times_us: list[int]) -> dict[str, float]:
-    """The fields of `Metrics` about one time of all jobs; 0 without jobs."""
+    """Return the fields of `Metrics` about one time of all jobs; 0 without jobs."""
     some = times_us or [0]
     ranks = {f"p{n}_{name}_s": percentile(some, n) / MICRO for n in PERCENTS}
     return {f"average_{name}_s": sum(some) / (MICRO * len(some)), **ranks}

@@ -1,4 +1,4 @@
-"""What leases can do at best: for each group of alike nodes, GPUs and speed.
+"""Leases have a best case: for each group of alike nodes, GPUs and speed.
 
 Nodes of one GPU type, size and inner link are a group. A job that holds N = d t GPUs
 has one of two kinds of lease. Within a node its step takes what the judge says. Across
@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Offer:
-    """No lease on `gpus` GPUs of a group, by its number, has shorter steps."""
+    """An offer bounds leases: none on `gpus` GPUs of the group has shorter steps."""
 
     group: int
     gpus: int
@@ -39,12 +39,12 @@ class Offer:
 
 
 def launch_us(data: Data) -> int:
-    """What no lease that works spends less on before its first step."""
+    """Return the least time that a lease that works spends before its first step."""
     return micro(min(data.assumptions.launch_s, data.assumptions.restart_s))
 
 
 def groups(data: Data) -> list[Group]:
-    """The cluster's nodes, in groups."""
+    """Return the cluster's nodes, in groups."""
     found: dict[object, Group] = {}
     for node in data.cluster.nodes:
         link = data.cluster.link(node.name, node.name) if node.count > 1 else None

@@ -88,7 +88,7 @@ class _Grid:
 def priced(
     data: Data, deadline: float | None = None
 ) -> tuple[Bound, QueueCertificate] | None:
-    """The least average completion time by prices, and these prices.
+    """Return the least average completion time by prices, and these prices.
 
     None for more jobs than `MOST_JOBS`. At least one job fits. After the `deadline`,
     a `time.monotonic()` instant, the prices found by then count.
@@ -147,7 +147,7 @@ def _grid(queue: _Queue, edges: Array) -> _Grid:
 
 @dataclass(frozen=True)
 class _Answers:
-    """What each job pays and does at least, at the prices of one round."""
+    """Answers hold what each job pays and does at least, at the prices of one round."""
 
     total: float  # of the bound, as floats have it
     error: float  # of it, at most
@@ -156,7 +156,7 @@ class _Answers:
 
 
 def _answers(queue: _Queue, grid: _Grid, prices: Array, worths: Array) -> _Answers:
-    """Of jobs in rows and worths in columns, by intervals in which jobs could end."""
+    """Answer for jobs in rows and worths in columns, by intervals."""
     length = grid.end - grid.start
     least, _ = _least(queue, prices, worths)
     gained = length[:, :, None] * least
@@ -288,7 +288,7 @@ def _climbed(
 
 
 def _divided(queue: _Queue, edges: Array, prices: Array) -> tuple[Array, Array]:
-    """A grid of up to twice as many intervals, and the same prices on it.
+    """Return a grid of up to twice as many intervals, and the same prices on it.
 
     Those are halved in which most is paid, or which are longest among those up to the
     last in which anything is.

@@ -24,7 +24,7 @@ from .idle import Idle
 
 @dataclass
 class Held:
-    """What a running job holds."""
+    """A lease is what a running job holds."""
 
     start_us: int
     ready_us: int
@@ -56,7 +56,7 @@ class Task:
 
 
 class Policy(Protocol):
-    """What a module of `hetopt.scheduling.policies` makes of a queue."""
+    """A policy of `hetopt.scheduling.policies` places a queue's jobs."""
 
     rounds: bool
 
@@ -65,7 +65,7 @@ class Policy(Protocol):
 
 
 class State:
-    """What a policy sees and does: `waiting`, `running`, `idle`; `start`, `stop`."""
+    """The state is what a policy sees (`waiting`, `running`, `idle`) and changes."""
 
     def __init__(self, data: Data, idle: Idle) -> None:
         self.data, self.idle, self.now_us = data, idle, 0
@@ -128,7 +128,7 @@ class State:
             self.wait(task)
 
     def next_end_us(self) -> int | None:
-        """When the next lease ends; None where nothing runs."""
+        """Return when the next lease ends; None where nothing runs."""
         while self.ends and self._valid.get(self.ends[0][2]) != self.ends[0][1]:
             heapq.heappop(self.ends)  # it was stopped before
         return self.ends[0][0] if self.ends else None
@@ -272,7 +272,7 @@ class Simulation:
         )
 
     def schedule(self) -> Schedule:
-        """The jobs in the order of the queue's file."""
+        """Return the jobs in the order of the queue's file."""
         leases = {task.job.name: tuple(task.leases) for task in self.tasks}
         return Schedule(
             jobs=tuple(

@@ -1,4 +1,4 @@
-"""What a trainer must be told of a model besides its shape."""
+"""Architecture tells a trainer what the shape of a model leaves open."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,7 +11,7 @@ Above = Annotated[float, Field(gt=0)]
 
 
 class RopeScaling(Record):
-    """How rotary positions are stretched beyond the length that they were made for.
+    """Rotary positions are scaled beyond the length that they were made for.
 
     `linear` divides positions by `factor`; `llama3` does so for slow frequencies alone,
     between two wavelengths that the other three fields tell.
@@ -35,7 +35,7 @@ class RopeScaling(Record):
 
 
 class Router(Record):
-    """How tokens choose experts: `normalised` weights of the chosen sum to one."""
+    """A router chooses experts; `normalised` weights of the chosen sum to one."""
 
     normalised: bool
     auxiliary_loss: Annotated[float, Field(ge=0)] = 0.0

@@ -1,4 +1,4 @@
-"""What times of layers are computed with where they are `calibrated`.
+"""Times of layers that are `calibrated` are computed with these constants.
 
 The constants were fitted to measured runs (`hetopt.costs.constants`); an instance
 carries all that it is timed with, so that it means the same wherever it is read.

@@ -106,7 +106,7 @@ class Node(Record):
 
 
 def _as_link(value: Any) -> Any:
-    """A pair written as a row; the last two of its values need not be there."""
+    """Return a pair written as a row; the last two of its values need not be there."""
     if isinstance(value, list | tuple):
         if len(value) not in (3, 4, 5):
             raise ValueError(
@@ -135,7 +135,7 @@ class Link(Record):
 
     @property
     def slower_gbytes_per_s(self) -> float:
-        """The rate of the slower direction."""
+        """Return the rate of the slower direction."""
         return slower((self.gbytes_per_s, self.latency_us, self.back_gbytes_per_s))
 
 
@@ -150,7 +150,7 @@ class Pairs(Sequence[Link]):
     __slots__ = ("firsts", "names", "rated", "rates", "seconds")
 
     def __init__(self, links: Iterable[Link] = ()) -> None:
-        """The same links, in their order."""
+        """Hold links as columns, in their order."""
         rows = [tuple(getattr(x, name) for name in Link.model_fields) for x in links]
         self._hold(*(zip(*rows, strict=True) if rows else ((), (), (), (), ())))
 
@@ -223,7 +223,7 @@ class Pairs(Sequence[Link]):
 
     @classmethod
     def _read(cls, value: Any, rows: Any, info: ValidationInfo) -> "Pairs":
-        """From rows or links; what is wrong with one is said by `Link`, with its place.
+        """Read rows or links; `Link` reports what is wrong with one, and where.
 
         Rows of plain values are looked at all together, which is ten times as fast. A
         reader that did so itself has them in the context.
@@ -238,7 +238,7 @@ class Pairs(Sequence[Link]):
 
     @classmethod
     def plain(cls, rows: Sequence[Any]) -> "Pairs | None":
-        """Rows of names and numbers, every different one of which is right."""
+        """Return rows of names and numbers, every different one of which is right."""
         kinds = set(map(type, rows))
         if kinds == {dict} and set(map(len, rows)) == {4}:
             columns = operator.itemgetter(*list(Link.model_fields)[:4])
@@ -275,7 +275,7 @@ class Pairs(Sequence[Link]):
 
 
 def _canonical(pairs: Pairs) -> str:
-    """The links as the digest reads them."""
+    """Return the links as the digest reads them."""
     names = [json.dumps(name) for name in pairs.names]
     rates = [
         f'"gbytes_per_s":{rate!r},"latency_us":{us!r}' for rate, us, _ in pairs.rates
@@ -293,7 +293,7 @@ def _canonical(pairs: Pairs) -> str:
 
 
 def _written(pairs: Pairs, info: SerializationInfo) -> Any:
-    """The links as objects, a tuple of them in Python, as any record has."""
+    """Return the links as objects, a tuple of them in Python, as any record has."""
     if info.context is not None and "links" in info.context:
         mark = secrets.token_hex()  # no text of a file is that
         info.context["links"][mark] = _canonical(pairs)
@@ -349,7 +349,7 @@ class Cluster(Record):
         return self
 
     def only(self, nodes: Sequence[Node]) -> Self:
-        """The cluster with these nodes alone, which may have fewer GPUs."""
+        """Return the cluster with these nodes alone, which may have fewer GPUs."""
         names = {node.name for node in nodes}
         types = {node.gpu for node in nodes}
         pairs = Pairs(
@@ -420,12 +420,12 @@ class Cluster(Record):
 
     @cached_property
     def node(self) -> dict[str, Node]:
-        """Nodes by name."""
+        """Return the nodes by name."""
         return {node.name: node for node in self.nodes}
 
     @cached_property
     def gpu_count(self) -> int:
-        """Number of GPUs in the cluster."""
+        """Return the number of GPUs in the cluster."""
         return sum(node.count for node in self.nodes)
 
     def gpu_ids(self) -> Iterator[str]:
@@ -436,12 +436,12 @@ class Cluster(Record):
 
     @cached_property
     def number(self) -> dict[str, int]:
-        """The number of each node, by its name."""
+        """Return the number of each node, by its name."""
         return {node.name: i for i, node in enumerate(self.nodes)}
 
     @cached_property
     def links(self) -> "LinkTable":
-        """Links between nodes, by classes of equal ones."""
+        """Return the links between nodes, by classes of equal ones."""
         from .links import LinkTable  # numpy is loaded where links are asked for
 
         inter, pairs = self.inter, self.inter.pairs
@@ -498,5 +498,5 @@ def _joined_to_itself(pairs: Pairs) -> Iterator[str]:
 
 
 def link_of(gbytes_per_s: float, latency_us: float) -> tuple[Fraction, Fraction]:
-    """Latency in s and bandwidth in bytes/s of a link that a file gives."""
+    """Return the latency in s and bandwidth in bytes/s of a link that a file gives."""
     return exact(latency_us) / 10**6, exact(gbytes_per_s) * 10**9

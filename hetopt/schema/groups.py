@@ -23,7 +23,7 @@ Precision = Literal["fp32", "bf16", "bf16_mixed", "fp16_mixed", "bf16_fp32_gradi
 
 
 class Compute(Record):
-    """What GPUs compute in both passes, how GPUs divide it, and what times it.
+    """These settings say what GPUs compute, how they divide it, and what times it.
 
     `context_parallel: c` divides sequences among c parts of every group of GPUs, each
     of which is tensor-parallel: a group of g GPUs has degree g / c. `expert_parallel:
@@ -81,7 +81,7 @@ class Compute(Record):
 
 
 class Memory(Record):
-    """What takes memory on a GPU: states of parameters, activations, logits.
+    """These settings say what takes memory: states, activations, logits.
 
     `precision` in place of `bytes_per_parameter` says what these bytes are, and how
     wide activations and gradients are on links; without it they are 16-bit.
@@ -142,7 +142,7 @@ class Memory(Record):
 
     @cached_property
     def updated(self) -> StateBytes:
-        """What the bytes of a trained parameter are; 16-bit weights unless told."""
+        """Return the bytes of a trained parameter; weights have 16 bits unless told."""
         return self.updated_by(self.optimiser)
 
     def updated_by(self, optimiser: Optimiser) -> StateBytes:
@@ -159,27 +159,27 @@ class Memory(Record):
 
     @property
     def hosts_update(self) -> bool:
-        """Whether optimiser states are in the memory of hosts."""
+        """Return whether optimiser states are in the memory of hosts."""
         return self.offload is not None and self.offload.optimiser
 
     @cached_property
     def states(self) -> StateBytes:
-        """What of a trained parameter a GPU holds."""
+        """Return the bytes of a trained parameter that a GPU holds."""
         return self.on_gpu(self.updated)
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element of an activation."""
+        """Return the bytes of an element of an activation."""
         return 4 if self.precision == "fp32" else 2
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of a gradient when it is synchronised."""
+        """Return the bytes of a gradient when it is synchronised."""
         return 2 if self.precision is None else self.states.gradient
 
 
 class Links(Record):
-    """How activations pass from stage to stage.
+    """These settings say how activations pass from stage to stage.
 
     `hops: both` lets a transfer occupy the receiving stage too. `hop_parts: whole` has
     each GPU of a group send all activations to its partner, in place of a part that
@@ -196,7 +196,7 @@ class Links(Record):
 
 
 class Schedule(Record):
-    """In which order a pipeline does its passes, and how long that takes.
+    """These settings say in which order a pipeline works, and how long it takes.
 
     `interleave: v` gives each GPU v virtual stages in place of one.
     `iteration_overhead_us` is what an iteration takes beside what is told apart:
@@ -223,12 +223,12 @@ class Schedule(Record):
 
     @property
     def is_1f1b(self) -> bool:
-        """Whether pipelines may be interleaved."""
+        """Return whether pipelines may be interleaved."""
         return self.in_flight != "gpipe" and self.pipeline != "lockstep"
 
 
 class Updates(Record):
-    """What is trained, how replicas divide its states, and how they synchronise.
+    """These settings say what is trained, and how replicas share and sum its states.
 
     `zero: 1..3` divides optimiser states, gradients too, weights too, among the
     replicas of a layer. `zero_groups: r` lets them divide states in r groups, each of

@@ -59,14 +59,14 @@ class Offer(Record):
 
 
 class Requirements(Record):
-    """What a provisioning must meet; `None` asks for nothing."""
+    """A provisioning must meet these requirements; `None` asks for nothing."""
 
     deadline_s: Seconds | None = None
     budget_usd: Usd | None = None
 
 
 class Storage(Record):
-    """What is paid beside GPUs: disks as long as the run lasts, bytes that leave."""
+    """Storage costs beside GPUs: disks as long as the run lasts, bytes that leave."""
 
     gbytes: Annotated[
         NotNegative, Field(description="Kept as long as the run lasts.")
@@ -226,11 +226,11 @@ class Instance(Record):
         return made.model_copy(update={"workload": workload})
 
     def launched_by(self, target: str) -> Self:
-        """The instance with gradients as a program keeps and exchanges them."""
+        """Return the instance with gradients as a program keeps and exchanges them."""
         return self._with_costs(self.workload.costs.launched_by(target))
 
     def in_precision(self, precision: str) -> Self:
-        """The instance with parameters weighed and sent in another precision."""
+        """Return the instance with parameters weighed and sent in another precision."""
         return self._with_costs(self.workload.costs.in_precision(precision))
 
     def _with_costs(self, costs: CostSettings) -> Self:

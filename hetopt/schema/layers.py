@@ -1,4 +1,4 @@
-"""What layers are made of, where they are not all attention and an MLP.
+"""Layers need not all be attention and an MLP: these are their parts.
 
 A layer is one part or several. `attention` sees all tokens before it, `window` the
 nearest ones; `mamba` (Mamba-2), `mamba1`, `linear` and `convolution` mix tokens without
@@ -57,7 +57,7 @@ class LatentAttention(Record):
 
     @property
     def scored(self) -> int:
-        """Of a head's queries and keys."""
+        """Return the width of a head's queries and keys."""
         return self.plain + self.rotary
 
     def matrices(self, hidden: int, heads: int) -> int:
@@ -71,7 +71,7 @@ class LatentAttention(Record):
 
 
 class Indexer(Record):
-    """What chooses the tokens that attention sees (DSA, DeepSeek-V3.2)."""
+    """An indexer chooses the tokens that attention sees (DSA, DeepSeek-V3.2)."""
 
     heads: Count
     head_dim: Count
@@ -87,17 +87,17 @@ class Indexer(Record):
 
     @property
     def vectors(self) -> int:
-        """A layer norm of the key."""
+        """Return a layer norm of the key."""
         return 2 * self.head_dim
 
 
 class Mixer(Record):
-    """What mixes tokens without scores: products, and a scan or a convolution."""
+    """A mixer mixes tokens without scores: products, and a scan or a convolution."""
 
     @property
     @abstractmethod
     def inner(self) -> int:
-        """Width between the projections."""
+        """Return the width between the projections."""
 
     @property
     @abstractmethod
@@ -112,12 +112,12 @@ class Mixer(Record):
     @property
     @abstractmethod
     def scan(self) -> int:
-        """FLOPs of a token beside the products and the convolution, forward."""
+        """Return FLOPs of a token beside the products and the convolution, forward."""
 
     @property
     @abstractmethod
     def vectors(self) -> int:
-        """Parameters that are in no product."""
+        """Return the parameters that are in no product."""
 
     @property
     @abstractmethod
@@ -144,12 +144,12 @@ class MambaMixer(Mixer):
 
     @property
     def inner(self) -> int:
-        """Width between the projections."""
+        """Return the width between the projections."""
         return self.heads * self.head_dim
 
     @property
     def convolved(self) -> int:
-        """Width that passes through the convolution."""
+        """Return the width that passes through the convolution."""
         return self.inner + 2 * self.groups * self.state
 
     @property
@@ -164,7 +164,7 @@ class MambaMixer(Mixer):
 
     @property
     def scan(self) -> int:
-        """FLOPs as Megatron-LM counts them."""
+        """Return the FLOPs as Megatron-LM counts them."""
         return 7 * self.inner * self.state
 
     @property
@@ -193,7 +193,7 @@ class SelectiveMixer(Mixer):
 
     @property
     def inner(self) -> int:
-        """Width between the projections."""
+        """Return the width between the projections."""
         return self.width
 
     @property
@@ -208,7 +208,7 @@ class SelectiveMixer(Mixer):
 
     @property
     def scan(self) -> int:
-        """FLOPs of decay, input, sum and output of each state."""
+        """Return the FLOPs of decay, input, sum and output of each state."""
         return 7 * self.width * self.state
 
     @property
@@ -218,7 +218,7 @@ class SelectiveMixer(Mixer):
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The width."""
+        """Return the width."""
         return (self.width,)
 
     def products(self, hidden: int) -> tuple[Product, ...]:
@@ -250,22 +250,22 @@ class LinearAttention(Mixer):
 
     @property
     def inner(self) -> int:
-        """Width of the values."""
+        """Return the width of the values."""
         return self.value_heads * self.value_dim
 
     @property
     def keyed(self) -> int:
-        """Width of the keys, and of the queries."""
+        """Return the width of the keys, and of the queries."""
         return self.key_heads * self.key_dim
 
     @property
     def mixed(self) -> int:
-        """Width of queries, keys and values."""
+        """Return the width of queries, keys and values."""
         return 2 * self.keyed + self.inner
 
     @property
     def kept(self) -> int:
-        """What convolution and scan take, gate, output, gated output."""
+        """Return the width kept for backward: convolution, scan, both gates."""
         return (2 if self.convolution else 1) * self.mixed + 3 * self.inner
 
     @property
@@ -319,7 +319,7 @@ class ShortConvolution(Mixer):
 
     @property
     def inner(self) -> int:
-        """Width between the projections."""
+        """Return the width between the projections."""
         return self.width
 
     @property
@@ -334,17 +334,17 @@ class ShortConvolution(Mixer):
 
     @property
     def scan(self) -> int:
-        """FLOPs of the gates."""
+        """Return the FLOPs of the gates."""
         return 2 * self.width
 
     @property
     def vectors(self) -> int:
-        """Weights of the convolution."""
+        """Return the weights of the convolution."""
         return self.width * self.convolution
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The width."""
+        """Return the width."""
         return (self.width,)
 
     def products(self, hidden: int) -> tuple[Product, ...]:
@@ -372,7 +372,7 @@ class Vectors(Record):
 
 
 class LayerShape(Record):
-    """What of a layer is of another width than the model's fields say."""
+    """A layer may be of another width than the model's fields say."""
 
     heads: Annotated[int, Field(ge=1, le=10_000)] | None = None
     kv_heads: Count | None = None

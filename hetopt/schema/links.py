@@ -35,7 +35,7 @@ class LinkTable:
         usual: tuple[float, float] | None,
         exactly: Callable[[float, float], LinkRate],
     ) -> None:
-        """Of `nodes` nodes; `pairs` are rows of two ends and a place in `rates`.
+        """Hold the classes of `nodes` nodes; a pair is two ends and a place in `rates`.
 
         Rates are GB/s and us, as a file gives them: of pairs, and the `usual` one where
         no pair says another. `exactly` makes seconds and bytes/s of them. A class is
@@ -65,7 +65,7 @@ class LinkTable:
         return self._kept[link]
 
     def to_and_fro(self, link: int) -> LinkRate:
-        """The same at the rate at which there and back take as long as they do.
+        """Return a link at the one rate that takes as long for there and back.
 
         It is no less than that of `exactly`.
         """
@@ -79,17 +79,17 @@ class LinkTable:
 
     @property
     def classes(self) -> int:
-        """How many classes there are; some may join no two nodes."""
+        """Return the number of classes; some may join no two nodes."""
         return len(self.rates)
 
     @cached_property
     def latency_s(self) -> Floats:
-        """Of each class, to `ROUNDING`."""
+        """Return the latency of each class, to `ROUNDING`."""
         return np.array([us for _, us, _ in self.rates], np.float64) / 1e6
 
     @cached_property
     def bytes_per_s(self) -> Floats:
-        """Of each class, its slower direction's, to `ROUNDING`."""
+        """Return the rate of each class in its slower direction, to `ROUNDING`."""
         return np.array([slower(rate) for rate in self.rates], np.float64) * 1e9
 
     @cached_property
@@ -103,11 +103,11 @@ class LinkTable:
         return found
 
     def listed(self) -> tuple[Classes, Classes]:
-        """Of every pair that is listed, both ways: its first node and its class."""
+        """Return every listed pair, both ways: its first node and its class."""
         return self._firsts, self._classes
 
     def sums(self, each: Floats, counts: NDArray[Any]) -> Floats:
-        """Of each node: over all others, `counts` times what `each` class takes."""
+        """Sum the pairs' values of `each`, times `counts`, over each node's others."""
         firsts, classes = self.listed()
         there = counts[self._others]
         taken = each[classes] * there
@@ -120,7 +120,7 @@ class LinkTable:
         return found
 
     def between(self, one: int, other: int) -> int:
-        """The class of the link between two nodes; KeyError for one node."""
+        """Return the class of the link between two nodes; KeyError for one node."""
         start, stop = self._starts[one], self._starts[one + 1]
         at = start + np.searchsorted(self._others[start:stop], other)
         if at < stop and self._others[at] == other:

@@ -229,7 +229,7 @@ class ModelSpec(Record):
 
     @cached_property
     def alike(self) -> bool:
-        """Whether all layers are of one kind."""
+        """Return whether all layers are of one kind."""
         return len({*self.kinds}) == 1
 
     def of(self, kind: Parts) -> "ModelSpec":
@@ -239,7 +239,7 @@ class ModelSpec(Record):
 
     @cached_property
     def _shaped(self) -> dict[LayerShape, "ModelSpec"]:
-        """The model by the shape of its layers, as if all were of that shape."""
+        """Return the model by the shape of its layers, as if all were of that shape."""
         own = {name: getattr(self, name) for name in type(self).model_fields}
         own["layer_shapes"] = None
         return {
@@ -257,7 +257,7 @@ class ModelSpec(Record):
 
     @cached_property
     def even(self) -> bool:
-        """Whether all layers are of one kind, with as many parameters."""
+        """Return whether all layers are of one kind, with as many parameters."""
         rows = (self.kinds, self.parameters, self.active_parameters)
         return all(len(set(row)) == 1 for row in rows)
 
@@ -275,12 +275,12 @@ class ModelSpec(Record):
 
     @property
     def key_dim(self) -> int:
-        """Width of a head's keys, without latent attention."""
+        """Return the width of a head's keys, without latent attention."""
         return self.head_dim or self.hidden // self.heads
 
     @property
     def common_attention(self) -> bool:
-        """Whether attention has queries, keys and values of one width, and no more."""
+        """Return whether attention has plain queries, keys and values of one width."""
         other = self.latent or self.indexer or self.value_dim or self.gated_attention
         return not other and self.kv_products == 2
 
@@ -303,14 +303,14 @@ class ModelSpec(Record):
 
     @property
     def kv_width(self) -> int:
-        """Width of the keys, and of the values."""
+        """Return the width of the keys, and of the values."""
         if self.latent:
             return self.attention_width
         return (self.kv_heads or self.heads) * self.attention_width // self.heads
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
-        """Parameters of each layer, all experts counted."""
+        """Return the parameters of each layer, all experts counted."""
         if self.layer_parameters is not None:
             return self.layer_parameters
         if self.parameters_per_layer is not None:
@@ -319,7 +319,7 @@ class ModelSpec(Record):
 
     @cached_property
     def active_parameters(self) -> tuple[int, ...]:
-        """Parameters of each layer that one token uses."""
+        """Return the parameters of each layer that one token uses."""
         if self.active_layer_parameters is not None:
             return self.active_layer_parameters
         if self.layer_parameters is not None or self.parameters_per_layer is not None:
@@ -328,7 +328,7 @@ class ModelSpec(Record):
 
     @cached_property
     def routed_parameters(self) -> tuple[int, ...]:
-        """Those of `parameters` that are of experts to which tokens are sent."""
+        """Return how many of `parameters` are of experts to which tokens are sent."""
         if not self.experts:
             return (0,) * self.layers
         matrices = 3 if self.gated else 2
@@ -392,7 +392,7 @@ class ModelSpec(Record):
         return h * (2 * self.attention_width + kept + self.gate_width) + indexed
 
     def _beside(self, part: str, experts: int) -> int:
-        """Parameters of a part that are in no matrix."""
+        """Return the parameters of a part that are in no matrix."""
         told = self.vectors or Vectors()
         more = told.expert * experts if part == EXPERTS else 0
         return self.beside(part, told) + more
@@ -414,7 +414,7 @@ class ModelSpec(Record):
         return own
 
     def _of_attention(self) -> int:
-        """Norms of latents, or of queries and keys, biases, what an indexer has."""
+        """Return attention's parameters beside products: norms, biases, an indexer."""
         indexed = self.indexer.vectors if self.indexer else 0
         if self.latent:
             return self.latent.query_rank + self.latent.key_rank + indexed

@@ -1,4 +1,4 @@
-"""What every record has: frozen and strict fields, a digest; names and numbers.
+"""Every record has frozen, strict fields and a digest; names are checked.
 
 Numbers are taken as the exact decimals that a file shows, so that every part of hetopt
 computes with the same rationals.
@@ -30,7 +30,7 @@ LONGEST_NAME = 200
 
 
 def name_fault(text: str) -> str | None:
-    """Why a text is no name, with the remedy; None where it is one.
+    """Return why a text is no name, with the remedy; None where it is one.
 
     A name is one line of printable characters that neither begins nor ends with a
     blank: names reach scripts, tables and terminals.
@@ -61,7 +61,7 @@ def _unprintable(text: str) -> str | None:
 
 
 def printable(text: str) -> str:
-    """The text, which has what a name of any length has; else a `ValueError`."""
+    """Return the text, which has what a name of any length has; else a `ValueError`."""
     if fault := _unprintable(text):
         raise ValueError(fault)
     return text
@@ -98,7 +98,7 @@ class Written:
     quantity: units.Quantity
 
     def number(self, value: Any) -> Any:
-        """What a text says; anything else as it is, for the field's own checks."""
+        """Return the number that a text means; the field checks anything else."""
         if not isinstance(value, str):
             return value
         try:
@@ -145,7 +145,7 @@ PeakTflops = Annotated[float, Field(gt=0, lt=1e6)]
 
 @lru_cache(maxsize=4096)
 def exact(number: float) -> Fraction:
-    """The decimal that a file shows for `number`, as a fraction."""
+    """Return the decimal that a file shows for `number`, as a fraction."""
     return Fraction(repr(number))
 
 
@@ -200,7 +200,7 @@ def tabled(
     fields: Mapping[str, Any],
     sources: Mapping[str, str] | None = None,
 ) -> R:
-    """A record of what was computed from an instance, for a solver.
+    """Return a record of what was computed from an instance, for a solver.
 
     `InstanceError` where a number has no place in it, with the field: coefficients stay
     below 1e9, where back ends agree. `sources` say by the field's name what it comes
@@ -224,7 +224,7 @@ def tabled(
 
 
 def _said(value: Any, data: Any) -> Any:
-    """The JSON `data` of a value, without later fields at their defaults."""
+    """Return the JSON `data` of a value, without later fields at their defaults."""
     if isinstance(value, Record):
         written = value._written()
         return {

@@ -1,4 +1,4 @@
-"""By which variant of the cost model a run is timed and weighed: five groups of fields.
+"""Cost settings choose the variant of the cost model, in five groups of fields.
 
 A file of `schema: 2` says the groups, or a preset; one of `schema: 1` says their fields
 side by side, which is read as before, and which is what programs are given: the dump of
@@ -173,7 +173,7 @@ class CostSettings(Record):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The fields that are not left at their defaults, side by side."""
+        """Return the fields that are not left at their defaults, side by side."""
         groups = (getattr(self, group) for group in GROUPS)
         return {
             name: getattr(group, name)
@@ -192,7 +192,7 @@ class CostSettings(Record):
 
     @cached_property
     def end_states(self) -> StateBytes:
-        """Those of embedding and head, which nobody quantises, nor updates by Muon."""
+        """Return the states of embedding and head, never quantised, nor Muon's."""
         memory = self.memory
         if self.updates.lora is None:
             by = "adamw" if memory.optimiser == "muon" else memory.optimiser
@@ -201,7 +201,7 @@ class CostSettings(Record):
 
     @property
     def split(self) -> Split:
-        """How sequences and experts are divided."""
+        """Return the degrees that divide sequences, experts, stages and states."""
         return Split(
             self.compute.context_parallel,
             self.compute.expert_parallel,
@@ -211,7 +211,7 @@ class CostSettings(Record):
 
     @property
     def shown_hop_factor(self) -> float:
-        """The share of a hop that nothing hides."""
+        """Return the share of a hop that nothing hides."""
         links = self.links
         other = links.interleaved_hop_factor
         is_plain = other is None or self.schedule.interleave == 1
@@ -219,11 +219,11 @@ class CostSettings(Record):
 
     @property
     def kept_bytes(self) -> int | Fraction:
-        """Bytes of a parameter of a layer that every replica holds."""
+        """Return the bytes of a parameter of a layer that every replica holds."""
         return self.updates.kept(self.layer_states)
 
     def launched_by(self, target: str) -> Self:
-        """The settings with the gradients that a program keeps and exchanges.
+        """Return the settings with the gradients that a program keeps and exchanges.
 
         They are themselves where it keeps what they say (`hetopt.schema.widths`). Where
         times are calibrated, `sync_factor` counts that weights of two bytes are
@@ -244,7 +244,7 @@ class CostSettings(Record):
 
     @property
     def sent_share(self) -> float:
-        """Bytes that an exchange has of a parameter, by those that are counted.
+        """Return bytes that an exchange has of a parameter, by those that are counted.
 
         Gradients are reduced once, weights of two bytes gathered in all other passes.
         """

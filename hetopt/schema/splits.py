@@ -1,4 +1,4 @@
-"""How plans divide sequences, experts, the layers of stages, and states again."""
+"""A split divides sequences, experts, the layers of stages, and states again."""
 
 from typing import Annotated, NamedTuple
 

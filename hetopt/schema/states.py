@@ -1,4 +1,4 @@
-"""What is trained of a model, and the bytes of a parameter that training needs."""
+"""Training needs so many bytes of each parameter, by optimiser and precision."""
 
 from fractions import Fraction
 from typing import Annotated, Literal, NamedTuple, Self
@@ -44,7 +44,7 @@ _OF_8_BITS = 2 * (1 + Fraction(4, 256))
 
 
 def states_of(precision: str | None, optimiser: str) -> StateBytes | None:
-    """What an optimiser keeps of a parameter; None where no precision is told."""
+    """Return the bytes that training keeps of a parameter; None without a precision."""
     if precision is None:
         return None
     weight, gradient, of_adam = PRECISIONS[precision]
@@ -57,7 +57,7 @@ def states_of(precision: str | None, optimiser: str) -> StateBytes | None:
 
 
 class Offload(Record):
-    """What is kept in the memory of the host, at the rates of each GPU's link to it.
+    """A host's memory may hold states and activations, at its link's rate.
 
     With `optimiser` its states are there, and the host's processors do the update:
     gradients go to the host and weights come back, once an iteration; the GPUs of a
@@ -107,15 +107,15 @@ class Lora(Record):
         return weight if self.weight_bits is None else QUANTISED[self.weight_bits]
 
     def parameters(self, model: ModelSpec) -> tuple[int, ...]:
-        """Of the adapters of each layer."""
+        """Return the parameters of the adapters of each layer."""
         return self._counted(model, model.experts)
 
     def active(self, model: ModelSpec) -> tuple[int, ...]:
-        """Of those that a token uses."""
+        """Return the parameters of the adapters that a token uses."""
         return self._counted(model, model.active_experts)
 
     def routed(self, model: ModelSpec) -> tuple[int, ...]:
-        """Of those of experts that tokens are sent to."""
+        """Return the parameters of adapters of routed experts."""
         one = self._expert(model) * (model.experts or 0)
         return tuple(one * (EXPERTS in kind) for kind in model.kinds)
 
@@ -137,7 +137,7 @@ class Lora(Record):
 
 
 def lora_fault(model: ModelSpec) -> str | None:
-    """Why adapters of a model cannot be counted, with the remedy; None if they can."""
+    """Return why adapters cannot be counted, with the remedy; None if they can."""
     parts = {part for kind in model.kinds for part in kind}
     plain = {*map(len, model.kinds)} == {2} and not parts & {*MIXERS, "further"}
     if not plain or not model.common_attention or model.expert_hidden:

@@ -41,7 +41,7 @@ RunsOn = Literal[
 
 
 class Feature(StrEnum):
-    """What a plan may do that not every target can; the value says it in words."""
+    """A feature is something that not every target can do, in words."""
 
     PIPELINES = "layers divided among stages (pipelines)"
     TENSOR_PARALLEL = "layers cut among GPUs (tensor parallelism)"
@@ -108,7 +108,7 @@ UNTOLD = frozenset({Feature.LISTED_PARAMETERS})
 
 
 class Rule(StrEnum):
-    """What a target demands of a plan whose features it has."""
+    """A rule is a demand that a target makes of a plan whose features it has."""
 
     FILLED = "as many micro-batches as stages, or more"
     TIED_TOGETHER = "one stage where embedding and head are tied"
@@ -133,12 +133,12 @@ class Target(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether each GPU has all layers to itself."""
+        """Return whether each GPU has all layers to itself."""
         return self.supports.isdisjoint(_MODEL_PARALLEL)
 
     @property
     def free(self) -> bool:
-        """Whether pipelines of one replica a stage may have any shape."""
+        """Return whether pipelines of one replica a stage may have any shape."""
         return self.supports >= _SHAPES
 
 
@@ -418,7 +418,7 @@ _OF_MIXERS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
 
 
 def indivisible(model: ModelSpec, t: int, split: Split = ONE) -> Iterator[str]:
-    """What of a model a tensor-parallel degree `t` does not divide, in words.
+    """Yield in words what of a model a tensor-parallel degree `t` does not divide.
 
     Experts that are divided among GPUs are whole.
     """
@@ -443,7 +443,7 @@ def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
 
 
 def permits(runs_on: str, model: ModelSpec, split: Split, gpus: int) -> bool:
-    """Whether a target runs groups of so many GPUs of a model."""
+    """Return whether a target runs groups of so many GPUs of a model."""
     t, rest = divmod(gpus, split.context)
     if rest:
         return False

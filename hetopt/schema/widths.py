@@ -44,7 +44,7 @@ _NO_MASTER = (2, 2, 2, 0, 4)
 
 
 def _deepspeed(kind: str, gradients: str) -> dict[str, Any]:
-    """Words of a configuration of DeepSpeed."""
+    """Return the words of a configuration of DeepSpeed."""
     return {
         "bf16": {"enabled": kind == "bf16"},
         "fp16": {"enabled": kind == "fp16"},

@@ -1,4 +1,4 @@
-"""What is trained, in which batches, for how long."""
+"""A workload is a model's training: batches, lengths, and for how long."""
 
 from itertools import product
 from typing import Annotated, Self
@@ -31,7 +31,7 @@ class Alternatives(Record):
 
 
 class Workload(Record):
-    """What is trained, in which batches, for how long.
+    """A workload says what is trained, in which batches, for how long.
 
     Without `alternatives` all stages recompute, and replicas divide states, as `costs`
     says; micro-batch sizes are always chosen from a list. `runs_on` names the program
@@ -144,18 +144,18 @@ class Workload(Record):
 
     @property
     def target(self) -> Target:
-        """The features and rules of the program that runs the plan."""
+        """Return the features and rules of the program that runs the plan."""
         return TARGETS[self.runs_on]
 
     @property
     def recomputes(self) -> tuple[Recompute, ...]:
-        """Rules that a stage may have, that of `costs` first."""
+        """Return the rules that a stage may have, that of `costs` first."""
         rules = (self.costs.compute.recompute, *self.alternatives.recompute)
         return tuple(dict.fromkeys(rules))
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """How a plan may be divided, as `costs` says first."""
+        """Return every split that a plan may have, that of `costs` first."""
         costs, other = self.costs, self.alternatives
         each = (
             dict.fromkeys((costs.value(field), *getattr(other, field)))
@@ -165,5 +165,5 @@ class Workload(Record):
 
     @property
     def zeros(self) -> tuple[int, ...]:
-        """Stages of ZeRO that a plan may have, that of `costs` first."""
+        """Return the stages of ZeRO that a plan may have, that of `costs` first."""
         return tuple(dict.fromkeys((self.costs.updates.zero, *self.alternatives.zero)))

@@ -1,4 +1,4 @@
-"""What families of models do that their `config.json` does not say.
+"""Families of models have traits that their `config.json` does not say.
 
 Read off the families' classes in transformers 5.23 (`modeling_*.py`): which products
 have biases, which norms there are and whether they have a bias, what is tied, and what
@@ -13,7 +13,7 @@ Biased = Literal["none", "qkv", "all"]
 
 
 class Traits(NamedTuple):
-    """Of one family."""
+    """Traits of one family."""
 
     gated: bool | None = None  # None: as the name of the activation says
     tied: bool = False  # where the configuration is silent
@@ -132,7 +132,7 @@ _GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 
 
 def known(family: str) -> bool:
-    """Whether norms and biases of a family are known."""
+    """Return whether norms and biases of a family are known."""
     return family in FAMILIES
 
 
@@ -148,7 +148,7 @@ def told(config: Reading, family: str, own: Traits) -> str:
 
 
 def traits(config: Reading, family: str) -> Traits:
-    """Of a family, as its configuration has it; a family that is not known as Llama."""
+    """Return the traits of a family; one that is not known counts as Llama."""
     found = FAMILIES.get(family) or _OTHERS.get(family) or Traits()
     said = config.get("attention_bias", config.get("qkv_bias"))
     if bool(said) if said is not None else found.bias_unless_said:

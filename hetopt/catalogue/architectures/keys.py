@@ -41,7 +41,7 @@ class Reading:
 
     @property
     def unread(self) -> Fields:
-        """The keys that were not read, with their values."""
+        """Return the keys that were not read, with their values."""
         return {key: x for key, x in self._fields.items() if key not in self._read}
 
 

@@ -1,4 +1,4 @@
-"""What each layer of a `config.json` is made of: windows, experts, Mamba mixers."""
+"""Each layer of a `config.json` has its kind: windows, experts, Mamba mixers."""
 
 from typing import Any, TypeVar
 
@@ -92,7 +92,7 @@ def window(config: Reading, family: str) -> int | None:
 
 
 def chunked(family: str) -> bool:
-    """Whether windows are chunks, which do not slide."""
+    """Return whether windows are chunks, which do not slide."""
     return family == "llama4_text"
 
 

@@ -1,4 +1,4 @@
-"""Which layers of a `config.json` mix tokens without scores, and how wide they are.
+"""Some layers of a `config.json` mix tokens without scores, each of some width.
 
 Layers are told by `layer_types`, or in the words of a family: every so many layers
 (Qwen3-Next, Jamba), places of attention (LFM2, Kimi Linear), a number for each layer

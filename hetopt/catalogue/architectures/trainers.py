@@ -1,4 +1,4 @@
-"""What a Hugging Face `config.json` tells a trainer besides the model's shape.
+"""A Hugging Face `config.json` tells a trainer more than the model's shape.
 
 Where a configuration is silent, its family's class in transformers says what holds
 (transformers 4 and 5; the latter writes rope into `rope_parameters`).
@@ -89,7 +89,7 @@ def _object(config: Reading, key: str) -> Fields:
 
 
 def _scaling(told: Fields) -> tuple[Fields | None, bool]:
-    """The scaling, and whether the record has a word for it."""
+    """Return the scaling, and whether the record has a word for it."""
     kind = told.get("rope_type", told.get("type", "default"))
     if kind == "default":
         return None, True

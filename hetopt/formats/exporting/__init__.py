@@ -29,7 +29,7 @@ BY_TYPE = ("slurm",)
 
 
 class Target(NamedTuple):
-    """What an exporter has, and what stands in place of what it says nothing of.
+    """A target is an exporter with all its parts, defaults among them.
 
     `rules` is the target of `TARGETS` whose plans it takes, or its own name; it has
     no files for the features `without`.

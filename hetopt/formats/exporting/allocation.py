@@ -1,4 +1,4 @@
-"""What the exporters of schedulers share: machines asked for, the plan beside them.
+"""Exporters of schedulers share this: machines to ask for, and the plan beside them.
 
 A scheduler is asked for machines: so many of a GPU type, with so many GPUs. It knows
 neither layers nor pipelines, so the plan itself travels as `plan.json`, a plan file of
@@ -41,7 +41,7 @@ class Share(NamedTuple):
 
     @property
     def label(self) -> str:
-        """A name for files and jobs."""
+        """Return a name for files and jobs."""
         return f"{self.gpu.lower()}-{self.gpus}".replace(".", "-").replace("_", "-")
 
 
@@ -75,7 +75,7 @@ class Word(NamedTuple):
 
 
 class Machines(NamedTuple):
-    """What a scheduler is asked for: the machines of a plan, and what they start."""
+    """A request to a scheduler names the machines of a plan, and what they start."""
 
     data: Instance
     plan: TrainingPlan

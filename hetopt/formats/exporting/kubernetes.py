@@ -1,4 +1,4 @@
-"""What the exporters of Kubernetes share: pods by product, a ConfigMap, `launch.sh`.
+"""Exporters of Kubernetes share this: pods by product, a ConfigMap, `launch.sh`.
 
 A pod is a node of the plan: it asks for the GPUs of that node, by the label
 `nvidia.com/gpu.product` that NVIDIA's feature discovery sets, and shares its machine
@@ -123,7 +123,7 @@ def launch(made: Machines, name: str, job: str) -> dict[str, str]:
 def pod(
     share: Share, head: str, called: str, run: str, labels: dict[str, str]
 ) -> Document:
-    """A pod of a share, on a machine with no other pod of these labels."""
+    """Return a pod of a share, on a machine with no other pod of these labels."""
     container = {
         "name": "train",
         "image": "@IMAGE@",
@@ -192,5 +192,5 @@ def selector(share: Share) -> dict[str, str]:
 
 
 def plain(gpu: str) -> str:
-    """A GPU type in the letters of a name."""
+    """Return a GPU type in the letters of a name."""
     return re.sub(r"[^a-z0-9-]", "-", gpu.lower()).strip("-") or "gpu"

@@ -1,4 +1,4 @@
-"""What the exporters of launchers share: hosts that can be named, grids of ranks.
+"""Exporters of launchers share this: names of hosts, and grids of ranks.
 
 A grid of ranks is started by one torchrun for every run of neighbouring ranks on a
 host, in the order of the ranks: so a host may take part in stages that are not
@@ -108,7 +108,7 @@ TORCHRUN = (
 def torchruns(
     about: str, setup: str, gpus: Sequence[str], starter: str = TORCHRUN
 ) -> str:
-    """A script that starts `$run`, which `setup` sets, on the GPUs as its ranks.
+    """Return a script that starts `$run`, which `setup` sets, on the GPUs as its ranks.
 
     `about` are comments: what the user may set. `starter` is the command that starts a
     host's ranks.

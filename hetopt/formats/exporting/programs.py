@@ -1,4 +1,4 @@
-"""What launchers start on every node of a plan: `PROGRAM plan.json NODE`.
+"""Launchers start `PROGRAM plan.json NODE` on every node of a plan.
 
 The program is hetopt's own executor by `train.sh`, wherever that can run the plan, or
 one that the user names: by the option `train` when the files are written, by the
@@ -91,7 +91,7 @@ train="${{TRAIN:?name your program that trains by plan.json: hetopt run cannot, 
 
 
 class Program(NamedTuple):
-    """What is started on every node; None where the user is to say when launching."""
+    """A program starts on every node; without `path` the user names it."""
 
     path: str | None
     files: dict[str, str]

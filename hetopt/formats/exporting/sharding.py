@@ -1,4 +1,4 @@
-"""When FSDP divides weights again, so that gathering takes the time it is priced.
+"""FSDP shards weights again where the price of a plan gathers them again.
 
 With ZeRO 3 the judge prices weights that are gathered once an iteration for each of the
 two passes, or with `gathers: micro_batch` for every micro-batch of a plan of one stage.

@@ -83,7 +83,7 @@ def _list(numbers: list[int]) -> str:
 
 
 def _runtime(data: Instance, pipeline: Pipeline) -> Document:
-    """Arguments of a run by section (galvatron/core/runtime/args_schema.py).
+    """Return the arguments of a run by section (galvatron/core/runtime/args_schema.py).
 
     Data are the user's: what stands here of them is empty.
     """
@@ -135,7 +135,7 @@ def _model(data: Instance) -> Document:
 
 
 def _architecture(of: Architecture) -> Document:
-    """What the shape does not tell; rope is scaled by nothing here."""
+    """Return what the shape does not tell; nothing scales rotary positions here."""
     functions = {"gelu_tanh": "gelu"}
     told: Document = {
         "normalization": "RMSNorm" if of.normalization == "rms" else "LayerNorm",

@@ -25,7 +25,7 @@ class Weight(NamedTuple):
 
 
 def _at(value: Fraction | ByDegree, t: int, place: str) -> Fraction:
-    """What a degree was measured with, or its part of what one GPU was."""
+    """Return the value measured at degree `t`, or its part of the value of one GPU."""
     if isinstance(value, Fraction):
         return value / t
     if t not in value:
@@ -37,7 +37,7 @@ def _at(value: Fraction | ByDegree, t: int, place: str) -> Fraction:
 
 
 def weights(path: Path, tree: Document, options: Values) -> list[Weight]:
-    """Of the embedding, of a layer and of the head, for the sequence length asked."""
+    """Return the weights of embedding, layer and head at that sequence length."""
     suffix = "" if "layertype_0" in tree else "_sp"
     place = str(path)
     layer = _of_length(field(tree, f"layertype_0{suffix}", place), options)
@@ -59,7 +59,7 @@ def weights(path: Path, tree: Document, options: Values) -> list[Weight]:
 
 
 def _of_length(held: Any, options: Values) -> Any:
-    """The part for a sequence length, in files that tell several apart."""
+    """Return the part for a sequence length, in files that tell several apart."""
     length = str(options["sequence_length"])
     return held[length] if isinstance(held, dict) and length in held else held
 

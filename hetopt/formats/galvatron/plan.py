@@ -56,7 +56,7 @@ class Strategy(Foreign):
 
     @property
     def layers(self) -> list[tuple[int, int]]:
-        """Of every layer, the degree and whether its groups are of neighbours."""
+        """Return the degree of every layer, and whether its groups hold neighbours."""
         near = self.tp_consecutive_flags or (1,) * len(self.tp_sizes_enc)
         return list(zip(self.tp_sizes_enc, near, strict=True))
 
@@ -74,7 +74,7 @@ class Strategy(Foreign):
 
 
 def claims(path: Path, data: Instance) -> Iterator[Claim]:
-    """The one plan of the file; Galvatron's file claims no time."""
+    """Yield the one plan of the file; Galvatron's file claims no time."""
     told = read_record(Strategy, path)
     ranks = list(data.planned_cluster.gpu_ids())
     if len(ranks) % told.pp_deg:
@@ -99,7 +99,7 @@ def claims(path: Path, data: Instance) -> Iterator[Claim]:
 
 
 def _shape(layers: list[tuple[int, int]], place: str) -> tuple[int, int]:
-    """The degree of a stage, and whether its groups are of neighbours."""
+    """Return the degree of a stage, and whether its groups are of neighbours."""
     if len(found := sorted(set(layers))) > 1:
         degrees = ", ".join(str(degree) for degree, _ in found)
         raise InstanceError(

@@ -76,7 +76,7 @@ def claims(
     micro_batches: str = "",
     micro_batch_size: int = 1,
 ) -> Iterator[Claim]:
-    """The one plan of the file; HexiScale's file claims no time."""
+    """Yield the one plan of the file; HexiScale's file claims no time."""
     told = read_record(HeteroConfigs, path)
     if micro_batch_size < 1:
         raise InstanceError(
@@ -113,7 +113,7 @@ def claims(
 
 
 def _numbers(data: Instance, told: str) -> list[int]:
-    """The node of every machine, by its number in the instance."""
+    """Return the node of every machine, by its number in the instance."""
     names = [node.name for node in data.planned_cluster.nodes]
     wanted = told.split(",") if told else names
     if unknown := [name for name in wanted if name not in names]:
@@ -140,7 +140,7 @@ def _gpus(
 
 
 def _counts(data: Instance, told: str, size: int, pipelines: int) -> list[int]:
-    """Micro-batches of every pipeline."""
+    """Return the micro-batches of every pipeline."""
     if not told:
         whole = data.workload.global_batch // size
         if whole < pipelines:

@@ -42,7 +42,7 @@ class Imported(NamedTuple):
     assumed: tuple[Assumption, ...] = ()
 
     def to_json(self) -> Document:
-        """The document with `assumed`, a list of objects."""
+        """Return the document with `assumed`, a list of objects."""
         rows = [row._asdict() for row in self.assumed]
         return {**self.document, "assumed": rows}
 
@@ -91,14 +91,14 @@ def split(
 def document(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> Document:
-    """The document alone of `imported`."""
+    """Return the document alone of `imported`."""
     return imported(format, paths, options, instance).document
 
 
 def imported(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> Imported:
-    """What an importer reads; with `instance`, that instance with it put in.
+    """Import files; with `instance`, put what they hold into that instance.
 
     For a format of plans it is a plan file. `options` are `name=value`. Raises
     `UnknownName` for a format or an option, `InstanceError` for files that cannot be
@@ -125,7 +125,7 @@ def imported(
 
 
 def given(known: Options, words: Iterable[str], instance: str | None) -> Document:
-    """The options of an importer that are told, by `typed`.
+    """Return the options of an importer that are told, by `typed`.
 
     No memory is reserved twice: an instance that has a reserve of its own keeps it.
     """
@@ -148,7 +148,7 @@ def _check_records(read: Document, what: str) -> None:
 
 
 def put_in(read: Document, what: str, instance: str | None) -> Imported:
-    """What was read, as it is or put into an instance in place of its own."""
+    """Return what an importer read, by itself or within an instance."""
     if instance is None:
         assumed = tuple(read.get("assumed", ()))
         # Paths may have characters that no text has.
@@ -298,5 +298,5 @@ def typed(known: Options, words: Iterable[str]) -> Document:
 
 
 def _unknown(name: str, known: list[str]) -> UnknownName:
-    """The nearest names where some are near, else all."""
+    """Return the nearest names where some are near, else all."""
     return UnknownName("option", name, get_close_matches(name, known, n=3) or known)

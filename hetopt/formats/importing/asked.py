@@ -1,4 +1,4 @@
-"""What the files of a run ask of its trainer, and how other settings are asked for.
+"""The files of a run ask its trainer for settings; edits of them ask for others.
 
 A module that knows the names of a trainer offers, beside `claims`,
 
@@ -29,7 +29,7 @@ class File(NamedTuple):
 
     @property
     def place(self) -> str:
-        """As messages name it."""
+        """Return the file's path, as messages name it."""
         return str(self.source.path)
 
 
@@ -49,12 +49,12 @@ class Asked(NamedTuple):
 
     @property
     def place(self) -> str:
-        """As messages name it."""
+        """Return the paths of all files, as messages name them."""
         return ", ".join(file.place for file in self.files)
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """The names in the files that are not read, where they say something."""
+        """Return the names in the files that are not read, where they say something."""
         read = {*self.written.values()}
         return tuple(
             key
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
         )
 
     def spelled(self, name: str) -> str:
-        """A name as the files have it, or would have it."""
+        """Return a name as the files have it, or would have it."""
         number, key = self.written.get(name, (0, ""))
         first = next(iter(self.written.values()), (0, name))
         file = self.files[number if key else first[0]]
@@ -80,7 +80,7 @@ class Asked(NamedTuple):
 
     @property
     def _lower(self) -> bool:
-        """Whether a command has underscores in its flags."""
+        """Return whether a command has underscores in its flags."""
         return any(
             f"--{key.replace('-', '_')}" in self.files[number].source.text
             for number, key in self.written.values()
@@ -88,7 +88,7 @@ class Asked(NamedTuple):
         )
 
     def changed(self, words: Values) -> "Asked":
-        """The run with other values; those that are None are not there."""
+        """Return the run with other values; those that are None are not there."""
         values = {**self.values, **words}
         kept = {name: value for name, value in values.items() if value is not None}
         return self._replace(values=kept)

@@ -1,4 +1,4 @@
-"""What importers take for granted where no file tells, each with its source.
+"""Importers assume these values where no file has them, each with its source.
 
 An importer hands its rows on as `assumed`, beside `cluster` or `offers`: what it is,
 the value, where it is from, and the option that changes it. `card` says what holds for
@@ -48,7 +48,7 @@ class Assumption(NamedTuple):
 
 
 class Assumed(NamedTuple):
-    """What is reckoned with of a card: share of its peak, and memory for tensors."""
+    """A card is assumed to reach a share of its peak, with memory for tensors."""
 
     efficiency: float
     memory_gib: float
@@ -63,7 +63,7 @@ def card(
     reserve_mib: int | None,
     place: str,
 ) -> Assumed:
-    """Of a card called `name` with `total_mib`; what is not None was told.
+    """Return the assumptions about a card; the file told what is not None.
 
     `gpu` is None for a card that is known by its figures alone. GiB are rounded down
     to thousandths. Raises `InstanceError` with `place` where no memory is left.
@@ -91,12 +91,12 @@ def card(
 
 
 def room_of(name: str) -> str:
-    """What a row of a card's memory is about."""
+    """Return the subject of a row about a card's memory."""
     return f"memory of {name} for tensors"
 
 
 def of_the_peak(row: Assumption) -> bool:
-    """Whether a row is of the share of the peak, which calibrated times do without."""
+    """Return whether a row is of the share of the peak, unused where calibrated."""
     return row.what.startswith(_SHARE)
 
 
@@ -199,7 +199,7 @@ def _target(options: Values) -> str:
 
 
 def _can_train_in(precision: str | None, cards: Mapping[str, Gpu | None]) -> None:
-    """`InstanceError` for half precision on cards whose sheets do not have it."""
+    """Raise `InstanceError` for half precision on cards whose sheets do not have it."""
     without = [name for name, gpu in cards.items() if gpu and not gpu.has_fp16]
     if without and precision is not None and precision.startswith("fp16"):
         raise InstanceError(

@@ -1,4 +1,4 @@
-"""Which few settings of a run to change, and what each of them brings.
+"""Few settings of a run are worth a change; each is listed with its gain.
 
 Every combination of the settings that the trainer can be asked for is judged as the run
 itself is, neighbours of the best first, until all are or the time is up. Of the
@@ -43,7 +43,7 @@ _MOST = 20_000
 
 
 class Judged(NamedTuple):
-    """How long an iteration takes, or why not: what it breaks, or why it is no run."""
+    """An assessment holds the time of an iteration, or why there is none."""
 
     us: int | None
     why: str | None = None
@@ -57,7 +57,7 @@ class Word(NamedTuple):
     new: str | None
 
     def __str__(self) -> str:
-        """As a person reads it."""
+        """Return the change as a person reads it."""
         if self.new is None:
             return f"remove {self.name}"
         if self.old is None:
@@ -80,7 +80,7 @@ class Change(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to change of a run; `words` are all names at once.
+    """Advice lists the changes of a run; `words` are all names at once.
 
     `asked` is the run as it is asked for then, `told` the names of all its settings.
     `offering` are the instances whose plans all of these are (`_Search.offering`).
@@ -98,7 +98,7 @@ class Advice(NamedTuple):
     offering: tuple[Instance, ...]
 
     def to_json(self) -> Document:
-        """Times in us; None where a run breaks a rule, which `why` names."""
+        """Return a document, times in us; None where a run breaks a rule (`why`)."""
         return {
             "run": self.run._asdict(),
             "best": self.best._asdict(),
@@ -118,7 +118,7 @@ class Advice(NamedTuple):
 
 
 def recognised(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
-    """The module of the trainer whose run some files are, and what they ask.
+    """Return the module of the trainer whose run some files are, and what they ask.
 
     `InstanceError` where no trainer has such names.
     """
@@ -145,7 +145,7 @@ def _trainers() -> list[RunReader]:
 def advised(
     module: RunReader, asked: Asked, data: Instance, limit_s: float, hosts: str = ""
 ) -> Advice:
-    """What to change of a run that was recognised.
+    """Return the changes that speed up a run whose trainer was recognised.
 
     Raises `InstanceError` where the run itself is none of the instance's.
     """
@@ -218,18 +218,18 @@ class _Search:
         self._told: Values = module.words(self.base, asked, data)
 
     def asked_for(self, settings: Settings) -> Asked:
-        """The run with these settings in place of its own."""
+        """Return the run with these settings in place of its own."""
         told = self.module.words(settings, self.asked, self.data)
         new = {k: v for k, v in told.items() if v != self._told.get(k)}
         gone = {k: None for k in self._told if k not in told}
         return self.asked.changed(gone | new)
 
     def told_of(self, settings: Settings) -> tuple[str, ...]:
-        """The names that settings have, those that are not there as well."""
+        """Return the names that settings have, those that are not there as well."""
         return tuple(self.module.words(settings, self.asked, self.data))
 
     def words(self, one: Settings, other: Settings) -> Iterator[Word]:
-        """The names whose values differ between two settings of the run."""
+        """Yield the names whose values differ between two settings of the run."""
         before, after = self.asked_for(one).values, self.asked_for(other).values
         for name in sorted({*before, *after}, key=[*before, *after].index):
             if before.get(name) != after.get(name):
@@ -240,7 +240,7 @@ class _Search:
                 yield Word(self.asked.spelled(name), old, new)
 
     def judged(self, settings: Settings) -> Judged:
-        """How long an iteration takes with these settings."""
+        """Return how long an iteration takes under these settings, or why none."""
         if settings not in self.known:
             self.known[settings] = self._judged(settings)
         return self.known[settings]
@@ -293,13 +293,13 @@ class _Search:
         return tuple(made)
 
     def _is_said(self, found: Settings | None, wanted: Settings) -> bool:
-        """Whether a run has the settings; one replica alone divides no states."""
+        """Return whether a run has the settings; one replica divides no states."""
         if found is not None and prod(wanted[:3]) == self.world:
             found = found._replace(zero=wanted.zero)
         return found == wanted
 
     def best(self, deadline: float) -> tuple[Settings, bool]:
-        """The settings to propose, and whether all were looked at."""
+        """Return the settings to propose, and whether all were looked at."""
         share = time.monotonic() + _SHARE * (deadline - time.monotonic())
         is_whole = self._looked_at(share)
         is_whole = self.divide(deadline) and is_whole
@@ -374,7 +374,7 @@ class _Search:
         return time.monotonic() > deadline or len(self.known) >= _MOST
 
     def _around(self, centre: Settings, steps: int) -> Iterator[Settings]:
-        """Settings of which so many differ from a centre's."""
+        """Yield the settings of which so many differ from a centre's."""
         others = {
             name: [v for v in those if v != _of(centre, name)]
             for name, those in self._values.items()
@@ -388,7 +388,7 @@ class _Search:
 
     @cached_property
     def _values(self) -> dict[str, list[Any]]:
-        """What each setting may be, the run's own value first."""
+        """Return what each setting may be, the run's own value first."""
         offered_by = self.module.choices(self.asked, self.data)
         workload = self.data.workload
         samples = [*_SAMPLES, *offered(workload, "micro_batch_sizes")]
@@ -401,7 +401,7 @@ class _Search:
         }
 
     def _may_be(self, settings: Settings) -> bool:
-        """Whether numbers divide; what else is wrong the reader says."""
+        """Return whether numbers divide; the reader reports any other fault."""
         held = prod(settings[:3])
         if self.world % held:
             return False

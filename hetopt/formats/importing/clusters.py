@@ -53,7 +53,7 @@ class Settings(NamedTuple):
 
     @property
     def host_gbytes_per_s(self) -> float | None:
-        """What a host has to others, by its own option or by that of its ports."""
+        """Return a host's rate to others, by its own option or by that of its ports."""
         told = self.inter_gbytes_per_s, self.ports, self.port_gbytes_per_s
         return ports.rate(*told)
 
@@ -200,12 +200,12 @@ def _unplanned(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
 
 
 def _less(settings: Settings) -> str:
-    """What a reader of the file must know of its `memory_gib`."""
+    """Return the note on `memory_gib` that a reader of the file needs."""
     return "" if settings.reserve_mib == 0 else "; memory_gib is less a reserve"
 
 
 def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
-    """The `cluster` of an instance; `InstanceError` names what is missing."""
+    """Return the `cluster` of an instance; `InstanceError` names what is missing."""
     if not hosts:
         raise InstanceError("found no host with GPUs, expected at least one; add one")
     _once(hosts)
@@ -312,7 +312,7 @@ def _mixed(
 
 
 def _apart(hosts: Sequence[Host]) -> str:
-    """What sets the parts of a machine apart."""
+    """Return the words that distinguish the parts of a machine."""
     types = len({host.gpu for host in hosts})
     return f"of {types} types" if types > 1 else f"in {len(hosts)} groups of NVLinks"
 
@@ -350,7 +350,7 @@ def _counted(
 
 
 def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
-    """What `cluster` takes for granted of these hosts."""
+    """Return the assumptions that `cluster` makes about these hosts."""
     rows: dict[str, Assumption] = {}
     for host in hosts:
         held = card(host, settings)
@@ -370,7 +370,7 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
 
 
 def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
-    """That a name leaves open which card of one memory it is."""
+    """Return the row on a name that several cards of one memory share."""
     found = host.gpu or settings.gpu or ""
     if held.sheet is None or found.lower() in _meant(settings.types):
         return None
@@ -381,7 +381,7 @@ def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
 
 
 def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
-    """That the links within a host are those of the data sheet, or of some pairs."""
+    """Return the row on the links within a host: of the data sheet, or pairs."""
     told = settings.intra_gbytes_per_s is not None
     if told or host.gpus == 1 or held.sheet is None:
         return None
@@ -402,7 +402,7 @@ def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
 
 
 def links_of(card: str) -> str:
-    """What a row of the links within a host is about."""
+    """Return the subject of a row about the links within a host."""
     return f"links of {card} in a host"
 
 
@@ -413,7 +413,7 @@ def named_well(place: str, what: str, name: str) -> None:
 
 
 def node(name: str, gpu: str, count: int, intra_gbytes_per_s: float | None) -> Document:
-    """A node of an instance; a rate that is None is not said."""
+    """Return a node of an instance; a rate that is None is not said."""
     intra = {"intra_gbytes_per_s": intra_gbytes_per_s}
     return {"name": name, "gpu": gpu, "count": count} | (
         intra if intra_gbytes_per_s is not None else {}

@@ -143,7 +143,7 @@ def _parsed(text: str, place: str) -> ast.Module:
 
 
 class _Reader:
-    """What is known of a file: its functions, and the names that are constants."""
+    """A reader knows a file's functions, and the names that are constants."""
 
     def __init__(self, place: str, functions: Functions) -> None:
         self.place, self.functions = place, functions
@@ -153,7 +153,7 @@ class _Reader:
 
     def function(self, name: str, call: ast.Call | None = None, names: Document | None
                  = None) -> Document:  # fmt: skip
-        """What a function says, by the arguments that a call gives it."""
+        """Return what a function yields for the arguments of a call."""
         self._calls += 1
         if self._calls > _MOST_CALLS or self._depth >= _MOST_DEEP:
             raise InstanceError(
@@ -181,7 +181,7 @@ class _Reader:
             self._depth -= 1
 
     def block(self, body: list[ast.stmt], names: Document) -> Document:
-        """What statements say; variables that they set are known from there on."""
+        """Return what statements assign; later ones know earlier variables."""
         found: Document = {}
         for one in body:
             match one:
@@ -208,7 +208,7 @@ class _Reader:
         return ""
 
     def _of(self, value: ast.expr, name: str, names: Document) -> Document:
-        """What an assigned value says; of a variable's name fields are enough."""
+        """Return the value of an assignment; the fields of a variable are enough."""
         behind = name.partition(".")[2]
         if own := self._own_call(value):
             assert isinstance(value, ast.Call)
@@ -261,7 +261,7 @@ class _Reader:
             yield name, [_dotted(one.func) for one in calls]
 
     def constant(self, node: ast.expr, names: Document) -> Any:
-        """A constant's value; `_UNREAD` for what is none."""
+        """Return a constant's value; `_UNREAD` for what is none."""
         match node:
             case ast.Constant(value=value) if isinstance(
                 value, bool | int | float | str | None

@@ -17,7 +17,7 @@ from .placing import Claim, Settings
 
 
 class Share(NamedTuple):
-    """What one replica has of its own: sequences, micro-batches, how it recomputes."""
+    """A share holds a replica's own sequences, micro-batches, recomputation."""
 
     samples: int
     micro_batches: int
@@ -25,7 +25,7 @@ class Share(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What a trainer is told of its ranks: stages, replicas, tensor-parallel ranks.
+    """A layout tells a trainer its ranks: stages, replicas, tensor-parallel ranks.
 
     `layers` are the numbers of layers of the stages, `samples` the sequences of a
     micro-batch of one replica. `degree` are the GPUs of a replica: its tensor-parallel
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 
     @property
     def settings(self) -> Settings | None:
-        """The same; how many layers each stage has where the run tells it.
+        """Return the layout as settings, with the layers of stages where known.
 
         None where each replica is told its own: there is no one setting.
         """
@@ -75,7 +75,7 @@ class Layout(NamedTuple):
 
 
 def gpus(data: Instance, hosts: str) -> list[str]:
-    """The GPUs of the hosts that are named, else of all, as ranks take them."""
+    """Return the GPUs of the hosts that are named, else of all, as ranks take them."""
     node = data.planned_cluster.node
     names = [name.strip() for name in hosts.split(",")] if hosts else list(node)
     for name in names:
@@ -85,7 +85,7 @@ def gpus(data: Instance, hosts: str) -> list[str]:
 
 
 def replicas_of(ranks: int, others: int, place: str) -> int:
-    """How many replicas the ranks leave; `InstanceError` where not a whole number."""
+    """Return the number of replicas that the ranks leave, a whole number."""
     if not others or ranks % others:
         raise InstanceError(
             f"{place}: found {ranks} GPUs, expected a multiple of stages x "
@@ -95,7 +95,7 @@ def replicas_of(ranks: int, others: int, place: str) -> int:
 
 
 def divisors(number: int) -> list[int]:
-    """The whole numbers that divide one, from the least."""
+    """Return the whole numbers that divide one, from the least."""
     return [one for one in range(1, number + 1) if number % one == 0]
 
 
@@ -279,7 +279,7 @@ def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, lis
 
 
 def offered(workload: Workload, name: str) -> tuple[Any, ...]:
-    """Values of a setting that plans of the workload may have."""
+    """Return the values of a setting that plans of the workload may have."""
     if name == "micro_batch_sizes":
         return workload.micro_batch_sizes
     own, other = workload.costs.value(name), getattr(workload.alternatives, name)

@@ -26,7 +26,7 @@ _MOST = 64  # GPUs that divide experts unless told
 def offered(
     made: Values, given: Values
 ) -> tuple[dict[str, list[int]], tuple[Assumption, ...]]:
-    """The fields of `workload.alternatives`, and what is assumed.
+    """Return the fields of `workload.alternatives`, and what is assumed.
 
     `given` are the values of `OPTIONS` that were told. `InstanceError` for what is no
     degree.

@@ -30,7 +30,7 @@ class Edited(NamedTuple):
     left: tuple[str, ...]
 
     def diff(self) -> str:
-        """The changes as `diff -u` prints them, which `patch` takes."""
+        """Return the changes as `diff -u` prints them, which `patch` takes."""
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for path, (old, new) in self.texts.items()
@@ -44,7 +44,7 @@ class Edited(NamedTuple):
 
 
 def edited(module: Any, asked: Asked, wanted: Asked, beside: Sequence[str]) -> Edited:
-    """The files of a run with the values of `wanted`.
+    """Return the files of a run with the values of `wanted`.
 
     A new name goes to one of those that it stands `beside`, the first that is there.
     """
@@ -195,7 +195,7 @@ def _added_to_command(
 
 
 def _replaced(text: str, places: list["re.Match[str]"], new: str) -> str:
-    """A text with another value at some places; quotes stay."""
+    """Return a text with another value at some places; quotes stay."""
     for match in reversed(places):
         start, end = match.span("value")
         quote = text[start] if text[start] in "\"'" else ""
@@ -228,7 +228,7 @@ def _in_tree(file: File, text: str, key: str, new: Any) -> Iterator[str]:
 
 
 def _literal(file: File, new: Any, old: str) -> str | None:
-    """A value as its kind of file writes it; None where a line has to go."""
+    """Return a value as its kind of file writes it; None where a line has to go."""
     kind, quote = file.form.kind, old[:1] if old[:1] in ("'", '"') else ""
     if new is None:
         if old.strip("\"'").lower() in ("true", ""):
@@ -246,7 +246,7 @@ def _literal(file: File, new: Any, old: str) -> str | None:
 def _added_to_tree(
     file: File, last: str, new: Any, anchors: Sequence[str]
 ) -> Iterator[str]:
-    """On a line like that of a name beside it."""
+    """Add a setting on a line like that of a name beside it."""
     text = file.source.text
     for key in anchors[:_PLACES]:
         own = re.escape(key.rpartition(".")[2])

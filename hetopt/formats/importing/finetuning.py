@@ -1,4 +1,4 @@
-"""What of a model is trained, all weights or adapters, and by which optimiser."""
+"""Fine-tuning trains all weights, or adapters, by one of these optimisers."""
 
 from collections.abc import Mapping
 from typing import Any, get_args

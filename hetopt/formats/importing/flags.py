@@ -36,7 +36,7 @@ class _Call:
         self._name: str | None = None
 
     def continues(self, words: list[shell.Word]) -> bool:
-        """Whether these stand on the next line of a list: arguments, or a value."""
+        """Return whether these arguments or values stand on the next line of a list."""
         return self.is_list and (len(words) == 1 or words[0].text.startswith("--"))
 
     def add(self, words: Iterable[shell.Word]) -> None:

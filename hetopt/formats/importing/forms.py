@@ -36,7 +36,7 @@ _MOST_PRINTED, _MOST_TRIED = 40_000, 50  # characters, objects of a log
 
 
 class Form(NamedTuple):
-    """What kind of file it is, in words, and what it holds.
+    """A form says in words what kind of file it is, and holds its values.
 
     `program` are the words of a command before its first argument.
     """
@@ -48,7 +48,7 @@ class Form(NamedTuple):
 
     @property
     def is_command(self) -> bool:
-        """Whether names are flags of a command."""
+        """Return whether names are flags of a command."""
         return self.kind == _COMMAND
 
 
@@ -78,7 +78,7 @@ def read(source: Source) -> Form:
 
 
 def _is_run(values: Values) -> bool:
-    """Whether values of a configuration in Python are those of a run."""
+    """Return whether values of a configuration in Python are those of a run."""
     names = {name.rpartition(".")[2].replace("_", "-") for name in values}
     return not OF_A_RUN.isdisjoint(names)
 

@@ -1,4 +1,4 @@
-"""Which tool's list of hosts a file is, and several lists as one cluster."""
+"""Lists of hosts are recognised by their tool; several of them make one cluster."""
 
 import re
 from collections.abc import Sequence
@@ -81,5 +81,5 @@ def _reader(name: str) -> HostReader:
 
 
 def is_gres(text: str) -> bool:
-    """Whether a text has a line with Slurm's generic resources of GPUs."""
+    """Return whether a text has a line with Slurm's generic resources of GPUs."""
     return re.search(r"(?m)(?:^|[\s|,=])gpu:(?:[\w.-]+:)?[0-9]", text) is not None

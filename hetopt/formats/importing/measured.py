@@ -1,4 +1,4 @@
-"""What importers of measured layers share: numbers, options, the instance they make.
+"""Importers of measured layers share this: numbers, options, the instance they make.
 
 A measured model counts embedding and head as its first and last layer: the instance
 has them as layers of their own, with their parameters and times, and `head: omit`, so
@@ -55,7 +55,7 @@ def required(format: str, options: Values, names: Iterable[str]) -> None:
 
 
 def number(value: Any, place: str) -> Fraction:
-    """A finite number from 0, as the decimal that the file shows."""
+    """Return a finite number from 0, as the decimal that the file shows."""
     try:
         return quantity(value)
     except ValueError as error:

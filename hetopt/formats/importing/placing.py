@@ -10,7 +10,7 @@ from ...schema import Instance, Recompute
 
 
 class Settings(NamedTuple):
-    """What divides a run among its GPUs, and what it keeps in memory.
+    """Settings divide a run among its GPUs, and say what it keeps in memory.
 
     `layers` are those of each stage, where the run tells them.
     """
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
 
 
 def claim(rank: int, us: int | None, plan: Callable[[], TrainingPlan]) -> Claim:
-    """The claim of a plan, which may turn out to have no form of ours."""
+    """Return the claim of a plan, which may turn out to have no form of ours."""
     try:
         return Claim(rank, us, plan())
     except InstanceError as error:
@@ -75,7 +75,7 @@ def names(data: Instance, told: str) -> dict[str, str]:
 
 
 def type_of(words: Iterable[str], named: Mapping[str, str], place: str) -> str:
-    """The instance's type that one of these spellings of a name means.
+    """Return the instance's type that one of these spellings of a name means.
 
     Also where both are names of one card of the catalogue.
     """

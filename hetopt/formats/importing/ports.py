@@ -48,7 +48,7 @@ def rate(
 
 
 def usual(card: Gpu | None, gpus: int, gbytes_per_s: float) -> int:
-    """How many ports a host of that rate is taken to have.
+    """Return how many ports a host of that rate is assumed to have.
 
     As many ports of the machine that the card usually stands in as carry the rate: one
     for Ethernet of up to 100 Gb/s, and all where the rate is all of the machine's. One,
@@ -65,7 +65,7 @@ def usual(card: Gpu | None, gpus: int, gbytes_per_s: float) -> int:
 def assumption(
     hosts: Iterable[tuple[str, Gpu | None, int]], gbytes_per_s: float
 ) -> Assumption:
-    """That hosts have so many ports; the row says whose rate it is.
+    """Return the assumption that hosts have so many ports, with the source of the rate.
 
     `hosts` are the name and the sheet of the card of each, and its ports.
     """
@@ -93,7 +93,7 @@ def assumption(
 
 
 def _machine(card: Gpu | None) -> Machine | None:
-    """The usual machine of a card, None where there is none."""
+    """Return the usual machine of a card, None where there is none."""
     if card is None:
         return None
     try:

@@ -184,7 +184,7 @@ def _either(one: Truth, other: Truth) -> Truth:
 
 
 class _Script:
-    """What is known at a point of a script: variables, and which blocks are open."""
+    """A script in reading knows its variables, and which blocks are open."""
 
     def __init__(self, place: str) -> None:
         self.place = place

@@ -88,7 +88,7 @@ def given(data: Instance, pipeline: Pipeline) -> Document:
 
 
 def _divided(split: Split) -> dict[str, int]:
-    """Degrees of sequences and of experts, which are whole on a GPU then."""
+    """Return the degrees of sequences and of experts, which are whole on a GPU then."""
     made = {}
     if split.context > 1:
         made["context_parallel_size"] = split.context
@@ -109,7 +109,7 @@ def _cuts(layers: list[int], runs: int) -> Document:
 
 
 def layout_of(layers: list[int]) -> str:
-    """The layout of stages with these numbers of layers, `Et*6|t*10|t*4L`."""
+    """Return the layout of stages with these numbers of layers, `Et*6|t*10|t*4L`."""
     parts = [f"t*{count}" if count > 1 else "t" for count in layers]
     return "E" + "|".join(parts) + "L"
 

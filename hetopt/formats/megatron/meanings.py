@@ -1,4 +1,4 @@
-"""What arguments of a Megatron-LM run say of time and memory beside its layout.
+"""Arguments of a Megatron-LM run that bear on time and memory beside its layout.
 
 A run is judged in its own precision where that differs from the instance's by the width
 of gradients alone: with --bf16 Megatron adds them up and reduces them in fp32, unless

@@ -68,7 +68,7 @@ def fields(data: Instance, degree: int) -> Document:
 
 
 def _updated(costs: CostSettings) -> Document:
-    """Which optimiser, and where its states are; Adam is Megatron's own."""
+    """Return the optimiser, and where its states are; Adam is Megatron's default."""
     made: Document = {}
     if costs.updates.zero:
         made["use_distributed_optimizer"] = True
@@ -120,7 +120,7 @@ def _scaling(told: RopeScaling | None) -> Document:
 
 
 def untold(data: Instance) -> list[str]:
-    """What the user must add to the arguments, in words."""
+    """Return the arguments that the user must add, in words."""
     if data.model.architecture is not None:
         return []
     return [
@@ -147,7 +147,7 @@ def _experts(data: Instance) -> Document:
 
 
 def _windows(data: Instance) -> Document:
-    """The window of those layers that see one, since core 0.15.
+    """Return the window of those layers that see one, since core 0.15.
 
     Megatron counts the tokens before a token, the instance this one, too.
     """

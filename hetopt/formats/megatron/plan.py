@@ -76,14 +76,14 @@ _READ = _UNEVEN | {
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """The one plan of the file, which claims no time."""
+    """Yield the one plan of the file, which claims no time."""
     (file,) = opened([path])
     read = arguments(file.form, file.place)
     yield _claimed(read.given, file.place, data, hosts, read.notes)
 
 
 def asked(files: Sequence[File]) -> Asked | None:
-    """What the files of a run ask of Megatron-LM; None where they do not."""
+    """Return what the files of a run ask of Megatron-LM; None for those of others."""
     for number, file in enumerate(files):
         names = {plain(key) for key in file.form.values}
         if len(names & _OF_MEGATRON) < _ENOUGH:
@@ -96,12 +96,12 @@ def asked(files: Sequence[File]) -> Asked | None:
 
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
-    """The run as a plan of an instance."""
+    """Return the run as a plan of an instance."""
     return _claimed(asked.values, asked.place, data, hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
-    """The flags that settings have."""
+    """Return the flags that settings have."""
     stages, runs = settings.pipeline_parallel, settings.interleave
     full, none = settings.recompute == "full", settings.recompute == "none"
     each = data.model.layers // (stages * runs)
@@ -131,7 +131,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
 
 
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
-    """Settings that the run may be given, with their values.
+    """Return the settings that the run may be given, with their values.
 
     Stages have equal numbers of layers, or are told theirs where the search divides
     them; layers that predict further tokens stay where they are.
@@ -295,7 +295,7 @@ def _parts(
 def _ends(
     given: Mapping[str, str], stages: int, layers: int, place: str
 ) -> tuple[int, ...]:
-    """Layers of the stages where the first and the last may be told."""
+    """Return the layers of the stages where the first and the last may be told."""
     first, last = (
         _number(given, f"decoder-{end}-pipeline-num-layers", place, 0)
         for end in ("first", "last")
@@ -312,7 +312,7 @@ def _ends(
 
 
 def _unrolled(layout: str) -> str:
-    """A layout without commas and multiplications."""
+    """Return a layout without commas and multiplications."""
     text = re.sub(r"[,\s]", "", layout)
     for pattern in (r"\(([^()]*)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
         text = re.sub(pattern, lambda one: one[1] * int(one[2]), text)

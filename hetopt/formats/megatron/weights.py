@@ -24,5 +24,5 @@ AutoBridge.import_ckpt(*sys.argv[1:])' {model} {folder}
 
 
 def script(folder: str) -> str:
-    """A script that converts the weights of a folder."""
+    """Return a script that converts the weights of a folder."""
     return _TEXT.format(model=shlex.quote(folder), folder=FOLDER)

@@ -95,7 +95,7 @@ def hosts(hostfile: Path, clusterfile: Path, unit: Unit) -> list[Host]:
 
 
 def _rate(about: Any, name: str, place: str, unit: Unit) -> float:
-    """A bandwidth in GB/s; refused where no link is so fast or slow."""
+    """Return a bandwidth in GB/s; refused where no link is so fast or slow."""
     value = number(field(about, name, place), f"{place}: {name}")
     rate = float(value * unit[1])
     if not _SLOWEST <= rate <= _FASTEST:
@@ -107,7 +107,7 @@ def _rate(about: Any, name: str, place: str, unit: Unit) -> float:
 
 
 def cluster(hosts: Sequence[Host]) -> Document:
-    """The `cluster` of an instance, GPUs still without their speeds."""
+    """Return the `cluster` of an instance, GPUs still without their speeds."""
     gpus: dict[str, Document] = {}
     for host in hosts:
         before = gpus.setdefault(host.kind, {"memory_gib": host.memory_gib})

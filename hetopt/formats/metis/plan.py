@@ -59,7 +59,7 @@ _FIELDS = "node_sequence, device_groups, strategies, batches, layer_partition"
 
 
 def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
-    """The plans of a log, in its order; `InstanceError` where it has none."""
+    """Yield the plans of a log, in its order; `InstanceError` where it has none."""
     named = placing.names(data, types)
     table = CostTable(data)
     none = True
@@ -79,7 +79,7 @@ def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
 
 
 def _us(text: str) -> int | None:
-    """A cost in ms as us; None where none was computed."""
+    """Return a cost in ms as us; None where none was computed."""
     try:
         ms = float(text)
     except ValueError:
@@ -88,7 +88,7 @@ def _us(text: str) -> int | None:
 
 
 def _fields(text: str, place: str) -> tuple[Any, ...]:
-    """The five values after the cost, read as literals and never run."""
+    """Return the five values after the cost, read as literals and never run."""
     if len(text) > _LONGEST:
         raise InstanceError(f"{place}: found {len(text)} characters, expected fewer")
     found = f"{place}: found {text.strip()[:60]!r}, expected {_FIELDS}"

@@ -150,7 +150,7 @@ def _model_name(one: _Measured) -> str:
 
 
 def _profiles(folder: Path, kinds: Sequence[str]) -> list[_Measured]:
-    """The profiles of types that the cluster has, and of no others."""
+    """Return the profiles of types that the cluster has, and of no others."""
     try:
         names = sorted(path.name for path in folder.iterdir() if path.suffix == ".json")
     except OSError as error:
@@ -187,7 +187,7 @@ def _profiles(folder: Path, kinds: Sequence[str]) -> list[_Measured]:
 
 
 def _parameters(one: _Measured, options: Values) -> list[int]:
-    """Parameters of every layer, in elements."""
+    """Return the parameters of every layer, in elements."""
     divisor = _element(options)
     counts = []
     listed = one.profile.model.parameters.parameters_per_layer_bytes
@@ -216,7 +216,7 @@ def _element(options: Values) -> int:
 
 
 def _weighed(told: str | None, found: Sequence[_Measured]) -> bool:
-    """Whether to take the memory of the profiles: unless no file has it, or asked."""
+    """Return whether to use measured memory: where files have it, unless told."""
     if told not in (None, "measured", "formula"):
         raise InstanceError(
             f"option memory: found {told!r}, expected measured or formula; correct it"
@@ -272,7 +272,7 @@ def _all(values: tuple[Fraction, ...], layers: int, place: str) -> tuple[Fractio
 
 
 def _outside(found: Sequence[_Measured]) -> str:
-    """What was timed outside the layers, and is not in the instance."""
+    """Return the note on times outside the layers, which the instance leaves out."""
     most: dict[str, Fraction] = {}
     for one in found:
         for name, ms in one.profile.execution_time:

@@ -33,7 +33,7 @@ FORMS: tuple[Form, ...] = (
 
 
 def read(path: Place, *, configs: Iterable[Place] = (), **fields: Any) -> list[Run]:
-    """The runs of a file, in its order.
+    """Return the runs of a file, in its order.
 
     `configs` are files beside it: a model's `config.json`, a trainer's configuration.
     `fields` are those of a run that the files leave out, for every run of the file;

@@ -15,7 +15,7 @@ _BRACKETS = ("[]", "()")
 
 
 def value(field: str, text: str) -> Any:
-    """What a text says of a field, yet to be checked; None for a blank one."""
+    """Return the value of a cell, yet to be checked; None for a blank one."""
     bare = text.strip()
     if not bare:
         return None
@@ -39,7 +39,7 @@ def _tree(text: str) -> Any:
 
 
 def _wholes(text: str) -> Any:
-    """A list of whole numbers; the text itself where it is none."""
+    """Return a list of whole numbers; the text itself where it is none."""
     if text[0] + text[-1] in _BRACKETS:
         text = text[1:-1]
     numbers = tuple(map(whole_number, text.replace(",", " ").split()))

@@ -63,7 +63,7 @@ class Config(NamedTuple):
 
     @property
     def source(self) -> str:
-        """As messages name it."""
+        """Return the file's name, as messages have it."""
         return self.path.name
 
 
@@ -93,7 +93,7 @@ def config(path: Path) -> Config:
 
 
 def shape(tree: Fields, path: Path) -> Document:
-    """The fields of a run that a model's Hugging Face `config.json` tells."""
+    """Return the fields of a run that a model's Hugging Face `config.json` tells."""
     latent = tree.get(_LATENT[0]) is not None
     try:
         spec = from_config({k: v for k, v in tree.items() if k not in _LATENT}, "model")
@@ -167,7 +167,7 @@ def _options(text: str) -> Document:
 
 
 def flat(tree: Fields) -> Document:
-    """Fields of sections by their dotted names, `training.seq_len`."""
+    """Return the fields of sections by their dotted names, `training.seq_len`."""
     fields: Document = {}
     for name, value in tree.items():
         if isinstance(value, dict):

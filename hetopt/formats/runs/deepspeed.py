@@ -82,7 +82,7 @@ def _precision(resolved: Settings) -> str | None:
 
 
 def _settings(said: Settings) -> Document:
-    """The fields of a run in a configuration; `auto` tells nothing."""
+    """Return the fields of a run in a configuration; `auto` tells nothing."""
     zero = said.get("zero_optimization")
     zero = zero if isinstance(zero, dict) else {}
     parts = [

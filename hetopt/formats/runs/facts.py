@@ -1,4 +1,4 @@
-"""What is told of a run: by its file, by files beside it, by the user.
+"""Facts of a run come from its file, from files beside it, and from the user.
 
 Each fact keeps its source. Two sources that tell different things are an error that
 names both; none wins over another.
@@ -34,7 +34,7 @@ class Facts:
         self._known: dict[str, tuple[Any, str]] = {}
 
     def __getitem__(self, field: str) -> Any:
-        """What is told of a field; None: nothing."""
+        """Return the value of a field, None where nothing tells it."""
         return self._known.get(field, (None, ""))[0]
 
     def add(self, source: str, fields: Fields) -> None:
@@ -52,7 +52,7 @@ class Facts:
                 )
 
     def run(self) -> Run:
-        """The run, its layout completed where that follows from what is told."""
+        """Return the run, its layout completed where that follows from what is told."""
         self._complete("gpus", _AXES)
         self._complete("gbs", ("mbs", "ga", "dp"))
         return checked(
@@ -87,14 +87,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Given:
-    """What the user gives beside a file: values of fields, and further files."""
+    """The user gives values of fields, and further files, beside a file of runs."""
 
     told: Fields
     configs: tuple[Config, ...] = ()
 
     @cached_property
     def fields(self) -> list[tuple[str, Fields]]:
-        """Fields that hold for every run of the file, by their sources."""
+        """Return the fields that hold for every run of the file, by their sources."""
         shapes = [(c.source, c.tree) for c in self.configs if c.kind == "model"]
         options = [(_OPTION.format(k), {k: v}) for k, v in self.told.items()]
         return [*options, *shapes]
@@ -107,11 +107,11 @@ class Given:
         return facts
 
     def of(self, kind: str) -> list[Config]:
-        """The configurations of one kind."""
+        """Return the configurations of one kind."""
         return [config for config in self.configs if config.kind == kind]
 
     def filled(self, runs: Iterable[Run], where: Path | None) -> list[Run]:
-        """Rows with what is given in place of nulls; differences are errors."""
+        """Return rows with what is given in place of nulls; differences are errors."""
         if not self.fields:
             return list(runs)
         return [self._with(run, index, where) for index, run in enumerate(runs)]

@@ -92,13 +92,13 @@ class Trainer(NamedTuple):
 
     @property
     def form(self) -> Form:
-        """The form of its logs."""
+        """Return the form of its logs."""
         reads = f"logs of {self.title}"
         return Form(self.name, reads, "log", self.is_one, self.runs, self.config)
 
 
 def steady(readings: Sequence[float]) -> float | None:
-    """The median of readings after warm-up; None where none is left."""
+    """Return the median of readings after warm-up; None where none is left."""
     warm_up = max(_WARM_UP, -(-len(readings) // 10))
     kept = readings[warm_up:]
     return median(kept) if kept else None
@@ -149,7 +149,7 @@ def printed(source: Source, index: int, start: int) -> Document:
 
 
 def number(text: str) -> float:
-    """Of digits, perhaps with commas between the thousands."""
+    """Return the number of digits that may have commas between the thousands."""
     return float(text.replace(",", ""))
 
 
@@ -168,13 +168,13 @@ def literal(text: str) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """A number without fraction as a whole one (`1.024000e+03`); else itself."""
+    """Return a number without fraction as a whole one (`1.024000e+03`); else itself."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e18:
         return int(value)
     return value
 
 
 def positive(value: Any) -> int | None:
-    """A whole number from 1; None for anything else, such as -1, `auto`."""
+    """Return a whole number from 1; None for anything else, such as -1, `auto`."""
     value = whole(value)
     return value if type(value) is int and value > 0 else None

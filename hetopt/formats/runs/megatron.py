@@ -105,7 +105,7 @@ def printed(source: Source) -> Arguments:
 
 
 def _dumps(lines: tuple[Line, ...]) -> Iterator[tuple[str, Arguments]]:
-    """What is printed of the arguments, with its place: once, or once a restart."""
+    """Yield each printed list of arguments with its place; a restart prints another."""
     held: Document | None = None
     first = ""
     for line in lines:
@@ -120,7 +120,7 @@ def _dumps(lines: tuple[Line, ...]) -> Iterator[tuple[str, Arguments]]:
 
 
 def _seconds(lines: tuple[Line, ...]) -> tuple[list[float], int | None]:
-    """Times of the iterations of the last batch size, and that size."""
+    """Return the times of the iterations of the last batch size, and that size."""
     readings: list[tuple[float, int | None]] = []
     for line in lines:
         if not _ITERATION.search(line.text):

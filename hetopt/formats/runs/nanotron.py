@@ -100,7 +100,7 @@ def _read(source: Source, facts: Facts, given: Given) -> list[float]:
 
 
 def number(digits: str, power: str) -> float:
-    """Of the digits and the letter that `human_format` writes, 2.85 and K."""
+    """Return the number that `human_format` writes as digits and a letter (2.85, K)."""
     return float(f"{digits}e{_POWER[power]}") if "e" not in digits else float(digits)
 
 
@@ -134,7 +134,7 @@ def _printed(lines: tuple[Line, ...]) -> Settings:
 
 
 def _named(tree: Settings) -> Settings:
-    """The same of the YAML file: sections that are read, by names of their fields."""
+    """Return the settings of a YAML file's sections, by names of their fields."""
     said: Document = {}
     model = tree.get("model")
     model = model if isinstance(model, dict) else {}
@@ -164,7 +164,7 @@ def _settings(said: Settings) -> Document:
 
 
 def _recompute(said: Settings) -> str | None:
-    """By `recompute_layer`, in the oldest releases by a granularity."""
+    """Return the recomputation, in old releases by a granularity."""
     if (granularity := said.get("recompute_granularity")) is not None:
         return str(granularity).lower()
     if "tp" in said:

@@ -133,7 +133,7 @@ def _equal(numbers: tuple[int, ...], path: Path, at: str) -> int:
 def _blocks(
     model: _Model, layers: tuple[int, ...], path: Path, at: str
 ) -> tuple[int, ...]:
-    """Layers of each stage without embedding and head."""
+    """Return the layers of each stage without embedding and head."""
     blocks = list(layers)
     blocks[0] -= 1
     blocks[-1] -= 1

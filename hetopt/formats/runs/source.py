@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        """As messages name it."""
+        """Return the line's number, as messages name it."""
         return f"line {self.number}"
 
 
@@ -53,7 +53,7 @@ class Source:
 
     @cached_property
     def kind(self) -> Kind:
-        """By its suffix, else by how it begins."""
+        """Return the kind of a file, by its suffix or else by how it begins."""
         match self.path.suffix.lower():
             case ".json" | ".yaml" | ".yml":
                 return "tree"
@@ -67,19 +67,19 @@ class Source:
 
     @cached_property
     def tree(self) -> Any:
-        """What a JSON or YAML file holds."""
+        """Return the content of a JSON or YAML file."""
         suffix = self.path.suffix.lower()
         is_json = suffix not in (".yaml", ".yml")
         return parse_value(self.text, str(self.path), is_json=is_json)
 
     @cached_property
     def table(self) -> Table:
-        """The columns of a CSV file, and its rows, to be gone through once."""
+        """Return the columns of a CSV file, and its rows, to be gone through once."""
         return read_table(self.path)
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """The lines of a log, with neither colours nor the names of ranks."""
+        """Return the lines of a log, with neither colours nor the names of ranks."""
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[Line]:

@@ -158,7 +158,7 @@ def _model(source: Source, index: int, facts: Facts) -> None:
 
 
 def _shape(said: Settings) -> Document:
-    """A model by its arguments; every MLP of torchtitan's models has a gate."""
+    """Return a model by its arguments; every MLP of torchtitan's models has a gate."""
     hidden, heads = (logs.positive(said.get(name)) for name in ("dim", "n_heads"))
     sparse = said.get("moe_enabled") is True or "n_dense_layers" in said
     latent = logs.positive(said.get("kv_lora_rank")) is not None
@@ -187,7 +187,7 @@ def _shape(said: Settings) -> Document:
 
 
 def _width(said: Settings, hidden: int | None) -> int | None:
-    """Of the MLP: told, else 8/3 H by a factor, rounded up, as Llama's is."""
+    """Return the MLP's width: as told, or Llama's 8/3 H by a factor, rounded up."""
     told = logs.positive(said.get("hidden_dim")) or logs.positive(said.get("inter_dim"))
     unit = logs.positive(said.get("multiple_of"))
     if told or hidden is None or unit is None:
@@ -203,7 +203,7 @@ def _width(said: Settings, hidden: int | None) -> int | None:
 
 
 def _settings(said: Settings) -> Document:
-    """The fields of a run that a configuration tells by itself."""
+    """Return the fields of a run that a configuration tells by itself."""
     get = said.get
     degrees = {
         "tp": get("parallelism.tensor_parallel_degree"),

@@ -46,7 +46,7 @@ _Described = RootModel[Annotated[dict[_Degree, _Layers], Field(min_length=1)]]
 
 
 class Description:
-    """What a file says of a model of so many layers."""
+    """A description gives the memory of a model of so many layers."""
 
     def __init__(self, path: Path, told: str | None, folder: str, layers: int) -> None:
         """Read the file; `InstanceError` where it is of another model.
@@ -69,7 +69,7 @@ class Description:
                 )
 
     def parameters(self) -> list[int]:
-        """Parameters of each layer, those of degree 1."""
+        """Return the parameters of each layer, those of degree 1."""
         whole = self._degrees.get(1)
         if whole is None:
             degrees = ", ".join(map(str, sorted(self._degrees)))
@@ -80,7 +80,7 @@ class Description:
         return [int(-(-whole[x].params_floats // 1)) for x in range(self._layers)]
 
     def weighs(self, degrees: set[int]) -> bool:
-        """Whether layers of all these degrees are described with activations."""
+        """Return whether the file gives activations of all these degrees."""
         return all(
             t in self._degrees
             and all(x.act_mem_floats is not None for x in self._degrees[t].values())
@@ -113,6 +113,6 @@ def _model(named: list[str], told: str | None, folder: str, place: str) -> str:
 
 
 def costs_of(options: Values) -> Document:
-    """The `costs` that options say: `precision`, where it is told."""
+    """Return the `costs` that options say: `precision`, where it is told."""
     told = options.get("precision")
     return {} if told is None else {"precision": told}

@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Who sends to whom: types, and GPUs of each."""
+    """Two ends of a measurement: GPU types that send and receive, and GPUs of each."""
 
     sender: str
     receiver: str
@@ -46,7 +46,7 @@ class Ends(NamedTuple):
 
 
 def line(fit: Any, place: str = "the fit") -> Line:
-    """The line of a fit; `InstanceError` with the place where it is none."""
+    """Return the line of a fit; `InstanceError` with the place where it is none."""
     try:
         (a, b, c), cap = fit
         rates = [
@@ -125,7 +125,7 @@ class Fits:
                 self._within.setdefault((kind, n), []).append(line(fit, place))
 
     def within(self, kinds: Sequence[str], gpus: int) -> Line | None:
-        """The link within a machine, fitted for the most GPUs that it has."""
+        """Return the link within a machine, fitted for the most GPUs that it has."""
         names = list(map(_folded, kinds))
         counts = [n for kind, n in self._within if kind in names and n <= gpus]
         if not counts:
@@ -174,7 +174,7 @@ class Fits:
         return min(one.gbytes_per_s, every.gbytes_per_s)
 
     def adapters(self, kinds: Sequence[str], gpus: int) -> int | None:
-        """How many times as much all GPUs of a machine get as one; None: no fit."""
+        """Return how many GPUs' rate a whole machine has; None where nothing fits."""
         all_of_them = self.between(kinds, kinds, gpus, gpus)
         one = self.between(kinds, kinds, 1, 1)
         if all_of_them is None or one is None or gpus == 1:
@@ -183,7 +183,7 @@ class Fits:
         return max(1, min(gpus, round(times))) if times >= _MORE else 1
 
     def _agreed(self, found: Sequence[Line], what: str) -> Line:
-        """The slowest of some fits of one link; that they disagree is kept."""
+        """Return the slowest of some fits of one link; that they disagree is kept."""
         slowest = min(found, key=lambda each: each.gbytes_per_s)
         fastest = max(each.gbytes_per_s for each in found)
         if fastest > _ALIKE * slowest.gbytes_per_s:

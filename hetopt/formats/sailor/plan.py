@@ -118,7 +118,7 @@ class _Plan(Foreign):
 
 
 def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
-    """The plans of the file, ranked in its order."""
+    """Yield the plans of the file, ranked in its order."""
     told = read_value(path)
     listed = told if isinstance(told, list) else [told]
     if not 0 < len(listed) <= _MOST:
@@ -142,7 +142,7 @@ def _claimed_us(tree: Any) -> int | None:
 
 
 def _positive(value: Any) -> float | None:
-    """A number that a time in s can be; None for anything else."""
+    """Return a number that a time in s can be; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 1e-12 < value < 1e12 else None

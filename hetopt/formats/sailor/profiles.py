@@ -60,7 +60,7 @@ _Profile = RootModel[Annotated[dict[_Count, _Degrees], Field(min_length=1)]]
 
 
 def read(paths: Sequence[Path], **options: Any) -> Document:
-    """The instance of one profile for each type of GPU that the hostfile has."""
+    """Return the instance of one profile for each type of GPU that the hostfile has."""
     needed = ["hostfile"]
     if options.get("memory_info") is None:
         needed.append("vocabulary")
@@ -95,7 +95,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
 
 
 def _said(options: Values, fits: network.Fits, *, weighed: bool) -> list[str]:
-    """What a reader of the instance must know."""
+    """Return the notes that a reader of the instance needs."""
     said = ["Sailor profiles"]
     if options.get("updates") is False:
         said.append("left out of the iteration: updates")
@@ -132,7 +132,7 @@ def _cluster(
     fits: network.Fits,
     folders: Sequence[str],
 ) -> Document:
-    """The cluster, where links stand that the fits replace."""
+    """Return the cluster, where links stand that the fits replace."""
     told = {name: value for name, value in options.items() if name in clusters.OPTIONS}
     asked: Document = {"reserve_mib": 0} | told
     if options.get("network") is None:
@@ -154,7 +154,7 @@ def _inside(
     fits: network.Fits,
     folders: Sequence[str],
 ) -> bool:
-    """Whether the link within a machine is fitted, or there is none."""
+    """Return whether the link within a machine is fitted, or there is none."""
     own = [name for name in (host.gpu, told.get("gpu")) if name]
     names = own + list(folders if len(folders) == 1 else [])
     return host.gpus == 1 or fits.within(names, host.gpus) is not None
@@ -166,7 +166,7 @@ def _names(
     cluster: Values,
     default: str | None,
 ) -> dict[str, list[str]]:
-    """Names that Sailor's files may have for each type of the cluster."""
+    """Return the names that Sailor's files may have for each type of the cluster."""
     found: dict[str, list[str]] = {}
     for path, kind in kinds.items():
         found.setdefault(kind, []).append(path.resolve().parent.name)
@@ -180,7 +180,7 @@ def _names(
 
 
 def _layers(paths: Sequence[Path], rows: Sequence[Values], told: int | None) -> int:
-    """Layers of the profiles, embedding and head among them."""
+    """Return the layers of the profiles, embedding and head among them."""
     counts = {len(row["layer_us"]) for row in rows}
     if len(counts) > 1:
         raise InstanceError(
@@ -234,7 +234,7 @@ def _types(
     cluster: Values,
     default: str | None,
 ) -> dict[Path, str]:
-    """The cluster's name of the type that each profile is of."""
+    """Return the cluster's name of the type that each profile is of."""
     alike: dict[str, str] = {}
     for host, node in zip(machines, cluster["nodes"], strict=True):
         for name in (host.gpu or default, node["gpu"]):
@@ -261,7 +261,7 @@ def _types(
 
 
 def _rows(path: Path, kind: str) -> Iterator[Document]:
-    """Rows of a profile."""
+    """Yield the rows of a profile."""
     for b, by_degree in read_record(_Profile, path).root.items():
         for t, layers in by_degree.items():
             if sorted(layers) != list(range(len(layers))) or len(layers) < 3:

@@ -37,7 +37,7 @@ _TIMES = {"calibrated": "calibration", "profile": "profile"}
 def completed(
     whole: Document, options: Values
 ) -> tuple[Document, tuple[Assumption, ...]]:
-    """The instance with iterations and a search block, as far as it lacks them.
+    """Return the instance with iterations and a search block, as far as it lacks them.
 
     Settings that offers are not timed under are left out, each with a row. Raises
     `InstanceError` for an instance that is wrong otherwise, and for both of `tokens`
@@ -60,7 +60,7 @@ def completed(
 
 
 def _by_formula(workload: Document) -> tuple[Document, tuple[Assumption, ...]]:
-    """The workload as offers are timed, with what is left out of it."""
+    """Return the workload as offers are timed, with what is left out of it."""
     costs, rows = dict(workload.get("costs", {})), []
     other = dict(workload.get("alternatives", {}))
     if (times := costs.get("layer_times")) in _BESIDE:
@@ -98,7 +98,7 @@ def _length(workload: Document, options: Values) -> dict[str, int]:
 
 
 def _recovery(whole: Document, options: Values) -> dict[str, float]:
-    """What a loss costs, which has to be told where machines are lost."""
+    """Return the cost of losing machines; the user tells it for spot machines."""
     names = ("restart_s", "checkpoint_every_s")
     told = {name: options[name] for name in names if name in options}
     known = {**whole["workload"], **told}
@@ -146,7 +146,7 @@ def _searched(whole: Document, micro_batches: int | None) -> Document:
 
 
 def assumed(made: Document, options: Values) -> Iterator[Assumption]:
-    """What no price list tells: what, as what it was taken, the flag that changes it.
+    """Yield what no price list has: item, assumed value, flag to change it.
 
     What was asked for is no assumption; `options` are those that were given.
     """
@@ -202,7 +202,7 @@ def assumed(made: Document, options: Values) -> Iterator[Assumption]:
 
 
 def _chosen(workload: Document, search: Document) -> Iterator[Assumption]:
-    """What is chosen for a plan, and from what."""
+    """Yield the settings that the search chooses for a plan, and from what."""
     change = "--micro-batches N"
     if (told := search.get("micro_batches")) is not None:
         yield Assumption("micro-batches", str(told), "the instance", change)

@@ -195,7 +195,7 @@ def _within(row: _Row, asked: float | None) -> dict[str, float]:
 
 
 def _place(path: Path, region: str, told: str | None, *, spot: bool) -> str:
-    """Where and how a row is offered: SkyPilot's lists are `CLOUD/vms.csv`."""
+    """Return the place and kind of an offer: SkyPilot's lists are `CLOUD/vms.csv`."""
     kind = ["spot"] if spot else []
     if told == "none":
         return "".join(kind)

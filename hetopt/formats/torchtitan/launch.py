@@ -86,7 +86,7 @@ def export(
 
 
 def _has_flavour(told: Document) -> bool:
-    """Whether releases up to 0.2.2 have it: untied, heads that divide the width."""
+    """Return whether releases up to 0.2.2 can build the model by a flavour."""
     model = told.get("model")
     if model is None or "tied" in model:
         return False

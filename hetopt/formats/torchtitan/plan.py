@@ -70,13 +70,13 @@ _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """The one plan of the file, which claims no time."""
+    """Yield the one plan of the file, which claims no time."""
     (file,) = opened([path])
     yield _claimed(_known(file.form.values), file.place, data, hosts, file.form.notes)
 
 
 def asked(files: Sequence[File]) -> Asked | None:
-    """What the files of a run ask of torchtitan; None where they do not."""
+    """Return what the files of a run ask of torchtitan; None for those of others."""
     for number, file in enumerate(files):
         values = _known(file.form.values)
         if sum(name in values for name in _OF_TORCHTITAN) < _ENOUGH:
@@ -92,12 +92,12 @@ def asked(files: Sequence[File]) -> Asked | None:
 
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
-    """The run as a plan of an instance."""
+    """Return the run as a plan of an instance."""
     return _claimed(asked.values, asked.place, data, hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> Document:
-    """The fields that settings have.
+    """Return the fields that settings have.
 
     A global batch is told as soon as replicas may be others, so that it stays.
     """
@@ -138,7 +138,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
 
 
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
-    """Settings that the run may be given, with their values."""
+    """Return the settings that the run may be given, with their values."""
     most = max(node.count for node in data.planned_cluster.nodes)
     found: dict[str, Sequence[Any]] = {
         "tensor_parallel": divisors(most),
@@ -164,7 +164,7 @@ def _checkpointed(settings: Settings, asked: Asked) -> Document:
 
 
 def _reshard(settings: Settings) -> str:
-    """The policy by which weights are divided again, or not."""
+    """Return the policy by which weights are divided again, or not."""
     usual = 3 if settings.pipeline_parallel == 1 else 2
     if settings.zero in (0, usual):
         return "default"
@@ -239,7 +239,7 @@ def _claimed(
 
 
 def _older(given: Values, place: str) -> Values:
-    """The same in sequences, where a batch is told in tokens (releases of 2026)."""
+    """Convert a batch in tokens (releases of 2026) to one in sequences."""
     if _LENGTH not in given and _TOKENS not in given:
         return given
     length = _number(dict(given), _LENGTH, place, 2048)
@@ -316,7 +316,7 @@ def _rule(given: Values, place: str) -> Recompute:
 
 
 def _rule_of_class(name: str) -> Recompute:
-    """The rule of a class such as FullAC.Config."""
+    """Return the rule of a class such as FullAC.Config."""
     return "full" if name.startswith("Full") else "selective"
 
 
@@ -352,7 +352,7 @@ def _parts(parallel: Document, stages: int, layers: int, place: str) -> tuple[in
 def _divided(
     parallel: Document, parts: int, layers: int, place: str
 ) -> tuple[int, ...]:
-    """As torchtitan divides layers where no parts are told."""
+    """Divide layers as torchtitan does where the file has no parts."""
     first, last = (
         _number(parallel, f"pipeline_parallel_{end}_stage_less_layers", place, 1)
         for end in _ENDS

@@ -108,12 +108,12 @@ _MOST_FILES, _MOST_FOLDERS = 8, 4  # that are referred to; above a file
 
 
 def plain(key: str) -> str:
-    """A name as it stands in YAML."""
+    """Return a name as it stands in YAML."""
     return key.removeprefix("--").replace("-", "_")
 
 
 def has_ranks(form: Form) -> bool:
-    """Whether a file has what each rank of a run is told of its own."""
+    """Return whether a file has a table of values of each rank."""
     rows = form.values.get(RANKS)
     return isinstance(rows, list) and all(
         isinstance(row, dict) and OF_RANKS[0] in row for row in rows
@@ -121,7 +121,7 @@ def has_ranks(form: Form) -> bool:
 
 
 def with_ranks(files: Sequence[File]) -> tuple[File, ...]:
-    """The files, and that of the ranks where it lies beside one of them."""
+    """Return the files, and that of the ranks where it lies beside one of them."""
     if any(has_ranks(file.form) for file in files):
         return tuple(files)
     beside = (file.source.path.with_name(_RANKS_FILE) for file in files)
@@ -130,7 +130,7 @@ def with_ranks(files: Sequence[File]) -> tuple[File, ...]:
 
 
 def is_one(form: Form) -> bool:
-    """Whether a file has names that no other trainer has."""
+    """Return whether a file has names that no other trainer has."""
     if has_ranks(form):
         return True
     names = {plain(key).rpartition(".")[2] for key in form.values}
@@ -141,7 +141,7 @@ def is_one(form: Form) -> bool:
 
 
 def tool_of(form: Form) -> str:
-    """Which trainer a file is of; empty for one that says part of a run alone."""
+    """Return the trainer of a file; empty for a file with only a part of a run."""
     names = {plain(key).partition(".")[0] for key in form.values}
     words = form.program.split()
     if {"zero_optimization", "train_micro_batch_size_per_gpu"} & names:
@@ -158,7 +158,7 @@ def tool_of(form: Form) -> str:
 
 
 def usual(tool: str) -> dict[str, str]:
-    """As what our names are written where no file has them."""
+    """Return the names under which we write settings that no file has."""
     return _USUAL | ({"samples": "micro_batch_size"} if tool == "Axolotl" else {})
 
 
@@ -219,7 +219,7 @@ def referred(files: Sequence[File]) -> tuple[list[File], list[str]]:
 
 
 def stage_by_name(files: Sequence[File]) -> str | None:
-    """The stage of ZeRO that the name of a file says which is not there."""
+    """Return the stage of ZeRO that the name of a file says which is not there."""
     given = {file.source.path.name for file in files}
     for file in files:
         for _, name in _references(file.form):

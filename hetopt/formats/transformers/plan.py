@@ -58,7 +58,7 @@ _OPTIMISERS = {
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """The one plan of the file, which claims no time."""
+    """Yield the one plan of the file, which claims no time."""
     found = asked(opened([path]))
     if found is None:
         raise InstanceError(
@@ -69,7 +69,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
 
 
 def asked(files: Sequence[File]) -> Asked | None:
-    """What the files of a run ask of such a trainer; None where they do not."""
+    """Return what files of a run ask of such a trainer; None for those of others."""
     files = names.with_ranks(files)
     if not any(names.is_one(file.form) for file in files):
         with_references = any(_is_started(file) for file in files)
@@ -128,12 +128,12 @@ def asked(files: Sequence[File]) -> Asked | None:
 
 
 def _kind(name: str, text: str) -> str | None:
-    """What a value means where several texts mean the same."""
+    """Return the meaning of a value, one for all texts that mean the same."""
     return _optimiser(text) if name == "optimiser" else text
 
 
 def _optimiser(text: str) -> str | None:
-    """An optimiser by our name; None for one that is not known."""
+    """Return an optimiser by our name; None for one that is not known."""
     text = text.lower().rpartition(".")[2]  # OptimizerNames.ADAMW_TORCH
     eight = re.fullmatch(_OPTIMISERS["adamw_8bit"], text)
     if eight is not None:
@@ -143,7 +143,7 @@ def _optimiser(text: str) -> str | None:
 
 
 def _is_started(file: File) -> bool:
-    """Whether a command starts a trainer by a file that it names."""
+    """Return whether a command starts a trainer by a file that it names."""
     starters = (
         "llamafactory-cli",
         "axolotl",
@@ -157,7 +157,7 @@ def _is_started(file: File) -> bool:
 
 
 def _text(value: Any) -> str | None:
-    """A value as text; None for one that says nothing, as `auto` does."""
+    """Return a value as text; None for one that says nothing, as `auto` does."""
     if isinstance(value, list):  # FSDP's words, the first of which divides
         value = value[0] if value else None
     if isinstance(value, dict) or value is None:
@@ -265,7 +265,7 @@ def _samples(
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
-    """The fields that settings have."""
+    """Return the fields that settings have."""
     world = sum(node.count for node in data.planned_cluster.nodes)
     held = settings.tensor_parallel * settings.context_parallel
     replicas = max(1, world // held)
@@ -295,7 +295,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
 
 
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
-    """Settings that the run may be given, with their values."""
+    """Return the settings that the run may be given, with their values."""
     most = max(node.count for node in data.planned_cluster.nodes)
     found: dict[str, Sequence[Any]] = {"recompute": ("none", "full")}
     if "zero" in asked.written:
@@ -310,7 +310,7 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
 def _shares(
     given: Values, asked: Asked, data: Instance
 ) -> tuple[list[str], tuple[Share, ...]]:
-    """The GPUs of the ranks, and what each is told; FSDP recomputes for all."""
+    """Return the GPUs of the ranks, and what each is told; FSDP recomputes for all."""
     by_fsdp = _recompute(given) == "full"
     ranks, shares = list[str](), list[Share]()
     known = set(data.planned_cluster.gpu_ids())
@@ -382,7 +382,7 @@ def _zero(
 
 
 def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
-    """`InstanceError` where other weights are trained, or by another rule."""
+    """Raise `InstanceError` where other weights are trained, or by another rule."""
     place, costs = asked.place, data.workload.costs
     if (task := given.get("kind", "sft").lower()) not in ("pt", "sft"):
         raise InstanceError(

@@ -35,7 +35,7 @@ narrower = ("one_pipeline",)
 def plan(
     data: Instance, *, seed: int = 0, deadline: float | None = None
 ) -> TrainingPlan:
-    """The plan that is cheapest on averaged GPUs; `NoPlan` where none fits.
+    """Return the plan that is cheapest on averaged GPUs; `NoPlan` where none fits.
 
     `seed` has no effect.
     """

@@ -68,7 +68,7 @@ def plan(
     grouping_by: GroupingBy = "method",
     micro_batches: Annotated[int, Field(ge=1)] | None = None,
 ) -> TrainingPlan:
-    """The best plan of Algorithm 1; `NoPlan` says why not. `seed` has no effect.
+    """Return the best plan of Algorithm 1; `NoPlan` says why not. `seed` has no effect.
 
     For the paper's breakdown: without `grouping` all devices are one pipeline; without
     `mapping` they are taken in the order of the nodes; without `balancing` stages have
@@ -140,14 +140,14 @@ class Trial:
         self._best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def best_plan(self, lacking: str) -> TrainingPlan:
-        """The plan kept; `NoPlan` with the reasons where there is none."""
+        """Return the plan kept; `NoPlan` with the reasons where there is none."""
         if (plan := self.plan()) is None:
             why = "; ".join(self.reasons[:4])
             raise NoPlan(f"autohet: no plan {lacking} was found ({why})")
         return plan
 
     def plan(self) -> TrainingPlan | None:
-        """The plan kept; None where there is none."""
+        """Return the plan kept; None where there is none."""
         return None if self._best is None else self._cost.plan(self._best[1])
 
     def fits(self, t: int, b: int, groups: Sequence[Group]) -> bool:
@@ -213,7 +213,7 @@ def _groupings(
     reasons: list[str],
     by: GroupingBy = "method",
 ) -> Iterator[list[Group]]:
-    """The optimal grouping, then those with fewer and fewer groups."""
+    """Yield the optimal grouping, then those with fewer and fewer groups."""
     while True:
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
         result = grouped(data, by, Limits(time_s=left, gap=_GAP))
@@ -232,7 +232,7 @@ def _groupings(
 
 
 def grouped(data: Data, by: GroupingBy, limits: Limits) -> Result:
-    """The best grouping, by the exact method or by a statement on its solver."""
+    """Return the best grouping, by the exact method or by a statement on its solver."""
     if by == "method":
         result = device_grouping.solve(data, limits=limits)
     else:

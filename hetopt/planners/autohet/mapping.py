@@ -24,7 +24,7 @@ def devices_of(cost: FastCost, t: int) -> dict[int, int]:
 
 
 def mapped(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
-    """Nodes of the stages of each group, in order.
+    """Return the nodes of the stages of each group, in order.
 
     Types by ascending compute. While every group has a device of the type left and
     one node has one free for each group, these become the next stage of every group:

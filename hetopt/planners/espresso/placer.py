@@ -46,7 +46,7 @@ Placer = Callable[[Stock, Counts, float], Stages | None]
 def plan_of_all(
     data: Data, placer: Placer, name: str, deadline: float | None
 ) -> Provisioning:
-    """The best plan of a placer that uses every offered GPU."""
+    """Yield the best plan of a placer that uses every offered GPU."""
     why = "no degree divides every quota into at most max_stages stages"
 
     def placements() -> Iterator[tuple[Stock, Stages]]:
@@ -94,7 +94,7 @@ def best_granted(
 
 
 def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
-    """The pipeline of an allocation; None where no candidate fits.
+    """Return the pipeline of an allocation; None where no candidate fits.
 
     What takes longer than `limit_us` is not wanted, and perhaps not found.
     """
@@ -157,7 +157,7 @@ def candidate(
 
 
 def _hidden(stock: Stock, t: int, overlap: int) -> int:
-    """The paper's l_c: layers whose synchronisation ends within the overlap."""
+    """Return the paper's l_c: layers whose synchronisation ends within the overlap."""
     sync = stock.kinds[t].sync_us
     return max(1, min(stock.layers, overlap // sync)) if sync else stock.layers
 

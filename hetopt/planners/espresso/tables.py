@@ -1,4 +1,4 @@
-"""What Espresso's planners know of the offers at one data-parallel degree.
+"""Tables of Espresso's planners describe the offers at one data-parallel degree.
 
 A stage is d GPUs of one kind. Times are of one layer in us, prices of one stage in
 micro-USD an hour. The paper ranks GPUs and shares layers by their peak (`peak`, its
@@ -64,7 +64,7 @@ class Stock:
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Stock":
-        """The offers of `data` at degree `d`, in the order of the data.
+        """Return the offers of `data` at degree `d`, in the order of the data.
 
         `NoPlan` where only some numbers of machines are asked for: no rule of these
         planners counts them.
@@ -132,7 +132,7 @@ class Stock:
         )
 
     def stretch(self, counts: Sequence[int]) -> int | Fraction:
-        """By how much losses lengthen an allocation's time; no paper reckons it."""
+        """Return the factor by which losses lengthen an allocation (in no paper)."""
         if not any(self.lost):
             return 1
         return 1 + sum(
@@ -144,7 +144,7 @@ class Stock:
         )
 
     def iteration_us(self, stages: Stages) -> int:
-        """The estimator: one iteration of a pipeline."""
+        """Return the estimator: one iteration of a pipeline."""
         total = slowest = exposed = hidden = 0
         for t, layers in stages:
             kind = self.kinds[t]
@@ -156,7 +156,7 @@ class Stock:
         return total + (self.micro_batches - 1) * slowest + exposed
 
     def plan(self, stages: Stages) -> Provisioning:
-        """The pipeline as a plan."""
+        """Return the pipeline as a plan."""
         return Provisioning(
             data_parallel=self.d,
             stages=tuple(
@@ -174,14 +174,14 @@ def _lost(data: Data, gpu: str) -> Fraction:
 
 
 def counted(stock: Stock, stages: Stages) -> Counts:
-    """The allocation that a pipeline needs."""
+    """Return the allocation that a pipeline needs."""
     taken = [t for t, _ in stages]
     return tuple(taken.count(t) for t in range(len(stock.kinds)))
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked: the least cost within a deadline, or the least time in a budget.
+    """A goal is the least cost within a deadline, or the least time in a budget.
 
     Times are us of one iteration, losses reckoned with; costs us x micro-USD an hour.
     """
@@ -192,7 +192,7 @@ class Wish:
 
     @classmethod
     def of(cls, data: Data) -> "Wish":
-        """The wish of a problem; infinite where nothing is asked."""
+        """Return the wish of a problem; infinite where nothing is asked."""
         longest = most = float("inf")
         if data.deadline_s is not None:
             longest = int(exact(data.deadline_s) * MICRO / data.iterations)
@@ -202,18 +202,18 @@ class Wish:
         return cls(longest, most, data.minimises_time)
 
     def grants(self, time: Number, price: float) -> bool:
-        """Whether the deadline and the budget are kept."""
+        """Return whether the deadline and the budget are kept."""
         return time <= self.longest_us and time * price <= self.most_cost
 
     def value(self, time: Number, price: float) -> Number:
-        """What is to be small."""
+        """Return the value to minimise."""
         return time if self.by_time else time * price
 
 
 def complete(
     stock: Stock, order: Sequence[int], given: Sequence[int], worth: Worth, fixed: int
 ) -> Stages | None:
-    """The paper's AdjustToCoverAllLayers: layers that are missing, one by one.
+    """Return the paper's AdjustToCoverAllLayers: layers that are missing, one by one.
 
     Each goes to the stage, the first `fixed` left out, that has memory for it and the
     least worth; None where none has memory. Layers too many are taken back one by one
@@ -242,7 +242,7 @@ def complete(
 def by_iteration(
     stock: Stock, order: Sequence[int], layers: Sequence[int]
 ) -> list[int]:
-    """For each stage: the iteration, had it one layer more."""
+    """Return for each stage the iteration time with one layer more."""
     kinds = [stock.kinds[t] for t in order]
     times = [x * kind.layer_us for x, kind in zip(layers, kinds, strict=True)]
     late, hidden = [], 0  # synchronisation of each stage that nothing covers
@@ -265,12 +265,12 @@ def by_iteration(
 
 
 def by_memory(stock: Stock, order: Sequence[int], layers: Sequence[int]) -> list[int]:
-    """For each stage: less where there is memory for more layers."""
+    """Return for each stage a value that falls as memory for layers grows."""
     return [layers[s] - stock.room(t, s, len(order)) for s, t in enumerate(order)]
 
 
 def shares(stock: Stock, counts: Counts) -> list[int]:
-    """By kind: layers of a stage by its share of the peak, rounded down, at least 1."""
+    """Return layers by share of the peak for each kind, rounded down, at least 1."""
     peaks = [kind.peak for kind in stock.kinds]
     if any(isinf(peak) for peak, n in zip(peaks, counts, strict=True) if n):
         return [stock.layers if isinf(peak) else 1 for peak in peaks]

@@ -52,7 +52,7 @@ _CHECK = 64  # nodes between two looks at the clock
 
 @dataclass(frozen=True)
 class Pruning:
-    """Which prunings are on."""
+    """Five prunings can be on or off."""
 
     boundary: bool = True
     cost: bool = True
@@ -68,7 +68,7 @@ class Pruning:
 
 @dataclass
 class Counters:
-    """What a search did; the paper's Fig. 10a in numbers."""
+    """Counters of a search: the paper's Fig. 10a in numbers."""
 
     trees: int = 0
     opened: int = 0  # partial allocations taken from the queue
@@ -112,7 +112,7 @@ class Search:
                     return
 
     def late(self) -> bool:
-        """Whether the time for planning is over."""
+        """Return whether the time for planning is over."""
         if self.deadline is not None and monotonic() > self.deadline:
             self.in_time = False
         return not self.in_time
@@ -136,7 +136,7 @@ class Search:
 
 
 def boundary(stock: Stock, tried: int = _TRIED) -> range:
-    """Numbers of stages of boundary pruning, at least up to `tried`."""
+    """Return the numbers of stages of boundary pruning, at least up to `tried`."""
     by_memory = sorted(range(len(stock.kinds)), key=lambda t: stock.room(t, 0, 1))
     most = max(_needed(stock, by_memory[0]), tried)
     return range(_needed(stock, by_memory[-1]), most + 1)
@@ -190,7 +190,7 @@ class _Tree:
                 heapq.heappush(queue, (self._upper(child), -number, child))
 
     def _children(self, counts: Counts, used: int) -> Iterator[Counts]:
-        """The next kind, in every number that can still be completed."""
+        """Yield the next kind, in every number that can still be completed."""
         t = len(counts)
         if t == len(self.rates):
             return
@@ -219,7 +219,7 @@ class _Tree:
         return compute, sum(n * c for n, c in zip(counts, self.prices, strict=False))
 
     def _pruned(self, counts: Counts, used: int) -> str | None:
-        """The name of the pruning that discards a partial allocation."""
+        """Return the name of the pruning that discards a partial allocation."""
         pruning, wish = self.search.pruning, self.search.wish
         compute, price = self._summed(counts)
         rest = self.k - used
@@ -246,14 +246,14 @@ class _Tree:
 
     @cached_method
     def filled(self, counts: Counts) -> float:
-        """Layers that 80 % of the memory of a partial allocation holds."""
+        """Return the layers that 80 % of the memory of a partial allocation holds."""
         return BETA * sum(
             n * self.stock.room(t, 0, min(self.k, self.stock.micro_batches))
             for t, n in enumerate(counts)
         )
 
     def _cannot_win(self, counts: Counts) -> bool:
-        """Whether every placement is too late, or no better than the best plan."""
+        """Return whether every placement is late, or no better than the best plan."""
         wish, stock = self.search.wish, self.stock
         price = stock.price(counts)
         time = least_us(stock, counts) * float(stock.stretch(counts))
@@ -263,7 +263,7 @@ class _Tree:
 
 
 def least_us(stock: Stock, counts: Counts) -> float:
-    """No placement of an allocation is faster, with loads in fractions.
+    """Return a time that no placement beats, with loads in fractions.
 
     Sum of times + (K - 1) x the slowest, over shares of the layers, is least where some
     of the fastest stages take equally long and the others nothing.
@@ -305,7 +305,7 @@ def searched(
     pruning: Pruning | None = None,
     deadline: float | None = None,
 ) -> Search:
-    """The whole search: its plan, or None, and its counters."""
+    """Return the whole search: its plan, or None, and its counters."""
     search = Search(Wish.of(data), placer, pruning or Pruning(), deadline)
     with keeping(lambda: search.plan):
         search.run(data)
@@ -319,7 +319,7 @@ def cheapest_plan(
     deadline: float | None,
     depth: Depth = "released",
 ) -> Provisioning:
-    """The plan of a search; `NoPlan` says how near it came."""
+    """Return the plan of a search; `NoPlan` says how near it came."""
     pruning = Pruning.to(depth)
     search = searched(data, placer, pruning=pruning, deadline=deadline)
     if search.plan is not None:

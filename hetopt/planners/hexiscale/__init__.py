@@ -39,7 +39,7 @@ _MEMORY = 0.7  # weight of the newest cost in the moving average is 1 - this
 
 @dataclass(frozen=True)
 class Round:
-    """What a round tried, and the objective in us; None where memory is short."""
+    """A round has pipelines and an objective in us, None where out of memory."""
 
     pipelines: int
     maximise: bool
@@ -75,7 +75,7 @@ def plan_with(
     *,
     random_partition: bool = False,
 ) -> tuple[TrainingPlan, list[Round]]:
-    """The same, and every round; for the paper's convergence."""
+    """Plan, and return every round as well, for the paper's figures of convergence."""
     search = _Rounds(
         FastCost(data, deadline), Random(seed), degree, dealt=random_partition
     )
@@ -109,7 +109,7 @@ class _Rounds:
         self._by_option: dict[bool, float] = {}
 
     def plan(self) -> TrainingPlan | None:
-        """The best plan so far."""
+        """Return the best plan so far."""
         return None if self.best is None else self.cost.plan(self.best[1])
 
     def run(self, rounds: int) -> None:
@@ -140,7 +140,7 @@ class _Rounds:
             yield min(most, max(1, near))
 
     def _most_pipelines(self) -> int:
-        """Pipelines whose weights fit into all GPUs together."""
+        """Return the pipelines whose weights fit into all GPUs together."""
         cost = self.cost
         each = cost.costs.layer_states.whole
         states = int(sum(cost.instance.model.parameters) * each)
@@ -151,7 +151,7 @@ class _Rounds:
         return max(1, min(sum(self._counts), batch, room * 2**20 // max(1, states)))
 
     def _option(self, index: int) -> bool:
-        """Whether to maximise the cut: the option that did better, mostly."""
+        """Return whether to maximise the cut: mostly the option that did better."""
         if len(self._by_option) < 2:
             return index % 2 == 1
         maximise = self._by_option[True] < self._by_option[False]

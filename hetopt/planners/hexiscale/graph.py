@@ -29,7 +29,7 @@ _EXACT = 2**50  # whole numbers below are exact in a float, as are sums of a few
 
 
 def whole(values: Floats, summed: int) -> Floats:
-    """The values as whole numbers, of which so many add up without rounding.
+    """Return the values as whole numbers, of which so many add up without rounding.
 
     In a coarser unit, a power of ten, where that takes smaller numbers.
     """
@@ -291,7 +291,7 @@ def _spread(values: list[int], places: list[int], length: int) -> list[int]:
 def random_partition(
     counts: Sequence[int], groups: int, random: Random
 ) -> list[list[int]]:
-    """GPUs of each node dealt out at random to groups of equal sizes."""
+    """Return the GPUs of each node dealt out at random to groups of equal sizes."""
     gpus = [node for node, count in enumerate(counts) for _ in range(count)]
     random.shuffle(gpus)
     found = [[0] * len(counts) for _ in range(groups)]

@@ -1,4 +1,4 @@
-"""From a group of GPUs to a pipeline: HexiScale's phase 2 (section 4.3).
+"""Phase 2 of HexiScale makes a pipeline of a group of GPUs (section 4.3).
 
 The group is split into sub-groups with fast links inside; in each, the GPUs of a
 machine take the TP x PP strategy that is best there by the cost model; the order of
@@ -61,7 +61,7 @@ class PipelineMaker:
         return None if made is None else made[0]
 
     def _block(self, node: int, gpus: int, b: int, n: int) -> Block | None:
-        """The locally best TP x PP of `gpus` GPUs of a node.
+        """Return the locally best TP x PP of `gpus` GPUs of a node.
 
         With x layers on them the time is x layer_us(t) / PP (PP + n - 1). None where
         the one degree that is allowed needs more GPUs: then these stay idle.
@@ -142,7 +142,7 @@ class PipelineMaker:
 
 
 def _joined(chain: Chain, stages: int) -> Chain:
-    """At most `stages` stages: neighbours on one node and of one degree join."""
+    """Join neighbours on one node and of one degree, down to `stages` stages."""
     found = list(chain)
     k = 0
     while len(found) > stages and k < len(found) - 1:

@@ -75,7 +75,7 @@ class LineCost:
         return [b for b in sizes if workload.global_batch % b == 0]
 
     def micro_batches(self, b: int) -> int:
-        """Micro-batches of `b` sequences in the global batch."""
+        """Return the micro-batches of `b` sequences in the global batch."""
         return self.instance.workload.global_batch // b
 
     # --- stages ------------------------------------------------------------------
@@ -85,13 +85,13 @@ class LineCost:
         return max(self.span_us(share, first, last) for share in set(shares))
 
     def span_us(self, share: Share, first: int, last: int) -> int:
-        """Time of a run of layers on one replica, the head's included."""
+        """Return the time of a run of layers on one replica, the head's included."""
         sums = self.cost.prefix(*share)[0]
         head = self.cost.head_us(*share) if last == self.layers else 0
         return sums[last] - sums[first] + head
 
     def backward_span_us(self, share: Share, first: int, last: int) -> int:
-        """Time of its backward passes alone."""
+        """Return the time of its backward passes alone."""
         sums = self.cost.prefix(*share)[1]
         head = self.cost.head_us(*share) if last == self.layers else 0
         return sums[last] - sums[first] - (-2 * head // 3)
@@ -108,7 +108,7 @@ class LineCost:
         )
 
     def sync_us(self, stage: Laid) -> int:
-        """Time to synchronise a stage's gradients among its replicas."""
+        """Return the time to synchronise a stage's gradients among its replicas."""
         if len(stage.shares) == 1:
             return 0
         key = stage.shares
@@ -149,7 +149,7 @@ class LineCost:
     # --- pipelines ---------------------------------------------------------------
 
     def fits(self, n: int, line: Sequence[Laid]) -> bool:
-        """Whether every stage fits into its GPUs."""
+        """Return whether every stage fits into its GPUs."""
         return all(
             self.short_mib(n, len(line), j, s.shares, s.first, s.last) <= 0
             for j, s in enumerate(line)
@@ -196,7 +196,7 @@ class LineCost:
         )
 
     def _tied_us(self, line: Sequence[Laid]) -> int:
-        """Time to sum tied embeddings over the first and the last stage."""
+        """Return the time to sum tied embeddings over the first and the last stage."""
         if not self._ties or len(line) == 1:
             return 0
         names, table = self.cost.names, self.cost.table
@@ -205,7 +205,7 @@ class LineCost:
         return table.sync_us(table.model.embedding_parameters, holders)
 
     def _update_us(self, line: Sequence[Laid]) -> int:
-        """Time of the optimiser on the GPU where it takes longest."""
+        """Return the time of the optimiser on the GPU where it takes longest."""
         if not self._timed:
             return 0
         return max(self._updated(s.shares, s.first, s.last) for s in line)
@@ -233,7 +233,7 @@ class LineCost:
     # --- plans -------------------------------------------------------------------
 
     def plan(self, n: int, b: int, line: Sequence[Laid]) -> TrainingPlan:
-        """The plan with GPU ids; each node's are handed out in order."""
+        """Return the plan with GPU ids; each node's are handed out in order."""
         return one_pipeline(self.cost, n, b, line)
 
 

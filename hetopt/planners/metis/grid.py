@@ -1,4 +1,4 @@
-"""What AMP, Alpa and Galvatron see of a mixed cluster: M x N equal GPUs.
+"""AMP, Alpa and Galvatron see a mixed cluster as M x N equal GPUs.
 
 Machines are cut into equal virtual nodes, of as many GPUs as divide all of them, and
 every GPU is as fast as the average of all (section 3 of Metis: they take an average of
@@ -32,7 +32,7 @@ class Grid:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all virtual nodes."""
+        """Return the GPUs of all virtual nodes."""
         return len(self.nodes) * self.width
 
     @property
@@ -42,13 +42,13 @@ class Grid:
         return sorted({t for t in (*powers, self.width) if self.width % t == 0})
 
     def known(self, t: int, samples: int) -> bool:
-        """Whether times of `t` GPUs and `samples` are known on every machine."""
+        """Return whether times of `t` GPUs and `samples` are known on every machine."""
         cost = self.line.cost
         speakers = dict(zip(cost.kind, cost.names, strict=True)).values()
         return all(cost.table.usable(name, t, samples) for name in speakers)
 
     def time_us(self, t: int, samples: int, first: int, last: int) -> int:
-        """Time of a run of layers on averaged GPUs, the head's included."""
+        """Return the time of a run of layers on averaged GPUs, the head's included."""
         return self.averaged.span_us(Share(0, t, samples), first, last)
 
 
@@ -68,18 +68,18 @@ class Averaged(LineCost):
         self._speakers = [numbers[kind] for kind in gpus]
 
     def span_us(self, share: Share, first: int, last: int) -> int:
-        """Time of a run of layers on one replica, the head's included."""
+        """Return the time of a run of layers on one replica, the head's included."""
         sums = self._sums(share.t, share.samples)[0]
         return sums[last] - sums[first]
 
     def backward_span_us(self, share: Share, first: int, last: int) -> int:
-        """Time of its backward passes alone."""
+        """Return the time of its backward passes alone."""
         sums = self._sums(share.t, share.samples)[1]
         return sums[last] - sums[first]
 
     @cached_method
     def _sums(self, t: int, samples: int) -> tuple[list[int], list[int]]:
-        """Sums of times before each layer, with and without forward passes."""
+        """Return sums of times before each layer, with and without forward passes."""
         rows = [
             [
                 [part(Share(node, t, samples), i, i + 1) for i in range(self.layers)]

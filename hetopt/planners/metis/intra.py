@@ -21,7 +21,7 @@ _STEPS = 64  # partial plans of one mapping; the paper's recursion has no limit
 
 
 class Shape(NamedTuple):
-    """What is searched inside one mapping of stages to groups."""
+    """A shape is the space searched inside one mapping of stages to groups."""
 
     n: int
     b: int
@@ -66,7 +66,7 @@ class Intra:
         return [t for t in powers if self.shares(b, group, t)]
 
     def _first_degrees(self, shape: Shape) -> list[int] | None:
-        """The least degree of each group; above 1 where samples are too few."""
+        """Return the least degree of each group; above 1 where samples are too few."""
         found = []
         for group in shape.groups:
             if not (options := self.degrees(shape.b, group)):
@@ -100,7 +100,7 @@ class Intra:
         return Row(Share(*row) for row in rows)
 
     def _model_us(self, node: int, t: int, samples: int) -> int:
-        """Time of the whole model; `NEVER` where it was not measured."""
+        """Return the time of the whole model; `NEVER` where it was not measured."""
         cost = self.line.cost
         if t > cost.nodes[node].count:
             return NEVER
@@ -111,12 +111,12 @@ class Intra:
     # --- layers --------------------------------------------------------------------
 
     def _capacity(self, shares: Row) -> float:
-        """Micro-batches per us of a stage that had the whole model."""
+        """Return the micro-batches per us of a stage that had the whole model."""
         slowest = max(self._model_us(*share) for share in set(shares))
         return 1 / max(slowest, 1)
 
     def _loads(self) -> tuple[list[int], int]:
-        """Times of the layers and of the head, summed over the GPU types."""
+        """Return the times of the layers and of the head, summed over the GPU types."""
         cost, load, end = self.line.cost, [0] * self.line.layers, 0
         for node in {kind: i for i, kind in enumerate(cost.kind)}.values():
             known = [
@@ -153,7 +153,7 @@ class Intra:
     # --- depth first -----------------------------------------------------------------
 
     def _as_they_are(self, shape: Shape, degrees: list[int]) -> Iterator[list[Laid]]:
-        """The plan of given degrees, layers moved away where memory lacks."""
+        """Yield the plan of given degrees, layers moved away where memory lacks."""
         most = [self.line.layers] * len(degrees)
         yield from self._deeper(shape, degrees, most, [_STEPS], widen=False)
 
@@ -200,7 +200,7 @@ class Intra:
     def _out_of_memory(
         self, shape: Shape, rows: Sequence[Row], cuts: Sequence[int]
     ) -> int | None:
-        """The first stage that does not fit."""
+        """Return the first stage that does not fit."""
         for j, (first, last) in enumerate(pairwise(cuts)):
             short = self.line.short_mib(shape.n, len(rows), j, rows[j], first, last)
             if short > 0:
@@ -216,7 +216,7 @@ class Intra:
         cuts: Sequence[int],
         j: int,
     ) -> int:
-        """The most layers from the stage's first one that fit."""
+        """Return the most layers from the stage's first one that fit."""
         first = cuts[j]
 
         def short(last: int) -> bool:

@@ -21,7 +21,7 @@ Element = TypeVar("Element")
 
 
 def rows(cost: FastCost) -> list[list[int]]:
-    """Nodes in a row, type by type or in turns, in every order of the types."""
+    """Return nodes in a row, type by type or in turns, in every order of the types."""
     of: dict[str, list[int]] = {}
     for i, node in enumerate(cost.nodes):
         of.setdefault(node.gpu, []).append(i)
@@ -109,7 +109,7 @@ def _arranged(
 
 
 def groups(cost: FastCost, row: Sequence[int], order: Sequence[int]) -> list[Group]:
-    """The groups of a row, from the left."""
+    """Return the groups of a row, from the left."""
     gpus = [node for node in row for _ in range(cost.nodes[node].count)]
     found, start = [], 0
     for size in order:
@@ -153,7 +153,7 @@ def _mapped(
 def _choices(
     cost: FastCost, looks: list[Hashable], taken: list[tuple[int, ...]], size: int
 ) -> list[Group]:
-    """Groups of a size from what is left, of few types and nodes first."""
+    """Return the groups of a size from what is left, of few types and nodes first."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for i, row in enumerate(taken):
         if sum(row) < cost.nodes[i].count:
@@ -185,7 +185,7 @@ def _filled(
 
 
 def _falling(total: int, count: int, most: int) -> Iterator[tuple[int, ...]]:
-    """At most `count` numbers from 1 to `most` that add up to `total`, falling."""
+    """Yield at most `count` falling numbers from 1 to `most` that add up to `total`."""
     if not total:
         yield ()
         return

@@ -86,7 +86,7 @@ class _Trial:
         self._short: tuple[Shortage, str] | None = None
 
     def nearest(self) -> str:
-        """The least shortage of memory among structures that did not fit."""
+        """Return the least shortage of memory among structures that did not fit."""
         if self._short is None:
             return "the batch has no shares that fit and whose times are known"
         return f"the nearest ({self._short[1]}) lacks {self._short[0]}"
@@ -124,7 +124,7 @@ class _Trial:
     def _shared(
         self, structure: Structure, ends: Sequence[int], bunches: int
     ) -> tuple[Pipe, ...] | None:
-        """Micro-batches in proportion to the pace of the slowest stage."""
+        """Return the micro-batches in proportion to the pace of the slowest stage."""
         t, b, stages = structure
         chains = [on_groups(row, ends, t) for row in zip(*stages, strict=True)]
         paces = [min(map(self._pace, chain)) for chain in chains]
@@ -180,7 +180,7 @@ class _Trial:
             self._offer(judged.parts["iteration_us"], plan)
 
     def _known(self, structure: Structure) -> bool:
-        """Whether all smaller micro-batches have times."""
+        """Return whether all smaller micro-batches have times."""
         nodes = {node for stage in structure.stages for node in stage}
         sizes = range(1, structure.b)
         return all(measured(self._cost, list(nodes), structure.t, s) for s in sizes)
@@ -188,7 +188,7 @@ class _Trial:
     def _shares(
         self, structure: Structure, count: int, j: int, first: int, last: int
     ) -> list[int] | None:
-        """Samples of each replica of a stage with these layers."""
+        """Return the samples of each replica of a stage with these layers."""
         t, b, stages = structure
         caps = {
             node: self._samples(b, count, len(stages), j, Slot(node, t, first, last))

@@ -1,4 +1,4 @@
-"""What Whale's plans are made of: structures, FLOPs of layers, compute of GPUs."""
+"""Whale's plans are made of structures, FLOPs of layers and compute of GPUs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -18,7 +18,7 @@ class Structure(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """The data-parallel degree."""
+        """Return the data-parallel degree."""
         return len(self.stages[0])
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ def structures(cost: FastCost, nodes: Sequence[int]) -> Iterator[Structure]:
 
 
 def work_before(cost: FastCost) -> list[int]:
-    """FLOPs of a sample, both passes, of the layers before each, and of all.
+    """Return the FLOPs of a sample, both passes, of the layers before each, and of all.
 
     The head's go with the last layer.
     """

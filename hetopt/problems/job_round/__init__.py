@@ -86,7 +86,7 @@ def data(
 def _queue(
     instance: Instance, jobs: int, batches: tuple[int, ...]
 ) -> job_scheduling.Data:
-    """Jobs that train the model of an instance on its cluster, each one step."""
+    """Return jobs that train the model of an instance on its cluster, each one step."""
     workload, name = instance.workload, instance.model.name
     if workload.costs.compute.profile:
         raise InstanceError(

@@ -36,7 +36,7 @@ class Offers:
         return [node.count for node in self.data.cluster.nodes if node.gpu == gpu]
 
     def best(self, trained: Trained, asked: int | None = None) -> dict[Key, Option]:
-        """The fastest (d, t) of each configuration.
+        """Return the fastest (d, t) of each configuration.
 
         With `asked` only those of that many GPUs, or, where none fits, of the next
         larger number that does, or of the largest.
@@ -106,7 +106,7 @@ class Offers:
     def job_class(
         self, name: str, trained: Trained, key: ClassKey, jobs: int
     ) -> JobClass:
-        """A class of a round's problem."""
+        """Return a class of a round's problem."""
         _, _, asked, holds, parts = key
         return JobClass(
             name=name,

@@ -81,5 +81,5 @@ class Data(Record):
 
     @property
     def jobs(self) -> int:
-        """Number of jobs."""
+        """Return the number of jobs."""
         return sum(c.jobs for c in self.classes)

@@ -146,7 +146,7 @@ def data(
 
 
 def unit(data: Data) -> str:
-    """Unit of the objective."""
+    """Return the unit of the objective."""
     return "us"
 
 

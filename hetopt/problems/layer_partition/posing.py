@@ -145,7 +145,7 @@ def _name(line: Line, j: int) -> str:
 
 
 def _layer_us(line: Line, j: int) -> tuple[int, ...]:
-    """Times of all layers on a stage, the head among those of the last one."""
+    """Return times of all layers on a stage, the head among those of the last one."""
     stage = line.pipeline.stages[j]
     table = line.table.under(stage.recompute)
     rows = []
@@ -227,7 +227,7 @@ def _needs_of(
 
 
 def _place(line: Line, layer: int) -> tuple[int, int]:
-    """Number of stages, and the place of one that holds this layer alone."""
+    """Return the number of stages, and the place of one that holds this layer alone."""
     ends = layer == 0, layer == line.table.layers - 1
     if all(ends) or (ends[0] and len(line.pipeline.stages) == 1):
         return 1, 0
@@ -237,7 +237,7 @@ def _place(line: Line, layer: int) -> tuple[int, int]:
 
 
 def _memory_mib(line: Line, j: int) -> int:
-    """What a stage at a position has for its layers, on the fullest of its GPUs."""
+    """Return a stage's memory for layers at a position, on the fullest of its GPUs."""
     return max(0, min(_rooms(line, j)))
 
 

@@ -86,7 +86,7 @@ def data(
 
 
 def unit(data: Data) -> str:
-    """Unit of the objective."""
+    """Return the unit of the objective."""
     return "us"
 
 
@@ -115,7 +115,7 @@ class _Piece(NamedTuple):
 
 
 class _Book:
-    """Which pieces are needed, and which are served, as transfers are entered."""
+    """The book of needed and served pieces grows as transfers are entered."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
@@ -200,7 +200,7 @@ _Link = tuple[str, ...]  # words and names: joined they may read like another li
 def _measured(
     data: Data, read: Iterable[_Piece]
 ) -> tuple[int, tuple[()], dict[str, Any]]:
-    """The busiest link's time and, as parts, bytes and time of every link."""
+    """Return the busiest link's time and, as parts, bytes and time of every link."""
     speed = {(node.name, "memory"): node.memory_bytes_per_s for node in data.nodes}
     speed |= {(node.name, "disk"): node.disk_bytes_per_s for node in data.nodes}
     network = {node.name: node.network_bytes_per_s for node in data.nodes}
@@ -245,5 +245,5 @@ def _measured(
 
 
 def _up(value: Fraction) -> int:
-    """The least integer that is not below `value`."""
+    """Return the least integer that is not below `value`."""
     return -(-value.numerator // value.denominator)

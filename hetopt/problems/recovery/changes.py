@@ -1,4 +1,4 @@
-"""What differs between two clusters: nodes and GPUs that left, and those that arrived.
+"""Two clusters differ by nodes and GPUs that left, and by those that arrived.
 
 GPUs of a node that lost some are numbered anew, in order: what is left of 0, 1, 2, 3
 without 1 is 0, 1, 2.

@@ -37,7 +37,7 @@ class Kind:
 
     @property
     def count(self) -> int:
-        """Number of pieces."""
+        """Return the number of pieces."""
         return len(self.pieces)
 
 
@@ -92,7 +92,7 @@ class Network:
             yield node, Piece(tuple(gpus), unit, number)
 
     def _sources(self, node: str, piece: Piece) -> tuple[Source, ...]:
-        """Where a piece lies, the node's own media first, the cloud last."""
+        """Return the sources of a piece, the node's own media first, the cloud last."""
         found = [
             source
             for source, bits in self.data.bitmap(piece.unit).items()
@@ -103,7 +103,7 @@ class Network:
         return tuple(found)
 
     def route(self, node: str, source: Source) -> tuple[str, ...]:
-        """Links that a transfer from `source` to `node` loads."""
+        """Return the links that a transfer from `source` to `node` loads."""
         place, medium = source
         if place == CLOUD:
             shared = self.data.cloud_limit == "shared"
@@ -132,7 +132,7 @@ class Network:
         return {link: rates[link] for link in used}
 
     def grain_us(self, link: str) -> Fraction:
-        """Time of one grain over a link."""
+        """Return the time of one grain over a link."""
         return self.grain * 10**6 / self.bandwidth[link]
 
     def possible(self, time: int) -> int:
@@ -168,7 +168,7 @@ class Network:
         return Assembler(self.data).plan(sorted(rows))
 
     def flow(self, plan: Recovery) -> Flow:
-        """How many pieces of each kind a valid plan takes from each source."""
+        """Return how many pieces of each kind a valid plan takes from each source."""
         came: dict[tuple[str, str, int], Source] = {}
         for t in plan.transfers:
             first, last, of = t.part

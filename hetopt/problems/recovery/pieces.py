@@ -11,13 +11,13 @@ Source = tuple[str, Medium]  # a node and its medium, or ("cloud", "cloud")
 
 
 def bits_of(data: Data, need: Need, unit: str) -> int:
-    """The pieces of a unit that a need asks for, as a bitmap."""
+    """Return the pieces of a unit that a need asks for, as a bitmap."""
     width = data.grid[unit] // need.degree
     return ((1 << width) - 1) << (need.rank * width)
 
 
 def numbers(bits: int) -> Iterator[int]:
-    """Numbers of the bits that are set, ascending."""
+    """Yield the numbers of the bits that are set, ascending."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -78,6 +78,6 @@ class Assembler:
         return best
 
     def plan(self, chosen: Iterable[tuple[str, str, Source, int]]) -> Recovery:
-        """The plan of rows (GPU, unit, source, bits)."""
+        """Return the plan of rows (GPU, unit, source, bits)."""
         rows = (t for row in chosen for t in self.transfers(*row))
         return Recovery(transfers=tuple(rows))

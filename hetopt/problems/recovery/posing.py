@@ -29,7 +29,7 @@ def posed(
     storage: Storage | None = None,
     saved: Iterable[Saved] | None = None,
 ) -> Data:
-    """The recovery from one plan to the other.
+    """Return the recovery from one plan to the other.
 
     With `saved` these shards are there, rather than those that the old plan would have
     saved; what lies on lost nodes does not count either way.
@@ -61,7 +61,7 @@ def posed(
 
 
 def units(instance: Instance) -> Iterator[Unit]:
-    """The units of the model, by what is trained of them."""
+    """Yield the units of the model, by what is trained of them."""
     own = trained(instance.model, instance.workload.costs)
     if own.end is not None:
         yield Unit(name="embedding", parameters=own.end)
@@ -72,7 +72,7 @@ def units(instance: Instance) -> Iterator[Unit]:
 
 
 def needs(instance: Instance, plan: TrainingPlan) -> Iterator[Need]:
-    """What every GPU of a plan holds: rank and degree, of the units of its stage."""
+    """Yield what every GPU of a plan holds: rank and degree of its units."""
     ends = trained(instance.model, instance.workload.costs).end is not None
     head = "embedding" if instance.model.tied_embeddings else "head"
     for pipeline in plan.pipelines:
@@ -112,7 +112,7 @@ def _saved(change: Change, plan: TrainingPlan, storage: Storage) -> Iterator[Sav
 
 
 def _machine(cluster: Cluster, name: str, storage: Storage) -> Machine:
-    """A node; its network is as fast as the fastest of its links."""
+    """Return a node; its network is as fast as the fastest of its links."""
     inter = cluster.inter
     speeds = [
         max(p.gbytes_per_s, p.back_gbytes_per_s or 0)
@@ -130,5 +130,5 @@ def _machine(cluster: Cluster, name: str, storage: Storage) -> Machine:
 
 
 def _rate(gbytes_per_s: float) -> int:
-    """Whole bytes a second, rounded down, at least one."""
+    """Return whole bytes a second, rounded down, at least one."""
     return max(1, int(Fraction(exact(gbytes_per_s) * 10**9)))

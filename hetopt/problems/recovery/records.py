@@ -19,7 +19,7 @@ Medium = Literal["memory", "disk", "cloud"]
 
 
 class Unit(Record):
-    """What is saved and moved by itself: a layer, the embedding or the head."""
+    """A unit is saved and moved by itself: a layer, the embedding or the head."""
 
     name: Name
     parameters: Annotated[int, Field(ge=0, le=10**13)]
@@ -67,7 +67,7 @@ class Need(Record):
 
 
 class Data(Record):
-    """What lies where, what is needed where, and the links between."""
+    """A recovery's data: what lies where, what is needed where, the links."""
 
     problem: Literal["recovery"] = "recovery"
     name: Name = "recovery"
@@ -152,7 +152,7 @@ class Data(Record):
 
     @cached_property
     def grid(self) -> dict[str, int]:
-        """Number of equal pieces of each unit."""
+        """Return the number of equal pieces of each unit."""
         found = {unit.name: self.slices for unit in self.units}
         degrees: dict[str, set[int]] = {unit.name: {1} for unit in self.units}
         rows: tuple[Saved | Need, ...] = (*self.saved, *self.needs)
@@ -169,7 +169,7 @@ class Data(Record):
         return {name: Fraction(each * whole[name], n) for name, n in self.grid.items()}
 
     def bitmap(self, unit: str) -> dict[tuple[str, Medium], int]:
-        """Which pieces of a unit lie where: bit i of a place stands for piece i.
+        """Return the pieces of a unit by place: bit i stands for piece i.
 
         AutoHet's layer bitmap; places that are no longer alive are left out.
         """

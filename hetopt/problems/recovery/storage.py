@@ -1,4 +1,4 @@
-"""Where checkpoints lie after a change of the cluster, and how fast they are read."""
+"""Checkpoints lie on media after a change of the cluster, and are read at some rate."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from ...schema import GbytesPerS, Record
 
 
 class Storage(Record):
-    """Where checkpoints lie, and how fast storage and links are, in 10^9 bytes/s.
+    """Storage says where checkpoints lie, and rates of media in 10^9 bytes/s.
 
     The disk's, the cloud's and the network's are the paper's figures. It gives none
     for host memory: 50 GB/s is two PCIe 4.0 x16 links at work. The network's speed is

@@ -56,13 +56,13 @@ _SURE = 1 - 1e-9
 
 
 def data(instance: Instance) -> Instance:
-    """The instance itself; `InstanceError` where it has no cluster."""
+    """Return the instance itself; `InstanceError` where it has no cluster."""
     _ = instance.planned_cluster
     return instance
 
 
 def unit(data: Instance) -> str:
-    """Unit of the objective."""
+    """Return the unit of the objective."""
     return "us"
 
 
@@ -132,7 +132,7 @@ def _evaluated(data: Instance, plan: TrainingPlan) -> Evaluation:
 
 
 def _degrees(table: CostTable) -> dict[str, int]:
-    """What divides states, sequences, experts, layers; groups where there are any."""
+    """Return the degrees of states, sequences, experts, layers and groups."""
     told = {"zero": table.workload.costs.updates.zero} | table.split._asdict()
     if told["groups"] == 1:
         del told["groups"]
@@ -147,7 +147,7 @@ def _ports(passing: ports.Busy, summing: ports.Busy) -> dict[str, Any]:
 
 
 def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
-    """Where 80 % of runs of such a plan lie, where times are calibrated."""
+    """Return the 80% interval of such a plan's runs, where times are calibrated."""
     if costs.compute.calibration is None:
         return {}
     low, high = costs.compute.calibration.interval_s(iteration_us / 10**6)
@@ -268,7 +268,7 @@ def _all_replicas(plan: TrainingPlan) -> Iterator[tuple[Stage, Replica]]:
 
 
 def _holders(layers: int, plan: TrainingPlan) -> list[int]:
-    """Replicas that hold each layer."""
+    """Return the replicas that hold each layer."""
     held = [0] * layers
     for pipeline in plan.pipelines:
         for stage in pipeline.stages:
@@ -407,7 +407,7 @@ def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int
 def _sync_us(
     table: CostTable, plan: TrainingPlan, timed: list[list[dict[str, int]]]
 ) -> tuple[int, ports.Busy]:
-    """The slowest stage's synchronisation and the busiest port's.
+    """Return the slowest stage's synchronisation and the busiest port's.
 
     Both less what backward passes hide.
     """
@@ -468,7 +468,7 @@ def _sync_us(
 
 
 def _rounds(costs: CostSettings, plan: TrainingPlan) -> int:
-    """How often weights are gathered: FSDP does so for each micro-batch."""
+    """Return how often weights are gathered: FSDP does so for each micro-batch."""
     several = any(len(pipeline.stages) > 1 for pipeline in plan.pipelines)
     if costs.updates.zero != 3 or costs.updates.gathers != "micro_batch" or several:
         return 1
@@ -494,7 +494,7 @@ def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
 
 
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
-    """Time of the optimiser on the GPU where it takes longest."""
+    """Return the time of the optimiser on the GPU where it takes longest."""
     model, trained, slowest = table.model, table.trained, 0
     ends = trained.end or 0
     for pipeline in plan.pipelines:
@@ -529,7 +529,7 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
 def _measured_update_us(
     table: CostTable, replica: Replica, stage: Stage, holders: list[int]
 ) -> int | None:
-    """The update of a stage's layers by the profile; None where it has none."""
+    """Return the update of a stage's layers by the profile; None where it has none."""
     gpu, costs = table.cluster.node[replica.node].gpu, table.workload.costs
     each: dict[int, list[int]] = {layer: [] for layer in stage.span}
     for row in costs.compute.profile:
@@ -570,7 +570,7 @@ def _passes(table: CostTable) -> int:
 def _grouped_sync_s(
     table: CostTable, parameters: int, places: tuple[tuple[str, int], ...]
 ) -> Fraction:
-    """Within the slowest group of ZeRO, then between groups, a ring for each place.
+    """Return the time within the slowest group of ZeRO, then between groups.
 
     `places` are sorted: neighbours are in a group.
     """
@@ -600,7 +600,7 @@ def _grouped_sync_s(
 def _experts_sync_s(
     table: CostTable, parameters: int, gpus: tuple[str, ...]
 ) -> Fraction:
-    """Of experts that blocks of GPUs divide; `gpus` are the nodes of all, sorted."""
+    """Return the time of experts that blocks of GPUs divide."""
     e = table.split.experts
     firsts = Counter(gpus[::e])
     if firsts.total() == 1:
@@ -619,7 +619,7 @@ def _passes_s(
     slow: "_Slow",
     passes: int,
 ) -> Fraction:
-    """So many passes of a ring whose members hold so many parameters each."""
+    """Return the time of passes of a ring whose members hold these parameters."""
     costs, n = table.workload.costs, count.total()
     share = costs.memory.gradient_bytes * held
     if costs.updates.sync == "bottleneck":
@@ -640,7 +640,7 @@ _Slow = dict[str, Fraction]  # by node: time over what a ring reaches, to all of
 
 
 def _ring_slow(table: CostTable, count: Counter[str], t: int) -> _Slow:
-    """Of each node: `t` rings share the adapters that their members there reach."""
+    """Return each node's slowdown where `t` rings share its adapters."""
     found = {}
     for node, members in count.items():
         there_are = table.cluster.node[node].adapters
@@ -677,7 +677,7 @@ _Others = tuple[tuple[LinkRate, int], ...]  # links, and replicas that each lead
 def _slowest(
     table: CostTable, count: Counter[str], slow: _Slow, chunk: float
 ) -> set[_Others]:
-    """Links to all other replicas, of those replicas that may be the slowest.
+    """Return links to all other replicas, of those replicas that may be the slowest.
 
     Equal links are counted together. Where all links between nodes are alike there
     are as many replicas to look at as kinds of nodes. Where they are given by pair,
@@ -727,7 +727,7 @@ def _over_one_link(
     slow: _Slow,
     inside: Callable[[str], list[tuple[LinkRate, int]]],
 ) -> set[_Others]:
-    """The same where all links between nodes are alike, but for their adapters."""
+    """Return the slowest others where links differ by their adapters alone."""
     if len(count) == 1:
         return {tuple(inside(node)) for node in count}
     latency, bandwidth = table.link(*list(count)[:2])
@@ -779,10 +779,10 @@ def _rates(
 
 
 def _rate(amount: int, time: Fraction) -> float | None:
-    """None where an iteration takes no time at all."""
+    """Return None where an iteration takes no time at all."""
     return float(amount / time) if time else None
 
 
 def _up(value: Fraction) -> int:
-    """The least integer that is not below `value`."""
+    """Return the least integer that is not below `value`."""
     return -(-value.numerator // value.denominator)

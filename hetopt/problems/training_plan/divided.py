@@ -1,4 +1,4 @@
-"""What a plan needs whose groups or experts are divided further."""
+"""Plans whose groups or experts are divided further must meet these rules."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class Block(NamedTuple):
 
 
 def blocks(plan: TrainingPlan, e: int) -> Iterator[Block]:
-    """Who divides experts with whom: `e` GPUs at a time of stages of the same layers.
+    """Yield blocks of `e` GPUs that divide the experts of the same layers.
 
     Their replicas come by the names of their nodes, as `costs` times them. Stages whose
     GPUs are no multiple of `e` have no blocks.
@@ -71,7 +71,7 @@ def groups_broken(table: CostTable, plan: TrainingPlan) -> Iterator[Violation]:
 
 
 def groups(plan: TrainingPlan, split: Split) -> Iterator[Violation]:
-    """Groups that cannot be divided into context-parallel parts."""
+    """Yield the groups that cannot be divided into context-parallel parts."""
     c = split.context
     for number, pipeline in enumerate(plan.pipelines):
         for j, stage in enumerate(pipeline.stages):

@@ -1,4 +1,4 @@
-"""Which links a training plan talks over: those within nodes, or those between them.
+"""A training plan talks over links within nodes, or over those between them.
 
 Counted are, in AutoHet's order of need:
 - tensor-parallel groups of several GPUs;
@@ -19,7 +19,7 @@ Split = dict[str, int]  # "intra" and "inter", how many of each
 
 
 def used(plan: TrainingPlan) -> dict[str, Split]:
-    """How many groups, pairs and hops use links within nodes, and between them."""
+    """Count the groups, pairs and hops on links within nodes, and between them."""
     stages = [pipeline.stages for pipeline in plan.pipelines]
     near = [_near(a, b) for row in stages for a, b in pairwise(row)]
     groups = [len(_nodes(r)) == 1 for r in plan.replicas() if r.degree > 1]

@@ -37,13 +37,13 @@ _SHIPPED = "llama3, qwen3, qwen3_5, deepseek_v3, gpt_oss, kimi_k2_7"
 
 
 def unfit(target: str, data: Instance) -> list[str]:
-    """What of an instance a target cannot be told, in words."""
+    """Return in words what of an instance a target cannot be told."""
     rule = _RULES.get(target)
     return [] if rule is None else list(rule(data))
 
 
 def like_llama(model: ModelSpec) -> bool:
-    """Whether a model is one of Llama 3's kind, of any shape.
+    """Return whether a model is one of Llama 3's kind, of any shape.
 
     It has RMSNorm, rope scaled as Llama's or not, a gated MLP, and neither biases nor
     experts nor norms of queries and keys.
@@ -58,7 +58,7 @@ def like_llama(model: ModelSpec) -> bool:
 
 
 def has_sinks(model: ModelSpec) -> bool:
-    """Whether each head of a model has a sink beside its scores, as those of gpt-oss.
+    """Return whether each head has a sink beside its scores, as in gpt-oss.
 
     A layer's parameters tell: what is neither its norms nor its biases.
     """
@@ -66,14 +66,14 @@ def has_sinks(model: ModelSpec) -> bool:
 
 
 def _has_wide_norms(model: ModelSpec) -> bool:
-    """Whether one norm is of the queries of all heads, and one of the keys (OLMo 2)."""
+    """Return whether one norm spans all heads' queries, one the keys (OLMo 2)."""
     each = 2 * (model.attention_width // model.heads)
     wide = model.attention_width + model.kv_width - each
     return model.qk_norm and wide > 0 and _is_beside_norms(model, wide)
 
 
 def _is_beside_norms(model: ModelSpec, count: int) -> bool:
-    """Whether an attention has so many parameters more than Megatron's has.
+    """Return whether an attention has so many parameters more than Megatron's has.
 
     Those are products, whole norms of the layer, norms of each head, and biases.
     """

@@ -81,7 +81,7 @@ class Ports:
 
 
 def passes(table: CostTable, plan: TrainingPlan) -> Busy:
-    """The port that activations and their gradients keep busy longest."""
+    """Return the port that activations and their gradients keep busy longest."""
     ports, v = Ports(table), table.workload.costs.schedule.interleave
     if _none(table):
         return ports.busiest()
@@ -125,7 +125,7 @@ def sums(
     held: Iterable[tuple[Sequence[Replica], int, int]],
     hidden: Mapping[str, int],
 ) -> Busy:
-    """The port that gradients between replicas keep busy longest.
+    """Return the port that gradients between replicas keep busy longest.
 
     `held` are replicas with the parameters that all of them have, and those of experts
     that their GPUs divide; `hidden` is how long no node's stages wait for them, in us.
@@ -176,7 +176,7 @@ def _all_together(
 def _in_groups(
     table: CostTable, ports: Ports, nodes: tuple[str, ...], parameters: int
 ) -> None:
-    """In groups of neighbours, then between groups, a ring for each place."""
+    """Add rings within groups of neighbours, then one between groups for each place."""
     size = max(1, len(nodes) // table.split.groups)
     each = _pass_bytes(table, parameters)
     for start in range(0, len(nodes), size):
@@ -201,5 +201,5 @@ def _none(table: CostTable) -> bool:
 
 
 def _up(value: Fraction) -> int:
-    """The least integer that is not below `value`."""
+    """Return the least integer that is not below `value`."""
     return -(-value.numerator // value.denominator)

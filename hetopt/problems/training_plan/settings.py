@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def has_choices(instance: Instance) -> bool:
-    """Whether plans of the instance choose any setting."""
+    """Return whether plans of the instance choose any setting."""
     workload = instance.workload
     settings = workload.recomputes, workload.zeros, workload.splits
     return any(len(offers) > 1 for offers in settings)
@@ -43,7 +43,7 @@ def splits(instance: Instance) -> tuple[Split, ...]:
 
 
 def divided(instance: Instance) -> list[Instance]:
-    """The instance once for each way to be divided that its target runs.
+    """Return the instance once for each way to be divided that its target runs.
 
     Groups of ZeRO it runs with a stage of ZeRO that it knows.
     """
@@ -54,7 +54,7 @@ def divided(instance: Instance) -> list[Instance]:
 
 
 def variants(instance: Instance) -> list[Instance]:
-    """What bounds are told of: the instance under all that a whole plan may choose.
+    """Return the instance under all settings that a whole plan may choose, for bounds.
 
     Stages of ZeRO come in order, within each the ways to be divided; the target runs
     them all. How stages recompute is left to them.

@@ -10,7 +10,7 @@ from ...schema.targets import UNTOLD, Feature
 
 
 def normal(plan: TrainingPlan) -> TrainingPlan:
-    """The plan with those pipelines made one that cut and count alike.
+    """Return the plan with those pipelines made one that cut and count alike.
 
     Pipelines, GPUs of a replica, and the places of replicas are sorted: their order
     says nothing. Two plans of one normal form run the same layers on the same GPUs with
@@ -51,7 +51,7 @@ def apart(plan: TrainingPlan) -> list[Pipeline] | None:
 
 
 def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
-    """The features that a plan uses, with the settings that it chooses."""
+    """Return the features that a plan uses, with the settings that it chooses."""
     made = normal(plan)
     found = set(_between_pipelines(made))
     context = split_of(data, plan).context
@@ -66,7 +66,7 @@ _ZERO = (Feature.ZERO_1, Feature.ZERO_2, Feature.ZERO_3)
 
 
 def of_instance(data: Instance) -> frozenset[Feature]:
-    """What the model and the cost settings ask of whoever runs any plan."""
+    """Return the features that the model and the settings ask of any plan."""
     costs = data.workload.costs
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
@@ -95,7 +95,7 @@ def of_instance(data: Instance) -> frozenset[Feature]:
 
 
 def never_run(data: Instance) -> list[Feature]:
-    """What the model and the settings ask of any plan, and its program has not."""
+    """Return the features that any plan needs and the target's program lacks."""
     lacks = of_instance(data) - UNTOLD - data.workload.target.supports
     return [feature for feature in Feature if feature in lacks]
 
@@ -109,7 +109,7 @@ _OPTIMISERS = {
 
 
 def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
-    """What a stage of ZeRO asks besides, by what states there are, and where."""
+    """Return the features that a stage of ZeRO adds, by its states and their place."""
     asked = {
         Feature.DIVIDED_OTHERS: zero > 0 and costs.memory.optimiser != "adamw",
         Feature.HOSTED_UNDIVIDED: zero == 0 and costs.memory.hosts_update,
@@ -120,7 +120,7 @@ def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
 
 
 def of_layers(model: ModelSpec, sequence_length: int) -> frozenset[Feature]:
-    """What layers that are not all attention and an MLP ask.
+    """Return the features that layers beside attention and an MLP ask.
 
     A window of all of a sequence is none.
     """
@@ -153,7 +153,7 @@ def of_layers(model: ModelSpec, sequence_length: int) -> frozenset[Feature]:
 
 
 def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
-    """What a stage of ZeRO and the rules of recomputation of all stages ask."""
+    """Return the features that a stage of ZeRO and rules of recomputation ask."""
     asked = {
         Feature.MIXED_RECOMPUTE: len(set(rules)) > 1,
         Feature.SELECTIVE: "selective" in rules,
@@ -164,13 +164,13 @@ def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
 
 
 def split_of(data: Instance, plan: TrainingPlan) -> Split:
-    """How a plan divides sequences, experts and the layers of its stages."""
+    """Return the split of a plan: sequences, experts and the layers of its stages."""
     costs = data.workload.costs
     return Split(*(getattr(plan, field) or costs.value(field) for field in FIELDS))
 
 
 def of_split(split: Split) -> frozenset[Feature]:
-    """What a way to be divided asks."""
+    """Return the features that a split asks."""
     asked = {
         Feature.CONTEXT_PARALLEL: split.context > 1,
         Feature.EXPERT_PARALLEL: split.experts > 1,

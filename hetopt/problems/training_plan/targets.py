@@ -1,4 +1,4 @@
-"""What a plan breaks of the rules of the target that its instance runs on."""
+"""A plan may break rules of the target that its instance runs on."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ _RULES = ("tensor_parallel", "target", "expert_parallel")
 
 
 def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
-    """Rules of `workload.runs_on` that a plan breaks, each with its words.
+    """Yield the rules of `workload.runs_on` that a plan breaks, each with its words.
 
     The plan's layers and GPUs are right already. What is `UNTOLD` is no fault of a
     plan: it is the exporter that cannot tell it on.
@@ -41,13 +41,13 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
 
 
 def bad_cards(target: str, data: Instance, types: Iterable[str]) -> list[str]:
-    """Of GPU types those on which the target does not train, in words."""
+    """Return in words the GPU types on which the target does not train."""
     others = [] if target in ANY_MAKER else foreign(types)
     return [*others, *without_precision(data, types)]
 
 
 def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
-    """Of GPU types those that lack the 16 bits of the instance, in words."""
+    """Return in words the GPU types that lack the instance's 16-bit precision."""
     word = str(data.workload.costs.memory.precision).partition("_")[0]
     if word not in ("bf16", "fp16"):
         return []
@@ -61,7 +61,7 @@ def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
 
 
 def foreign(types: Iterable[str]) -> list[str]:
-    """Of GPU types those that run neither CUDA nor ROCm, in words."""
+    """Return in words the GPU types that run neither CUDA nor ROCm."""
     cards = ((name, known(name)) for name in sorted(types))
     return [
         f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
@@ -71,7 +71,7 @@ def foreign(types: Iterable[str]) -> list[str]:
 
 
 def of_target(violation: Violation) -> bool:
-    """Whether a rule is one of `broken`: the plan is right but for its target."""
+    """Return whether a rule is one of `broken`, of the target and not the plan."""
     return violation.rule in _RULES
 
 
@@ -97,7 +97,7 @@ def refused(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
 
 
 def bad_degrees(data: Instance, plan: TrainingPlan) -> Iterator[str]:
-    """Degrees of the plan with what each does not divide, in words."""
+    """Yield the degrees of the plan with what each does not divide, in words."""
     split = split_of(data, plan)
     for gpus in sorted({replica.degree for replica in plan.replicas()}):
         t, rest = divmod(gpus, split.context)  # another rule is broken with a rest
@@ -183,7 +183,7 @@ def _alone(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
 
 
 def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    """Their passes meet in every layer, so they come in one order.
+    """Return the pipelines that meet in every layer but differ in order.
 
     Interleaved, a stage runs other layers than those that its numbers say, so that one
     without experts may have some.
@@ -215,7 +215,7 @@ def _in_step(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str
 
 
 def _order(data: Instance, pipeline: Pipeline) -> tuple[Any, ...]:
-    """What the order of a pipeline's passes depends on."""
+    """Return the key that the order of a pipeline's passes depends on."""
     rule = data.workload.costs.compute.recompute
     rows = ((stage.layers, stage.recompute or rule) for stage in pipeline.stages)
     return pipeline.micro_batches, *rows

@@ -20,7 +20,7 @@ PATIENCE_S = 120.0
 
 
 class Machines(NamedTuple):
-    """What an engine has: a list that `hetopt assemble` reads, and what others hold.
+    """Machines of an engine: a list that `hetopt assemble` reads, and GPUs of others.
 
     `taken` are GPUs by node, as the list's importer calls it, that jobs of others have.
     """
@@ -31,7 +31,7 @@ class Machines(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What an engine says of an attempt; times are seconds since 1970."""
+    """An engine reports an attempt; times are seconds since 1970."""
 
     state: State
     why: str = ""
@@ -54,7 +54,7 @@ class Launch(NamedTuple):
 
 
 class Engine(Protocol):
-    """What runs jobs; its own records say what became of them."""
+    """An engine runs jobs; its own records say what became of them."""
 
     target: str  # the exporter whose files it takes
 

@@ -53,7 +53,7 @@ KINDS = ("useful", "redone", "cut", "recovering", "idle")
 
 @dataclass(frozen=True)
 class Rules:
-    """How checkpoints are written, and what a move costs beside the recovery."""
+    """Rules say how checkpoints are written, and what a move costs besides."""
 
     interval_us: int
     overhead_us: int = 0
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the plan."""
+        """Return the GPUs of the plan."""
         return sum(
             len(replica.gpus)
             for pipeline in self.plan.pipelines
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def nodes(self) -> set[str]:
-        """Nodes of the plan."""
+        """Return the nodes of the plan."""
         return {
             replica.node
             for pipeline in self.plan.pipelines
@@ -109,7 +109,7 @@ class Leg:
 
 @dataclass
 class Tally:
-    """What is counted along the way; GPU time in us by KINDS."""
+    """A tally counts along the way; GPU time is in us by KINDS."""
 
     gpu_us: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     available_us: int = 0
@@ -159,7 +159,7 @@ class Replay:
 
     @property
     def exact(self) -> bool:
-        """Whether recoveries are the exact method's."""
+        """Return whether recoveries are the exact method's."""
         return self.method == EXACT
 
     def enter(self, moment: Moment) -> None:
@@ -269,7 +269,7 @@ class Replay:
         return self._rules.horizon.worth(wait_us, iteration_us)
 
     def _weighed(self, candidate: Candidate, data: Data) -> int | None:
-        """What the method's recovery takes, at most; None where states are lost."""
+        """Return the method's recovery time, at most; None where states are lost."""
         if self.exact or self.method == "autohet_recovery":
             return candidate.recovery_us
         planner = entries.planner(self.method)
@@ -299,7 +299,7 @@ class Replay:
         )
 
     def _proved(self, data: Data) -> int:
-        """The judge's time of the exact recovery that is carried out."""
+        """Return the judge's time of the exact recovery that is carried out."""
         solved = entries.exact_method(EXACT).solve(data, limits=self._limits)
         self.tally.proved += solved.status is Status.OPTIMAL
         if solved.stop is Stop.INTERRUPTED:
@@ -316,7 +316,7 @@ def _recovery(plan: object) -> Recovery:
 
 
 def _only(instance: Instance, nodes: tuple[str, ...]) -> Instance:
-    """The instance with these nodes alone."""
+    """Return the instance with these nodes alone."""
     cluster = instance.planned_cluster
     left = cluster.only([cluster.node[name] for name in nodes])
     return instance.model_copy(update={"cluster": left})

@@ -41,7 +41,7 @@ _US = 10**6
 
 
 class Step(NamedTuple):
-    """From `time_us` on there are `gpus` GPUs."""
+    """A step of a trace: from `time_us` on there are `gpus` GPUs."""
 
     time_us: int
     gpus: int
@@ -51,7 +51,7 @@ Series = tuple[Step, ...]
 
 
 class Moment(NamedTuple):
-    """From `time_us` on these nodes are there, in the order of the cluster."""
+    """A moment: from `time_us` on these nodes are there, in the cluster's order."""
 
     time_us: int
     nodes: tuple[str, ...]
@@ -61,7 +61,7 @@ class Moment(NamedTuple):
 
 
 def read(path: str | Path) -> dict[str, Series]:
-    """The series of a file by name; `UNNAMED` where it has no such column.
+    """Return the series of a file by name; `UNNAMED` where it has no such column.
 
     Every wrong cell is an `InstanceError` with file, line, column, what was found, what
     was expected and the remedy.
@@ -138,7 +138,7 @@ def _refused(where: str, column: str, text: str, expected: str) -> InstanceError
 
 
 def written(series: Mapping[str, Series]) -> str:
-    """The text of a file that `read` reads as these series."""
+    """Return the text of a file that `read` reads as these series."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(("series", *COLUMNS))
@@ -175,7 +175,7 @@ def generate(seed: int, *, gpus: int, rows: int = 100, mean_s: float = 300) -> S
 def followed(
     path: str | Path, cluster: Cluster, asked: str | None
 ) -> dict[str | None, Series]:
-    """Which series the nodes of each GPU type follow; the key None stands for all.
+    """Return which series the nodes of each GPU type follow; the key None is all types.
 
     `asked` names one series for all nodes, or is `TYPE=NAME,TYPE=NAME,...`. Without it
     the file must have only one.
@@ -219,7 +219,7 @@ def moments(
     counts: Counts = "share",
     seed: int = 0,
 ) -> tuple[Moment, ...]:
-    """Which nodes are there when; times where none leaves or arrives are left out.
+    """Return which nodes are there when; each moment has an arrival or a departure.
 
     The first is at 0, the last only ends the replay; where several series are followed
     all begin at 0, and the first to end ends it.
@@ -268,7 +268,7 @@ class _Draw:
         self._largest = max(1, largest) if counts == "share" else None
 
     def at(self, time_us: int) -> Iterator[str]:
-        """Names of the nodes at a time; times must not fall from call to call."""
+        """Yield names of the nodes at a time; times must not fall from call to call."""
         while self._waiting and self._waiting[0].time_us <= time_us:
             self._follow(self._waiting.popleft().gpus)
         yield from self._there

@@ -1,4 +1,4 @@
-"""What the policies that solve a round share: the round as a problem, and placement.
+"""Policies that solve a round share this: the round as a problem, and placement.
 
 Configurations and their costs are those of `problems.job_round.offers`. For a running
 job the goodput of a change is multiplied by Sia's restart factor

@@ -43,7 +43,7 @@ class Wanted:
 
 
 def kinds(data: Data) -> Callable[[str], int]:
-    """GPUs of one size are of one kind: HAS looks at memory alone."""
+    """Return the GPUs of one size are of one kind: HAS looks at memory alone."""
     return lambda gpu: capacity(data.cluster.gpus[gpu])
 
 
@@ -79,7 +79,7 @@ class Frenzy:
         self._plans: dict[Trained, list[Wanted]] = {}
 
     def plans(self, trained: Trained) -> list[Wanted]:
-        """The ranking as HAS reads it."""
+        """Return the ranking as HAS reads it."""
         if trained not in self._plans:
             self._plans[trained] = self.ranking(trained)
         return self._plans[trained]

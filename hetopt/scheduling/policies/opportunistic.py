@@ -92,7 +92,7 @@ class Opportunistic:
     def _outgrown(
         self, task: Task, gpu: str, tried: dict[str, set[tuple[int, int]]]
     ) -> bool:
-        """Whether a type with as much memory has been tried to its last GPU."""
+        """Return whether a type with as much memory has been tried to its last GPU."""
         gpus = self.data.cluster.gpus
         return any(
             capacity(gpus[gpu]) <= capacity(gpus[other])
@@ -103,7 +103,7 @@ class Opportunistic:
     def _next(
         self, trained: Trained, asked: int, gpu: str, done: set[tuple[int, int]]
     ) -> tuple[int, int] | None:
-        """The first (d, t) not tried yet, of N = asked, 2 asked, 4 asked, ..."""
+        """Return the first (d, t) not tried yet, of N = asked, 2 asked, 4 asked, ..."""
         asked = min(asked, max(self.rates.count.values()))
         while asked <= self.rates.count[gpu]:
             for degrees in self._usable(trained, asked, gpu):

@@ -49,7 +49,7 @@ def _changed(
 
 
 def _total_us(data: Data, tried: ShortestFirst) -> int:
-    """Sum of completion times in us."""
+    """Return the sum of completion times in us."""
     simulation = Simulation(data, tried, Idle(data.cluster, kinds(data)))
     simulation.run(None)
     done = (task for task in simulation.tasks if task.leases)

@@ -30,7 +30,7 @@ def policy(data: Data) -> "ShortestFirst":
 
 
 class _Place(NamedTuple):
-    """When a task would end on how many GPUs; `option` is None where it stays."""
+    """A place says when a task would end; `option` is None where it stays."""
 
     end_us: int
     gpus: int
@@ -59,7 +59,7 @@ class ShortestFirst:
         self._steps: dict[object, int] = {}
 
     def weighted(self, weights: Mapping[int, float]) -> "ShortestFirst":
-        """The same with other weights; what it knows of jobs is shared."""
+        """Return the policy with other weights; both share what they know of jobs."""
         other = copy(self)
         other.weights = weights
         return other

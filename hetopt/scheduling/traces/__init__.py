@@ -60,7 +60,7 @@ def queue(
     longest_s: float | None = None,
     seed: int = 0,
 ) -> Data:
-    """The queue that a trace poses to a cluster.
+    """Return the queue that a trace poses to a cluster.
 
     `where` chooses rows by their cells, and `most_gpus` leaves out jobs that ask for
     more; `jobs` takes a seeded sample of as many rows; `longest_s` shortens the work of
@@ -191,7 +191,7 @@ def _named_once(
 
 
 def _rung(row: Row, path: str | Path) -> str:
-    """The model of a job that names none, by its GPU-hours."""
+    """Return the model of a job that names none, by its GPU-hours."""
     unit, amount = row.work
     if unit != "gpu_hours":
         raise InstanceError.at(
@@ -254,7 +254,7 @@ def _without_gpus(jobs: int) -> Iterator[Assumed]:
 def _assumed(
     data: Data, rows: list[Row], of: Sequence[Training | None]
 ) -> Iterator[Assumed]:
-    """What is assumed of jobs without a model, and what times and memory rest on."""
+    """Yield what is assumed of jobs without a model, and of times and memory."""
     unnamed = [job.model for job, one in zip(data.jobs, of, strict=True) if one is None]
     if unnamed:
         counts = Counter(unnamed).most_common()
@@ -304,7 +304,7 @@ def offered(data: Data) -> float:
 
 
 def at_load(data: Data, load: float) -> Data:
-    """The queue with submission times scaled so that `offered` is `load`."""
+    """Return the queue with submission times scaled so that `offered` is `load`."""
     factor = offered(data) / load
     if factor == float("inf"):
         return data

@@ -27,7 +27,7 @@ WORK = ("duration_s", "gpu_hours", "samples", "steps", "tokens")
 
 
 class Work(NamedTuple):
-    """How much a job trains: so many of `gpu_hours`, `samples`, `steps`, `tokens`."""
+    """Work is so many `gpu_hours`, `samples`, `steps` or `tokens` that a job trains."""
 
     unit: str
     amount: float
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
     @property
     def names_a_model(self) -> bool:
-        """Whether the model is one of ours to train, not one of Pollux's."""
+        """Return whether the model is one of ours to train, not one of Pollux's."""
         return self.model is not None and self.model not in CATEGORY
 
 
@@ -100,7 +100,7 @@ def read(
 
 
 def is_path(model: str) -> bool:
-    """Whether a model is a file, not a name of the catalogue."""
+    """Return whether a model is a file, not a name of the catalogue."""
     return "/" in model or "\\" in model or model.endswith(".json")
 
 
@@ -112,7 +112,7 @@ class _Cells:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether the job asks for GPUs; traces of clusters have others, too."""
+        """Return whether the job asks for GPUs; traces of clusters have others, too."""
         text = self.text("gpus")
         return text != "" and whole_number(text) != 0
 

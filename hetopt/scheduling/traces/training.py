@@ -1,4 +1,4 @@
-"""What the jobs of a trace train: models, batches, sequences, all weights or LoRA.
+"""Jobs of a trace train models, with batches and sequences, all weights or LoRA.
 
 What a trace leaves open is filled in here, and each filling is an `Assumed`.
 """
@@ -25,7 +25,7 @@ BATCH, SEQUENCE, LORA_RANK = 8, 2048, 16  # where neither trace nor user says
 
 @dataclass(frozen=True)
 class Said:
-    """What the user says of jobs of which the trace does not; None: nothing."""
+    """The user fills in what a trace does not tell of its jobs; None: nothing."""
 
     model: tuple[str, ModelSpec] | None = None
     batch: int | None = None
@@ -34,7 +34,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Training:
-    """What one row trains: a key of `models` in the queue, and the batch."""
+    """One row trains a key of `models` in the queue, at a batch."""
 
     key: str
     batch: int
@@ -64,7 +64,7 @@ class Trainings:
         self._refuse_idle_words(rows)
 
     def assumed(self) -> list[Assumed]:
-        """What was filled in, in the order in which it came."""
+        """Return what was filled in, in the order in which it came."""
         return [
             Assumed(what=what, value=value, jobs=jobs, change=change)
             for (what, value, change), jobs in self._filled.items()
