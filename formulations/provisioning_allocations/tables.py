@@ -160,11 +160,11 @@ class Tables:
                 took = min(left, more[i])
                 left, time = left - took, time + self.kinds[i].both * took
             widest = max(self.within(self.room[0][i], self.kinds[i], slow) for i in used)
-            time += self._uncovered(P, widest, backward, sync)
+            time += self._least_exposed(P, widest, backward, sync)
             if time <= most:
                 yield time
 
-    def _uncovered(self, stages: int, widest: int, backward: int, sync: int) -> int:
+    def _least_exposed(self, stages: int, widest: int, backward: int, sync: int) -> int:
         """The least exposed synchronisation of so many stages of at most `widest` layers."""
         if not sync:
             return 0
@@ -187,12 +187,12 @@ class Tables:
         for allocation in found[:MOST_BUILT]:
             if best is not None and self.cost(allocation) >= best:
                 break
-            for time in self._built(allocation):
+            for time in self._build(allocation):
                 objective = time * self.weight(allocation)
                 best = objective if best is None else min(best, objective)
         return best
 
-    def _built(self, allocation: Allocation) -> Iterator[int]:
+    def _build(self, allocation: Allocation) -> Iterator[int]:
         """Iterations of plans of an allocation, us, as the judge times them."""
         used = [i for i, n in enumerate(allocation.stages) if n]
         orders = list(permutations(used)) if len(used) <= MOST_ORDERED else [tuple(used), tuple(used[::-1])]
@@ -202,7 +202,7 @@ class Tables:
             for slow in self.slowest:
                 if (self.data.micro_batches - 1) * slow > allocation.most:
                     break
-                if (layers := self._filled(kinds, slow)) is None:
+                if (layers := self._fill(kinds, slow)) is None:
                     continue
                 stages = tuple(
                     RentedStage(gpu=self.kinds[i].offer.gpu, layers=x)
@@ -213,7 +213,7 @@ class Tables:
                 if judged.valid:
                     yield int(judged.parts["iteration_us"])
 
-    def _filled(self, kinds: list[int], slow: int) -> list[int] | None:
+    def _fill(self, kinds: list[int], slow: int) -> list[int] | None:
         """Layers of stages of these kinds within `slow`, with little exposed; None where not all fit."""
         most = [
             self.within(self.room[len(kinds) - 1 - j][i], self.kinds[i], slow) for j, i in enumerate(kinds)
@@ -223,16 +223,16 @@ class Tables:
         low, high = 0, max(kind.sync for kind in self.kinds) * self.data.layers
         while low < high:
             middle = (low + high) // 2
-            enough = sum(self._covered(kinds, most, middle)) >= self.data.layers
+            enough = sum(self._cover(kinds, most, middle)) >= self.data.layers
             low, high = (low, middle) if enough else (middle + 1, high)
-        found = self._covered(kinds, most, low)
+        found = self._cover(kinds, most, low)
         spare = sum(found) - self.data.layers
         for j in sorted(range(len(kinds)), key=lambda j: -self.kinds[kinds[j]].both):
             less = min(spare, found[j] - 1)
             found[j], spare = found[j] - less, spare - less
         return None if spare else found
 
-    def _covered(self, kinds: list[int], most: list[int], exposed: int) -> list[int]:
+    def _cover(self, kinds: list[int], most: list[int], exposed: int) -> list[int]:
         """Layers of each stage, as many as `exposed` us and the passes before them cover."""
         hidden, found = exposed, []
         for i, room in zip(kinds, most, strict=True):

@@ -40,13 +40,13 @@ def gaps(method: str, instance: Instance) -> Iterator[Gap]:
             yield Gap(name, value, cell)
 
 
-def _refused(method: str, instance: Instance) -> list[Gap]:
+def _refusals(method: str, instance: Instance) -> list[Gap]:
     return [x for x in gaps(method, instance) if x.cell.carried is Carried.NOT]
 
 
 def carries(method: str, instance: Instance) -> bool:
     """Tell whether a method carries all settings of an instance, in part at least."""
-    return not _refused(method, instance)
+    return not _refusals(method, instance)
 
 
 def carries_exactly(method: str, instance: Instance) -> bool:
@@ -56,12 +56,12 @@ def carries_exactly(method: str, instance: Instance) -> bool:
 
 def reason(method: str, instance: Instance) -> str | None:
     """Return why a method refuses an instance, and what to do; None if it does not."""
-    return _message(method, _refused(method, instance))
+    return _message(method, _refusals(method, instance))
 
 
 def require(method: str, instance: Instance) -> None:
     """Raise `Unsupported` where a method does not carry a setting of an instance."""
-    refused = _refused(method, instance)
+    refused = _refusals(method, instance)
     if (why := _message(method, refused)) is not None:
         raise Unsupported(why, field=SETTINGS[refused[0].setting].field)
 

@@ -126,7 +126,7 @@ def _pairs(instance: Instance) -> object:
     return f"{len(pairs)} pairs" if pairs else None
 
 
-def _weighed(instance: Instance) -> object:
+def _weights(instance: Instance) -> object:
     rows = instance.workload.costs.compute.profile
     return "measured" if any(row.layer_mib for row in rows) else None
 
@@ -221,7 +221,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "profile": _times("a measured profile", "profile"),
         "calibrated": _times("calibrated times", "calibrated"),
         "weighed": Setting(
-            "measured memory of layers", f"{_COSTS}.profile.layer_mib", _weighed
+            "measured memory of layers", f"{_COSTS}.profile.layer_mib", _weights
         ),
         "calibrated_memory": Setting(
             "calibrated activations", f"{_COSTS}.activations", _calibrated_memory

@@ -215,16 +215,16 @@ class Variant(Record):
 @cache
 def gpus() -> Mapping[str, Gpu]:
     """Every card by its name."""
-    links = _read("links")
+    links = _load("links")
     return MappingProxyType(
-        {name: _gpu(name, card, links) for name, card in _read("gpus")["cards"].items()}
+        {name: _gpu(name, card, links) for name, card in _load("gpus")["cards"].items()}
     )
 
 
 @cache
 def generations() -> Mapping[str, Generation]:
     """Return every architecture's values by name; `unknown` is of other cards."""
-    found = _read("gpus")["generations"]
+    found = _load("gpus")["generations"]
     return MappingProxyType(
         {name: Generation.model_validate(fields) for name, fields in found.items()}
     )
@@ -238,14 +238,14 @@ def generation(card: Gpu | None) -> Generation:
 @cache
 def reserve() -> Reserve:
     """Return the part of a GPU's memory that is not for tensors."""
-    return Reserve.model_validate(_read("gpus")["reserve"])
+    return Reserve.model_validate(_load("gpus")["reserve"])
 
 
 @cache
 def family(name: str) -> Mapping[str, Variant]:
     """Return the cards of a family of instances, by the names there, in its order."""
     variants = {}
-    for gpu, fields in _read("gpus")["families"][name].items():
+    for gpu, fields in _load("gpus")["families"][name].items():
         card = gpus()[fields["card"]]
         sheet = {"tflops": card.peak_tflops, "memory_gib": card.memory_gib}
         variants[gpu] = Variant.model_validate({**sheet, **fields})
@@ -296,7 +296,7 @@ def gpu(name: str, place: str) -> Gpu:
 def machines() -> Mapping[str, tuple[Machine, ...]]:
     """Every machine by its name, once for each card that stands in it."""
     found = {}
-    for name, fields in _read("machines").items():
+    for name, fields in _load("machines").items():
         shared = {key: fields[key] for key in fields if key != "cards"}
         found[name] = tuple(_machine(name, c, shared) for c in fields["cards"])
     return MappingProxyType(found)
@@ -339,7 +339,7 @@ def _of_short(wanted: str) -> list[Gpu]:
     return [card for card in gpus().values() if _plainly(_short(card)) == wanted]
 
 
-def _sized() -> Mapping[str, Gpu]:
+def _by_size() -> Mapping[str, Gpu]:
     """Cards by short name and memory, `l40s48gb`, where one card alone is that."""
     cards: dict[str, list[Gpu]] = {}
     for card in gpus().values():
@@ -359,7 +359,7 @@ def _spellings() -> Mapping[str, Gpu]:
         _plainly(s): c for c in cards for s in c.skypilot if not _of_short(_plainly(s))
     }
     own = {_plainly(s): c for c in cards for s in (*c.own_names, *c.aliases)}
-    return {**_sized(), **found, **own}
+    return {**_by_size(), **found, **own}
 
 
 class Rented(NamedTuple):
@@ -377,7 +377,7 @@ def rented() -> Mapping[str, Rented]:
     return MappingProxyType(
         {
             name.lower(): Rented(cloud, *row)
-            for cloud, rows in _read("rented").items()
+            for cloud, rows in _load("rented").items()
             for name, row in rows.items()
         }
     )
@@ -398,7 +398,7 @@ class Price(NamedTuple):
 @cache
 def prices() -> tuple[Price, ...]:
     """Return the machines of `prices.yaml`, cloud by cloud."""
-    told = _read("prices")
+    told = _load("prices")
     found = []
     for cloud, fields in told["clouds"].items():
         for card, gpus, usd, *spot in fields["rows"]:
@@ -412,7 +412,7 @@ def prices() -> tuple[Price, ...]:
 @cache
 def models() -> Mapping[str, Fields]:
     """Return the fields of every model's `ModelSpec`, without its name, by that."""
-    return MappingProxyType(_read("models"))
+    return MappingProxyType(_load("models"))
 
 
 def model(name: str) -> Fields:
@@ -433,7 +433,7 @@ def _gpu(name: str, card: Fields, links: Fields) -> Gpu:
     return Gpu.model_validate_json(json.dumps(fields))
 
 
-def _read(name: str) -> Any:
+def _load(name: str) -> Any:
     from ..text.parsing import read_tree  # YAML is loaded where data are asked for
 
     return read_tree(Path(__file__).with_name(f"{name}.yaml"))

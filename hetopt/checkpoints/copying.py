@@ -83,7 +83,7 @@ def _row_by_row(segments: list[_Segment], rows: int) -> Iterator[memoryview]:
             first = segment.start + row * segment.stride
             for start in range(0, segment.length, CHUNK):
                 part = buffer[: min(CHUNK, segment.length - start)]
-                _read(segment.saved, first + start, part)
+                _fill(segment.saved, first + start, part)
                 yield part.data
 
 
@@ -108,16 +108,16 @@ def _read_rows(segment: _Segment, first: int, into: Any) -> None:
     if _PAGE <= length < stride:
         line = np.empty(length, np.uint8)
         for row in range(count):
-            _read(segment.saved, start + row * stride, line)
+            _fill(segment.saved, start + row * stride, line)
             into[row] = line
         return
     # The last row ends where the segment does: what follows may be another file's end.
     span = np.empty(count * stride, np.uint8)
-    _read(segment.saved, start, span[: (count - 1) * stride + length])
+    _fill(segment.saved, start, span[: (count - 1) * stride + length])
     into[:] = span.reshape(count, stride)[:, :length]
 
 
-def _read(saved: Saved, start: int, into: Any) -> None:
+def _fill(saved: Saved, start: int, into: Any) -> None:
     """Fill `into` with the bytes from `start`, counted from the tensor's first."""
     view = memoryview(into)
     done = 0

@@ -114,12 +114,12 @@ def create(
         with path.open("wb") as file:
             file.write(header)
             for name in order:
-                file.write(_cut(tensors[name], content(unit, tensors[name]), shard))
+                file.write(_part(tensors[name], content(unit, tensors[name]), shard))
     write_json(root / MANIFEST, manifest.model_dump(mode="json"))
     return root
 
 
-def _cut(tensor: Tensor, content: bytes, shard: Shard) -> Any:
+def _part(tensor: Tensor, content: bytes, shard: Shard) -> Any:
     """Return the shard's part of a whole tensor."""
     if len(content) != tensor.size:
         raise InstanceError(

@@ -162,7 +162,7 @@ def _units(source: Path) -> _Units:
     found: _Units = {}
     for file in weight_files(source):
         for name in sorted(file.tensors):
-            unit, tensor = _placed(name, file)
+            unit, tensor = _place(name, file)
             if name in found.setdefault(unit, {}):
                 raise InstanceError(
                     f"{file.path}: found tensor {name!r} again, expected it in one "
@@ -204,7 +204,7 @@ def weight_files(source: Path) -> list[TensorFile]:
     return [found[name] for name in sorted(found)]
 
 
-def _placed(name: str, file: TensorFile) -> tuple[str, Tensor]:
+def _place(name: str, file: TensorFile) -> tuple[str, Tensor]:
     """Return the unit of a tensor, and how degrees cut it."""
     held = file.tensors[name]
     for rule in RULES:

@@ -72,12 +72,12 @@ def completed(
         transfer
         for gpu, unit, rank, degree in needs(plan, manifest)
         if (gpu, unit) not in there
-        for transfer in _served(gpu, unit, (rank, degree), by_unit[unit], medium)
+        for transfer in _serve(gpu, unit, (rank, degree), by_unit[unit], medium)
     ]
     return Recovery(transfers=(*recovery.transfers, *added))
 
 
-def _served(
+def _serve(
     gpu: str,
     unit: str,
     shard: tuple[int, int],

@@ -61,7 +61,7 @@ def verified(
     found, wrong = {}, []
     for shard in sorted(set(shards)):
         try:
-            found[shard] = _verified(folder, units[shard.unit], shard)
+            found[shard] = _verify(folder, units[shard.unit], shard)
         except InstanceError as error:
             wrong.append(str(error))
     if more := len(wrong) - MOST_LINES:
@@ -89,7 +89,7 @@ def incomplete(manifest: Manifest, shards: Iterable[Shard]) -> list[str]:
     return [name for name, found in by_unit.items() if held_to(found) < 1]
 
 
-def _verified(folder: Path, unit: Unit, shard: Shard) -> Source:
+def _verify(folder: Path, unit: Unit, shard: Shard) -> Source:
     path = folder / shard.path
     if not path.resolve().is_relative_to(folder.resolve()):
         raise InstanceError(

@@ -215,9 +215,7 @@ def _check(
         )
     for gpu, rows in steps.items():
         want = set(range(place[gpu].micro_batches))
-        found = [
-            {_parsed(x)[1] for x in row if _PASS.fullmatch(x.name)} for row in rows
-        ]
+        found = [{_parse(x)[1] for x in row if _PASS.fullmatch(x.name)} for row in rows]
         if not found or any(one != want for one in found):
             raise InstanceError(
                 f"{folder}: the trace of {gpu} has no steps of {len(want)} "
@@ -262,11 +260,11 @@ def _ran(event: _Event, waits: list[_Event], start: float) -> Ran:
     """Return a pass without what it waited at its beginning."""
     stop = event.ts + event.dur
     waited = sum(one.dur for one in waits if event.ts <= one.ts < stop)
-    kind, micro_batch, run = _parsed(event)
+    kind, micro_batch, run = _parse(event)
     return Ran(kind, micro_batch, run, event.ts + waited - start, stop - start)
 
 
-def _parsed(event: _Event) -> tuple[str, int, int]:
+def _parse(event: _Event) -> tuple[str, int, int]:
     matched = _PASS.fullmatch(event.name)
     assert matched is not None
     kind, micro_batch, run = matched.groups()

@@ -141,7 +141,7 @@ def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     for b in sorted(tried):
         if b > workload.global_batch:
             continue
-        sized = _resized(plan, b)
+        sized = _resize(plan, b)
         if b in sizes:
             if sized is not None and sized != plan:
                 words = f"micro-batches of {b} everywhere"
@@ -158,12 +158,12 @@ def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         )
 
 
-def _resized(plan: TrainingPlan, b: int) -> TrainingPlan | None:
+def _resize(plan: TrainingPlan, b: int) -> TrainingPlan | None:
     """The plan with micro-batches of `b`; None where they do not divide the batch."""
     pipelines = []
     for pipeline in plan.pipelines:
         samples, size = pipeline.micro_batches * pipeline.micro_batch_size, b
-        stages = [_resampled(s, pipeline.micro_batch_size, b) for s in pipeline.stages]
+        stages = [_resample(s, pipeline.micro_batch_size, b) for s in pipeline.stages]
         if samples % b or None in stages:
             return None
         fields = {
@@ -175,7 +175,7 @@ def _resized(plan: TrainingPlan, b: int) -> TrainingPlan | None:
     return plan.model_copy(update={"pipelines": tuple(pipelines)})
 
 
-def _resampled(stage: Stage, old: int, new: int) -> Stage | None:
+def _resample(stage: Stage, old: int, new: int) -> Stage | None:
     """The stage with the replicas' samples in proportion; None where not whole."""
     if any(replica.samples * new % old for replica in stage.replicas):
         return None
@@ -225,14 +225,14 @@ def _moves(instance: Instance, plan: TrainingPlan) -> Iterator[TrainingPlan]:
     for number, pipeline in enumerate(plan.pipelines):
         for j in range(len(pipeline.stages) - 1):
             for step in (-1, 1):
-                moved = _moved(pipeline, j, step)
+                moved = _move(pipeline, j, step)
                 if moved is not None:
                     pipelines = list(plan.pipelines)
                     pipelines[number] = moved
                     yield plan.model_copy(update={"pipelines": tuple(pipelines)})
 
 
-def _moved(pipeline: Pipeline, j: int, step: int) -> Pipeline | None:
+def _move(pipeline: Pipeline, j: int, step: int) -> Pipeline | None:
     """Return the boundary behind stage `j` moved; None where a stage would be empty."""
     stages = list(pipeline.stages)
     (first, middle), (_, last) = stages[j].layers, stages[j + 1].layers

@@ -65,7 +65,7 @@ def times_of(
         ]
     own = of(data, plan)
     if schedule == "dualpipe":
-        turned = tuple(map(_turned, plan.pipelines))
+        turned = tuple(map(_turn, plan.pipelines))
         back = of(data, plan.model_copy(update={"pipelines": turned}))
         return [[*there, *other] for there, other in zip(own, back, strict=True)]
     return own
@@ -127,7 +127,7 @@ def _head(table: CostTable, pipeline: Pipeline) -> Times:
     return Times(whole / 3, whole * 2 / 3, weights_us=whole / 3 * trained)
 
 
-def _turned(pipeline: Pipeline) -> Pipeline:
+def _turn(pipeline: Pipeline) -> Pipeline:
     """Return the layers in their order, on the stages' GPUs from the last one on."""
     stages = tuple(
         stage.model_copy(update={"replicas": other.replicas})

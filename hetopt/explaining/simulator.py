@@ -126,10 +126,9 @@ class Simulation:
         """
         events: list[dict[str, Any]] = []
         for p, line in enumerate(self.timelines):
-            events.append(_named("process_name", p, 0, f"pipeline {p}"))
+            events.append(_name("process_name", p, 0, f"pipeline {p}"))
             events += [
-                _named("thread_name", p, j, f"stage {j}")
-                for j in range(len(line.times))
+                _name("thread_name", p, j, f"stage {j}") for j in range(len(line.times))
             ]
             events += [
                 {
@@ -151,7 +150,7 @@ def _plainly(parts: Delays | Idle) -> dict[str, float]:
     return {name: float(value) for name, value in vars(parts).items()}
 
 
-def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
 
 

@@ -191,7 +191,7 @@ def order(
         yield from turning.dualpipe(stages, stage, n)
         return
     if runs > 1:
-        yield from _interleaved(stages, stage, n, runs)
+        yield from _interleave(stages, stage, n, runs)
         return
     if schedule in _DIVIDED:
         yield from _zero_bubble(stages, stage, n, _DIVIDED[schedule])
@@ -221,7 +221,7 @@ def _zero_bubble(stages: int, stage: int, n: int, times: int) -> Iterator[Task]:
         yield "W", stage, m
 
 
-def _interleaved(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
+def _interleave(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
     """Megatron's interleaved 1F1B; micro-batches come in multiples of the stages."""
     groups = [range(m, m + stages) for m in range(0, n, stages)]
     forward: list[Task] = [

@@ -88,8 +88,8 @@ def stage_times(
                 "slower_sync": longest - own,
                 "ports": judged["sync_us"] - longest,
             }
-            pipelined = _scaled(parts, exact(costs.schedule.pipeline_factor))
-            summed = _scaled(waits, exact(costs.updates.sync_factor))
+            pipelined = _scale(parts, exact(costs.schedule.pipeline_factor))
+            summed = _scale(waits, exact(costs.updates.sync_factor))
             found.append(
                 StageTime(
                     number,
@@ -122,7 +122,7 @@ def gpu_times(
     return total
 
 
-def _scaled(parts: dict[str, int], factor: Fraction) -> dict[str, int]:
+def _scale(parts: dict[str, int], factor: Fraction) -> dict[str, int]:
     """Times a factor, in whole us that add up to the total times it, rounded up."""
     ends = [compute.ceil(factor * end) for end in accumulate(parts.values())]
     starts = [0, *ends[:-1]]

@@ -54,7 +54,7 @@ def assembly(
     if times not in calibrating.TIMES:
         raise UnknownName("times", times, [*calibrating.TIMES])
     format = listing.format_named(format)
-    return _assembled(
+    return _assembly_from(
         config,
         lambda told: put_in(listing.document(format, paths, told), format, None),
         options,
@@ -76,7 +76,7 @@ def on_hosts(
 
     `config` may also be the model itself. All else is as in `assembly`.
     """
-    return _assembled(
+    return _assembly_from(
         config,
         lambda told: put_in(
             clusters.document("machines", (), hosts, told), "machines", None
@@ -87,7 +87,7 @@ def on_hosts(
     )
 
 
-def _assembled(
+def _assembly_from(
     config: Path | str | ModelSpec,
     read_cluster: Callable[[Document], Imported],
     options: Iterable[str],
@@ -116,7 +116,7 @@ def _assembled(
         inter["islands"] = [*inter.get("islands", ()), *links]
     cards = {name: known(name) for name in cluster["gpus"]}
     cluster["gpus"] = finetuning.linked(cluster["gpus"], cards, how)
-    trained, rows = _training(cards, how) if own else ({}, ())
+    trained, rows = _training_fields(cards, how) if own else ({}, ())
     made = {
         "name": name or f"{model['model']['name']}-on-{hosts}",
         "source": f"{model['source']}; {found.document['source']}",
@@ -169,7 +169,7 @@ def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
     return Imported(made, (row,))
 
 
-def _training(
+def _training_fields(
     cards: Mapping[str, Gpu | None], how: Values
 ) -> tuple[Document, tuple[assumptions.Assumption, ...]]:
     """Return the workload's fields of how and what is trained, and what is assumed."""

@@ -69,7 +69,7 @@ def calibrated(
         row = Assumption("times of layers", "share of the peak", why, _CHANGE)
         return made, (row,)
     framework = _framework(made, costs, options)
-    made, unfused = _unfused(made, cards, framework, options)
+    made, unfused = _without_flash(made, cards, framework, options)
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     usual = FRAMEWORKS[framework]
     generations = {card.generation for card in cards.values() if card}
@@ -83,7 +83,7 @@ def calibrated(
         "kernel": kernel,
         "precision": precision,
         "constants": dict(values()),
-        "spread": _spread(made, cards, kernel),
+        "spread": _scatter(made, cards, kernel),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     rows: tuple[Assumption, ...]
@@ -99,12 +99,12 @@ def calibrated(
     settings |= {field: degrees[0] for field, degrees in offers.items()}
     if costs.updates.zero == 3:
         settings["gathers"] = "micro_batch"
-    settings |= _exposed(Stated(values()), framework, usual, costs)
+    settings |= _exposed_shares(Stated(values()), framework, usual, costs)
     made, rows = _with(made, cards, settings, offers), (row, *unfused, *divided)
     if not reserved:
         made, more = _roomy(made, framework)
         rows += more
-    return _stated(made), rows
+    return _with_constants(made), rows
 
 
 def run_by(instance: Instance, framework: str) -> Instance:
@@ -130,7 +130,7 @@ def run_by(instance: Instance, framework: str) -> Instance:
     }
     update: dict[str, object] = {
         "calibration": calibration.model_copy(update=changes),
-        **_exposed(Stated(constants), framework, usual, costs),
+        **_exposed_shares(Stated(constants), framework, usual, costs),
     }
     workload = instance.workload.model_copy(
         update={"costs": costs.model_copy(update=update)}
@@ -188,7 +188,7 @@ def _framework(made: Values, costs: CostSettings, options: Values) -> str:
     return str(name)
 
 
-def _unfused(
+def _without_flash(
     made: Document, cards: Mapping[str, Gpu | None], framework: str, options: Values
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """Return the document without flash attention where no card has it, and a row.
@@ -224,13 +224,13 @@ def _unfused(
     return {**made, "workload": workload}, (row,)
 
 
-def _spread(made: Values, cards: Mapping[str, Gpu | None], kernel: str) -> float:
+def _scatter(made: Values, cards: Mapping[str, Gpu | None], kernel: str) -> float:
     lora = made["workload"]["costs"].get("lora") is not None
     scores = kernel == "none" or not all(c and c.has_bf16 for c in cards.values())
     return spread(experts=bool(made["model"].get("experts")), scores=scores, lora=lora)
 
 
-def _exposed(
+def _exposed_shares(
     constant: Constants, framework: str, usual: Framework, costs: CostSettings
 ) -> dict[str, float]:
     """Return the share of synchronisation and hops that nothing hides.
@@ -278,13 +278,13 @@ def _with(
     }
 
 
-def _stated(made: Document) -> Document:
+def _with_constants(made: Document) -> Document:
     """State the constants read, and the share of the peak that layers reach."""
     instance = validated(Instance, made, "the assembled instance", file="")
     table = CostTable(instance)
     if table.calibrated is None:
         raise InstanceError("found no calibration, expected one: give layer_times")
-    read = _read(table)
+    read = _constants_of(table)
     costs = made["workload"]["costs"]
     calibration = costs["calibration"] | {"constants": read}
     costs = costs | {"calibration": calibration}
@@ -305,7 +305,7 @@ def _stated(made: Document) -> Document:
     }
 
 
-def _read(table: CostTable) -> dict[str, float]:
+def _constants_of(table: CostTable) -> dict[str, float]:
     """Return the constants that times and memory of any plan depend on."""
     names: set[str] = set()
     for rule, zero in product(RULES, (0, 3)):

@@ -79,7 +79,7 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 """
 
 
-def _updated(costs: CostSettings) -> Document:
+def _optimiser(costs: CostSettings) -> Document:
     """Return the optimiser, and where its states are; users install AdamW on GPUs.
 
     On hosts it must be DeepSpeed's own, which it makes itself. SGD has a momentum, as
@@ -115,7 +115,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "gradient_accumulation_steps": pipeline.micro_batches,
         **words("deepspeed", costs.memory.precision),
         "zero_optimization": {"stage": costs.updates.zero},
-        **_updated(costs),
+        **_optimiser(costs),
     }
     include = "@".join(
         f"{host}:{','.join(map(str, sorted(held)))}" for host, held in parts

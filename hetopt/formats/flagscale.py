@@ -53,7 +53,7 @@ def _kind(gpu: str) -> str:
 Mesh = tuple[int, int, str]
 
 
-def _labelled(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, Any]]:
+def _label(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, Any]]:
     """Stages with their (degree, replicas, type), the type numbered as it returns."""
     found: list[tuple[Mesh, Any]] = []
     times: dict[str, int] = {}
@@ -72,7 +72,7 @@ def _labelled(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, Any]]:
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`config.yaml`, `train/plan.yaml` and `hostfile`."""
     pipeline = together(normal(plan).pipelines[0])
-    labelled = _labelled(data, pipeline)
+    labelled = _label(data, pipeline)
     meshes: list[int] = []
     types: list[str] = []
     for (t, d, label), run in groupby(labelled, key=lambda pair: pair[0]):

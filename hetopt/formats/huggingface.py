@@ -49,7 +49,7 @@ def read(
         "model": spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
         "assumed": [
             *_further(spec),
-            *map(_unmodelled, remarks(config)),
+            *map(_gap_row, remarks(config)),
             *([_count(spec)] if untold else []),
         ],
     }
@@ -77,7 +77,7 @@ def _count(spec: ModelSpec) -> Assumption:
     )
 
 
-def _unmodelled(remark: str) -> Assumption:
+def _gap_row(remark: str) -> Assumption:
     return Assumption("not modelled", remark, "config.json", _CHANGE)
 
 

@@ -99,7 +99,7 @@ def _of_ray(tree: Values, place: str) -> Iterator[Host | LeftOut]:
         if isinstance(azure, dict) and "vmSize" in azure:
             rents.append(azure["vmSize"])
         rents = [str(one).rpartition("/")[2] for one in rents]
-        card, gpus = _rented(rents[0] if rents else "")
+        card, gpus = _rented_card(rents[0] if rents else "")
         if "GPU" in asked:
             gpus = _count(asked["GPU"], f"{at}.resources.GPU")
         for key in asked:
@@ -112,7 +112,7 @@ def _of_ray(tree: Values, place: str) -> Iterator[Host | LeftOut]:
             continue
         least = 1 if name == head else _count(fields.get("min_workers", 0), at)
         most, kind = fields.get("max_workers"), rents[0] if rents else ""
-        yield from _named(str(name), card, gpus, least, most, at, kind)
+        yield from _hosts_called(str(name), card, gpus, least, most, at, kind)
 
 
 def _of_kuberay(tree: Values, place: str) -> Iterator[Host | LeftOut]:
@@ -134,7 +134,7 @@ def _of_kuberay(tree: Values, place: str) -> Iterator[Host | LeftOut]:
         if gpus:
             card = _tree(pod.get("nodeSelector") or {}, at).get(_PRODUCT)
             found = None if card is None else str(card)
-            yield from _named(name, found, gpus, _count(many, at), None, at)
+            yield from _hosts_called(name, found, gpus, _count(many, at), None, at)
 
 
 # --- SkyPilot and dstack -----------------------------------------------------------
@@ -152,13 +152,13 @@ def _of_skypilot(
     told, kind = resources.get("accelerators"), str(resources.get("instance_type", ""))
     at = f"{place}: resources.accelerators"
     if told is None:
-        card, gpus = _rented(kind)
+        card, gpus = _rented_card(kind)
         if not gpus:
             raise InstanceError(
                 f"{place}: resources.instance_type: found {quoted(kind)}, which is in "
                 "no list of machines with GPUs here; add accelerators: NAME:COUNT"
             )
-        yield from _named(name, card, gpus, many, None, at, kind)
+        yield from _hosts_called(name, card, gpus, many, None, at, kind)
         return
     if isinstance(told, list) and len(told) == 1:
         told = told[0]
@@ -172,7 +172,7 @@ def _of_skypilot(
         )
     card, _, number = told.partition(":")
     gpus = _count(number or 1, at)
-    yield from _named(name, card, gpus, many, None, at, kind)
+    yield from _hosts_called(name, card, gpus, many, None, at, kind)
 
 
 def _of_dstack(
@@ -201,7 +201,7 @@ def _of_dstack(
         )
     if memory is not None and re.fullmatch(r"[0-9]{1,4} ?(?:GB|GiB|gb)", str(memory)):
         card = f"{card}-{re.sub('[^0-9]', '', str(memory))}GB"
-    yield from _named(name, card, gpus, many, most, at)
+    yield from _hosts_called(name, card, gpus, many, most, at)
 
 
 def _of_words(text: str, at: str) -> tuple[str | None, str | None, int]:
@@ -233,7 +233,7 @@ def _of_words(text: str, at: str) -> tuple[str | None, str | None, int]:
 # --- all ---------------------------------------------------------------------------
 
 
-def _named(
+def _hosts_called(
     name: str,
     card: str | None,
     gpus: int,
@@ -266,7 +266,7 @@ def _named(
         yield LeftOut(what, "they start when they are asked for", "min_workers: N")
 
 
-def _rented(name: str) -> tuple[str | None, int]:
+def _rented_card(name: str) -> tuple[str | None, int]:
     """Return the card of a machine by the name by which it is rented, and how many."""
     found = rented().get(name.lower())
     return (None, 0) if found is None else (found.card, found.gpus)

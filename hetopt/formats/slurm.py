@@ -127,7 +127,7 @@ def _ask(
         )
     found = made.shares(lambda node: named.get(node.gpu) or _gres(node))
     partitions = _by_type(partition, types)
-    lines = ["#!/usr/bin/env bash", *_assumed(data, plan, named)]
+    lines = ["#!/usr/bin/env bash", *_type_notes(data, plan, named)]
     lines.append("#SBATCH --job-name=hetopt")
     lines += [
         f"#SBATCH --{name}={asked[name]}"
@@ -150,8 +150,8 @@ def _ask(
     run = _RUN.format(
         train=made.program.chosen("$folder", "$folder"),
         names=" ".join(f'"{" ".join(share.nodes)}"' for share in found),
-        lists=_granted("SLURM_JOB_NODELIST", len(found)),
-        processors=_granted("SLURM_JOB_CPUS_PER_NODE", len(found)),
+        lists=_grants("SLURM_JOB_NODELIST", len(found)),
+        processors=_grants("SLURM_JOB_CPUS_PER_NODE", len(found)),
         group='--het-group="$group" ' if len(found) > 1 else "",
     )
     return {JOB: "\n".join(lines) + "\n" + run + WAIT}
@@ -165,7 +165,7 @@ def _gres(node: Node) -> str | None:
     return node.gres or (None if node.gpu in gpus() else node.gpu)
 
 
-def _assumed(
+def _type_notes(
     data: Instance, plan: TrainingPlan, named: dict[str, str]
 ) -> Iterator[str]:
     """Yield a comment for each type whose name in Slurm nothing tells."""
@@ -195,7 +195,7 @@ def _size(share: Share, asked: Document) -> str:
     return " ".join([*words, f"--mem-per-gpu={memory}" if memory else "--mem=0"])
 
 
-def _granted(name: str, components: int) -> str:
+def _grants(name: str, components: int) -> str:
     """Return Slurm's values of every component as words of an array."""
     if components == 1:
         return f'"${name}"'

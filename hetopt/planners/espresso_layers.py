@@ -38,7 +38,7 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partiti
             break
         if chain.time[0][first] * data.micro_batches >= (best or (float("inf"),))[0]:
             break  # the first stage alone takes longer
-        layers = _filled(chain, first)
+        layers = _fill(chain, first)
         if layers is not None and (best is None or chain.cost_us(layers) < best[0]):
             best = chain.cost_us(layers), layers
     if best is None:
@@ -55,7 +55,7 @@ def _ratio(data: Data, s: int) -> float:
     return 1 / max(1, sum(stage.layer_us)) / max(1, stage.memory_mib)
 
 
-def _filled(chain: Chain, first: int) -> list[int] | None:
+def _fill(chain: Chain, first: int) -> list[int] | None:
     """Return the layers of stages with `first` on the first one; None without room."""
     whole, layers, begun = sum(chain.speed), [first], first
     for j in range(1, chain.count):

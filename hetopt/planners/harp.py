@@ -246,11 +246,11 @@ class Programme:
         for k in range(1, self.most + 1):
             cost.check()
             for first in range(self.layers):
-                for last in self._fitting(node, shape, samples, k, first):
+                for last in self._ends_that_fit(node, shape, samples, k, first):
                     found[k, first, last] = runs[first, last]
         return found
 
-    def _fitting(
+    def _ends_that_fit(
         self, node: int, shape: Shape, samples: int, k: int, first: int
     ) -> range:
         """Ends of the runs from a layer on that fit as the k-th stage from the end."""
@@ -311,13 +311,13 @@ class Programme:
         for at in reversed(range(self.gpus)):
             for mesh in self.meshes.get(at, ()):
                 self.line.cost.check()
-                us = self._limited(mesh, limit)
+                us = self._times_within(mesh, limit)
                 behind = sums[:-1, None, :, at + mesh.size]
                 found = (us[1:] + behind).min(axis=2)
                 sums[1:, :, at] = np.minimum(sums[1:, :, at], found)
         return np.minimum(sums, NEVER)
 
-    def _limited(self, mesh: Mesh, limit: int) -> Array:
+    def _times_within(self, mesh: Mesh, limit: int) -> Array:
         """Times up to a limit, each with the link to the next GPU in the order."""
         times, shapes, chosen = self._table(mesh)
         allowed = np.where(times <= limit, times, NEVER)
@@ -354,6 +354,7 @@ class Programme:
     def _behind(self, sums: Array, mesh: Mesh, limit: int, k: int, first: int) -> Array:
         """Return the sums by the layer that follows a stage on a mesh."""
         found: Array = (
-            self._limited(mesh, limit)[k, first] + sums[k - 1, :, mesh.at + mesh.size]
+            self._times_within(mesh, limit)[k, first]
+            + sums[k - 1, :, mesh.at + mesh.size]
         )
         return found

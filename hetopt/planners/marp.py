@@ -61,7 +61,7 @@ def plan(
         for pipes in _candidates(cost):
             cost.check()
             passed = True
-            row = _ranked(cost, pipes, efficiency)
+            row = _rank(cost, pipes, efficiency)
             found += [] if row is None else [row]
         in_time = True
     if (made := best()) is not None:
@@ -79,7 +79,7 @@ def plan(
     )
 
 
-def _ranked(cost: FastCost, pipes: tuple[Pipe, ...], efficiency: str) -> _Ranked | None:
+def _rank(cost: FastCost, pipes: tuple[Pipe, ...], efficiency: str) -> _Ranked | None:
     """Return a row of the ranking; None where the cost model refuses it."""
     if not all(cost.fits(pipe, len(pipes)) for pipe in pipes):
         return None

@@ -271,7 +271,7 @@ class Programme:
             else self._few(j, offers)
         )
         for split in found:
-            yield self._taken(j, split, free)
+            yield self._take(j, split, free)
 
     def _few(self, j: int, offers: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """The first split of each time: as few as can be of the types before others."""
@@ -290,7 +290,7 @@ class Programme:
                 told.add(tuple(split))
                 yield tuple(split)
 
-    def _taken(
+    def _take(
         self, j: int, split: Sequence[int], free: Free
     ) -> tuple[tuple[Slot, ...], Free]:
         """Return the replicas of a split, machine by machine."""

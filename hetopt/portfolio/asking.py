@@ -112,7 +112,7 @@ def exactly(
             if warm_start is not None and shapes.split_of(data, warm_start) == mine:
                 own = choices.said(way, data, warm_start)
             found = exactly(problem, way, share, own, report, options)
-            return _said(data, way, found)
+            return _translate_back(data, way, found)
 
         return variants.solved(ways, limits, solve)
     method = entries.exact_method(problem)
@@ -126,10 +126,10 @@ def exactly(
         report=report,
         **(options or {}),
     )
-    return bounded(_said(data, twin, found))
+    return bounded(_translate_back(data, twin, found))
 
 
-def _said(data: Any, twin: Any, found: Result) -> Result:
+def _translate_back(data: Any, twin: Any, found: Result) -> Result:
     """Return a result for the twin as one for the data."""
     if twin is data:
         return found

@@ -95,15 +95,15 @@ def search(
     """
     began, made = monotonic(), list[Result]()
     try:
-        found = _searched(data, limits, given, hearing, made, insist=insist)
+        found = _search(data, limits, given, hearing, made, insist=insist)
     except KeyboardInterrupt:  # wherever it came, what was made is kept
         if not made and not given:
             raise
         found = bounded(interrupted(least([*made, *given])))
-    return _waited(found, monotonic() - began)
+    return _with_seconds(found, monotonic() - began)
 
 
-def _searched(
+def _search(
     data: Instance,
     limits: Limits,
     given: Sequence[Result],
@@ -290,7 +290,7 @@ def _with_reasons(found: Result, best: Result) -> Result:
     return replace(found, failed=failed, reasons=told, started_from=best.started_from)
 
 
-def _waited(found: Result, seconds: float) -> Result:
+def _with_seconds(found: Result, seconds: float) -> Result:
     """Return the result with what the planners took: its seconds are all of them."""
     rest = seconds - sum(found.seconds.values())
     if rest <= 0:

@@ -56,15 +56,15 @@ def of_planner(
     if problem != "training_plan":
         yield Variant(data, deadline, None, _as_it_is)
         return
-    ways = [settings.on_target(way) for way in _carried(planner, data)]
+    ways = [settings.on_target(way) for way in _variants_for(planner, data)]
     if len(ways) == 1:
-        yield Variant(ways[0], deadline, None, _said(data, ways[0]))
+        yield Variant(ways[0], deadline, None, _translation(data, ways[0]))
         return
     for (way, bound), until in _in_turn(_by_bound(ways), deadline):
-        yield Variant(way, until, bound.value, _said(data, way))
+        yield Variant(way, until, bound.value, _translation(data, way))
 
 
-def _said(data: Instance, twin: Instance) -> Callable[[Any], Any]:
+def _translation(data: Instance, twin: Instance) -> Callable[[Any], Any]:
     """Return what makes plans of the data of plans of a twin: they say its settings."""
     return _as_it_is if twin is data else partial(choices.said, data, twin)
 
@@ -73,7 +73,7 @@ def _as_it_is(plan: Any) -> Any:
     return plan
 
 
-def _carried(planner: str, data: Instance) -> list[Instance]:
+def _variants_for(planner: str, data: Instance) -> list[Instance]:
     """Return the instance once for each way that a planner carries."""
     ways, method = settings.divided(data), f"planner {planner}"
     known = [way for way in ways if capability.carries(method, way)]
@@ -122,7 +122,7 @@ def solved(
     while waiting:
         for (way, bound), until in _in_turn(waiting, end):
             best = _best(found.values())
-            if _interrupted(found.values()) or (
+            if _is_interrupted(found.values()) or (
                 best and bound.value >= (best.objective or 0)
             ):
                 continue
@@ -138,7 +138,7 @@ def solved(
     results = [found.get(way.workload.costs.split) for way in ways]
     proofs = [result and result.certificate for result in results]
     together = _together([*found.values()], [*bounds.values()])
-    whole = _joined([*zip(ways, proofs, strict=True)])
+    whole = _join([*zip(ways, proofs, strict=True)])
     return replace(together, certificate=whole, seconds=spent)
 
 
@@ -152,7 +152,7 @@ def _cut_short(
     Only while there is no plan.
     """
     over = end is not None and monotonic() >= end
-    if over or _interrupted(found.values()) or _best(found.values()):
+    if over or _is_interrupted(found.values()) or _best(found.values()):
         return []
     return [
         (way, bound)
@@ -161,11 +161,11 @@ def _cut_short(
     ]
 
 
-def _interrupted(results: Iterable[Result]) -> bool:
+def _is_interrupted(results: Iterable[Result]) -> bool:
     return any(result.stop is Stop.INTERRUPTED for result in results)
 
 
-def _joined(
+def _join(
     proofs: Sequence[tuple[Instance, object]],
 ) -> BoxCertificate | None:
     """One certificate of those of all ways, in the order of `settings.variants`.
@@ -204,5 +204,5 @@ def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
         proved = Bound(best.objective, least.source)
         return replace(best, status=Status.OPTIMAL, stop=Stop.PROVED, bound=proved)
     stop = Stop.FINISHED if best.stop is Stop.PROVED else best.stop
-    stop = Stop.INTERRUPTED if _interrupted(results) else stop
+    stop = Stop.INTERRUPTED if _is_interrupted(results) else stop
     return replace(best, status=Status.FEASIBLE, stop=stop, bound=least)

@@ -362,7 +362,7 @@ def _lease_violations(
     if lease.end_us <= lease.start_us:
         yield Violation("time", where, "ends no later than it starts")
     trained = data.trained(job)
-    types = {data.cluster.node[name].gpu for name in _held(lease)}
+    types = {data.cluster.node[name].gpu for name in _gpus_by_node(lease)}
     fits = all(data.rates.fits(trained, gpu, d, t) for gpu in sorted(types))
     if not fits and not lease.trial:
         need = data.rates.memory(trained, d, t).total / 2**30
@@ -379,13 +379,13 @@ def _exists(cluster: Cluster, gpu: str) -> bool:
     return node in cluster.node and int(index) < cluster.node[node].count
 
 
-def _held(lease: plans.Lease) -> Counter[str]:
+def _gpus_by_node(lease: plans.Lease) -> Counter[str]:
     return Counter(gpu.rpartition(":")[0] for gpu in lease.gpus)
 
 
 def _step_us(data: Data, job: Job, lease: plans.Lease) -> int:
     degrees = lease.data_parallel, lease.tensor_parallel
-    return data.rates.step_us(data.trained(job), *degrees, _held(lease))
+    return data.rates.step_us(data.trained(job), *degrees, _gpus_by_node(lease))
 
 
 def _held_twice(entries: list[tuple[str, plans.ScheduledJob]]) -> Iterator[Violation]:

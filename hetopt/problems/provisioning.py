@@ -422,7 +422,7 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
     if (meant := whole.meant(plan)) is None:
         return Evaluation(None, (_unknown_variant(whole, plan),))
     data = meant
-    broken = list(_misplaced(data, plan))
+    broken = list(_placement_faults(data, plan))
     offers = {offer.gpu: offer for offer in data.offers}
     if unknown := sorted({stage.gpu for stage in plan.stages} - set(offers)):
         broken.append(Violation("unknown_type", "plan", repr(unknown[0])))
@@ -451,8 +451,8 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         "machines": [_machines(offers[g], n) for g, n in rented.items()],
         "headroom_mib": headroom,
         "least_headroom_mib": min(headroom),
-        "deadline_slack_s": _left(data.deadline_s, Fraction(total_us, MICRO)),
-        "budget_slack_usd": _left(data.budget_usd, usd),
+        "deadline_slack_s": _rest(data.deadline_s, Fraction(total_us, MICRO)),
+        "budget_slack_usd": _rest(data.budget_usd, usd),
     }
     if whole.variants:
         parts["chosen"] = data.choice
@@ -512,7 +512,7 @@ def _machines(offer: Offer, gpus: int) -> dict[str, str | int]:
     }
 
 
-def _misplaced(data: Data, plan: Plan) -> Iterator[Violation]:
+def _placement_faults(data: Data, plan: Plan) -> Iterator[Violation]:
     if (count := len(plan.stages)) > data.max_stages:
         what = f"{count} stages, at most {data.max_stages}"
         yield Violation("max_stages", "plan", what)
@@ -560,6 +560,6 @@ def _unmet(data: Data, total_s: Fraction, usd: Fraction) -> Iterator[Violation]:
         yield Violation("budget", "plan", f"{over:.6f} USD over")
 
 
-def _left(asked: float | None, taken: Fraction) -> float | None:
+def _rest(asked: float | None, taken: Fraction) -> float | None:
     """Return the rest of a requirement; None where nothing is asked."""
     return None if asked is None else float(exact(asked) - taken)

@@ -67,7 +67,7 @@ def decided(
         task.worked = bool(entry.attempts)
         task.restarts = max(0, len(entry.attempts) - 1)
         if entry.live is not None:
-            state.resume(task, _held(data, task, entry.live, now_us, since))
+            state.resume(task, _lease(data, task, entry.live, now_us, since))
         elif simulation.refused[task.job.name] is None:
             state.wait(task)
     before = {number: task.held for number, task in state.running.items()}
@@ -91,7 +91,7 @@ def _us(time_s: float, since: float) -> int:
     return max(0, micro(time_s - since)) if time_s > since else 0
 
 
-def _held(data: Data, task: Task, attempt: Attempt, now_us: int, since: float) -> Held:
+def _lease(data: Data, task: Task, attempt: Attempt, now_us: int, since: float) -> Held:
     """Return what a running job holds, as the simulator knows it.
 
     Steps take what was measured so far, or else what was predicted of its plan.

@@ -125,10 +125,10 @@ def _after(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str | No
         _offer(store)
         return f"{entry.job.name} is done: {beside(attempt) or f'{whole} steps'}"
     store.keep(attempt)
-    return _unfinished(store, entry, attempt, seen)
+    return _retry(store, entry, attempt, seen)
 
 
-def _unfinished(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str:
+def _retry(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str:
     """Let a job wait again, or fail, after an attempt that did not end it."""
     name, saved = entry.job.name, attempt.to_step or 0
     goes_on = f"it goes on after step {saved}"

@@ -23,7 +23,7 @@ SAVE_S = 600.0
 _PATHS = ("data", "init", "train")
 
 
-def _told(quantity: units.Quantity) -> str:
+def _quantity(quantity: units.Quantity) -> str:
     return f"A number, or a text with its unit, as {quantity.examples[0]!r}."
 
 

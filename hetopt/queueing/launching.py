@@ -57,7 +57,7 @@ def planned(
             sorted(p for p in places(result.plan) if p[0] == name)
         )
     }
-    return Planned(part(data, kept), _renumbered(result.plan, numbers), result, kept)
+    return Planned(part(data, kept), _renumber(result.plan, numbers), result, kept)
 
 
 def _rank(result: Result) -> tuple[bool, bool, Any]:
@@ -71,7 +71,7 @@ def places(plan: TrainingPlan) -> list[tuple[str, int]]:
     return [place(gpu) for replica in plan.replicas() for gpu in replica.gpus]
 
 
-def _renumbered(
+def _renumber(
     plan: TrainingPlan, numbers: Mapping[tuple[str, int], str]
 ) -> TrainingPlan:
     pipelines = tuple(

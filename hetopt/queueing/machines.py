@@ -36,7 +36,7 @@ class Site:
         """
         key = job.model_dump_json()
         if key not in self._instances:
-            self._instances[key] = self._assembled(job)
+            self._instances[key] = self._assemble(job)
         return self._instances[key]
 
     def fault(self, job: TrainingJob) -> str | None:
@@ -47,7 +47,7 @@ class Site:
             return str(error)
         return None
 
-    def _assembled(self, job: TrainingJob) -> Instance:
+    def _assemble(self, job: TrainingJob) -> Instance:
         with TemporaryDirectory(prefix="hetopt-queue-") as folder:
             path = Path(folder, "machines")
             path.write_text(self._machines.text, encoding="utf-8")

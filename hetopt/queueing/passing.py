@@ -93,7 +93,7 @@ class Queue:
         """
         there = (folder / DATABASE).is_file()
         before = _settings_of(Store.opened(folder)) if there else None
-        return cls(Store(folder), _merged(folder, before, engine, options, policy))
+        return cls(Store(folder), _merge(folder, before, engine, options, policy))
 
     # --- what users ask for ----------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Queue:
         new = [Entry(first + i, job, now, WAITING, "") for i, job in enumerate(jobs)]
         site = self._site(entries)
         found = self._sorted(site, [*entries, *new])
-        decision = self._decided(found, now)
+        decision = self._decide(found, now)
         return [self._placement(site, entry, found, decision) for entry in new]
 
     def advance(self, tell: Tell = lambda line: None) -> None:
@@ -191,7 +191,7 @@ class Queue:
         data = queue(site, cluster, known, since) if known else None
         return _Sorted(known, wide, refusals, cluster, data, since)
 
-    def _decided(self, found: "_Sorted | None", now: float) -> Decision:
+    def _decide(self, found: "_Sorted | None", now: float) -> Decision:
         if found is None or found.data is None:
             return Decision((), (), {})
         policy = self.settings.policy
@@ -212,7 +212,7 @@ class Queue:
             found = self._sorted(site, entries)
             if found is None:
                 return
-            decision = self._decided(found, now)
+            decision = self._decide(found, now)
             for entry in decision.stops:
                 self._stop(entry, tell)
             stopped = {entry.number for entry in decision.stops}
@@ -297,7 +297,7 @@ class Queue:
             why = f"it needs more GPUs than are idle: {_gpus(whole.data, whole.nodes)}"
             self.store.update(entry, why=why)
             return
-        why = _told(*self._refusal(site, entry, whole))
+        why = _reason(*self._refusal(site, entry, whole))
         self.store.update(entry, state=REFUSED, why=why, ended=time())
         tell(f"{entry.job.name} is refused: {why}")
 
@@ -456,7 +456,7 @@ def _gpus(data: Instance, nodes: Mapping[str, int]) -> str:
     return ", ".join(f"{n} x {node[name].gpu} of {name}" for name, n in nodes.items())
 
 
-def _told(why: str, fits: Sequence[str]) -> str:
+def _reason(why: str, fits: Sequence[str]) -> str:
     if not fits:
         return why
     return f"{why}. It would fit with {'; or with '.join(fits)}"
@@ -467,7 +467,7 @@ def _settings_of(store: Store) -> Settings:
     return Settings(**{**found, "options": tuple(found["options"])})
 
 
-def _merged(
+def _merge(
     folder: Path,
     before: Settings | None,
     engine: str | None,

@@ -145,7 +145,7 @@ class Store:
         return cls(folder)._begun()
 
     def _begun(self) -> Self:
-        with self._connected() as base:
+        with self._connection() as base:
             base.executescript(_TABLES)
         edition = self.setting("edition")
         if edition is None:
@@ -159,7 +159,7 @@ class Store:
         return self
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[sqlite3.Connection]:
         path = self.folder / DATABASE
         try:
             base = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None)
@@ -200,14 +200,14 @@ class Store:
 
     def setting(self, name: str) -> Any:
         """Return what was set by a name; None where nothing was."""
-        with self._connected() as base:
+        with self._connection() as base:
             row = base.execute("SELECT value FROM settings WHERE name = ?", (name,))
             found = row.fetchone()
         return None if found is None else json.loads(found[0])
 
     def set(self, name: str, value: Any) -> None:
         """Keep a setting."""
-        with self._connected() as base:
+        with self._connection() as base:
             base.execute(
                 "INSERT OR REPLACE INTO settings VALUES (?, ?)",
                 (name, json.dumps(value)),
@@ -218,7 +218,7 @@ class Store:
     def add(self, job: TrainingJob, state: str = WAITING, why: str = "") -> Entry:
         """Put a job into the queue."""
         now = time()
-        with self._connected() as base:
+        with self._connection() as base:
             made = base.execute(
                 "INSERT INTO jobs (job, submitted, state, why, failures) "
                 "VALUES (?, ?, ?, ?, 0)",
@@ -230,7 +230,7 @@ class Store:
     def update(self, entry: Entry, **changes: Any) -> Entry:
         """Return a job with other fields, and keep them."""
         made = replace(entry, **changes)
-        with self._connected() as base:
+        with self._connection() as base:
             base.execute(
                 "UPDATE jobs SET state = ?, why = ?, failures = ?, ended = ?, "
                 "start_s = ?, end_s = ?, factor = ? WHERE number = ?",
@@ -244,7 +244,7 @@ class Store:
     def keep(self, attempt: Attempt) -> None:
         """Write an attempt, or its new state."""
         record = json.dumps(asdict(attempt))
-        with self._connected() as base:
+        with self._connection() as base:
             base.execute(
                 "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?)",
                 (attempt.job, attempt.number, record),
@@ -252,7 +252,7 @@ class Store:
 
     def entries(self) -> list[Entry]:
         """All jobs, in order of submission."""
-        with self._connected() as base:
+        with self._connection() as base:
             base.execute("BEGIN")  # one state of both tables
             jobs = base.execute("SELECT * FROM jobs ORDER BY number").fetchall()
             rows = base.execute(

@@ -36,7 +36,7 @@ def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
     for pair in nx.max_weight_matching(graph):
         home, part = sorted(pair)
         home_of[part[1]] = home[1]
-    return renamed(plan, _completed(home_of, alike))
+    return renamed(plan, _complete(home_of, alike))
 
 
 def renamed(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
@@ -72,7 +72,7 @@ def _at_home(data: Data, alike: Alike) -> dict[tuple[str, str], int]:
     return {key: int(size) for key, size in found.items()}
 
 
-def _completed(home_of: dict[str, str], alike: Alike) -> dict[str, str]:
+def _complete(home_of: dict[str, str], alike: Alike) -> dict[str, str]:
     """A home for every part: its own where that is free, else the next that is."""
     taken, done = set(home_of.values()), dict(home_of)
     waiting = [part for part in alike if part not in done]

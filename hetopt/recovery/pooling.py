@@ -59,10 +59,10 @@ class Pool:
         if key not in self._last:
             while len(self._last) >= _MOST_CHANGES:
                 del self._last[next(iter(self._last))]
-            self._last[key] = self._worked(change, old_plan, storage)
+            self._last[key] = self._replan(change, old_plan, storage)
         return self._last[key]
 
-    def _worked(
+    def _replan(
         self, change: Change, old_plan: TrainingPlan, storage: Storage
     ) -> Replanning:
         cluster = change.new.planned_cluster

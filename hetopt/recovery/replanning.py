@@ -144,7 +144,7 @@ class Replanning:
         start, results = monotonic(), list[Result]()
         if kept := kept_plan(self.change, self.old_plan):
             self.consider("kept", kept)
-            results += self._given("kept", kept)
+            results += self._as_result("kept", kept)
 
         def begin(name: str) -> None:
             self._planning = name
@@ -171,7 +171,7 @@ class Replanning:
             if found is not best:
                 self._consider_of(self._planning, found)
 
-    def _given(self, name: str, plan: TrainingPlan) -> list[Result]:
+    def _as_result(self, name: str, plan: TrainingPlan) -> list[Result]:
         """Return a plan as a result; an empty list for one that breaks a rule."""
         new = self.change.new
         if time_of(new, plan) is None:

@@ -133,7 +133,7 @@ def compared(
         if name == ADAPTIVE:
             outcomes.append(_adaptive(along, saves))
         elif name == SEARCHED:
-            outcomes.append(_searched(along, saves))
+            outcomes.append(_search(along, saves))
         else:
             rule = young_us if name == YOUNG else daly_us
             every = longest if mean is None else max(1, rule(saves.stall_us, mean))
@@ -187,7 +187,7 @@ def _adaptive(along: Sequence[Span], saves: Saves) -> Outcome:
     return Outcome(ADAPTIVE, every_us or None, kept, redone, kept_us, written)
 
 
-def _searched(along: Sequence[Span], saves: Saves) -> Outcome:
+def _search(along: Sequence[Span], saves: Saves) -> Outcome:
     least = min((span.iteration_us for span in along), default=1)
     most = max((span.train_us for span in along), default=1) + 1
     grow = (most / least) ** (1 / (INTERVALS - 1))

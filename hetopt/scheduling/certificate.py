@@ -70,7 +70,7 @@ def average_us(data: Data, certificate: QueueCertificate) -> Fraction:
         if trained not in steps:
             steps[trained] = list(_leases(data, trained))
         release = micro(job.submit_s) - first
-        alone = _Alone(rent, _lasting(data, job, steps[trained]), release)
+        alone = _Alone(rent, _leases_of(data, job, steps[trained]), release)
         total += Fraction(alone.least(), rent.unit) - release
     return max(Fraction(0), total / len(jobs))
 
@@ -118,7 +118,7 @@ def _leases(data: Data, trained: Trained) -> Iterator[_Lease]:
                     yield _Lease(group, gpus, across)
 
 
-def _lasting(data: Data, job: Job, steps: list[_Lease]) -> list[_Lease]:
+def _leases_of(data: Data, job: Job, steps: list[_Lease]) -> list[_Lease]:
     """Return the whole job by each lease, at the shorter of launch and restart.
 
     A first lease that ends before a step has the next one restart.

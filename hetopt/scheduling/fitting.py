@@ -92,14 +92,14 @@ def fits(
     trained = Trained(model.name, model, sequence, batch)
     rates = JobRates(on, costs or _USUAL, "marp")
     found: list[Fit] = []
-    with keeping(lambda: _ranked(found) or None):
+    with keeping(lambda: _rank(found) or None):
         for gpu, count in rates.count.items():
             for d in trained.divisors:
                 for t in DEGREES:
                     if d * t <= count and t <= rates.largest[gpu]:
                         fit = _fit(trained, rates, gpu, d, t)
                         found += [] if fit is None else [fit]
-    return _ranked(found)
+    return _rank(found)
 
 
 def least_gpus(
@@ -115,7 +115,7 @@ def least_gpus(
     return {gpu: -(-states // formulas.capacity(x)) for gpu, x in on.gpus.items()}
 
 
-def _ranked(found: list[Fit]) -> list[Fit]:
+def _rank(found: list[Fit]) -> list[Fit]:
     return sorted(
         found,
         key=lambda f: (

@@ -61,7 +61,9 @@ class _Watched:
         for task in started:
             assert task.held is not None
             cost += self.offers.start_cost(task.trained, task.held.step_us)
-            comparable &= self._listed(task.held.nodes, len(task.held.gpus), state)
+            comparable &= self._is_configuration(
+                task.held.nodes, len(task.held.gpus), state
+            )
         if isinstance(best.objective, int):
             self.found.append(
                 RoundGap(
@@ -74,7 +76,7 @@ class _Watched:
                 )
             )
 
-    def _listed(self, nodes: dict[str, int], gpus: int, state: State) -> bool:
+    def _is_configuration(self, nodes: dict[str, int], gpus: int, state: State) -> bool:
         """Return whether a start is a power of two, on one node or on whole ones."""
         cluster = state.data.cluster
         whole = all(n == cluster.node[name].count for name, n in nodes.items())

@@ -82,13 +82,13 @@ class Idle:
         there is none, the node with the most, and again for the rest (Frenzy, algorithm
         1). Among equals, the first of the kinds. Nothing is taken.
         """
-        return self._held([kinds], gpus)
+        return self._hold([kinds], gpus)
 
     def best_fit_by_kind(self, kinds: list[int], gpus: int) -> dict[str, int] | None:
         """Fit kind by kind: a kind's idle GPUs are used up before the next's."""
-        return self._held([[kind] for kind in kinds], gpus)
+        return self._hold([[kind] for kind in kinds], gpus)
 
-    def _held(self, groups: list[list[int]], gpus: int) -> dict[str, int] | None:
+    def _hold(self, groups: list[list[int]], gpus: int) -> dict[str, int] | None:
         if sum(self._by_kind[kind].total for kinds in groups for kind in kinds) < gpus:
             return None
         held: dict[str, int] = {}

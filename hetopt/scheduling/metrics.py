@@ -91,9 +91,9 @@ def measure(
         jobs=len(found),
         refused=sum(entry.refused is not None for entry in schedule.jobs),
         trials=sum(lease.trial for lease in leases),
-        restarts=sum(max(0, _worked(entry.leases) - 1) for entry in entries),
-        **_spread("completion", [one.completion_us for one in found.values()]),
-        **_spread("queueing", [one.queueing_us for one in found.values()]),
+        restarts=sum(max(0, _work(entry.leases) - 1) for entry in entries),
+        **_summary("completion", [one.completion_us for one in found.values()]),
+        **_summary("queueing", [one.queueing_us for one in found.values()]),
         makespan_s=makespan / MICRO,
         samples_per_second=trained * MICRO / makespan if found else 0.0,
         samples_per_second_of_a_job=_rate(jobs, found),
@@ -104,7 +104,7 @@ def measure(
     )
 
 
-def _spread(name: str, times_us: list[int]) -> dict[str, float]:
+def _summary(name: str, times_us: list[int]) -> dict[str, float]:
     """Return the fields of `Metrics` about one time of all jobs; 0 without jobs."""
     some = times_us or [0]
     ranks = {f"p{n}_{name}_s": percentile(some, n) / MICRO for n in PERCENTS}
@@ -115,7 +115,7 @@ def _held_us(lease: Lease) -> int:
     return lease.end_us - lease.start_us
 
 
-def _worked(leases: tuple[Lease, ...]) -> int:
+def _work(leases: tuple[Lease, ...]) -> int:
     return sum(not lease.trial for lease in leases)
 
 

@@ -173,7 +173,7 @@ def _answers(queue: _Queue, grid: _Grid, prices: Array, worths: Array) -> _Answe
     products = (worths.max(axis=1) / queue.alone).sum() * grid.edges[-1]
     error = float(SLACK * (terms + found.sum() + paid) + ROUNDING * products)
     near = np.clip(best, 1, worths.shape[1] - 2)[:, None] + np.arange(-1, 2)
-    used = _used(queue, grid, prices, worths[rows[:, None], near], last)
+    used = _use(queue, grid, prices, worths[rows[:, None], near], last)
     return _Answers(
         float(found.sum()) - paid,
         error,
@@ -194,9 +194,7 @@ def _least(queue: _Queue, prices: Array, worths: Array) -> tuple[Array, Ints]:
     return least, chosen
 
 
-def _used(
-    queue: _Queue, grid: _Grid, prices: Array, worths: Array, last: Ints
-) -> Array:
+def _use(queue: _Queue, grid: _Grid, prices: Array, worths: Array, last: Ints) -> Array:
     """GPU us by group and interval, of a mix of answers that does each job once.
 
     Of neighbouring worths, in columns, at one of which less than the job is done.
@@ -234,11 +232,11 @@ def _best(queue: _Queue, deadline: float) -> tuple[float, QueueCertificate]:
     worth, step = 2 * queue.alone, STEP * len(queue.release) / queue.room.sum()
     while True:
         grid = _grid(queue, edges)
-        prices, worth = _climbed(queue, grid, prices, worth, step, deadline)
+        prices, worth = _climb(queue, grid, prices, worth, step, deadline)
         if len(edges) > MOST_INTERVALS or not prices.any() or monotonic() >= deadline:
             break
         step *= CALMER
-        edges, prices = _divided(queue, edges, prices)
+        edges, prices = _divide(queue, edges, prices)
     grid = _grid(queue, edges)
     # Early intervals need worths far beyond the job's own, its end a close look.
     tried = np.hstack([_worths(worth, 80, 1.1), _worths(worth, 320, 1.005)])
@@ -255,7 +253,7 @@ def _worths(worth: Array, count: int, ratio: float) -> Array:
     return worth[:, None] * ratio**steps
 
 
-def _climbed(
+def _climb(
     queue: _Queue,
     grid: _Grid,
     prices: Array,
@@ -287,7 +285,7 @@ def _climbed(
     return kept
 
 
-def _divided(queue: _Queue, edges: Array, prices: Array) -> tuple[Array, Array]:
+def _divide(queue: _Queue, edges: Array, prices: Array) -> tuple[Array, Array]:
     """Return a grid of up to twice as many intervals, and the same prices on it.
 
     Those are halved in which most is paid, or which are longest among those up to the

@@ -107,9 +107,9 @@ class State:
         if trial:
             end = self.now_us + self._trial_us
         held = Held(self.now_us, ready, end, step, dict(nodes), gpus, (d, t), trial)
-        self._run(task, held)
+        self._enter(task, held)
 
-    def _run(self, task: Task, held: Held) -> None:
+    def _enter(self, task: Task, held: Held) -> None:
         task.held = held
         self.running[task.number] = task
         self._leases += 1
@@ -119,7 +119,7 @@ class State:
     def resume(self, task: Task, held: Held) -> None:
         """Let a task go on that runs already, on as many idle GPUs of its nodes."""
         gpus = (g for node, n in held.nodes.items() for g in self.idle.take(node, n))
-        self._run(task, replace(held, gpus=tuple(gpus)))
+        self._enter(task, replace(held, gpus=tuple(gpus)))
 
     def stop(self, task: Task) -> None:
         """Take the GPUs of a running task away; it waits, with the whole steps done."""
@@ -212,9 +212,11 @@ class Simulation:
             Task(number, job, data.trained(job), micro(job.submit_s), job.steps)
             for number, job in enumerate(ordered)
         ]
-        self.coming = [task for task in reversed(self.tasks) if not self._refused(task)]
+        self.coming = [
+            task for task in reversed(self.tasks) if not self._is_refused(task)
+        ]
 
-    def _refused(self, task: Task) -> bool:
+    def _is_refused(self, task: Task) -> bool:
         return self.refused[task.job.name] is not None
 
     def run(self, round_us: int | None, deadline: float | None = None) -> None:

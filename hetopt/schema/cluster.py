@@ -217,7 +217,7 @@ class Pairs(Sequence[Link]):
             cls._read,
             handler.generate_schema(tuple[row, ...]),
             serialization=core_schema.plain_serializer_function_ser_schema(
-                _written, info_arg=True
+                _as_objects, info_arg=True
             ),
         )
 
@@ -292,7 +292,7 @@ def _canonical(pairs: Pairs) -> str:
     return f"[{','.join(each)}]"
 
 
-def _written(pairs: Pairs, info: SerializationInfo) -> Any:
+def _as_objects(pairs: Pairs, info: SerializationInfo) -> Any:
     """Return the links as objects, a tuple of them in Python, as any record has."""
     if info.context is not None and "links" in info.context:
         mark = secrets.token_hex()  # no text of a file is that

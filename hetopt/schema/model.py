@@ -168,7 +168,7 @@ class ModelSpec(Record):
         return self
 
     def _consistent_shapes(self) -> None:
-        for shape, own in self._shaped.items():
+        for shape, own in self._by_shape.items():
             keys = own.kv_heads or own.heads
             if own.heads % keys or (own.head_dim is None and own.hidden % own.heads):
                 raise ValueError(
@@ -235,10 +235,10 @@ class ModelSpec(Record):
     def of(self, kind: Parts) -> "ModelSpec":
         """Return the model with the widths that a layer of `kind` has."""
         shape = shape_of(kind)
-        return self if shape is None else self._shaped[shape]
+        return self if shape is None else self._by_shape[shape]
 
     @cached_property
-    def _shaped(self) -> dict[LayerShape, "ModelSpec"]:
+    def _by_shape(self) -> dict[LayerShape, "ModelSpec"]:
         """Return the model by the shape of its layers, as if all were of that shape."""
         own = {name: getattr(self, name) for name in type(self).model_fields}
         own["layer_shapes"] = None
@@ -315,7 +315,9 @@ class ModelSpec(Record):
             return self.layer_parameters
         if self.parameters_per_layer is not None:
             return (self.parameters_per_layer,) * self.layers
-        return tuple(self.layer_table + x for x in self._derived(self.experts))
+        return tuple(
+            self.layer_table + x for x in self._parameters_by_shape(self.experts)
+        )
 
     @cached_property
     def active_parameters(self) -> tuple[int, ...]:
@@ -324,7 +326,7 @@ class ModelSpec(Record):
             return self.active_layer_parameters
         if self.layer_parameters is not None or self.parameters_per_layer is not None:
             return self.parameters
-        return self._derived(self.active_experts)
+        return self._parameters_by_shape(self.active_experts)
 
     @cached_property
     def routed_parameters(self) -> tuple[int, ...]:
@@ -353,7 +355,7 @@ class ModelSpec(Record):
         ends = self.embedding_parameters * (1 if self.tied_embeddings else 2)
         return sum(self.parameters) + ends + self.other_parameters
 
-    def _derived(self, experts: int | None) -> tuple[int, ...]:
+    def _parameters_by_shape(self, experts: int | None) -> tuple[int, ...]:
         h = self.hidden
         given = (self.kv_heads, self.head_dim, self.intermediate, self.experts)
         fields = type(self).model_fields

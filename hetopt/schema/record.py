@@ -165,7 +165,9 @@ class Record(BaseModel):
         """`sha256:` of the canonical JSON of the record."""
         # Half a million links are written by hand: as objects they take seconds.
         texts: dict[str, str] = {}
-        data = _said(self, self.model_dump(mode="json", context={"links": texts}))
+        data = _without_defaults(
+            self, self.model_dump(mode="json", context={"links": texts})
+        )
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))
         for mark, links in texts.items():
             text = text.replace(f'"{mark}"', links)
@@ -223,17 +225,19 @@ def tabled(
         ) from None
 
 
-def _said(value: Any, data: Any) -> Any:
+def _without_defaults(value: Any, data: Any) -> Any:
     """Return the JSON `data` of a value, without later fields at their defaults."""
     if isinstance(value, Record):
         written = value._written()
         return {
-            name: _said(written[name][0], inner)
+            name: _without_defaults(written[name][0], inner)
             for name, inner in data.items()
             if written[name][1]
         }
     if isinstance(value, list | tuple):
-        return [_said(*pair) for pair in zip(value, data, strict=True)]
+        return [_without_defaults(*pair) for pair in zip(value, data, strict=True)]
     if isinstance(value, dict):
-        return {key: _said(value[key], inner) for key, inner in data.items()}
+        return {
+            key: _without_defaults(value[key], inner) for key, inner in data.items()
+        }
     return data

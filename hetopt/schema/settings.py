@@ -98,7 +98,7 @@ class CostSettings(Record):
         try:
             return handler(tree)
         except ValidationError as error:
-            raise _placed(error, data) from None
+            raise _with_places(error, data) from None
 
     @model_validator(mode="after")
     def _groups_agree(self) -> Self:
@@ -297,7 +297,7 @@ def _with_preset(costs: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _placed(error: ValidationError, costs: Mapping[str, Any]) -> ValidationError:
+def _with_places(error: ValidationError, costs: Mapping[str, Any]) -> ValidationError:
     """Return the error with the places of fields as `costs` has them."""
     lines = []
     for one in error.errors(include_url=False):

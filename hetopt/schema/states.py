@@ -108,18 +108,18 @@ class Lora(Record):
 
     def parameters(self, model: ModelSpec) -> tuple[int, ...]:
         """Return the parameters of the adapters of each layer."""
-        return self._counted(model, model.experts)
+        return self._count(model, model.experts)
 
     def active(self, model: ModelSpec) -> tuple[int, ...]:
         """Return the parameters of the adapters that a token uses."""
-        return self._counted(model, model.active_experts)
+        return self._count(model, model.active_experts)
 
     def routed(self, model: ModelSpec) -> tuple[int, ...]:
         """Return the parameters of adapters of routed experts."""
         one = self._expert(model) * (model.experts or 0)
         return tuple(one * (EXPERTS in kind) for kind in model.kinds)
 
-    def _counted(self, model: ModelSpec, experts: int | None) -> tuple[int, ...]:
+    def _count(self, model: ModelSpec, experts: int | None) -> tuple[int, ...]:
         h = model.hidden
         attention = 4 * h + 2 * model.attention_width + 2 * model.kv_width
         dense = (3 if model.gated else 2) * (h + model.mlp_width)

@@ -43,7 +43,7 @@ _SINGLE, _NARROW, _WIDE = (4, 4, 4, 0, 8), (2, 2, 2, 4, 8), (2, 4, 4, 4, 8)
 _NO_MASTER = (2, 2, 2, 0, 4)
 
 
-def _deepspeed(kind: str, gradients: str) -> dict[str, Any]:
+def _deepspeed_words(kind: str, gradients: str) -> dict[str, Any]:
     """Return the words of a configuration of DeepSpeed."""
     return {
         "bf16": {"enabled": kind == "bf16"},
@@ -96,10 +96,10 @@ LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
         },
         "flagscale": _MEGATRON,
         "deepspeed": {
-            "fp32": Launched(*_SINGLE, _deepspeed("fp32", "fp32")),
-            "fp16_mixed": Launched(*_NARROW, _deepspeed("fp16", "fp16")),
-            "bf16_mixed": Launched(*_NARROW, _deepspeed("bf16", "bf16")),
-            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed("bf16", "fp32")),
+            "fp32": Launched(*_SINGLE, _deepspeed_words("fp32", "fp32")),
+            "fp16_mixed": Launched(*_NARROW, _deepspeed_words("fp16", "fp16")),
+            "bf16_mixed": Launched(*_NARROW, _deepspeed_words("bf16", "bf16")),
+            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed_words("bf16", "fp32")),
         },
         "torchtitan": {"bf16_fp32_gradients": Launched(*_WIDE, {})},
         "galvatron": {
@@ -108,8 +108,8 @@ LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
             )
         },
         "sailor": {
-            "fp32": Launched(*_SINGLE, _deepspeed("fp32", "fp32")),
-            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed("bf16", "fp32")),
+            "fp32": Launched(*_SINGLE, _deepspeed_words("fp32", "fp32")),
+            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed_words("bf16", "fp32")),
         },
         "transformers": _TRANSFORMERS,
         "accelerate": _TRANSFORMERS,

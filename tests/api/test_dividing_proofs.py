@@ -50,7 +50,7 @@ def proofs(instance: Instance) -> list[tuple[Instance, object]]:
 
 @pytest.mark.parametrize("zeros", [[0], [0, 1]])
 def test_ways_stand_within_stages_of_zero(zeros: list[int]) -> None:
-    whole = variants._joined(proofs(chosen(zeros)))
+    whole = variants._join(proofs(chosen(zeros)))
     assert whole is not None
     found = [one.time_us for one in (whole, *whole.further)]
     assert found == [10 * zero + way for zero, way in product(zeros, range(4))]
@@ -59,7 +59,7 @@ def test_ways_stand_within_stages_of_zero(zeros: list[int]) -> None:
 
 def test_ways_with_other_stages_of_zero_stand_where_they_are_checked() -> None:
     instance = in_groups()
-    whole = variants._joined(proofs(instance))
+    whole = variants._join(proofs(instance))
     assert whole is not None
     each = settings.variants(instance)
     assert [one.time_us // 10 for one in (whole, *whole.further)] == [
@@ -73,14 +73,14 @@ def test_ways_with_other_stages_of_zero_stand_where_they_are_checked() -> None:
 
 def test_a_way_without_a_proof_leaves_none() -> None:
     rows = proofs(chosen([0]))
-    assert variants._joined([*rows[:-1], (rows[-1][0], None)]) is None
+    assert variants._join([*rows[:-1], (rows[-1][0], None)]) is None
 
 
 def test_a_way_with_a_proof_too_few_leaves_none() -> None:
     (way, whole), *rest = proofs(chosen([0, 1]))
     assert isinstance(whole, BoxCertificate)
     alone = whole.model_copy(update={"further": ()})
-    assert variants._joined([(way, alone), *rest]) is None
+    assert variants._join([(way, alone), *rest]) is None
 
 
 def undecided(instance: Instance, us: int, stop: Stop = Stop.TIME) -> Result:

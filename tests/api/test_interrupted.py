@@ -63,7 +63,7 @@ STEPS = {
     "autohet": "Trial.fits",
     "galvatron_like": "_cuts",
     "harp": "estimate_us",
-    "marp": "_ranked",
+    "marp": "_rank",
     "hexiscale": "_Rounds._round",
     "islands": "_Search.descend",
     "megatron": "worst_shortage",

@@ -217,7 +217,7 @@ def test_a_job_in_parts_is_as_its_worst_part() -> None:
         ("TIMEOUT",): "lost",
     }
     for states, want in said.items():
-        assert slurm._seen([row(state) for state in states]).state == want
+        assert slurm._observe([row(state) for state in states]).state == want
 
 
 def test_ray_counts_others_gpus_and_needs_labels(

@@ -73,14 +73,14 @@ def from_config(
     the configuration, in the index beside its `file`, or told as `parameters`, is
     another (`published`).
     """
-    spec = _read(*_language(config), name, mtp=mtp)
+    spec = _model(*_language(config), name, mtp=mtp)
     if told := published.counts(config, file, parameters):
-        other = _read(*_language(config), name, mtp=not mtp)
+        other = _model(*_language(config), name, mtp=not mtp)
         published.check(told, (spec.total_parameters, other.total_parameters))
     return spec
 
 
-def _read(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
+def _model(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
     """Return the model; raise for what was not read and can change its layers."""
     _refuse(config)
     layers = _layers(config)
@@ -115,7 +115,7 @@ def remarks(config: Fields) -> tuple[str, ...]:
     """Return what of a configuration is not modelled, in words."""
     outer = config
     reading, family = _language(config)
-    spec = _read(reading, family, "model", mtp=False)
+    spec = _model(reading, family, "model", mtp=False)
     found = []
     if not families.known(family):
         own = families.traits(reading, family)
@@ -224,14 +224,14 @@ def _intermediate(config: Reading, family: str, hidden: int) -> int:
     if family == "longcat_flash":
         keys.insert(0, "ffn_hidden_size")
     if family == "lfm2":
-        return _adjusted(config)
+        return _adjusted_width(config)
     if family == "granitemoehybrid" and not _number_of_experts(config):
         keys.insert(0, "shared_intermediate_size")
         config.skip(["intermediate_size"])
     return whole(config, *keys) or 4 * hidden
 
 
-def _adjusted(config: Reading) -> int:
+def _adjusted_width(config: Reading) -> int:
     """Return the width that LFM2's class makes of what its file says."""
     found = whole(config, "block_ff_dim") or need(config, "intermediate_size")
     config.skip(("intermediate_size", "block_use_swiglu"))
@@ -338,7 +338,7 @@ def _of_shapes(
     return found
 
 
-def _computing(config: Reading, fields: Fields) -> int:
+def _computing_experts(config: Reading, fields: Fields) -> int:
     """Return the experts with weights among those of a token, on average, rounded up.
 
     Others hand a token on as it is (`zero_expert_num`).
@@ -377,7 +377,7 @@ def _experts(config: Reading, family: str, dense: Fields) -> Fields:
         fields["shared_experts"] = 1
     if family == "longcat_flash":
         each = need(config, "expert_ffn_hidden_size")
-        fields["active_experts"] = _computing(config, fields)
+        fields["active_experts"] = _computing_experts(config, fields)
     if each is not None:
         fields["expert_intermediate"] = each
     if shared := whole(config, *_SHARED_WIDTHS):

@@ -156,7 +156,7 @@ def traits(config: Reading, family: str) -> Traits:
     if config.get("mlp_bias"):
         found = found._replace(mlp_bias=True)
     if family != "nemotron_h":  # whose flag is about its mixers
-        found = _biased(found, config.get("use_bias"))
+        found = _with_biases(found, config.get("use_bias"))
     if config.get("lm_head_bias"):
         found = found._replace(head_bias=True)
     if found.qk_norm:
@@ -179,7 +179,7 @@ def traits(config: Reading, family: str) -> Traits:
     return found if tied is None else found._replace(tied=bool(tied))
 
 
-def _biased(found: Traits, said: object) -> Traits:
+def _with_biases(found: Traits, said: object) -> Traits:
     """Return the traits where one switch is for the biases of all products."""
     if said is True:
         return found._replace(attention_bias="all", mlp_bias=True)

@@ -108,9 +108,11 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
     types = listed(config, "layer_types", layers)
     seen = window(config, family)
     if types is not None:
-        return _told(types, seen)
+        return _from_types(types, seen)
     if (linear := listed(config, "attn_type_list", layers)) is not None:
-        _known("attn_type_list", {x for x in linear if x != 1}, "1 (full attention)")
+        _check_known(
+            "attn_type_list", {x for x in linear if x != 1}, "1 (full attention)"
+        )
     if seen is None:
         return ["attention"] * layers
     if family == "mimo_v2_flash":
@@ -128,9 +130,11 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
     return ["window" if (x + 1) % every else "attention" for x in range(layers)]
 
 
-def _told(types: list[Any], seen: int | None) -> Kinds:
+def _from_types(types: list[Any], seen: int | None) -> Kinds:
     """Return the kinds that `layer_types` tells of attention of all or of a window."""
-    _known("layer_types", {*types} - {*_FULL, *_WINDOWS}, ", ".join(_FULL + _WINDOWS))
+    _check_known(
+        "layer_types", {*types} - {*_FULL, *_WINDOWS}, ", ".join(_FULL + _WINDOWS)
+    )
     if seen is None and (windows := sorted({*types} & {*_WINDOWS})):
         key = "attention_chunk_size" if _WINDOWS[1] in windows else _WINDOWS[0]
         raise InstanceError(
@@ -140,7 +144,7 @@ def _told(types: list[Any], seen: int | None) -> Kinds:
     return ["window" if x in _WINDOWS else "attention" for x in types]
 
 
-def _known(key: str, other: set[Any], expected: str) -> None:
+def _check_known(key: str, other: set[Any], expected: str) -> None:
     if other:
         raise InstanceError(
             f"{key}: hetopt does not support layers of "
@@ -158,7 +162,7 @@ def blocks(config: Reading, layers: int) -> Kinds:
             f"hybrid_override_pattern: found {cut(repr(told))}, expected a letter for "
             f"each of {layers} layers (M, *, -, E); add it"
         )
-    _known("hybrid_override_pattern", {*told} - {*_BLOCKS}, "M, *, - and E")
+    _check_known("hybrid_override_pattern", {*told} - {*_BLOCKS}, "M, *, - and E")
     return [_BLOCKS[x] for x in told]
 
 
@@ -170,7 +174,7 @@ def _experts(config: Reading, family: str, layers: int) -> list[bool]:
         offset = 1 if offset is None else offset
         return [x % every == offset for x in range(layers)]
     if (types := listed(config, "mlp_layer_types", layers)) is not None:
-        _known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
+        _check_known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
         return [x == "sparse" for x in types]
     if (told := places(config, "moe_layers")) is not None:
         return [x in told for x in range(layers)]

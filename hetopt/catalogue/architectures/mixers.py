@@ -38,7 +38,7 @@ def of_layers(config: Reading, family: str, layers: int) -> list[str]:
         return ["attention" if x % every == first else "mamba1" for x in range(layers)]
     types = listed(config, "layer_types", layers)
     if types is None:
-        types = _untyped(config, family, layers)
+        types = _types_of(config, family, layers)
     config.skip(("full_attention_interval", "full_attn_idxs", "attn_type_list"))
     config.skip(("layer_group_size",) if family == "bailing_hybrid" else ())
     config.skip(("conv_L_cache",) if family in _CONVOLUTIONS else ())
@@ -60,7 +60,7 @@ def of_layers(config: Reading, family: str, layers: int) -> list[str]:
     return [parts[x] for x in types]
 
 
-def _untyped(config: Reading, family: str, layers: int) -> list[Any]:
+def _types_of(config: Reading, family: str, layers: int) -> list[Any]:
     """Return the types of layers in the words of a family."""
     if family in MAMBA_2:
         told = listed(config, "layers_block_type", layers)

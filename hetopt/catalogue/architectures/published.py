@@ -46,7 +46,7 @@ def counts(config: Fields, file: Path | None, told: str | None) -> list[Count]:
     nor is the size of quantised weights. Raises `InstanceError` for a text that is no
     count.
     """
-    found = [*_told(told)]
+    found = [*_counts(told)]
     if not {"vision_config", "audio_config"} & {*config}:
         found += _keys(config)
         if file is not None:
@@ -92,7 +92,7 @@ def _near(count: Count, read: int) -> bool:
     )
 
 
-def _told(text: str | None) -> Iterator[Count]:
+def _counts(text: str | None) -> Iterator[Count]:
     if text is None:
         return
     try:

@@ -57,7 +57,7 @@ def refuse(unread: Fields, family: str, depth: int) -> None:
     if not found:
         return
     more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    shown = ", ".join(f"{cut(key)} {_shown(unread[key])}" for key in found[:_MOST])
+    shown = ", ".join(f"{cut(key)} {_show(unread[key])}" for key in found[:_MOST])
     raise InstanceError(
         f"hetopt does not support {shown}{more} of the family "
         f"{cut(family or 'that model_type should name')!r}, which can change its "
@@ -76,7 +76,7 @@ def told(unread: Fields, depth: int) -> tuple[str, ...]:
     )
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     if isinstance(value, list):
         return f"[{len(value)} entries]"
     return "{...}" if isinstance(value, dict) else cut(repr(value))

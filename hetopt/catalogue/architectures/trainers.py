@@ -59,7 +59,7 @@ def _gpt2(config: Reading) -> Fields | None:
 def _decoder(config: Reading, family: str) -> Fields | None:
     silent = _FAMILIES[family]
     rope = _object(config, "rope_parameters")
-    scaling, known = _scaling(_object(config, "rope_scaling") or rope)
+    scaling, known = _rope_scaling(_object(config, "rope_scaling") or rope)
     activation = _ACTIVATIONS.get(str(config.get("hidden_act", "silu")))
     share = config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1))
     biased = config.get("attention_bias", False) or config.get("mlp_bias", False)
@@ -88,7 +88,7 @@ def _object(config: Reading, key: str) -> Fields:
     return value
 
 
-def _scaling(told: Fields) -> tuple[Fields | None, bool]:
+def _rope_scaling(told: Fields) -> tuple[Fields | None, bool]:
     """Return the scaling, and whether the record has a word for it."""
     kind = told.get("rope_type", told.get("type", "default"))
     if kind == "default":

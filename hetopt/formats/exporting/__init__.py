@@ -146,12 +146,12 @@ def exported(
         listed = "; ".join(map(str, broken[:5]))
         raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
     if why := _reasons(target, data, plan):
-        raise Unsupported(_refused(name, target.rules, data, why))
+        raise Unsupported(_refusal(name, target.rules, data, why))
     data, plan = choices.settled(data.launched_by(target.rules), plan)
     return target.export(data, plan, **told)
 
 
-def _refused(target: str, rules: str, data: Instance, why: list[str]) -> str:
+def _refusal(target: str, rules: str, data: Instance, why: list[str]) -> str:
     """Return a message of the reasons; another plan helps where they blame the plan."""
     other = "choose another target (hetopt export --explain)"
     told = "; ".join(why)
@@ -186,7 +186,7 @@ def write(out: Path, files: dict[str, str]) -> list[Path]:
                     (draft / file).chmod(mode | (mode & 0o444) >> 2)
         with writable(out):
             if there:
-                _put(draft, place, files)
+                _move(draft, place, files)
             else:
                 draft.rename(place)
     finally:
@@ -194,7 +194,7 @@ def write(out: Path, files: dict[str, str]) -> list[Path]:
     return [out / file for file in sorted(files)]
 
 
-def _put(draft: Path, place: Path, files: Iterable[str]) -> None:
+def _move(draft: Path, place: Path, files: Iterable[str]) -> None:
     """Let files take the places of those before them; refused before the first."""
     for file in sorted(files):
         (place / file).parent.mkdir(parents=True, exist_ok=True)

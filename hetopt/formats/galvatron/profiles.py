@@ -81,7 +81,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     weights = None if held is None else of_layers(*held, options)
     rows = [
         _row(rates, t, timed, weights, options)
-        for timed in _timed(files["computation_profiling"], options)
+        for timed in _times(files["computation_profiling"], options)
         for t in sorted({1, *rates})
     ]
     hidden, ends = options["hidden"], options["vocabulary"] * options["hidden"]
@@ -206,7 +206,7 @@ def _cluster(
 # --- times -----------------------------------------------------------------------
 
 
-def _timed(file: _File, options: Values) -> Iterator[tuple[int, Fraction, Fraction]]:
+def _times(file: _File, options: Values) -> Iterator[tuple[int, Fraction, Fraction]]:
     """Size of the micro-batch, ms of a layer's forward pass, and of what is left."""
     length = options["sequence_length"]
     times: dict[int, dict[int, Fraction]] = {}

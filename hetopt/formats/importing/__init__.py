@@ -115,7 +115,7 @@ def imported(
     if instance is None or not hasattr(importer, "completed"):
         found = put_in(read, format, instance)
     else:
-        whole, rows = importer.completed(_joined(read, format, instance), told)
+        whole, rows = importer.completed(_join(read, format, instance), told)
         validated(Instance, whole, "the imported instance", file="")
         found = Imported(whole, rows)
     if not hasattr(importer, "assumed"):
@@ -155,12 +155,12 @@ def put_in(read: Document, what: str, instance: str | None) -> Imported:
         made = {**read, "source": escaped(read.get("source", what))}
         made.pop("assumed", None)
         return Imported(made, assumed)
-    whole = _joined(read, what, instance)
+    whole = _join(read, what, instance)
     validated(Instance, whole, "the imported instance", file="")
     return Imported(whole, tuple(read.get("assumed", ())))
 
 
-def _joined(read: Document, what: str, instance: str) -> Document:
+def _join(read: Document, what: str, instance: str) -> Document:
     base = files.load_instance(instance).model_dump(mode="json", exclude_unset=True)
     if "offers" in read:
         base.pop("cluster", None)
@@ -194,11 +194,11 @@ def judged(
     `complete`, `fits` and `judged_us` are None where an earlier fault hides them; the
     faults are in `broken`, or in `refused` where the plan cannot be put in our terms.
     """
-    data, claims, _ = _claimed(format, paths, options, instance)
-    return [_judged(claim.data or data, claim) for claim in claims]
+    data, claims, _ = _claims_of(format, paths, options, instance)
+    return [_evaluation(claim.data or data, claim) for claim in claims]
 
 
-def _judged(data: Instance, claim: Claim) -> Document:
+def _evaluation(data: Instance, claim: Claim) -> Document:
     row: Document = {
         "rank": claim.rank,
         "claimed_us": claim.claimed_us,
@@ -231,7 +231,7 @@ def running(
 
     The instance has the settings of the run. Raises as `imported` does.
     """
-    data, (claim,), _ = _claimed(format, [path], [], instance)
+    data, (claim,), _ = _claims_of(format, [path], [], instance)
     assert claim.plan is not None  # such readers refuse what they cannot put in a plan
     return claim.data or data, claim.plan, claim.notes
 
@@ -239,7 +239,7 @@ def running(
 def _plan_file(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> Document:
-    data, claims, rank = _claimed(format, paths, options, instance)
+    data, claims, rank = _claims_of(format, paths, options, instance)
     found = next((claim for claim in claims if claim.rank == rank), None)
     if found is None:
         ranks = [claim.rank for claim in claims]
@@ -256,7 +256,7 @@ def _plan_file(
     return {"instance": own, "plan": found.plan.model_dump(mode="json")}
 
 
-def _claimed(
+def _claims_of(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> tuple[Instance, list[Claim], int]:
     importer = formats.importer(format)

@@ -151,7 +151,7 @@ def training(
         change = "-o runs_on=megatron, or plan --for megatron"
         rows.append(Assumption(_RUNS, target, why, change))
     if options.get("precision") is None:
-        rows[0] = _widened(costs, str(made["runs_on"]), rows[0])
+        rows[0] = _wider_row(costs, str(made["runs_on"]), rows[0])
     return made | ({"alternatives": chosen} if chosen else {}), tuple(rows)
 
 
@@ -178,7 +178,7 @@ def runner(
     return workload | {"runs_on": last}, tuple(kept)
 
 
-def _widened(costs: Document, target: str, row: Assumption) -> Assumption:
+def _wider_row(costs: Document, target: str, row: Assumption) -> Assumption:
     """The row of the precision, which becomes the one that the target launches."""
     precision = launched(target, costs["precision"])
     if precision == costs["precision"]:

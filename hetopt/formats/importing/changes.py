@@ -156,10 +156,12 @@ def advised(
     changes, before = [], search.base
     left = list(changed)
     while left:
-        name = min(left, key=lambda one: _order(search.judged(_put(before, best, one))))
+        name = min(
+            left, key=lambda one: _order(search.judged(_with_value(before, best, one)))
+        )
         left.remove(name)
-        now = _put(before, best, name)
-        alone = _put(search.base, best, name)
+        now = _with_value(before, best, name)
+        alone = _with_value(search.base, best, name)
         changes.append(
             Change(
                 name,
@@ -188,7 +190,7 @@ def _of(settings: Settings, name: str) -> Any:
     return getattr(settings, name)
 
 
-def _put(settings: Settings, best: Settings, name: str) -> Settings:
+def _with_value(settings: Settings, best: Settings, name: str) -> Settings:
     return settings._replace(**{name: _of(best, name)})
 
 
@@ -242,10 +244,10 @@ class _Search:
     def judged(self, settings: Settings) -> Judged:
         """Return how long an iteration takes under these settings, or why none."""
         if settings not in self.known:
-            self.known[settings] = self._judged(settings)
+            self.known[settings] = self._judge(settings)
         return self.known[settings]
 
-    def _judged(self, settings: Settings) -> Judged:
+    def _judge(self, settings: Settings) -> Judged:
         try:
             claim = self.module.claimed(self.asked_for(settings), self.data, self.hosts)
             if claim.plan is None or not self._is_said(claim.settings, settings):

@@ -155,7 +155,7 @@ def document(
     return {
         "source": f"{f'{tool} {names}'.strip()}{_less(settings)}",
         "cluster": made,
-        "assumed": [*rows, *known, *_unplanned(left_out)],
+        "assumed": [*rows, *known, *_unplanned_rows(left_out)],
     }
 
 
@@ -190,7 +190,7 @@ def _in_groups(host: Host) -> Iterator[Host]:
         )
 
 
-def _unplanned(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
+def _unplanned_rows(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
     """Yield a row for each reason that machines are left out for."""
     names: dict[tuple[str, str], list[str]] = {}
     for one in left_out:
@@ -234,7 +234,7 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
             named_well(host.place, "type of GPU", host.product)
             made["product"] = host.product
         nodes.append(made)
-    for name, (held, counted) in _counted(hosts, settings).items():
+    for name, (held, counted) in _types_of(hosts, settings).items():
         gpus[name] = {
             "peak_tflops": held.peak_tflops,
             "memory_gib": counted.memory_gib,
@@ -246,7 +246,7 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
     if rate is not None:
         latency = settings.inter_latency_us or 0.0
         found["inter"] = {"gbytes_per_s": rate, "latency_us": latency}
-    if islands := [island for island, _ in _mixed(hosts, settings)]:
+    if islands := [island for island, _ in _mixed_machines(hosts, settings)]:
         found.setdefault("inter", {})["islands"] = islands
     return found
 
@@ -282,7 +282,7 @@ def _machines(hosts: Sequence[Host]) -> dict[str, list[Host]]:
     return found
 
 
-def _mixed(
+def _mixed_machines(
     hosts: Sequence[Host], settings: Settings
 ) -> Iterator[tuple[Document, Assumption]]:
     """Yield what joins the parts of each machine with several types of GPUs.
@@ -331,7 +331,7 @@ def _slowest_bus(hosts: Sequence[Host], settings: Settings) -> float:
     return min(rate for rate in buses.values() if rate is not None)
 
 
-def _counted(
+def _types_of(
     hosts: Sequence[Host], settings: Settings
 ) -> dict[str, tuple[Card, Assumed]]:
     """Every type of GPU, with the least memory among its hosts."""
@@ -354,12 +354,12 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
     rows: dict[str, Assumption] = {}
     for host in hosts:
         held = card(host, settings)
-        for row in (_meaning(host, held, settings), _joined(host, held, settings)):
+        for row in (_meaning(host, held, settings), _links_row(host, held, settings)):
             if row is not None:
                 rows[row.what] = row
-    for _, row in _mixed(hosts, settings):
+    for _, row in _mixed_machines(hosts, settings):
         rows[row.what] = row
-    for _, counted in _counted(hosts, settings).values():
+    for _, counted in _types_of(hosts, settings).values():
         rows |= {row.what: row for row in counted.rows}
     joined = settings.host_gbytes_per_s is not None
     if joined and settings.inter_latency_us is None:
@@ -372,7 +372,7 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
 def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
     """Return the row on a name that several cards of one memory share."""
     found = host.gpu or settings.gpu or ""
-    if held.sheet is None or found.lower() in _meant(settings.types):
+    if held.sheet is None or found.lower() in _meanings(settings.types):
         return None
     if held.sheet.is_called(found):
         return None
@@ -380,7 +380,7 @@ def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
     return Assumption(f"card of {found}", held.name, "its short name", change)
 
 
-def _joined(host: Host, held: Card, settings: Settings) -> Assumption | None:
+def _links_row(host: Host, held: Card, settings: Settings) -> Assumption | None:
     """Return the row on the links within a host: of the data sheet, or pairs."""
     told = settings.intra_gbytes_per_s is not None
     if told or host.gpus == 1 or held.sheet is None:
@@ -431,7 +431,7 @@ def _once(hosts: Sequence[Host]) -> None:
         seen[host.name] = host.place
 
 
-def _meant(types: str) -> dict[str, str]:
+def _meanings(types: str) -> dict[str, str]:
     """`a100:A100-80GB-SXM4,x:100/24` as names, in lower case, and what they mean."""
     meant = {}
     for pair in filter(None, types.split(",")):
@@ -453,7 +453,7 @@ def card(host: Host, settings: Settings) -> Card:
             f"{host.place}: found no type of GPU for {host.name!r}; write type=NAME "
             "beside it, or give the option gpu=NAME"
         )
-    told = _meant(settings.types).get(found.lower(), found)
+    told = _meanings(settings.types).get(found.lower(), found)
     tflops, slash, gib = told.partition("/")
     if slash and told is not found:
         try:

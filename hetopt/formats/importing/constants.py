@@ -38,14 +38,14 @@ def read(
     where there are several such functions that differ, and none is named.
     """
     try:
-        return _read(_parsed(text, place), place, function, is_run)
+        return _read_tree(_parse(text, place), place, function, is_run)
     except RecursionError:
         raise InstanceError(
             f"{place}: found values nested too deep, expected a few levels; flatten it"
         ) from None
 
 
-def _read(
+def _read_tree(
     tree: ast.Module, place: str, function: str, is_run: Callable[[Document], bool]
 ) -> tuple[Document, str, tuple[str, ...]]:
     functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
@@ -128,7 +128,7 @@ def _quietly(text: str) -> ast.Module:
         return ast.parse(text)
 
 
-def _parsed(text: str, place: str) -> ast.Module:
+def _parse(text: str, place: str) -> ast.Module:
     if len(text) > _MOST_CHARACTERS:
         raise InstanceError(
             f"{place}: found {len(text)} characters, expected at most "
@@ -189,7 +189,7 @@ class _Reader:
                     ast.Assign(targets=[target], value=value)
                     | ast.AnnAssign(target=target, value=value)
                 ) if value is not None:
-                    name = _dotted(target)
+                    name = _dotted_name(target)
                     found |= self._of(value, name, names)
                     if isinstance(target, ast.Name):
                         names[name] = self.constant(value, names)
@@ -249,16 +249,16 @@ class _Reader:
         elif isinstance(value, ast.Call):
             fields = list(self.of_call(value, f"{name}.", names))
             # A part without fields is there all the same: `SelectiveAC.Config()`.
-            yield from fields or [(name, _dotted(value.func) or "set")]
+            yield from fields or [(name, _dotted_name(value.func) or "set")]
             if fields:
-                yield f"{name}.class", _dotted(value.func)
+                yield f"{name}.class", _dotted_name(value.func)
         elif isinstance(value, ast.Dict):
             yield from self._of_dict(value, f"{name}.", names)
         elif isinstance(value, ast.List) and any(
             isinstance(one, ast.Call) for one in value.elts
         ):
             calls = [one for one in value.elts if isinstance(one, ast.Call)]
-            yield name, [_dotted(one.func) for one in calls]
+            yield name, [_dotted_name(one.func) for one in calls]
 
     def constant(self, node: ast.expr, names: Document) -> Any:
         """Return a constant's value; `_UNREAD` for what is none."""
@@ -277,15 +277,15 @@ class _Reader:
                 held = [self.constant(item, names) for item in items]
                 return _UNREAD if _UNREAD in held else held
             case ast.BinOp(left=left, op=sign, right=right):
-                return _calculated(
+                return _calculate(
                     self.constant(left, names), sign, self.constant(right, names)
                 )
-            case ast.Attribute() if _DTYPE.fullmatch(name := _dotted(node)):
+            case ast.Attribute() if _DTYPE.fullmatch(name := _dotted_name(node)):
                 return name
         return _UNREAD
 
 
-def _calculated(one: Any, sign: ast.operator, other: Any) -> Any:
+def _calculate(one: Any, sign: ast.operator, other: Any) -> Any:
     """A sum, product or quotient of whole numbers; `_UNREAD` for anything else."""
     if type(one) is not int or type(other) is not int:
         return _UNREAD
@@ -301,14 +301,14 @@ def _calculated(one: Any, sign: ast.operator, other: Any) -> Any:
     return _UNREAD
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted_name(node: ast.expr) -> str:
     """Return a name as it is written, `a.b.c`; empty for what is none."""
     match node:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=value, attr=name):
-            before = _dotted(value)
+            before = _dotted_name(value)
             return f"{before}.{name}" if before else name
         case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
-            return f"{_dotted(value)}.{key}"
+            return f"{_dotted_name(value)}.{key}"
     return ""

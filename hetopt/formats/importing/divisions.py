@@ -43,7 +43,7 @@ def offered(
     found, rows = {}, []
     for field, degrees in usual.items():
         told = given.get(field)
-        found[field] = [*degrees] if told is None else _told(field, told)
+        found[field] = [*degrees] if told is None else _whole_numbers(field, told)
         if told is None and len(found[field]) > 1:
             value = " / ".join(map(str, found[field]))
             what = field.replace("_", " ")
@@ -90,7 +90,7 @@ def _experts(experts: int, gpus: int) -> Iterator[int]:
         e *= 2
 
 
-def _told(field: str, words: str) -> list[int]:
+def _whole_numbers(field: str, words: str) -> list[int]:
     try:
         degrees = [int(word) for word in words.split(",")]
     except ValueError:

@@ -138,11 +138,11 @@ def _in_command(text: str, key: str, new: Any) -> Iterator[str]:
     places = list(flag.finditer(text))[:_PLACES]
     for match in places:
         if variable := _VARIABLE.match(match["value"] or ""):
-            yield from _assigned(text, variable[1], str(new))
-    yield _replaced(text, [match for match in places if match["value"]], str(new))
+            yield from _assign(text, variable[1], str(new))
+    yield _replace(text, [match for match in places if match["value"]], str(new))
 
 
-def _assigned(text: str, name: str, new: str) -> Iterator[str]:
+def _assign(text: str, name: str, new: str) -> Iterator[str]:
     """Yield texts in which a variable has another value, or another default."""
     assigned = re.compile(rf"(?m)(?:^|[ \t;]){name}=(?P<value>{_VALUE})")
     default = re.compile(r"(\"?\$\{\w{1,80}:?-)[^}\"]*(\}\"?)")
@@ -151,7 +151,7 @@ def _assigned(text: str, name: str, new: str) -> Iterator[str]:
             start, end = match.span("value")
             yield text[:start] + parts[1] + new + parts[2] + text[end:]
         else:
-            yield _replaced(text, [match], new)
+            yield _replace(text, [match], new)
 
 
 def _without(text: str, flag: "re.Pattern[str]") -> str:
@@ -194,7 +194,7 @@ def _added_to_command(
         yield text[:start] + added + text[start:]
 
 
-def _replaced(text: str, places: list["re.Match[str]"], new: str) -> str:
+def _replace(text: str, places: list["re.Match[str]"], new: str) -> str:
     """Return a text with another value at some places; quotes stay."""
     for match in reversed(places):
         start, end = match.span("value")

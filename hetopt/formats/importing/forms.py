@@ -68,7 +68,7 @@ def read(source: Source) -> Form:
         if _is_of_wandb(tree):
             tree = {k: v["value"] for k, v in tree.items() if k != "wandb_version"}
             kind = "configuration saved by Weights & Biases"
-        return Form(kind, _resolved(flat(tree)))
+        return Form(kind, _resolve(flat(tree)))
     if arguments := printed(source):
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
@@ -83,7 +83,7 @@ def _is_run(values: Values) -> bool:
     return not OF_A_RUN.isdisjoint(names)
 
 
-def _resolved(values: Document) -> Document:
+def _resolve(values: Document) -> Document:
     """Values with those in place of `${model.name}` that Hydra's files refer to."""
     found = dict(values)
     for name, value in values.items():

@@ -256,8 +256,8 @@ class _Script:
             return None
         match words:
             case ["!", *others] if others:
-                return _not(_compared(others))
-        return _compared(words)
+                return _not(_compare(others))
+        return _compare(words)
 
     # --- commands ---
 
@@ -272,14 +272,14 @@ class _Script:
         for number, part in enumerate(parts[declares:], declares):
             match = _ASSIGNMENT.match(part.text)
             if match is None and not (declares and part.kind == "word"):
-                yield self._called(parts[number:], runs)
+                yield self._call(parts[number:], runs)
                 return
             if match is not None and runs:
                 self._assign(match, part)
             elif match is not None:
                 self._spoil(match["name"], part.line)
 
-    def _called(self, parts: list[_Token], runs: Truth) -> Command:
+    def _call(self, parts: list[_Token], runs: Truth) -> Command:
         """Return a command, behind its assignments."""
         texts = [part.text for part in parts if part.kind == "word"]
         words = [word for text in texts for word in self._words(text)]
@@ -293,7 +293,9 @@ class _Script:
             for part in parts:
                 if match := _ASSIGNMENT.match(part.text):
                     self._spoil(match["name"], part.line)
-        return Command(list(map(self._told, words)), parts[0].line, runs is True)
+        return Command(
+            list(map(self._without_unread, words)), parts[0].line, runs is True
+        )
 
     def _assign(self, match: re.Match[str], part: _Token) -> None:
         name, more = match["name"], bool(match["more"])
@@ -315,7 +317,7 @@ class _Script:
         self.unread.append(what)
         return f"\ue000{len(self.unread) - 1}\ue001"
 
-    def _told(self, word: str) -> Word:
+    def _without_unread(self, word: str) -> Word:
         """Return a word with what is not read as it is written."""
         marks = [self.unread[int(number)] for number in _MARK.findall(word)]
         text = _MARK.sub(lambda one: self.unread[int(one[1])], word)
@@ -336,10 +338,10 @@ class _Script:
         for piece in _PIECE.finditer(raw):
             group = piece.groupdict()
             if group["double"] is not None:
-                self._quoted(group["double"][1:-1], unset, words)
+                self._add_quoted(group["double"][1:-1], unset, words)
             elif group["single"] is not None or group["escaped"] is not None:
                 words.glue(group["single"] or group["escaped"] or "")
-            elif (values := self._expanded(group, unset)) is None:
+            elif (values := self._expand(group, unset)) is None:
                 words.glue(piece[0])
             elif is_split:
                 words.spread(values)
@@ -353,7 +355,7 @@ class _Script:
         self.expanded += words.length
         return words.finished()
 
-    def _quoted(self, inside: str, unset: str | None, words: "_Words") -> None:
+    def _add_quoted(self, inside: str, unset: str | None, words: "_Words") -> None:
         """Add a text in double quotes: one word, but for all items of an array."""
         if not re.fullmatch(rf"\$\{{{_NAME}\[@\]\}}", inside):
             words.glue("")
@@ -361,19 +363,19 @@ class _Script:
             group = piece.groupdict()
             if group["escaped"] is not None:
                 words.glue(group["escaped"].strip("\n"))
-            elif (values := self._expanded(group, unset)) is None:
+            elif (values := self._expand(group, unset)) is None:
                 words.glue(piece[0])
             elif piece[0].endswith("[@]}"):
                 words.join(values)
             else:
                 words.glue(" ".join(values))
 
-    def _expanded(
+    def _expand(
         self, group: Mapping[str, str | None], unset: str | None
     ) -> list[str] | None:
         """Return what stands behind a `$`; None for a character that is itself."""
         if (run := group["run"]) is not None:
-            total = self._calculated(run)
+            total = self._calculate(run)
             return [self._mark(run) if total is None else str(total)]
         if (braces := group["braces"]) is not None:
             return self._parameter(braces[2:-1], unset)
@@ -400,7 +402,7 @@ class _Script:
             values = [self._mark(written) if unset is None else unset]
         return values
 
-    def _calculated(self, run: str) -> int | None:
+    def _calculate(self, run: str) -> int | None:
         """Return the value of `$((...))`; None for what is no sum of whole numbers."""
         if not (run.startswith("$((") and run.endswith("))")):
             return None
@@ -412,7 +414,7 @@ class _Script:
         if len(inside) > _LONG or not re.fullmatch(r"[0-9()+*/%\s-]*", inside):
             return None
         try:
-            return _summed(ast.parse(inside.strip(), mode="eval").body)
+            return _sum(ast.parse(inside.strip(), mode="eval").body)
         except (SyntaxError, ValueError, ZeroDivisionError):
             return None
 
@@ -457,7 +459,7 @@ class _Words:
         return self._done
 
 
-def _compared(words: list[str]) -> Truth:
+def _compare(words: list[str]) -> Truth:
     """Return what a test says of words; None for a test that is not read."""
     match words:
         case [text]:
@@ -476,14 +478,14 @@ def _compared(words: list[str]) -> Truth:
     return None
 
 
-def _summed(node: ast.AST) -> int:
+def _sum(node: ast.AST) -> int:
     """Return the value of a sum or product of whole numbers, else `ValueError`."""
     value = -1
     match node:
         case ast.Constant(value=int(number)) if len(str(number)) <= _MOST_DIGITS:
             value = number
         case ast.BinOp(left, sign, right) if type(sign) in _ARITHMETIC:
-            value = _ARITHMETIC[type(sign)](_summed(left), _summed(right))
+            value = _ARITHMETIC[type(sign)](_sum(left), _sum(right))
     if value < 0:
         raise ValueError("no whole numbers alone")
     return value

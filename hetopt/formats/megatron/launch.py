@@ -81,13 +81,13 @@ def given(data: Instance, pipeline: Pipeline) -> Document:
         "tensor_model_parallel_size": degree,
         "pipeline_model_parallel_size": len(layers),
         "micro_batch_size": replica.samples,
-        **_divided(split),
+        **_degrees(split),
         **model.fields(data, degree),
         **_cuts(layers, split.interleave),
     }
 
 
-def _divided(split: Split) -> dict[str, int]:
+def _degrees(split: Split) -> dict[str, int]:
     """Return the degrees of sequences and of experts, which are whole on a GPU then."""
     made = {}
     if split.context > 1:

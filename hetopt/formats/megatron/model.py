@@ -49,7 +49,7 @@ def fields(data: Instance, degree: int) -> Document:
         }
     if workload.costs.compute.recompute == "selective":
         made["recompute_granularity"] = "selective"
-    made |= _updated(workload.costs)
+    made |= _optimiser(workload.costs)
     # Megatron demands it for experts with tensor parallelism.
     if degree > 1 and (workload.costs.compute.sequence_parallel or model.experts):
         made["sequence_parallel"] = True
@@ -67,7 +67,7 @@ def fields(data: Instance, degree: int) -> Document:
     return made
 
 
-def _updated(costs: CostSettings) -> Document:
+def _optimiser(costs: CostSettings) -> Document:
     """Return the optimiser, and where its states are; Adam is Megatron's default."""
     made: Document = {}
     if costs.updates.zero:
@@ -96,7 +96,7 @@ def architecture(told: Architecture, length: int) -> Document:
     }
     if told.rope_base is not None:
         made |= {"position_embedding_type": "rope", "rotary_base": int(told.rope_base)}
-        made |= _scaling(told.rope_scaling)
+        made |= _rope_scaling(told.rope_scaling)
     else:
         made["position_embedding_type"] = "learned_absolute"
     if not told.bias:
@@ -111,7 +111,7 @@ def architecture(told: Architecture, length: int) -> Document:
     return made
 
 
-def _scaling(told: RopeScaling | None) -> Document:
+def _rope_scaling(told: RopeScaling | None) -> Document:
     if told is None:
         return {}
     if told.kind == "linear":

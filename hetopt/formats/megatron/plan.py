@@ -79,7 +79,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     """Yield the one plan of the file, which claims no time."""
     (file,) = opened([path])
     read = arguments(file.form, file.place)
-    yield _claimed(read.given, file.place, data, hosts, read.notes)
+    yield _claim(read.given, file.place, data, hosts, read.notes)
 
 
 def asked(files: Sequence[File]) -> Asked | None:
@@ -97,7 +97,7 @@ def asked(files: Sequence[File]) -> Asked | None:
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     """Return the run as a plan of an instance."""
-    return _claimed(asked.values, asked.place, data, hosts, asked.notes)
+    return _claim(asked.values, asked.place, data, hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
@@ -168,7 +168,7 @@ def _above_one(number: int) -> str | None:
     return str(number) if number > 1 else None
 
 
-def _claimed(
+def _claim(
     given: Mapping[str, str],
     place: str,
     data: Instance,
@@ -212,7 +212,7 @@ def _claimed(
         degree=degree,
         samples=samples,
         micro_batches=batch // (samples * replicas),
-        recompute=_RECOMPUTE[_recomputed(given, place)],
+        recompute=_RECOMPUTE[_recompute(given, place)],
         zero=int("use-distributed-optimizer" in given),
         split=Split(context, experts, runs, groups),
         tells_layers=not _UNEVEN.isdisjoint(given),
@@ -253,7 +253,7 @@ def _same_model(
     same(place, {**told, "global-batch-size": batch}, expected)
 
 
-def _recomputed(given: Mapping[str, str], place: str) -> str | None:
+def _recompute(given: Mapping[str, str], place: str) -> str | None:
     if "recompute-activations" in given:
         return "selective"
     found = given.get("recompute-granularity")
@@ -271,7 +271,7 @@ def _parts(
     """Layers of each part of the model, in their order: runs of stages, or stages."""
     layout = given.get(_LAYOUT)
     if layout is not None:
-        held = [len(re.findall("[tm]", one)) for one in _unrolled(layout).split("|")]
+        held = [len(re.findall("[tm]", one)) for one in _unroll(layout).split("|")]
         if 0 in held:
             raise InstanceError(
                 f"{place}: {_LAYOUT}: found {quoted(layout)}, in which part "
@@ -311,7 +311,7 @@ def _ends(
     return (*ends[0], *[each] * between, *ends[1])
 
 
-def _unrolled(layout: str) -> str:
+def _unroll(layout: str) -> str:
     """Return a layout without commas and multiplications."""
     text = re.sub(r"[,\s]", "", layout)
     for pattern in (r"\(([^()]*)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):

@@ -123,7 +123,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
                 f"{one.place}: model.parameters.parameters_per_layer_bytes: found "
                 f"another list than in {first.place}, expected one model; remove one"
             )
-    weighed = _weighed(options.get("memory"), found)
+    weighed = _uses_memory(options.get("memory"), found)
     rows = [_row(one, len(parameters), weighed=weighed) for one in found]
     model = {
         "name": _model_name(first),
@@ -215,7 +215,7 @@ def _element(options: Values) -> int:
     )
 
 
-def _weighed(told: str | None, found: Sequence[_Measured]) -> bool:
+def _uses_memory(told: str | None, found: Sequence[_Measured]) -> bool:
     """Return whether to use measured memory: where files have it, unless told."""
     if told not in (None, "measured", "formula"):
         raise InstanceError(

@@ -41,7 +41,7 @@ def read(path: Place, *, configs: Iterable[Place] = (), **fields: Any) -> list[R
     line or field, and both values where two sources differ.
     """
     source = Source(Path(path))
-    given = _given(configs, fields)
+    given = _facts(configs, fields)
     with naming(source.path):
         form = _form(source)
         for one in given.configs:
@@ -53,10 +53,10 @@ def completed(
     runs: Iterable[Run], *, configs: Iterable[Place] = (), **fields: Any
 ) -> list[Run]:
     """Return runs with what is given beside them, as `read` takes it, for nulls."""
-    return _given(configs, fields).filled(runs, None)
+    return _facts(configs, fields).filled(runs, None)
 
 
-def _given(configs: Iterable[Place], fields: Document) -> Given:
+def _facts(configs: Iterable[Place], fields: Document) -> Given:
     return Given(told(fields), tuple(config(Path(place)) for place in configs))
 
 

@@ -51,7 +51,7 @@ _RESOLVED = {
 }
 
 
-def _read(source: Source, facts: Facts, given: Given) -> list[float]:
+def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
     resolved: Document = {}
     for index, line in enumerate(source.lines):
         if match := _ARGUMENT.search(line.text):
@@ -103,12 +103,12 @@ def _settings(said: Settings) -> Document:
         "zero": logs.whole(zero.get("stage")),
         "offload": ", ".join(parts) or None,
         "overlap": None if overlap is None else f"overlap_comm={overlap}",
-        "precision": _enabled(enabled),
+        "precision": _precision_of(enabled),
         "optimizer": kind if isinstance(kind, str) else None,
     }
 
 
-def _enabled(sections: Values) -> str | None:
+def _precision_of(sections: Values) -> str | None:
     for name, said in sections.items():
         if said is True:
             return f"{name} mixed"
@@ -145,7 +145,7 @@ FORM = Trainer(
     name="deepspeed",
     title="DeepSpeed",
     marks=(("CurrSamplesPerSec=",), ("iter time (s): ",), ("train_batch_size",)),
-    read=_read,
+    read=_readings,
     peaks=(_PEAK,),
     told={"framework": "DeepSpeed"},
     settings=_settings,

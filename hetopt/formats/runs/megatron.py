@@ -74,7 +74,7 @@ _OVERLAP = (
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
-def _read(source: Source, facts: Facts, given: Given) -> list[float]:
+def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
     readings, batch = _seconds(source.lines)
     facts.add("the iterations", {"gbs": batch})
     padded = [
@@ -149,7 +149,7 @@ def _fields(arguments: Arguments) -> Document:
         "ep": arguments.get("expert_model_parallel_size", 1),
         "etp": arguments.get("expert_tensor_parallel_size"),
         "vp": arguments.get("virtual_pipeline_model_parallel_size") or 1,
-        **_sharding(arguments),
+        **_zero(arguments),
         "precision": _precision(arguments),
         "gradient_bits": _gradient_bits(arguments),
         "recompute": _recompute(arguments),
@@ -190,7 +190,7 @@ def _experts(arguments: Arguments) -> Document:
     }
 
 
-def _sharding(arguments: Arguments) -> Document:
+def _zero(arguments: Arguments) -> Document:
     """ZeRO's stage, and by whose FSDP."""
     fsdp = ("use_megatron_fsdp", "use_custom_fsdp")
     if any(arguments.get(name) is True for name in fsdp):
@@ -272,6 +272,6 @@ FORM = Trainer(
         ("elapsed time per iteration (",),
         ("end of arguments", "num_attention_heads"),
     ),
-    read=_read,
+    read=_readings,
     peaks=_PEAKS,
 ).form

@@ -86,8 +86,8 @@ _BENCHMARK = {
 _GATED = ("silu", "swish", "swiglu")
 
 
-def _read(source: Source, facts: Facts, given: Given) -> list[float]:
-    facts.add("the printed configuration", _settings(_printed(source.lines)))
+def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
+    facts.add("the printed configuration", _settings(_from_log(source.lines)))
     readings: dict[str, float] = {}
     for line in source.lines:
         _start(line, facts)
@@ -121,7 +121,7 @@ def _start(line: Line, facts: Facts) -> None:
 # --- configuration -----------------------------------------------------------------
 
 
-def _printed(lines: tuple[Line, ...]) -> Settings:
+def _from_log(lines: tuple[Line, ...]) -> Settings:
     """Names and values of the configuration as `pformat` prints it."""
     said: Document = {}
     started = False
@@ -133,7 +133,7 @@ def _printed(lines: tuple[Line, ...]) -> Settings:
     return said
 
 
-def _named(tree: Settings) -> Settings:
+def _from_tree(tree: Settings) -> Settings:
     """Return the settings of a YAML file's sections, by names of their fields."""
     said: Document = {}
     model = tree.get("model")
@@ -188,7 +188,7 @@ TRAINER = Trainer(
     name="nanotron",
     title="nanotron",
     marks=(("time_per_iteration_ms: ",), *((mark,) for mark in _PRINTED)),
-    read=_read,
+    read=_readings,
     peaks=(
         Peak("peak_allocated_mib", re.compile(rf"Peak allocated:? {NUMBER}MiB")),
         Peak("peak_reserved_mib", re.compile(rf"Peak reserved: {NUMBER}MiB")),
@@ -199,7 +199,7 @@ TRAINER = Trainer(
         ),
     ),
     told={"framework": "nanotron", "vp": 1},
-    settings=lambda tree: _settings(_named(tree)),
+    settings=lambda tree: _settings(_from_tree(tree)),
     config="nanotron",
 )
 LOG = TRAINER.form

@@ -62,7 +62,7 @@ _APPLIED = re.compile(r"Applied ([a-z_]{4,20}) activation checkpointing to the m
 _POLICY = "selective, per op (torchtitan's policy)"
 
 
-def _read(source: Source, facts: Facts, given: Given) -> list[float]:
+def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
     settings = [(c.source, c.tree) for c in given.of("torchtitan")]
     for index, line in enumerate(source.lines):
         _layout(line, facts)
@@ -77,7 +77,7 @@ def _read(source: Source, facts: Facts, given: Given) -> list[float]:
     if facts["pp"] == 1:
         facts.add("one stage", {"vp": 1})
     for place, fields in settings:
-        facts.add(place, _sharding(fields, facts))
+        facts.add(place, _zero(fields, facts))
     return _rates(source)
 
 
@@ -252,7 +252,7 @@ def _precision(said: Settings) -> str:
     return "fp32"
 
 
-def _sharding(said: Settings, facts: Facts) -> Document:
+def _zero(said: Settings, facts: Facts) -> Document:
     """ZeRO's stage: 3 where weights are divided again after the forward pass."""
     replicas, pp = facts["dp"], facts["pp"]
     copies = logs.positive(said.get("parallelism.data_parallel_replicate_degree", 1))
@@ -271,7 +271,7 @@ FORM = Trainer(
     name="torchtitan",
     title="torchtitan",
     marks=(("[titan]",), ("step: ", "tps: ")),
-    read=_read,
+    read=_readings,
     peaks=(_PEAK,),
     speed="tokens_per_s_gpu",
     told={"framework": "torchtitan"},

@@ -104,7 +104,7 @@ class Fits:
             )
         for (zone, one, n, other_zone, two, m), fit in rows:
             place = f"{path}: {zone}.{one}.{n}.{other_zone}.{two}.{m}"
-            ends = Ends(_folded(one), _folded(two), _count(n, place), _count(m, place))
+            ends = Ends(_fold(one), _fold(two), _count(n, place), _count(m, place))
             found = self._near if zone == other_zone else self._far
             found.setdefault(ends, []).append(line(fit, place))
 
@@ -116,7 +116,7 @@ class Fits:
                     f"{place}: found a fit {len(keys)} deep, expected "
                     "{type: {GPUs: fit}}; correct it"
                 )
-            kind, n = _folded(keys[0]), _count(keys[1], place)
+            kind, n = _fold(keys[0]), _count(keys[1], place)
             if between:
                 self._near.setdefault(Ends(kind, kind, n, n), []).append(
                     line(fit, place)
@@ -126,13 +126,13 @@ class Fits:
 
     def within(self, kinds: Sequence[str], gpus: int) -> Line | None:
         """Return the link within a machine, fitted for the most GPUs that it has."""
-        names = list(map(_folded, kinds))
+        names = list(map(_fold, kinds))
         counts = [n for kind, n in self._within if kind in names and n <= gpus]
         if not counts:
             return None
         most = max(counts)
         found = [x for k in names for x in self._within.get((k, most), ())]
-        return self._agreed(found, f"{most} GPUs of {kinds[0]}")
+        return self._slowest(found, f"{most} GPUs of {kinds[0]}")
 
     def between(
         self, one: Sequence[str], two: Sequence[str], sending: int, receiving: int
@@ -142,8 +142,8 @@ class Fits:
             alike = [
                 ends
                 for ends in fits
-                if ends.sender in map(_folded, one)
-                and ends.receiver in map(_folded, two)
+                if ends.sender in map(_fold, one)
+                and ends.receiver in map(_fold, two)
                 and ends.sending <= sending
                 and ends.receiving <= receiving
             ]
@@ -154,12 +154,12 @@ class Fits:
             rows = [x for e in alike if e[2:] == (most, most) for x in fits[e]]
             ones = [x for e in alike if e[2:] == (1, 1) for x in fits[e]]
             if rows and ones:
-                one_gpu = self._agreed(ones, f"{names}, 1 GPU")
-                every = self._agreed(rows, f"{names}, {most} GPUs")
+                one_gpu = self._slowest(ones, f"{names}, 1 GPU")
+                every = self._slowest(rows, f"{names}, {most} GPUs")
                 rate = self._plausible(one_gpu, every, most, names)
                 return Line(one_gpu.latency_us, rate)
             if rows:
-                return self._agreed(rows, f"{names}, {most} GPUs")
+                return self._slowest(rows, f"{names}, {most} GPUs")
         return None
 
     def _plausible(self, one: Line, every: Line, gpus: int, names: str) -> float:
@@ -182,7 +182,7 @@ class Fits:
         times = all_of_them.gbytes_per_s / one.gbytes_per_s
         return max(1, min(gpus, round(times))) if times >= _MORE else 1
 
-    def _agreed(self, found: Sequence[Line], what: str) -> Line:
+    def _slowest(self, found: Sequence[Line], what: str) -> Line:
         """Return the slowest of some fits of one link; that they disagree is kept."""
         slowest = min(found, key=lambda each: each.gbytes_per_s)
         fastest = max(each.gbytes_per_s for each in found)
@@ -274,7 +274,7 @@ def _leaves(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
         yield keys, tree
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.replace("_", "-").casefold()
 
 

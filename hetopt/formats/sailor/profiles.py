@@ -85,16 +85,16 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
         for row in rows:
             del row["update_us"]
     model = {"name": options.get("name") or _folder(paths) or "sailor"}
-    parameters, weighed = _weighed(options, rows, layers, _folder(paths))
+    parameters, weighed = _parameters(options, rows, layers, _folder(paths))
     model["layer_parameters"] = parameters
     made = measured.instance(
-        "; ".join(_said(options, fits, weighed=weighed)), model, cluster, rows, options
+        "; ".join(_notes(options, fits, weighed=weighed)), model, cluster, rows, options
     )
     made["workload"]["costs"] |= costs_of(options)
     return made
 
 
-def _said(options: Values, fits: network.Fits, *, weighed: bool) -> list[str]:
+def _notes(options: Values, fits: network.Fits, *, weighed: bool) -> list[str]:
     """Return the notes that a reader of the instance needs."""
     said = ["Sailor profiles"]
     if options.get("updates") is False:
@@ -196,7 +196,7 @@ def _layers(paths: Sequence[Path], rows: Sequence[Values], told: int | None) -> 
     return layers
 
 
-def _weighed(
+def _parameters(
     options: Values, rows: Sequence[Document], layers: int, folder: str
 ) -> tuple[list[int], bool]:
     """Parameters of layers; and whether rows were given the memory of theirs."""

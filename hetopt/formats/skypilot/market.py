@@ -54,7 +54,7 @@ def completed(
     if "data_parallel" in asked:
         asked["data_parallel"] = _degrees(asked["data_parallel"])
     if "search" not in made:
-        made["search"] = _searched(made, asked.get("micro_batches"))
+        made["search"] = _search(made, asked.get("micro_batches"))
     made["search"] = {**made["search"], **asked}
     return made, rows
 
@@ -123,7 +123,7 @@ def _degrees(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _searched(whole: Document, micro_batches: int | None) -> Document:
+def _search(whole: Document, micro_batches: int | None) -> Document:
     """Degrees that divide the batch, with micro-batches that are told or with sizes."""
     workload = whole["workload"]
     batch, sizes = workload["global_batch"], workload.get("micro_batch_sizes", [1])
@@ -192,7 +192,7 @@ def assumed(made: Document, options: Values) -> Iterator[Assumption]:
     yield Assumption(
         "data-parallel degrees", degrees, "the batch", "--data-parallel 1,2,4"
     )
-    yield from _chosen(workload, search)
+    yield from _choices(workload, search)
     stages = str(search["max_stages"])
     yield Assumption("stages at most", stages, "the layers", "--max-stages N")
     if "storage" not in made:
@@ -201,7 +201,7 @@ def assumed(made: Document, options: Values) -> Iterator[Assumption]:
     yield Assumption("not priced", NOT_PRICED, UNTOLD, "")
 
 
-def _chosen(workload: Document, search: Document) -> Iterator[Assumption]:
+def _choices(workload: Document, search: Document) -> Iterator[Assumption]:
     """Yield the settings that the search chooses for a plan, and from what."""
     change = "--micro-batches N"
     if (told := search.get("micro_batches")) is not None:

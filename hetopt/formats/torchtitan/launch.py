@@ -68,7 +68,7 @@ def export(
     `init_from` is a folder of Hugging Face weights, which torchtitan reads itself.
     """
     pipeline = normal(plan).pipelines[0]
-    told = _told(data, pipeline, "always" if reshards(data, plan) else "never")
+    told = _job(data, pipeline, "always" if reshards(data, plan) else "never")
     if init_from is not None:
         told["weights"] = os.path.abspath(init_from)
     literal = json.dumps(told, indent=4)
@@ -126,7 +126,7 @@ def _model(model: ModelSpec, length: int) -> Document:
     return {"model": made}
 
 
-def _told(data: Instance, pipeline: Pipeline, reshard: str) -> Document:
+def _job(data: Instance, pipeline: Pipeline, reshard: str) -> Document:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
     groups = (

@@ -72,13 +72,15 @@ _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     """Yield the one plan of the file, which claims no time."""
     (file,) = opened([path])
-    yield _claimed(_known(file.form.values), file.place, data, hosts, file.form.notes)
+    yield _claim(
+        _known_values(file.form.values), file.place, data, hosts, file.form.notes
+    )
 
 
 def asked(files: Sequence[File]) -> Asked | None:
     """Return what the files of a run ask of torchtitan; None for those of others."""
     for number, file in enumerate(files):
-        values = _known(file.form.values)
+        values = _known_values(file.form.values)
         if sum(name in values for name in _OF_TORCHTITAN) < _ENOUGH:
             continue
         written = {
@@ -93,7 +95,7 @@ def asked(files: Sequence[File]) -> Asked | None:
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     """Return the run as a plan of an instance."""
-    return _claimed(asked.values, asked.place, data, hosts, asked.notes)
+    return _claim(asked.values, asked.place, data, hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> Document:
@@ -134,7 +136,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
     made |= {
         k: None for k, v in usual.items() if made[k] == v and k not in asked.values
     }
-    return made | _checkpointed(settings, asked)
+    return made | _checkpoint_mode(settings, asked)
 
 
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
@@ -156,7 +158,7 @@ def _is_toml(asked: Asked) -> bool:
     return any(file.form.kind == "TOML" for file in asked.files)
 
 
-def _checkpointed(settings: Settings, asked: Asked) -> Document:
+def _checkpoint_mode(settings: Settings, asked: Asked) -> Document:
     """The mode of older releases; newer ones name a class, which nobody is told."""
     if "activation_checkpoint.mode" in asked.values or _is_toml(asked):
         return {"activation_checkpoint.mode": settings.recompute}
@@ -171,7 +173,7 @@ def _reshard(settings: Settings) -> str:
     return "always" if settings.zero == 3 else "never"
 
 
-def _known(values: Values) -> Document:
+def _known_values(values: Values) -> Document:
     """Values by the names of torchtitan's fields; a command has dashes and texts."""
     return {
         name.replace("-", "_"): literal(value) if isinstance(value, str) else value
@@ -179,7 +181,7 @@ def _known(values: Values) -> Document:
     }
 
 
-def _claimed(
+def _claim(
     given: Values,
     place: str,
     data: Instance,
@@ -346,12 +348,10 @@ def _parts(parallel: Document, stages: int, layers: int, place: str) -> tuple[in
         )
     if stages == 1:
         return (layers,)
-    return _divided(parallel, stages * _SCHEDULES[schedule.lower()], layers, place)
+    return _divide(parallel, stages * _SCHEDULES[schedule.lower()], layers, place)
 
 
-def _divided(
-    parallel: Document, parts: int, layers: int, place: str
-) -> tuple[int, ...]:
+def _divide(parallel: Document, parts: int, layers: int, place: str) -> tuple[int, ...]:
     """Divide layers as torchtitan does where the file has no parts."""
     first, last = (
         _number(parallel, f"pipeline_parallel_{end}_stage_less_layers", place, 1)

@@ -118,14 +118,14 @@ class Programme:
             times, degrees = np.full(shape, NEVER, np.int64), np.zeros(shape, np.int64)
             for i, size in enumerate(self.sizes):
                 for t, s in self._shapes(size):
-                    fits = self._fitting(t, s, size // t, flight)
+                    fits = self._runs_that_fit(t, s, size // t, flight)
                     us = np.where(fits, self._runs[t, s], NEVER)
                     degrees[i] = np.where(us < times[i], t, degrees[i])
                     times[i] = np.minimum(times[i], us)
             self._times[flight] = times, degrees
         return self._times[flight]
 
-    def _fitting(self, t: int, s: int, dp: int, k: int) -> NDArray[np.bool_]:
+    def _runs_that_fit(self, t: int, s: int, dp: int, k: int) -> NDArray[np.bool_]:
         """Runs of layers that fit any machine as the k-th stage from the end."""
         found = np.zeros((self.layers + 1, self.layers + 1), bool)
         for first in range(self.layers):

@@ -104,7 +104,7 @@ class Stock:
             max_stages=most,
             kinds=tuple(kinds),
             standing=data.storage_micro_usd_per_hour,
-            lost=tuple(_lost(data, kind.gpu) for kind in kinds),
+            lost=tuple(_loss(data, kind.gpu) for kind in kinds),
             choice=data.choice,
         )
 
@@ -167,7 +167,7 @@ class Stock:
         )
 
 
-def _lost(data: Data, gpu: str) -> Fraction:
+def _loss(data: Data, gpu: str) -> Fraction:
     rates = {offer.gpu: offer.losses_per_hour for offer in data.offers}
     half = exact(data.checkpoint_every_s or 0) / 2
     return exact(rates[gpu]) * (exact(data.restart_s or 0) + half) / 3600

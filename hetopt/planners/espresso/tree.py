@@ -138,11 +138,11 @@ class Search:
 def boundary(stock: Stock, tried: int = _TRIED) -> range:
     """Return the numbers of stages of boundary pruning, at least up to `tried`."""
     by_memory = sorted(range(len(stock.kinds)), key=lambda t: stock.room(t, 0, 1))
-    most = max(_needed(stock, by_memory[0]), tried)
-    return range(_needed(stock, by_memory[-1]), most + 1)
+    most = max(_stages_needed(stock, by_memory[0]), tried)
+    return range(_stages_needed(stock, by_memory[-1]), most + 1)
 
 
-def _needed(stock: Stock, t: int) -> int:
+def _stages_needed(stock: Stock, t: int) -> int:
     """Stages of one kind that hold the model; all that there may be if none do."""
     for k in range(1, stock.max_stages + 1):
         if sum(stock.room(t, s, k) for s in range(k)) >= stock.layers:
@@ -182,7 +182,7 @@ class _Tree:
                 number += 1
                 continue
             counters.opened += 1
-            if (why := self._pruned(counts, used)) is not None:
+            if (why := self._pruning(counts, used)) is not None:
                 counters.pruned[why] += 1
                 continue
             for child in self._children(counts, used):
@@ -204,7 +204,7 @@ class _Tree:
 
     def _upper(self, counts: Counts) -> float:
         """Eq. 4: the remaining stages on the one kind, of those left, that is best."""
-        compute, price = self._summed(counts)
+        compute, price = self._sums(counts)
         rest = self.k - sum(counts)
         kinds = range(len(counts), len(self.rates)) if rest else range(1)
         values = []
@@ -214,14 +214,14 @@ class _Tree:
             values.append(float(self.search.wish.value(time, whole)))
         return min(values, default=float("inf"))
 
-    def _summed(self, counts: Counts) -> tuple[float, int]:
+    def _sums(self, counts: Counts) -> tuple[float, int]:
         compute = sum(n * r for n, r in zip(counts, self.rates, strict=False) if n)
         return compute, sum(n * c for n, c in zip(counts, self.prices, strict=False))
 
-    def _pruned(self, counts: Counts, used: int) -> str | None:
+    def _pruning(self, counts: Counts, used: int) -> str | None:
         """Return the name of the pruning that discards a partial allocation."""
         pruning, wish = self.search.pruning, self.search.wish
-        compute, price = self._summed(counts)
+        compute, price = self._sums(counts)
         rest = self.k - used
         shortest = self._time(compute + rest * self.fastest)
         longest = min(

@@ -82,14 +82,14 @@ class Graph:
                 maximise=maximise,
                 balance=balance,
             )
-            return [_spread(group, used, len(counts)) for group in found]
+            return [_scatter(group, used, len(counts)) for group in found]
         rows = [node for node, count in enumerate(counts) for _ in range(count)]
         finest = np.zeros((len(rows), len(counts)))
         finest[np.arange(len(rows)), rows] = 1.0
         levels = [finest]
         parents: list[NDArray[np.intp]] = []
         while len(levels[-1]) > max(4 * groups, 24):
-            parent = self._matched(levels[-1], groups, random, maximise=maximise)
+            parent = self._match(levels[-1], groups, random, maximise=maximise)
             if parent.max() + 1 == len(levels[-1]):
                 break
             coarse = np.zeros((parent.max() + 1, len(counts)))
@@ -97,10 +97,10 @@ class Graph:
             levels.append(coarse)
             parents.append(parent)
         sign = -1.0 if maximise else 1.0
-        part = self._bisected(levels[-1], groups, random, sign)
-        part = self._refined(levels[-1], part, groups, random, sign, balance)
+        part = self._bisect(levels[-1], groups, random, sign)
+        part = self._refine(levels[-1], part, groups, random, sign, balance)
         for level, parent in zip(reversed(levels[:-1]), reversed(parents), strict=True):
-            part = self._refined(level, part[parent], groups, random, sign, balance)
+            part = self._refine(level, part[parent], groups, random, sign, balance)
         return [
             [int(n) for n in finest[part == group].sum(axis=0)]
             for group in range(groups)
@@ -112,7 +112,7 @@ class Graph:
         np.fill_diagonal(edges, 0.0)
         return edges
 
-    def _matched(
+    def _match(
         self, vertices: Floats, groups: int, random: Random, *, maximise: bool
     ) -> NDArray[np.intp]:
         """Heavy edge matching (light when maximising): each vertex's coarse vertex."""
@@ -139,7 +139,7 @@ class Graph:
             found += 1
         return parent
 
-    def _bisected(
+    def _bisect(
         self, vertices: Floats, groups: int, random: Random, sign: float
     ) -> NDArray[np.intp]:
         """Recursive bisection by growing one side from a seed."""
@@ -154,11 +154,11 @@ class Graph:
                 part[members] = first
                 continue
             left = parts // 2
-            one, two = _grown(edges, weights, members, (left, parts - left), random)
+            one, two = _grow(edges, weights, members, (left, parts - left), random)
             waiting += [(one, first, left), (two, first + left, parts - left)]
         return part
 
-    def _refined(
+    def _refine(
         self,
         vertices: Floats,
         part: NDArray[np.intp],
@@ -213,7 +213,7 @@ class _Cut:
         # Too heavy: any allowed group will do.
         better = bool(most > (-np.inf if self.loads[here] > limit else 0))
         if better:
-            self._put(v, int(np.where(gain == most, self.loads, np.inf).argmin()))
+            self._move(v, int(np.where(gain == most, self.loads, np.inf).argmin()))
         return better
 
     def swap(self, v: int, limit: float) -> bool:
@@ -237,11 +237,11 @@ class _Cut:
         if not gain[other] > 0:
             return False
         group = int(there[other])
-        self._put(other, int(here))
-        self._put(v, group)
+        self._move(other, int(here))
+        self._move(v, group)
         return True
 
-    def _put(self, v: int, group: int) -> None:
+    def _move(self, v: int, group: int) -> None:
         here = self.part[v]
         self.into[:, here] -= self.edges[:, v]
         self.into[:, group] += self.edges[:, v]
@@ -252,7 +252,7 @@ class _Cut:
         self.part[v] = group
 
 
-def _grown(
+def _grow(
     edges: Floats,
     weights: Floats,
     members: list[int],
@@ -280,7 +280,7 @@ def _grown(
     return inside[taken].tolist(), inside[~taken].tolist()
 
 
-def _spread(values: list[int], places: list[int], length: int) -> list[int]:
+def _scatter(values: list[int], places: list[int], length: int) -> list[int]:
     """`values` at `places` of a list of zeros."""
     found = [0] * length
     for place, value in zip(places, values, strict=True):

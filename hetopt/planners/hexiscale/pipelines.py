@@ -56,7 +56,7 @@ class PipelineMaker:
                 for node, count in enumerate(sub)
                 if count
             )
-            self._made[key] = self._ordered([x for x in found if x is not None], b, n)
+            self._made[key] = self._order([x for x in found if x is not None], b, n)
         made = self._made[key]
         return None if made is None else made[0]
 
@@ -81,7 +81,7 @@ class PipelineMaker:
         t = min(degrees, key=time)
         return Block(node, t, gpus // t)
 
-    def _ordered(self, blocks: list[Block], b: int, n: int) -> tuple[Line, int] | None:
+    def _order(self, blocks: list[Block], b: int, n: int) -> tuple[Line, int] | None:
         best: tuple[Line, int] | None = None
         for walk in self._walks(blocks):
             chain: Chain = tuple(
@@ -89,7 +89,7 @@ class PipelineMaker:
                 for k in walk
                 for _ in range(blocks[k].stages)
             )
-            slots = self._cut(chain, b, n)
+            slots = self._divide(chain, b, n)
             if slots is None:
                 continue
             timing = self._cost.timing(b, slots.slots)
@@ -98,11 +98,11 @@ class PipelineMaker:
                 best = slots, time
         return best
 
-    def _cut(self, chain: Chain, b: int, n: int) -> Line | None:
+    def _divide(self, chain: Chain, b: int, n: int) -> Line | None:
         if len(chain) > self._cost.layers:  # more stages than layers: join some
             if self._degree is not None:
                 return None
-            chain = _joined(chain, self._cost.layers)
+            chain = _join(chain, self._cost.layers)
         if not chain or not self._cost.known(chain, b):
             return None
         slots = self._balancer.balanced(b, n, chain)
@@ -141,7 +141,7 @@ class PipelineMaker:
         return list(found.values())
 
 
-def _joined(chain: Chain, stages: int) -> Chain:
+def _join(chain: Chain, stages: int) -> Chain:
     """Join neighbours on one node and of one degree, down to `stages` stages."""
     found = list(chain)
     k = 0

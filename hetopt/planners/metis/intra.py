@@ -185,7 +185,7 @@ class Intra:
             wider = [2 * t if i == j else t for i, t in enumerate(degrees)]
             again = [self.line.layers if i == j else m for i, m in enumerate(most)]
             yield from self._deeper(shape, wider, again, steps)
-        fitting = self._fitting(shape, rows, cuts, j)
+        fitting = self._most_layers(shape, rows, cuts, j)
         if fitting and fitting < cuts[j + 1] - cuts[j]:
             fewer = [fitting if i == j else m for i, m in enumerate(most)]
             yield from self._deeper(shape, degrees, fewer, steps, widen=widen)
@@ -209,7 +209,7 @@ class Intra:
                 return j
         return None
 
-    def _fitting(
+    def _most_layers(
         self,
         shape: Shape,
         rows: Sequence[Row],

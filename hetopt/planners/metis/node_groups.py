@@ -88,14 +88,14 @@ def _orders(parts: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
         heappush(blocks, (one[0] + two[0], number, one[2] + two[2]))
     counts = Counter(block for _, _, block in sorted(blocks))
     seen = set()  # blocks of several sizes may make the same order of sizes
-    for order in _arranged(counts):
+    for order in _arrangements(counts):
         sizes_in_order = tuple(size for block in order for size in block)
         if sizes_in_order not in seen:
             seen.add(sizes_in_order)
             yield sizes_in_order
 
 
-def _arranged(
+def _arrangements(
     counts: Counter[tuple[int, ...]],
 ) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Every different order of a multiset."""
@@ -104,7 +104,7 @@ def _arranged(
         return
     for block in list(counts):
         rest = counts - Counter({block: 1})
-        for others in _arranged(rest):
+        for others in _arrangements(rest):
             yield (block, *others)
 
 
@@ -130,10 +130,10 @@ def mappings(cost: FastCost, order: Sequence[int]) -> Iterator[tuple[Group, ...]
         i if apart else (cost.kind[i], node.count) for i, node in enumerate(cost.nodes)
     ]
     taken: list[tuple[int, ...]] = [() for _ in cost.nodes]
-    yield from _mapped(cost, looks, taken, order, [])
+    yield from _mappings(cost, looks, taken, order, [])
 
 
-def _mapped(
+def _mappings(
     cost: FastCost,
     looks: list[Hashable],
     taken: list[tuple[int, ...]],
@@ -147,7 +147,7 @@ def _mapped(
     for group in _choices(cost, looks, taken, order[len(before)]):
         held = dict(group)
         after = [(*row, held.get(i, 0)) for i, row in enumerate(taken)]
-        yield from _mapped(cost, looks, after, order, [*before, group])
+        yield from _mappings(cost, looks, after, order, [*before, group])
 
 
 def _choices(
@@ -160,7 +160,7 @@ def _choices(
             alike[looks[i], row].append(i)
     equals = list(alike.values())
     left = [cost.nodes[nodes[0]].count - sum(taken[nodes[0]]) for nodes in equals]
-    found = list(_filled(equals, left, size))
+    found = list(_selections(equals, left, size))
 
     def worth(group: Group) -> tuple[int, int]:
         return len({cost.nodes[i].gpu for i, _ in group}), len(group)
@@ -168,7 +168,7 @@ def _choices(
     return sorted(found, key=worth)
 
 
-def _filled(
+def _selections(
     equals: Sequence[Sequence[int]], left: Sequence[int], size: int
 ) -> Iterator[Group]:
     """`size` GPUs of sets of equal nodes that have so many left each."""
@@ -178,13 +178,13 @@ def _filled(
         return
     nodes, most = equals[0], left[0]
     for here in range(min(size, most * len(nodes)), -1, -1):
-        for others in _filled(equals[1:], left[1:], size - here):
-            for parts in _falling(here, len(nodes), most):
+        for others in _selections(equals[1:], left[1:], size - here):
+            for parts in _falling_numbers(here, len(nodes), most):
                 mine = tuple(zip(nodes, parts, strict=False))
                 yield tuple(sorted((*mine, *others)))
 
 
-def _falling(total: int, count: int, most: int) -> Iterator[tuple[int, ...]]:
+def _falling_numbers(total: int, count: int, most: int) -> Iterator[tuple[int, ...]]:
     """Yield at most `count` falling numbers from 1 to `most` that add up to `total`."""
     if not total:
         yield ()
@@ -192,7 +192,7 @@ def _falling(total: int, count: int, most: int) -> Iterator[tuple[int, ...]]:
     if total > count * most:
         return
     for first in range(min(total, most), 0, -1):
-        for others in _falling(total - first, count - 1, first):
+        for others in _falling_numbers(total - first, count - 1, first):
             yield (first, *others)
 
 

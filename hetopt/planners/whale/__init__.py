@@ -113,7 +113,7 @@ class _Trial:
         if ends is None:
             self._note(structure, count)
             return
-        pipes = self._shared(structure, ends, bunches)
+        pipes = self._share(structure, ends, bunches)
         if pipes is not None:
             self._offer(cost.iteration_us(pipes), cost.plan(pipes))
 
@@ -121,7 +121,7 @@ class _Trial:
         """Micro-batches come in so many: interleaved, they fill the pipeline."""
         return stages if self._cost.costs.schedule.interleave > 1 else 1
 
-    def _shared(
+    def _share(
         self, structure: Structure, ends: Sequence[int], bunches: int
     ) -> tuple[Pipe, ...] | None:
         """Return the micro-batches in proportion to the pace of the slowest stage."""
@@ -155,7 +155,7 @@ class _Trial:
         """Plan one pipeline whose stages share each micro-batch among replicas."""
         cost, b = self._cost, structure.b
         count, rest = divmod(cost.instance.workload.global_batch, b)
-        if rest or not 2 <= structure.copies <= b or not self._known(structure):
+        if rest or not 2 <= structure.copies <= b or not self._has_times(structure):
             return
 
         def fits(j: int, first: int, last: int) -> bool:
@@ -179,7 +179,7 @@ class _Trial:
         if judged.valid:
             self._offer(judged.parts["iteration_us"], plan)
 
-    def _known(self, structure: Structure) -> bool:
+    def _has_times(self, structure: Structure) -> bool:
         """Return whether all smaller micro-batches have times."""
         nodes = {node for stage in structure.stages for node in stage}
         sizes = range(1, structure.b)

@@ -100,7 +100,7 @@ def evaluate(data: Data, plan: plans.Recovery) -> Evaluation:
     broken += book.unserved()
     if broken:
         return Evaluation(None, tuple(broken))
-    return Evaluation(*_measured(data, book.read))
+    return Evaluation(*_measure(data, book.read))
 
 
 class _Piece(NamedTuple):
@@ -197,7 +197,7 @@ class _Book:
 _Link = tuple[str, ...]  # words and names: joined they may read like another link's
 
 
-def _measured(
+def _measure(
     data: Data, read: Iterable[_Piece]
 ) -> tuple[int, tuple[()], dict[str, Any]]:
     """Return the busiest link's time and, as parts, bytes and time of every link."""

@@ -53,7 +53,7 @@ def between(old: Instance, new: Instance, lost: Iterable[str] = ()) -> Change:
     """
     _same_model(old, new)
     before, after = old.planned_cluster, new.planned_cluster
-    nodes, gpus = _named(before, after, lost)
+    nodes, gpus = _names(before, after, lost)
     left: list[Node] = []
     kept: dict[str, str] = {}
     wounded: set[str] = set()
@@ -122,7 +122,7 @@ def _adapters(instance: Instance) -> str:
     return "none" if lora is None else f"of rank {lora.rank} beside {lora.beside}"
 
 
-def _named(
+def _names(
     before: Cluster, after: Cluster, lost: Iterable[str]
 ) -> tuple[set[str], dict[str, set[int]]]:
     """Nodes, and GPUs by node, that `lost` names."""

@@ -36,7 +36,7 @@ def posed(
     """
     storage = storage or Storage()
     cluster = change.new.planned_cluster
-    rows = _saved(change, old_plan, storage) if saved is None else saved
+    rows = _shards(change, old_plan, storage) if saved is None else saved
     alive = {CLOUD, *(node.name for node in cluster.nodes)}
     cloud = storage.cloud_gbytes_per_s
     return Data(
@@ -89,7 +89,7 @@ def needs(instance: Instance, plan: TrainingPlan) -> Iterator[Need]:
                     )
 
 
-def _saved(change: Change, plan: TrainingPlan, storage: Storage) -> Iterator[Saved]:
+def _shards(change: Change, plan: TrainingPlan, storage: Storage) -> Iterator[Saved]:
     """Shards that the plan's GPUs saved, on their nodes and in the cloud, each once."""
     found: dict[tuple[str, Medium, int, int], dict[str, None]] = {}
     for need in needs(change.old, plan):

@@ -76,11 +76,11 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     if key not in _LATEST:
         while len(_LATEST) >= _LATEST_MOST:
             del _LATEST[next(iter(_LATEST))]
-        _LATEST[key] = _evaluated(data, plan)
+        _LATEST[key] = _evaluate(data, plan)
     return _LATEST[key]
 
 
-def _evaluated(data: Instance, plan: TrainingPlan) -> Evaluation:
+def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     split = shapes.split_of(data, plan)
     table = CostTable(data).under(zero=plan.zero, split=split)
     broken = [*_structure(data, plan), *divided.groups(plan, split)]

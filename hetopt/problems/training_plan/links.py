@@ -24,9 +24,9 @@ def used(plan: TrainingPlan) -> dict[str, Split]:
     near = [_near(a, b) for row in stages for a, b in pairwise(row)]
     groups = [len(_nodes(r)) == 1 for r in plan.replicas() if r.degree > 1]
     return {
-        "tensor_parallel": _split(sum(groups), len(groups)),
+        "tensor_parallel": _count(sum(groups), len(groups)),
         "synchronisation": _pairs(stage for row in stages for stage in row),
-        "hops": _split(sum(near), len(near)),
+        "hops": _count(sum(near), len(near)),
     }
 
 
@@ -47,8 +47,8 @@ def _pairs(stages: Iterable[Stage]) -> Split:
             holders.setdefault(layer, Counter()).update(nodes)
     rows = list(holders.values())
     within = sum(n * (n - 1) // 2 for row in rows for n in row.values())
-    return _split(within, sum(row.total() * (row.total() - 1) // 2 for row in rows))
+    return _count(within, sum(row.total() * (row.total() - 1) // 2 for row in rows))
 
 
-def _split(within: int, of: int) -> Split:
+def _count(within: int, of: int) -> Split:
     return {"intra": within, "inter": of - within}

@@ -99,12 +99,12 @@ def passes(table: CostTable, plan: TrainingPlan) -> Busy:
                 copies = least // table.split.context
             moved = n * crossings * copies * size
             for here, there in ((stage, receiver), (receiver, stage)):
-                for node, rate, samples in _leaving(table, here, there):
+                for node, rate, samples in _departures(table, here, there):
                     ports.send(node, rate, moved * samples)
     return ports.busiest()
 
 
-def _leaving(
+def _departures(
     table: CostTable, here: Stage, there: Stage
 ) -> Iterable[tuple[str, _Rate, int]]:
     """Samples that a node has more of here than there, and the fastest way to go."""

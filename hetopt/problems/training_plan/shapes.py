@@ -17,7 +17,7 @@ def normal(plan: TrainingPlan) -> TrainingPlan:
     the same samples, and replicas of one place in their stages belong together.
     """
     alike: dict[Any, list[Pipeline]] = {}
-    for pipeline in sorted(map(_sorted, plan.pipelines), key=_key):
+    for pipeline in sorted(map(_sort, plan.pipelines), key=_key):
         alike.setdefault((_cuts(pipeline), pipeline.micro_batches), []).append(pipeline)
     return TrainingPlan(pipelines=tuple(sorted(map(merged, alike.values()), key=_key)))
 
@@ -30,7 +30,7 @@ def apart(plan: TrainingPlan) -> list[Pipeline] | None:
     """
     found = []
     for pipeline in plan.pipelines:
-        rows = [stage.replicas for stage in _sorted(pipeline).stages]
+        rows = [stage.replicas for stage in _sort(pipeline).stages]
         if len(set(map(len, rows))) > 1:
             return None
         for place_ in zip(*rows, strict=True):
@@ -260,15 +260,15 @@ def _cuts(pipeline: Pipeline) -> tuple[tuple[int, int], ...]:
     return tuple(stage.layers for stage in pipeline.stages)
 
 
-def _sorted(pipeline: Pipeline) -> Pipeline:
+def _sort(pipeline: Pipeline) -> Pipeline:
     stages = tuple(
-        Stage(layers=stage.layers, replicas=tuple(map(_ordered, stage.replicas)))
+        Stage(layers=stage.layers, replicas=tuple(map(_order, stage.replicas)))
         for stage in pipeline.stages
     )
     return pipeline.model_copy(update={"stages": stages})
 
 
-def _ordered(replica: Replica) -> Replica:
+def _order(replica: Replica) -> Replica:
     gpus = tuple(sorted(replica.gpus, key=place))
     return Replica(gpus=gpus, samples=replica.samples)
 

@@ -110,7 +110,7 @@ def bad_degrees(data: Instance, plan: TrainingPlan) -> Iterator[str]:
 _Check = Callable[[Instance, TrainingPlan, Pipeline], list[str]]
 
 
-def _filled(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+def _full_machines(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     count, stages = pipeline.micro_batches, len(pipeline.stages)
     if count >= stages:
         return []
@@ -222,7 +222,7 @@ def _order(data: Instance, pipeline: Pipeline) -> tuple[Any, ...]:
 
 
 _CHECKS: dict[Rule, _Check] = {
-    Rule.FILLED: _filled,
+    Rule.FILLED: _full_machines,
     Rule.TIED_TOGETHER: _tied_together,
     Rule.TIED_ALIKE: _tied_alike,
     Rule.ENDS_ALIKE: _ends_alike,

@@ -88,7 +88,7 @@ class Local:
             names = [host.name for host in found for _ in range(host.gpus)]
             self._devices = [_Device(i, name) for i, name in enumerate(names)]
             return Machines("hostfile", text, {})
-        text, self._devices, self._busy = _listed()
+        text, self._devices, self._busy = _list()
         taken: dict[str, int] = {}
         for device in self._devices:
             if device.number in self._busy:
@@ -117,7 +117,7 @@ class Local:
 
     def find(self, launch: Launch) -> str | None:
         """Return the number of the attempt's process, by the key in its environment."""
-        if (told := _told(launch.folder / _PROCESS)) is not None:
+        if (told := _text(launch.folder / _PROCESS)) is not None:
             return told
         for place in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
@@ -145,7 +145,7 @@ class Local:
         subprocess.run(["bash", "-c", started], env={**os.environ, **where}, check=True)
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
-            if (told := _told(launch.folder / _PROCESS)) is not None:
+            if (told := _text(launch.folder / _PROCESS)) is not None:
                 return told
             time.sleep(0.05)
         raise EngineFailed(
@@ -154,7 +154,7 @@ class Local:
 
     def look(self, attempts: Mapping[str, Path]) -> dict[str, Seen]:
         """Return whether processes live, else how they ended."""
-        return {handle: _seen(handle, place) for handle, place in attempts.items()}
+        return {handle: _observe(handle, place) for handle, place in attempts.items()}
 
     def end(self, handle: str) -> None:
         """Signal an attempt, and kill it where it is still there after NOTICE_S."""
@@ -168,11 +168,11 @@ class Local:
                 time.sleep(0.1)
 
 
-def _seen(handle: str, folder: Path) -> Seen:
+def _observe(handle: str, folder: Path) -> Seen:
     if _handle(int(handle.partition(":")[0])) == handle:
-        return Seen("running", started=_written(folder / _PROCESS))
-    started, ended = (_written(folder / name) for name in (_PROCESS, _EXIT))
-    code = _told(folder / _EXIT)
+        return Seen("running", started=_time(folder / _PROCESS))
+    started, ended = (_time(folder / name) for name in (_PROCESS, _EXIT))
+    code = _text(folder / _EXIT)
     if code is None:
         return Seen("lost", "its process was killed", started)
     if code == "0":
@@ -192,18 +192,18 @@ def _handle(number: int) -> str | None:
     return None if fields[0] in "ZX" else f"{number}:{fields[19]}"
 
 
-def _told(path: Path) -> str | None:
+def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except FileNotFoundError:
         return None
 
 
-def _written(path: Path) -> float | None:
+def _time(path: Path) -> float | None:
     return path.stat().st_mtime if path.exists() else None
 
 
-def _listed() -> tuple[str, list[_Device], set[int]]:
+def _list() -> tuple[str, list[_Device], set[int]]:
     """Return a hostfile of this machine's GPUs, the devices, and those in use."""
     form = ("--format=csv,noheader",)
     rows = said([_SMI, "--query-gpu=index,uuid,name", *form], _REMEDY).splitlines()

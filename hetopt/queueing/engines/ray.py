@@ -86,7 +86,7 @@ class Ray:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def _asked(self, do: str, **more: Any) -> Any:
+    def _ask(self, do: str, **more: Any) -> Any:
         """Return what Ray says; `EngineFailed` where it cannot be reached."""
         asked = {"do": do, "address": self._address, "label": LABEL, **more}
         text = said([sys.executable, "-c", _ASK, json.dumps(asked)], _REMEDY)
@@ -98,7 +98,7 @@ class Ray:
     def machines(self, ours: Mapping[str, int]) -> Machines:
         """Return the nodes with GPUs and a label, and the GPUs that others hold."""
         lines, taken = [], dict[str, int]()
-        for one in self._asked("nodes"):
+        for one in self._ask("nodes"):
             gpus = int(one["gpus"])
             if not gpus or one["type"] is None:
                 continue
@@ -121,7 +121,7 @@ class Ray:
 
     def find(self, launch: Launch) -> str | None:
         """Return the attempt's key where Ray has a job of it."""
-        keys = [one["key"] for one in self._asked("jobs")]
+        keys = [one["key"] for one in self._ask("jobs")]
         return launch.key if launch.key in keys else None
 
     def launch(self, launch: Launch) -> str:
@@ -132,7 +132,7 @@ class Ray:
         env |= {"RAY_DEDUP_LOGS": "0"}  # steps look alike
         kept = ("PATH", "TRAIN", "WAIT_S", "OMP_NUM_THREADS")
         env |= {name: os.environ[name] for name in kept if name in os.environ}
-        self._asked("launch", key=launch.key, entry=entry, env=env)
+        self._ask("launch", key=launch.key, entry=entry, env=env)
         return launch.key
 
     def look(self, attempts: Mapping[str, Path]) -> dict[str, Seen]:
@@ -144,13 +144,13 @@ class Ray:
                 _seconds(one["start"]),
                 _seconds(one["end"]),
             )
-            for one in self._asked("jobs")
+            for one in self._ask("jobs")
             if one["key"] in attempts
         }
 
     def end(self, handle: str) -> None:
         """Ask Ray to stop a job."""
-        self._asked("end", key=handle)
+        self._ask("end", key=handle)
 
 
 def _others(taken: Mapping[str, int], ours: Mapping[str, int]) -> dict[str, int]:

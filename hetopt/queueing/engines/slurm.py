@@ -74,7 +74,7 @@ class Slurm:
     def machines(self, ours: Mapping[str, int]) -> Machines:
         """Return the nodes that jobs start on, and the GPUs that others hold there."""
         text = said(_LIST, _REMEDY)
-        self._nodes = dict(_read(text))
+        self._nodes = dict(_machines(text))
         taken: dict[str, int] = {}
         self._machine_of = {}
         for host in sinfo.hosts(text, "scontrol show node")[0]:
@@ -126,14 +126,14 @@ class Slurm:
         for row in _rows():
             if row.handle in attempts:
                 parts.setdefault(row.handle, []).append(row)
-        return {handle: _seen(rows) for handle, rows in parts.items()}
+        return {handle: _observe(rows) for handle, rows in parts.items()}
 
     def end(self, handle: str) -> None:
         """Cancel a job: Slurm signals it, and after its KillWait kills it."""
         said(["scancel", handle], _REMEDY)
 
 
-def _read(text: str) -> Iterator[tuple[str, _Node]]:
+def _machines(text: str) -> Iterator[tuple[str, _Node]]:
     """Yield the machines of `scontrol show node` that have GPUs."""
     for line in text.splitlines():
         fields = dict(
@@ -170,7 +170,7 @@ def _rows() -> Iterator[_Row]:
             yield row._replace(handle=re.split(r"[+_]", row.handle)[0])
 
 
-def _seen(rows: Sequence[_Row]) -> Seen:
+def _observe(rows: Sequence[_Row]) -> Seen:
     states = [_STATES.get(row.state, "waiting") for row in rows]
     state: State = "done"
     if told := [one for one in _WORST if one in states]:

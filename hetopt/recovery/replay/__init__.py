@@ -166,7 +166,7 @@ class Replay:
         """Go on to a moment, and act on what left and what arrived."""
         self._pass(moment.time_us)
         before, after = set(self._there), set(moment.nodes)
-        left, arrived = self._changed(before, after)
+        left, arrived = self._changes(before, after)
         self._there = moment.nodes
         nodes = {node.name: node.count for node in self._instance.planned_cluster.nodes}
         self._counts = {name: nodes[name] for name in moment.nodes}
@@ -188,7 +188,7 @@ class Replay:
         spent = sum(self.tally.gpu_us.values())
         self.tally.gpu_us["idle"] = self.tally.available_us - spent
 
-    def _changed(self, before: set[str], after: set[str]) -> tuple[set[str], set[str]]:
+    def _changes(self, before: set[str], after: set[str]) -> tuple[set[str], set[str]]:
         """Nodes that left and arrived; another machine of the same name is both."""
         left, arrived = before - after, after - before
         if self._now == 0 and not self._counts:
@@ -250,7 +250,7 @@ class Replay:
         best: tuple[Any, Candidate, Data, int] | None = None
         for candidate in work.of_each_name(self._rules.horizon):
             data = posed(change, base[1], candidate.plan, storage)
-            took = self._weighed(candidate, data)
+            took = self._recovery_us(candidate, data)
             if took is None:
                 continue
             worth = self._worth(took + self._overhead_us, candidate.iteration_us)
@@ -268,7 +268,7 @@ class Replay:
     def _worth(self, wait_us: int, iteration_us: int) -> Any:
         return self._rules.horizon.worth(wait_us, iteration_us)
 
-    def _weighed(self, candidate: Candidate, data: Data) -> int | None:
+    def _recovery_us(self, candidate: Candidate, data: Data) -> int | None:
         """Return the method's recovery time, at most; None where states are lost."""
         if self.exact or self.method == "autohet_recovery":
             return candidate.recovery_us
@@ -284,7 +284,7 @@ class Replay:
         self, change: Change, candidate: Candidate, data: Data, took: int
     ) -> None:
         if self.exact:
-            took = self._proved(data)
+            took = self._exact_us(data)
         if self._run is not None:
             self._end(self._run, self._run.iterations(self._now), 0)
         ready_us = self._now + self._overhead_us + took
@@ -298,7 +298,7 @@ class Replay:
             ready_us,
         )
 
-    def _proved(self, data: Data) -> int:
+    def _exact_us(self, data: Data) -> int:
         """Return the judge's time of the exact recovery that is carried out."""
         solved = entries.exact_method(EXACT).solve(data, limits=self._limits)
         self.tally.proved += solved.status is Status.OPTIMAL

@@ -112,11 +112,11 @@ def _enter(
         time_s = float("nan")
     if not 0 <= time_s <= LATEST_S:
         expected = f"a number from 0 to {LATEST_S}"
-        raise _refused(where, "time_s", text, expected)
+        raise _refusal(where, "time_s", text, expected)
     step = Step(round(time_s * _US), _count(where, cells))
     if steps and step.time_us <= steps[-1].time_us:
         expected = f"more than {steps[-1].time_us / _US:g}, the row's before it"
-        raise _refused(where, "time_s", text, expected)
+        raise _refusal(where, "time_s", text, expected)
     steps.append(step)
 
 
@@ -124,11 +124,11 @@ def _count(where: str, cells: Mapping[str, str | None]) -> int:
     text = (cells["gpus"] or "").strip()
     number = whole_number(text)
     if number is None or number > MOST_GPUS:
-        raise _refused(where, "gpus", text, f"a whole number from 0 to {MOST_GPUS}")
+        raise _refusal(where, "gpus", text, f"a whole number from 0 to {MOST_GPUS}")
     return number
 
 
-def _refused(where: str, column: str, text: str, expected: str) -> InstanceError:
+def _refusal(where: str, column: str, text: str, expected: str) -> InstanceError:
     found = shown(text) if text else "nothing"
     return InstanceError.at(
         None,
@@ -227,7 +227,7 @@ def moments(
     draws = [
         _Draw(
             [node for node in cluster.nodes if gpu in (None, node.gpu)],
-            _rebased(steps),
+            _rebase(steps),
             counts,
             Random(f"hetopt/spot nodes/{seed}/{gpu or ''}"),
         )
@@ -249,7 +249,7 @@ def moments(
     return (*found, Moment(end, found[-1].nodes))
 
 
-def _rebased(steps: Sequence[Step]) -> Series:
+def _rebase(steps: Sequence[Step]) -> Series:
     start = steps[0].time_us
     return tuple(step._replace(time_us=step.time_us - start) for step in steps)
 

@@ -31,14 +31,14 @@ def policy(data: Data) -> ShortestFirst:
     weights: dict[int, float] = {}
     least = _total_us(data, plain)
     for _ in range(min(MOST_TRIALS, SIMULATED // len(data.jobs))):
-        changed = _changed(weights, len(data.jobs), random)
+        changed = _change(weights, len(data.jobs), random)
         total = _total_us(data, plain.weighted(changed))
         if total <= least:
             weights, least = changed, total
     return plain.weighted(weights)
 
 
-def _changed(
+def _change(
     weights: Mapping[int, float], jobs: int, random: Random
 ) -> dict[int, float]:
     changed = dict(weights)

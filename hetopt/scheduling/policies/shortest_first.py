@@ -85,7 +85,7 @@ class ShortestFirst:
 
     def _in_order(self, state: State) -> list[Task]:
         def key(task: Task) -> tuple[float, int]:
-            work = _left(task, state.now_us) * self._of(task.trained)[0].step_us
+            work = _steps_left(task, state.now_us) * self._of(task.trained)[0].step_us
             return work * self.weights.get(task.number, 1), task.number
 
         return sorted([*state.in_order(), *state.running.values()], key=key)
@@ -104,14 +104,14 @@ class ShortestFirst:
         if held and all(free[node] >= gpus for node, gpus in held.nodes.items()):
             yield _Place(held.end_us, len(held.gpus), held.nodes, None)
         worked = task.worked or held is not None
-        ready, left = now_us + self._starting_us[worked], _left(task, now_us)
+        ready, left = now_us + self._starting_us[worked], _steps_left(task, now_us)
         for option in self._of(task.trained):
-            nodes = self._held(option, free)
+            nodes = self._hold(option, free)
             if nodes is not None:
                 end = ready + left * self._step_us(task.trained, option, nodes)
                 yield _Place(end, option.gpus, nodes, option)
 
-    def _held(self, option: Option, free: Mapping[str, int]) -> dict[str, int] | None:
+    def _hold(self, option: Option, free: Mapping[str, int]) -> dict[str, int] | None:
         """The fullest node that has as many GPUs; else the emptiest, one by one."""
         names = sorted(self._nodes[option.gpu], key=lambda name: free[name])
         for name in names:
@@ -145,7 +145,7 @@ class ShortestFirst:
         return self._options[trained]
 
 
-def _left(task: Task, now_us: int) -> int:
+def _steps_left(task: Task, now_us: int) -> int:
     """Steps still to do, if the task were stopped now."""
     held = task.held
     if held is None:

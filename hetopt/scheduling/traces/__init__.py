@@ -73,8 +73,8 @@ def queue(
     `InstanceError` for rows that ask for more GPUs than the cluster has.
     """
     rows, without_gpus = read(path, where)
-    rows = _chosen(rows, path, cluster, most_gpus, jobs, seed)
-    rows = [_shortened(row, longest_s) for row in rows]
+    rows = _choose(rows, path, cluster, most_gpus, jobs, seed)
+    rows = [_shorten(row, longest_s) for row in rows]
     said = Said(model, batch, sequence_length)
     trainings = Trainings(Path(path), rows, said)
     if assumptions is None:
@@ -91,21 +91,21 @@ def queue(
             jobs=tuple(_named_once(rows, trainings.of, path)),
             assumptions=assumptions,
         )
-    made = _sized(made, rows, trainings.of, longest_s)
+    made = _size(made, rows, trainings.of, longest_s)
     made = made.model_copy(
         update={
             "assumed": (
                 *_without_gpus(without_gpus),
                 *trainings.assumed(),
-                *_assumed(made, rows, trainings.of),
+                *_assumptions_of(made, rows, trainings.of),
             ),
-            "models": {k: m for k, m in models.items() if k in _trained(made)},
+            "models": {k: m for k, m in models.items() if k in _names_trained(made)},
         }
     )
     return made if load is None else at_load(made, load)
 
 
-def _trained(data: Data) -> set[str]:
+def _names_trained(data: Data) -> set[str]:
     return {job.model for job in data.jobs}
 
 
@@ -118,7 +118,7 @@ def _assumptions(costs: CostSettings | None) -> Assumptions:
     return Assumptions(memory="cost_model", costs=analytic)
 
 
-def _chosen(
+def _choose(
     rows: list[Row],
     path: str | Path,
     cluster: Cluster,
@@ -155,8 +155,8 @@ def _small(rows: list[Row], most_gpus: int, path: str | Path) -> list[Row]:
     return left
 
 
-def _shortened(row: Row, longest_s: float | None) -> Row:
-    """The row with GPU-hours of at most so many seconds; see `_sized` for the rest."""
+def _shorten(row: Row, longest_s: float | None) -> Row:
+    """The row with GPU-hours of at most so many seconds; see `_size` for the rest."""
     unit, amount = row.work
     if longest_s is None or unit != "gpu_hours":
         return row
@@ -203,7 +203,7 @@ def _rung(row: Row, path: str | Path) -> str:
     return next(model for top, model in RUNGS if amount <= top)
 
 
-def _sized(
+def _size(
     data: Data,
     rows: list[Row],
     of: Sequence[Training | None],
@@ -214,7 +214,7 @@ def _sized(
     jobs = []
     for job, row, training in zip(data.jobs, rows, of, strict=True):
         if training is None:
-            job = _fitted(data, job, ladder[: ladder.index(job.model) + 1])
+            job = _fit(data, job, ladder[: ladder.index(job.model) + 1])
         samples = _samples(data, job, row.work)
         given = row.work.unit != "gpu_hours"
         if longest_s is not None and given and data.refusal(job) is None:
@@ -235,7 +235,7 @@ def _samples(data: Data, job: Job, work: Work) -> int:
     return int(amount) * (job.batch if unit == "steps" else 1)
 
 
-def _fitted(data: Data, job: Job, ladder: list[str]) -> Job:
+def _fit(data: Data, job: Job, ladder: list[str]) -> Job:
     for model in reversed(ladder):
         update = {"model": model, "batch": catalogue.LADDER[model]}
         tried = job.model_copy(update=update)
@@ -251,7 +251,7 @@ def _without_gpus(jobs: int) -> Iterator[Assumed]:
         yield Assumed(what="no GPUs", value="left out", jobs=jobs, change=change)
 
 
-def _assumed(
+def _assumptions_of(
     data: Data, rows: list[Row], of: Sequence[Training | None]
 ) -> Iterator[Assumed]:
     """Yield what is assumed of jobs without a model, and of times and memory."""

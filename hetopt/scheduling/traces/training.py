@@ -58,7 +58,7 @@ class Trainings:
             if len({one for one in shapes if one and (one[0], one[2]) == kind}) > 1
         }
         self.of = [
-            None if shape is None else self._training(row, shape, several)
+            None if shape is None else self._make(row, shape, several)
             for row, shape in zip(rows, shapes, strict=True)
         ]
         self._refuse_idle_words(rows)
@@ -102,14 +102,18 @@ class Trainings:
 
     def _label(self, row: Row) -> str | None:
         if row.names_a_model and row.model is not None:
-            return self._read(row.model, row.line) if is_path(row.model) else row.model
+            return (
+                self._read_model(row.model, row.line)
+                if is_path(row.model)
+                else row.model
+            )
         if self.said.model is None:
             return None
         label = self.said.model[0]
         self._fill("model", f"{label}, as --model says", "column model")
         return label
 
-    def _read(self, text: str, line: str) -> str:
+    def _read_model(self, text: str, line: str) -> str:
         """The label of a configuration, whose model is read when it first comes."""
         label = label_of(text)
         if label not in self._specs:
@@ -132,7 +136,7 @@ class Trainings:
                 raise InstanceError.at(self.path, where, str(error)) from None
         return label
 
-    def _training(
+    def _make(
         self,
         row: Row,
         shape: tuple[str, int, int | None],
