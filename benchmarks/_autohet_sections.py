@@ -340,7 +340,7 @@ def _preferred(instance: Instance, t: int, named: list[dict[str, int]]) -> str:
         fixed = data.model_copy(
             update={"micro_batches": k, "global_batch_micro_batches": None}
         )
-        plan: Any = autohet.grouped(fixed, "method", Limits()).plan
+        plan: Any = autohet.best_grouping(fixed, "method", Limits()).plan
         best = sorted(
             sorted(group.gpus.items())
             for group in plan.groups
@@ -384,7 +384,7 @@ def grouping(limit: float) -> Iterator[Row]:
         best = None
         for way in ways:
             started = perf_counter()
-            result = autohet.grouped(data, way, Limits(time_s=limit))
+            result = autohet.best_grouping(data, way, Limits(time_s=limit))
             took = perf_counter() - started
             proved = result.status is Status.OPTIMAL
             if proved and best is not None and result.objective != best:

@@ -8,10 +8,16 @@ from itertools import combinations, pairwise, permutations
 from time import process_time
 from typing import Any
 
-from hetopt.explaining.timeline import Timeline, Times, simulated
+from hetopt.explaining.timeline import Timeline, Times, run_passes
 from hetopt.files import load_instance
-from hetopt.planners.espresso import Pruning, Stages, Stock, counted, explored
-from hetopt.planners.whale_plus import balanced
+from hetopt.planners.espresso import (
+    Pruning,
+    Stages,
+    Stock,
+    allocation_of,
+    explore,
+)
+from hetopt.planners.whale_plus import balance
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
 from hetopt.schema import Instance
@@ -69,8 +75,8 @@ class Placements:
 
     def whale(self, order: Sequence[int]) -> Placed | None:
         """Layers by compute as far as memory goes, on stages in this order."""
-        counts = counted(self.stock, tuple((t, 0) for t in order))
-        stages = balanced(self.stock, counts, order)
+        counts = allocation_of(self.stock, tuple((t, 0) for t in order))
+        stages = balance(self.stock, counts, order)
         return None if stages is None else self.placed(stages)
 
     def optimal(self, order: Sequence[int]) -> Placed | None:
@@ -189,7 +195,7 @@ def events(stock: Stock, stages: Stages) -> Timeline:
         kind = stock.kinds[t]
         forward = Fraction(layers * (kind.layer_us - kind.backward_us))
         times.append(Times(forward, Fraction(layers * kind.backward_us)))
-    return simulated(times, stock.micro_batches, "1f1b")
+    return run_passes(times, stock.micro_batches, "1f1b")
 
 
 def deeper(job: str, times: float) -> Data:
@@ -207,7 +213,7 @@ def figure_10b(limit_s: float) -> Iterator[Row]:
         for times in TIMES:
             data = deeper(job, times)
             begun = process_time()
-            search = explored(data, Pruning())
+            search = explore(data, Pruning())
             took = process_time() - begun
             counters = search.counters
             yield {

@@ -29,7 +29,7 @@ from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance
 from hetopt.planners import espresso_placer, hph_plus, whale_plus
-from hetopt.planners.espresso import Pruning, Stock, boundary, explored
+from hetopt.planners.espresso import Pruning, Stock, boundary, explore
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
 from hetopt.report import front as pictures
@@ -231,7 +231,7 @@ def pruning(limit_s: float) -> Iterator[Row]:
         whole = 0
         for name, switches in SWITCHES.items():
             begun = process_time()
-            counters = explored(data_of(job), switches).counters
+            counters = explore(data_of(job), switches).counters
             nodes = counters.opened + counters.placed
             whole = whole or nodes
             yield {

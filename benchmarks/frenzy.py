@@ -144,7 +144,7 @@ def compare(philly: Path | None, pollux: Path | None, again: bool) -> None:
                 "part": "queues",
                 "queue": name,
                 "queues": len(data),
-                "load": round(fmean(map(traces.offered, data)), 3),
+                "load": round(fmean(map(traces.offered_load, data)), 3),
                 "policy": label,
                 "completion_s": round(average[label], 1),
                 "p99_s": round(fmean(m.p99_completion_s for m in measured), 1),
@@ -268,7 +268,7 @@ def scale() -> None:
         "part": "scale",
         "jobs": 10_000,
         "gpus": 1000,
-        "load": round(traces.offered(data), 3),
+        "load": round(traces.offered_load(data), 3),
         "simulation_s": round(seconds, 2),
     }
     keep(FILE, found, *PACKAGES)

@@ -203,7 +203,7 @@ def _compare_methods(
         return
     for name in names:
         progress.started(f"{called}: {name}")
-        yield portfolio.bounded(
+        yield portfolio.with_bound(
             portfolio.ask(name, data, limits, several=True, problem=problem)
         )
     for statement, backend in chosen.statements_of(problem):

@@ -36,10 +36,10 @@ def explain(
     `InstanceError` for a plan that cannot be timed and `Unsupported` for a plan of
     another problem.
     """
-    from ..explaining import explained
+    from ..explaining import explain
 
     data, made = posed_training(plan, instance)
     starts = known_beside([plan, instance], data).starts(data) if known else ()
     others = [(one.source, one.plan, one.objective) for one in starts]
     heard = progress_of(progress).started
-    return explained(data, made, limits_of(limits), heard, others)
+    return explain(data, made, limits_of(limits), heard, others)

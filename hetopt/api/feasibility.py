@@ -71,7 +71,7 @@ def judged(data: Instance, plan: TrainingPlan) -> Result | None:
     made = Result(
         "training_plan", data, method, Status.FEASIBLE, Stop.FINISHED, plan=plan
     )
-    return portfolio.bounded(made)
+    return portfolio.with_bound(made)
 
 
 def spare_mib(data: Instance, plan: TrainingPlan) -> int:

@@ -156,7 +156,7 @@ def fit(
     question: _Here | _Named
     if on is None or isinstance(on, str | Path | Cluster):
         data = instance_with(model, on, batch, sequence)
-        question = _Here(divisions.asked(data, options))
+        question = _Here(divisions.with_choices(data, options))
     else:
         trained = Training.of(model)
         sizes = trained.sizes(batch, sequence, (SEQUENCES, TOKENS))

@@ -5,7 +5,7 @@ importers write the latter. All of a card is never free: CUDA's context, communi
 buffers and fragments take some.
 """
 
-from ..catalogue import known
+from ..catalogue import find_gpu
 from ..problems import Evaluation
 from ..schema import Cluster, Instance, exact
 
@@ -43,5 +43,5 @@ def _nominal(cluster: Cluster, kind: str) -> bool:
 
     Data sheets count in whole GiB, as a card that nobody knows is taken to.
     """
-    gib, card = exact(cluster.gpus[kind].memory_gib), known(kind)
+    gib, card = exact(cluster.gpus[kind].memory_gib), find_gpu(kind)
     return gib.denominator == 1 if card is None else gib * 1024 >= card.total_mib

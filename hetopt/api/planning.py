@@ -7,7 +7,7 @@ from .. import portfolio, registry
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport
 from ..modelling import Limits
-from ..portfolio.absence import refuted, remedied
+from ..portfolio.absence import add_remedies, with_refutation
 from ..problems.training_plan import support
 from ..result import Result, Stop
 from ..schema import Instance
@@ -87,7 +87,7 @@ def plan(
             *(data, left, given, told), planner=name, options=options
         )
     elif name is not None:
-        found = portfolio.bounded(portfolio.ask(name, data, left, options))
+        found = portfolio.with_bound(portfolio.ask(name, data, left, options))
     else:
         found = portfolio.search(data, left, given, told, insist=exact)
     if name is not None:  # then the planner's own reason is the answer
@@ -140,15 +140,15 @@ def answered(found: Result, known: Known, limits: Limits) -> Result:
     The library's bound counts, and where there is no plan its reasons are looked for,
     within the time that is left.
     """
-    return with_remedies(refuted(known.bounded(found)), limits)
+    return with_remedies(with_refutation(known.bounded(found)), limits)
 
 
 def with_remedies(found: Result, limits: Limits) -> Result:
     """Return the result with remedies where it has no plan; without, after Ctrl-C."""
     try:
-        return remedied(found, limits)
+        return add_remedies(found, limits)
     except KeyboardInterrupt:
-        return portfolio.interrupted(found)
+        return portfolio.as_interrupted(found)
 
 
 @public
@@ -256,7 +256,7 @@ def _compare_planners(
     for name in planners:
         progress.started(f"{instance.name}: {name}")
         results.append(
-            portfolio.bounded(portfolio.ask(name, instance, limits, several=True))
+            portfolio.with_bound(portfolio.ask(name, instance, limits, several=True))
         )
         yield results[-1]
     if exact:

@@ -19,7 +19,7 @@ from ..costs.runs import (
 from ..costs.runs.cross_validation import LeftOut, left_out
 from ..costs.runs.provenance import computed
 from ..errors import InstanceError, Place
-from ..formats.runs import completed, read
+from ..formats.runs import complete, read
 from ..text.documents import Document
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted
 def _runs(runs: Runs, **told: Any) -> list[Run]:
     if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
         return read(runs, **told)
-    return completed(runs, **told)
+    return complete(runs, **told)
 
 
 def _constants_of(path: Place | None) -> dict[str, Constant]:

@@ -20,7 +20,7 @@ from ..plans import Recovery, TrainingPlan
 from ..problems import training_plan
 from ..problems.recovery import CLOUD, Saved, changes, posing
 from ..problems.recovery.changes import Change
-from ..problems.recovery.posing import posed
+from ..problems.recovery.posing import pose
 from ..problems.recovery.storage import Storage
 from ..recovery.replanning import (
     DEFAULT_TIME_S,
@@ -164,7 +164,7 @@ def recover(
         run = Heuristic("training_plan", change.new, "replanning", limits, part=None)
         run.reasons = tuple(work.reasons[:10])
         return Recovered(change, run.result(), None, ())
-    data = posed(change, made, chosen.plan, storage, saved)
+    data = pose(change, made, chosen.plan, storage, saved)
     heard.started(method)
     if work.interrupted:  # what planners know of the recovery is enough then
         asked = replace(asked, time_s=0.0)
@@ -289,5 +289,5 @@ def carried_out(
     manifest = checkpoints.read_manifest(checkpoint)
     places = document.get("places") or []
     readable = [s for s in checkpoints.catalogue(checkpoint) if s.place in places]
-    whole = checkpoints.completed(recovery, plan, manifest, readable)
+    whole = checkpoints.complete(recovery, plan, manifest, readable)
     return checkpoints.apply(whole, checkpoint, out, report, document)

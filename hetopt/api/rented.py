@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from .. import files
-from ..catalogue import known
+from ..catalogue import find_gpu
 from ..costs.offers import card_of
 from ..costs.settings import under
 from ..errors import InstanceError, Unsupported
@@ -21,7 +21,16 @@ from ..plans import Pipeline, Provisioning, Replica, Stage, TrainingPlan
 from ..problems import provisioning as judge
 from ..problems import training_plan
 from ..result import Result
-from ..schema import Cluster, GpuType, Instance, Inter, Node, Offer, Profile, tabled
+from ..schema import (
+    Cluster,
+    GpuType,
+    Instance,
+    Inter,
+    Node,
+    Offer,
+    Profile,
+    table_record,
+)
 from ..text.documents import Document
 from ..text.editions import marked
 from .calling import AnyPlan, AnyProblem
@@ -215,7 +224,7 @@ def _cluster(machines: Machines) -> Cluster:
     """Return the machines as a cluster; the slower network of two is their link."""
     types = {}
     for offer, label, _ in machines:
-        card = known(card_of(offer))
+        card = find_gpu(card_of(offer))
         types[label] = GpuType(
             peak_tflops=offer.peak_tflops,
             memory_gib=offer.memory_gib,
@@ -237,5 +246,5 @@ def _cluster(machines: Machines) -> Cluster:
     return Cluster(
         gpus=types,
         nodes=tuple(node for _, _, nodes in machines for node in nodes),
-        inter=tabled(Inter, "rented machines", inter),
+        inter=table_record(Inter, "rented machines", inter),
     )

@@ -235,7 +235,7 @@ def rent(
         micro_batches = SIZES if own is None else own.micro_batch_sizes
     if deadline_s is not None and deadline_s <= 0:
         raise Unsupported(f"deadline_s is {deadline_s:g}: expected more than 0")
-    known = skypilot.rented([Path(one) for one in prices]) if prices else None
+    known = skypilot.rented_machines([Path(one) for one in prices]) if prices else None
     offers = [*(catalogue.prices() if known is None else known)]
     wanted = [sheet(name).card for name in gpus] if gpus is not None else None
     if wanted is not None:
@@ -462,7 +462,7 @@ class _Search:
             return
         if before is not None and (before.objective or 0) < result.objective:
             result = before
-        self.found[card, machines] = portfolio.bounded(result)
+        self.found[card, machines] = portfolio.with_bound(result)
         self.without.pop(card, None)
 
     def _run_s(self, result: Result) -> float:

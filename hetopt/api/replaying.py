@@ -140,7 +140,7 @@ class Replayed:
         saves = saving.Saves(*times)
         intervals = [round(x * _US) for x in intervals_s]
         return {
-            one.method: saving.compared(saving.spans(one), saves, policies, intervals)
+            one.method: saving.compare(saving.spans(one), saves, policies, intervals)
             for one in self.replays
         }
 
@@ -233,7 +233,7 @@ def replay(
             f"{data.workload.global_batch} in {data.name!r}: make them equal"
         )
     cluster = data.planned_cluster
-    follows = traces.followed(trace, cluster, series)
+    follows = traces.series_of(trace, cluster, series)
     moments = traces.moments(cluster, follows, counts=counts, seed=asked.seed)
     beside = known_beside([old_plan, instance], data) if known else NOTHING
     starts = Known((("old plan", old[1]), *beside.plans)).starts(data)

@@ -273,7 +273,7 @@ def data_parallel(data: Instance) -> Iterator[TrainingPlan]:
                     for share, gpus in zip(shares, groups, strict=True)
                 )
             )
-            for zero, rule in settings.offered(data):
+            for zero, rule in settings.state_choices(data):
                 yield stamped(data, plan, rule, zero)
         degree *= 2
 

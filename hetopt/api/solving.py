@@ -131,7 +131,7 @@ def by_planner(
     Raises `UnknownName` where it is none of that problem.
     """
     refuse_unknown("planner", [name], registry.known_for("planners", problem))
-    return portfolio.bounded(
+    return portfolio.with_bound(
         portfolio.ask(name, data, limits, options, problem=problem)
     )
 

@@ -169,8 +169,8 @@ def _runs_less(data: Instance, freest: Instance) -> bool:
     """Return whether every plan of the one's target is one of the freest one's."""
     if shapes.never_run(freest):
         return False
-    whole = set(settings.offered(freest))
-    return whole.issuperset(settings.offered(data))
+    whole = set(settings.state_choices(freest))
+    return whole.issuperset(settings.state_choices(data))
 
 
 def _bounded_by(result: Result, bound: Bound | None) -> Result:

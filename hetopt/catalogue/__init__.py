@@ -261,7 +261,7 @@ def skypilot_gpus() -> Mapping[str, Gpu]:
     }
 
 
-def known(name: str) -> Gpu | None:
+def find_gpu(name: str) -> Gpu | None:
     """The card of a name, in whoever's spelling; None where it is none or several."""
     wanted = _plainly(name)
     if (card := _spellings().get(wanted)) is not None:
@@ -282,7 +282,7 @@ def gpu(name: str, place: str) -> Gpu:
 
     `A100` alone stands for four cards: the `InstanceError` lists them.
     """
-    if (card := known(name)) is not None:
+    if (card := find_gpu(name)) is not None:
         return card
     fits = near(name)
     raise InstanceError(
@@ -312,7 +312,7 @@ def machine(name: str) -> Machine:
     by_name = {_plainly(own): made[0] for own, made in machines().items()}
     if (found := by_name.get(_plainly(name))) is not None:
         return found
-    if (card := known(name)) is None:
+    if (card := find_gpu(name)) is None:
         raise UnknownName("card", name, near(name))
     listed = (one for made in machines().values() for one in made if not one.named)
     usual = {one.card: one for one in listed}

@@ -32,10 +32,17 @@ parts, one after the other.
 """
 
 from .applying import Applied, apply, begun
-from .creating import create, manifest_of, needs, random_content, shards_of, split
+from .creating import (
+    create,
+    manifest_of,
+    needs,
+    random_content,
+    shards_of,
+    split_recovery,
+)
 from .huggingface import from_huggingface
 from .layout import Manifest, Shard, Tensor, Unit, catalogue, read_manifest
-from .serving import completed, saved_rows
+from .serving import complete, saved_rows
 from .sources import incomplete, verified_catalogue
 
 __all__ = [
@@ -47,7 +54,7 @@ __all__ = [
     "apply",
     "begun",
     "catalogue",
-    "completed",
+    "complete",
     "create",
     "from_huggingface",
     "incomplete",
@@ -57,6 +64,6 @@ __all__ = [
     "read_manifest",
     "saved_rows",
     "shards_of",
-    "split",
+    "split_recovery",
     "verified_catalogue",
 ]

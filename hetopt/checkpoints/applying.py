@@ -26,7 +26,7 @@ from ..text.writing import write_json
 from .copying import Saved
 from .layout import MANIFEST, Manifest, Portion, Shard, read_manifest
 from .moves import Move, moves
-from .sources import Source, difference, verified
+from .sources import Source, difference, verify
 from .tensor_files import read_header
 from .writing import DRAFT, shard_size, sync, write_shard
 
@@ -74,7 +74,7 @@ def apply(
     made = moves(recovery, manifest)
     saved = {source for one in made for _, source in one.pieces}
     _check_cuts(manifest, {one.shard for one in made} | saved)
-    sources = verified(folder, manifest, saved)
+    sources = verify(folder, manifest, saved)
     _check_apart(folder, out)
     job = _Job(out, manifest, sources, _digest(recovery, manifest, sources))
     try:

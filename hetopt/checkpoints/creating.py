@@ -169,7 +169,7 @@ def shards_of(plan: TrainingPlan, manifest: Manifest) -> list[Shard]:
     )
 
 
-def split(plan: TrainingPlan, manifest: Manifest) -> Recovery:
+def split_recovery(plan: TrainingPlan, manifest: Manifest) -> Recovery:
     """The recovery that cuts whole units, saved in the cloud, for a training plan."""
     return Recovery(
         transfers=tuple(

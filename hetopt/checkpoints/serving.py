@@ -52,7 +52,7 @@ def saved_rows(
     ]
 
 
-def completed(
+def complete(
     recovery: Recovery,
     plan: TrainingPlan,
     manifest: Manifest,

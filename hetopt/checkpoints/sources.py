@@ -49,7 +49,7 @@ class Source(NamedTuple):
         return Saved(number, str(self.file.path), held.offset, part)
 
 
-def verified(
+def verify(
     folder: Path, manifest: Manifest, shards: Iterable[Shard]
 ) -> dict[Shard, Source]:
     """Every shard's source; `InstanceError` names all that cannot be used, one a line.
@@ -77,7 +77,7 @@ def verified_catalogue(folder: Path) -> tuple[Shard, ...]:
     Raises `InstanceError` that names the damaged ones.
     """
     shards = catalogue(folder)
-    verified(folder, read_manifest(folder), shards)
+    verify(folder, read_manifest(folder), shards)
     return shards
 
 

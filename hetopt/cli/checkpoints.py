@@ -96,7 +96,7 @@ def checkpoint(
         told = {"out": str(out), "written": len(manifest.units)}
     else:
         manifest = checkpoints.read_manifest(folder)
-        recovery = checkpoints.split(api.posed_training(split)[1], manifest)
+        recovery = checkpoints.split_recovery(api.posed_training(split)[1], manifest)
         with moving() as bar:
             told = document(checkpoints.apply(recovery, folder, out, bar.report))
     if as_json:

@@ -35,7 +35,7 @@ class CurrentRun:
         from ..formats.importing import changes
 
         self.asked: Asked
-        self.module, self.asked = changes.recognised(paths)
+        self.module, self.asked = changes.recognise(paths)
         self.data: Instance | None = None
         self.claim: Claim | None = None
         if instance is not None:
@@ -57,11 +57,11 @@ class CurrentRun:
                 )
             return
         limit = limit_s(time_limit)
-        self.advice = changes.advised(
+        self.advice = changes.advise(
             self.module, self.asked, self.data, float("inf") if limit is None else limit
         )
         if is_written:
-            self.edited = edits.edited(
+            self.edited = edits.edit(
                 self.module, self.asked, self.advice.asked, self.advice.told
             )
 

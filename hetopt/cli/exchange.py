@@ -180,13 +180,13 @@ def export(
     data, made = api.posed_training(plan, instance)
     if explain:
         with naming(plan):
-            rows = exporting.explained(data, made)
+            rows = exporting.explain(data, made)
         output.give(rows, _able(rows), as_json)
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
     with naming(plan):
-        texts = exporting.exported(to, data, made, option or [])
+        texts = exporting.export(to, data, made, option or [])
     paths = exporting.write(out, texts)
     if as_json:
         output.print_json({"target": to, "files": [str(path) for path in paths]})

@@ -83,7 +83,7 @@ def import_file(
         from ..text.writing import write_json
 
         output.check_writable(out)
-        rows = importing.judged(format, files, options, instance)
+        rows = importing.evaluations(format, files, options, instance)
         failed = written(out, lambda path: write_json(path, rows))
         output.give(rows, [_judged(rows)], as_json, failed)
         return

@@ -46,7 +46,7 @@ from ..schema import (
     Search,
     Storage,
     exact,
-    tabled,
+    table_record,
 )
 from . import compute, memory, parameters
 from .compute import ceil
@@ -101,7 +101,7 @@ def as_offers(
             "gbytes_per_s": min(rates, default=1),
             "latency_us": cluster.inter.latency_us,
         }
-        offers.append(tabled(Offer, f"offer {name!r}", offer))
+        offers.append(table_record(Offer, f"offer {name!r}", offer))
     most = max(count.values())
     usual = Search(
         data_parallel=tuple(1 << i for i in range(most.bit_length())),

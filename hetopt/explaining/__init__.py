@@ -5,8 +5,8 @@ might help, `effects` plans and judges each of them again.
 """
 
 from .effects import Effect
-from .explanation import Explanation, explained
+from .explanation import Explanation, explain
 from .times import StageTime
 from .weights import GpuMemory
 
-__all__ = ["Effect", "Explanation", "GpuMemory", "StageTime", "explained"]
+__all__ = ["Effect", "Explanation", "GpuMemory", "StageTime", "explain"]

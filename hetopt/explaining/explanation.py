@@ -128,7 +128,7 @@ class Explanation:
         }
 
 
-def explained(
+def explain(
     instance: Instance,
     plan: TrainingPlan,
     limits: Limits,

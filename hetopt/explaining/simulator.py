@@ -27,7 +27,7 @@ from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, exact
 from .delays import Delays, Idle, delays, idle
 from .passing import Transfers, refuse_shape, times_of
-from .timeline import Schedule, Timeline, simulated
+from .timeline import Schedule, Timeline, run_passes
 from .times import holders_of
 
 _CATEGORIES = {"F": "forward", "B": "backward", "W": "weight gradients"}
@@ -178,7 +178,7 @@ def simulate(
     table = CostTable(data).under(zero=plan.zero, split=split_of(data, plan))
     refuse_shape(schedule, data, plan)
     lines = tuple(
-        simulated(times, pipeline.micro_batches, schedule, runs)
+        run_passes(times, pipeline.micro_batches, schedule, runs)
         for pipeline, times in zip(
             plan.pipelines,
             times_of(data, table, plan, schedule, transfers),

@@ -241,7 +241,7 @@ def _interleave(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
     yield from backward[len(forward) - ahead :]
 
 
-def simulated(
+def run_passes(
     times: Sequence[Times], n: int, schedule: Schedule, runs: int = 1
 ) -> Timeline:
     """Run `n` micro-batches through stages that take `times`, event by event.

@@ -13,7 +13,7 @@ import yaml
 from yaml.nodes import MappingNode, Node
 
 from ..errors import InstanceError
-from ..schema import GROUP_OF, GROUPS, PRESETS, grouped, ungrouped
+from ..schema import GROUP_OF, GROUPS, PRESETS, group_fields, ungroup_fields
 from ..text.documents import Document
 from ..text.editions import GROUPED, refuse_later
 from ..text.parsing import parse_tree, read_text
@@ -78,9 +78,9 @@ def _settings(costs: Mapping[str, object], presets: bool) -> str | dict[str, obj
     """Return settings in groups, or the name of the preset that they are."""
     whole = _DEFAULTS | dict(costs)
     for name, groups in PRESETS.items() if presets else ():
-        if whole == _DEFAULTS | ungrouped(groups):
+        if whole == _DEFAULTS | ungroup_fields(groups):
             return name
-    return grouped(costs)
+    return group_fields(costs)
 
 
 # --- JSON ------------------------------------------------------------------------

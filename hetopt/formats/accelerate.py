@@ -19,7 +19,7 @@ from .contract import Held
 from .documents import Document
 from .exporting import sharding
 from .exporting.launching import torchruns
-from .transformers.launch import ARGUMENTS, arguments, divided, ranks
+from .transformers.launch import ARGUMENTS, arguments, fsdp_fields, ranks
 
 HELD = Held("Accelerate", "1.10", ("1.15.0",), "accelerate")
 
@@ -62,7 +62,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     found = ranks(data, plan)
     told = arguments(data, found)
     hosts = [place(rank.gpu)[0] for rank in found]
-    fsdp = divided(data, plan, found)
+    fsdp = fsdp_fields(data, plan, found)
     config: Document = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "FSDP" if fsdp else "MULTI_GPU",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..catalogue import Gpu, known, models
+from ..catalogue import Gpu, find_gpu, models
 from ..catalogue import model as shape_of
 from ..catalogue.architectures import published
 from ..errors import InstanceError, UnknownName, quoted
@@ -114,8 +114,8 @@ def _assembly_from(
     if links := [_island(word) for word in islands]:
         inter = cluster.setdefault("inter", {})
         inter["islands"] = [*inter.get("islands", ()), *links]
-    cards = {name: known(name) for name in cluster["gpus"]}
-    cluster["gpus"] = finetuning.linked(cluster["gpus"], cards, how)
+    cards = {name: find_gpu(name) for name in cluster["gpus"]}
+    cluster["gpus"] = finetuning.with_links(cluster["gpus"], cards, how)
     trained, rows = _training_fields(cards, how) if own else ({}, ())
     made = {
         "name": name or f"{model['model']['name']}-on-{hosts}",
@@ -133,9 +133,7 @@ def _assembly_from(
     assumed = (*read.assumed, *found.assumed, *rows)
     if not own or times == "analytic" or "efficiency" in told:
         return Imported(made, assumed)
-    made, more = calibrating.calibrated(
-        made, cards, how, reserved="reserve_mib" in told
-    )
+    made, more = calibrating.calibrate(made, cards, how, reserved="reserve_mib" in told)
     validated(Instance, made, "the assembled instance", file="")
     if "calibration" in made["workload"]["costs"]:
         newer = {row.what for row in more}
@@ -174,8 +172,8 @@ def _training_fields(
 ) -> tuple[Document, tuple[assumptions.Assumption, ...]]:
     """Return the workload's fields of how and what is trained, and what is assumed."""
     fields, rows = assumptions.training(cards, how)
-    adapters, more = finetuning.trained(how)
-    optimiser, others = finetuning.updated(how)
+    adapters, more = finetuning.trained_part(how)
+    optimiser, others = finetuning.optimiser_fields(how)
     costs = fields["costs"] | adapters | optimiser
     return fields | {"costs": costs}, (*rows, *more, *others)
 

@@ -49,7 +49,7 @@ def frameworks() -> list[str]:
     return sorted(FRAMEWORKS)
 
 
-def calibrated(
+def calibrate(
     made: Document,
     cards: Mapping[str, Gpu | None],
     options: Values,
@@ -95,7 +95,7 @@ def calibrated(
     )
     settings: Document = dict.fromkeys(("layer_times", "activations"), TIMES[0])
     settings["calibration"] = calibration
-    offers, divided = divisions.offered(made, options)
+    offers, divided = divisions.alternatives(made, options)
     settings |= {field: degrees[0] for field, degrees in offers.items()}
     if costs.updates.zero == 3:
         settings["gathers"] = "micro_batch"

@@ -67,7 +67,7 @@ def rows(path: Place, gpu: str | None = None) -> list[Row]:
     field, and asks for the card where the catalogue has none of that name.
     """
     system = validated(_System, read_tree(Path(path)), str(path))
-    card = catalogue.known(gpu or system.sys_name)
+    card = catalogue.find_gpu(gpu or system.sys_name)
     if card is None:
         raise InstanceError.at(
             path,

@@ -57,7 +57,7 @@ def plan(
 
     def cheapest() -> TrainingPlan | None:
         for _, one in sorted(priced):
-            found = laid(grid, one, equal_cuts(line.layers, one.pp))
+            found = lay_out(grid, one, equal_cuts(line.layers, one.pp))
             n = line.micro_batches(one.b)
             if line.fits(n, found):
                 return line.plan(n, one.b, found)
@@ -90,7 +90,7 @@ def structures(grid: Grid) -> Iterator[Structure]:
                     yield Structure(b, dp, tp, pp)
 
 
-def laid(grid: Grid, one: Structure, cuts: list[int]) -> list[Laid]:
+def lay_out(grid: Grid, one: Structure, cuts: list[int]) -> list[Laid]:
     """Return the stages on machines, in the order of ranks."""
     groups = [node for node in grid.nodes for _ in range(grid.width // one.tp)]
     return [
@@ -104,7 +104,7 @@ def laid(grid: Grid, one: Structure, cuts: list[int]) -> list[Laid]:
 def estimate_us(grid: Grid, one: Structure, cuts: list[int]) -> int:
     """Iteration time if all GPUs were average ones; links are the real ones."""
     n = grid.line.micro_batches(one.b)
-    return grid.averaged.iteration_us(n, laid(grid, one, cuts))
+    return grid.averaged.iteration_us(n, lay_out(grid, one, cuts))
 
 
 def no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
@@ -126,7 +126,7 @@ def no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
                     line.short_mib(n, one.pp, j, s.shares, s.first, s.last),
                     f"stage {j}",
                 )
-                for j, s in enumerate(laid(grid, one, cuts))
+                for j, s in enumerate(lay_out(grid, one, cuts))
             )
         )
     (mib, stage), nearest = min(zip(short, tried, strict=True))

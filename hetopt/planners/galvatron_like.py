@@ -20,7 +20,7 @@ from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..search.symmetric import equal_cuts
-from .amp import Structure, estimate_us, laid, no_plan, structures
+from .amp import Structure, estimate_us, lay_out, no_plan, structures
 from .metis.costs import LineCost
 from .metis.cuts import NEVER, best
 from .metis.grid import Grid
@@ -45,7 +45,7 @@ def plan(
         if found is None:
             return None
         _, one, cuts = found
-        return line.plan(line.micro_batches(one.b), one.b, laid(grid, one, cuts))
+        return line.plan(line.micro_batches(one.b), one.b, lay_out(grid, one, cuts))
 
     with keeping(best), suppress(OutOfTime):
         in_time = False
@@ -67,7 +67,9 @@ def plan(
 def _cuts(grid: Grid, one: Structure) -> list[int] | None:
     """The cuts that are best on averaged GPUs, None where none fit the real ones."""
     line, n = grid.line, grid.line.micro_batches(one.b)
-    rows = [stage.shares for stage in laid(grid, one, equal_cuts(line.layers, one.pp))]
+    rows = [
+        stage.shares for stage in lay_out(grid, one, equal_cuts(line.layers, one.pp))
+    ]
     hops = [
         line.hop_us(rows[j], rows[j + 1]) if j + 1 < one.pp else 0
         for j in range(one.pp)

@@ -37,10 +37,10 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
         return (-kind.memory_mib, kind.layer_us, t)
 
     kinds = sorted(range(len(counts)), key=memory_first)
-    return balanced(stock, counts, [t for t in kinds for _ in range(counts[t])])
+    return balance(stock, counts, [t for t in kinds for _ in range(counts[t])])
 
 
-def balanced(stock: Stock, counts: Counts, order: Sequence[int]) -> Stages | None:
+def balance(stock: Stock, counts: Counts, order: Sequence[int]) -> Stages | None:
     """Layers by compute on stages in a given order, as far as the memory goes."""
     k, fair = len(order), shares(stock, counts)
     given = []

@@ -7,7 +7,7 @@ the best of their plans, then the exact method. `recover`, `fit`, `scale`, `role
 `shares.Portfolio`.
 """
 
-from .asking import Options, ask, bounded, exactly, interrupted, options_of
+from .asking import Options, as_interrupted, ask, exactly, options_of, with_bound
 from .searching import (
     Closing,
     Hearing,
@@ -20,7 +20,7 @@ from .searching import (
 )
 from .shares import PORTFOLIO, Portfolio
 from .turns import in_turn, order
-from .walks import improved, improved_from_several, is_small
+from .walks import improve_result, improved_from_several, is_small
 
 __all__ = [
     "PORTFOLIO",
@@ -29,19 +29,19 @@ __all__ = [
     "Options",
     "Portfolio",
     "Silence",
+    "as_interrupted",
     "ask",
-    "bounded",
     "exactly",
     "explore",
     "first",
     "improve",
-    "improved",
+    "improve_result",
     "improved_from_several",
     "in_turn",
-    "interrupted",
     "is_small",
     "least",
     "options_of",
     "order",
     "search",
+    "with_bound",
 ]

@@ -12,7 +12,7 @@ from ..search import choosing
 from .shares import PORTFOLIO
 
 
-def refuted(result: Result) -> Result:
+def with_refutation(result: Result) -> Result:
     """Return the result, or where it has no plan the proof that there is none.
 
     By counting GPUs, where that tells; not after Ctrl-C.
@@ -24,7 +24,7 @@ def refuted(result: Result) -> Result:
     return replace(result, reasons=(why,), status=Status.INFEASIBLE, stop=Stop.PROVED)
 
 
-def remedied(result: Result, limits: Limits) -> Result:
+def add_remedies(result: Result, limits: Limits) -> Result:
     """Return the result with remedies among its reasons, where it has no plan.
 
     They are looked for after the work, for at most ten seconds of the time that the

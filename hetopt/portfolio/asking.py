@@ -104,7 +104,7 @@ def exactly(
     options: Options | None = None,
 ) -> Result:
     """Return what the exact method of a problem finds, in words of the data."""
-    ways = settings.divided(data) if problem == "training_plan" else [data]
+    ways = settings.split_variants(data) if problem == "training_plan" else [data]
     if len(ways) > 1:
 
         def solve(way: Instance, share: Limits) -> Result:
@@ -114,7 +114,7 @@ def exactly(
             found = exactly(problem, way, share, own, report, options)
             return _translate_back(data, way, found)
 
-        return variants.solved(ways, limits, solve)
+        return variants.solve_variants(ways, limits, solve)
     method = entries.exact_method(problem)
     twin = settings.on_target(data) if problem == "training_plan" else data
     if warm_start is not None and twin is not data:
@@ -126,7 +126,7 @@ def exactly(
         report=report,
         **(options or {}),
     )
-    return bounded(_translate_back(data, twin, found))
+    return with_bound(_translate_back(data, twin, found))
 
 
 def _translate_back(data: Any, twin: Any, found: Result) -> Result:
@@ -140,7 +140,7 @@ def _translate_back(data: Any, twin: Any, found: Result) -> Result:
     return replace(found, data=data, plan=plan, evaluation=evaluation)
 
 
-def bounded(result: Result) -> Result:
+def with_bound(result: Result) -> Result:
     """Return the result with the cheap proved bound, where that says more than its own.
 
     Without a plan, and where arithmetic proves that there is none, it says so.
@@ -154,13 +154,13 @@ def bounded(result: Result) -> Result:
     try:
         cheap = training_plan_bound(result.data)
     except KeyboardInterrupt:
-        return interrupted(result)
+        return as_interrupted(result)
     if result.bound is None or cheap.value > result.bound.value:
         return result.with_bound(cheap)
     return result
 
 
-def interrupted(result: Result) -> Result:
+def as_interrupted(result: Result) -> Result:
     """Return the result as ended by Ctrl-C, where it was not proved before."""
     if result.stop is Stop.PROVED:
         return result

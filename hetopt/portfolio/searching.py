@@ -14,10 +14,10 @@ from ..problems import Objective
 from ..result import Result, Status, Stop
 from ..schema import Instance
 from ..search.quick import fastest
-from .asking import Options, ask, bounded, exactly, interrupted
+from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
 from .turns import in_turn
-from .walks import and_improved, improved, improved_from_several, is_small
+from .walks import and_improved, improve_result, improved_from_several, is_small
 
 #: What begins beside the planners.
 LOCAL_SEARCH, EXACT_METHOD = "local search", "exact method"
@@ -99,7 +99,7 @@ def search(
     except KeyboardInterrupt:  # wherever it came, what was made is kept
         if not made and not given:
             raise
-        found = bounded(interrupted(least([*made, *given])))
+        found = with_bound(as_interrupted(least([*made, *given])))
     return _with_seconds(found, monotonic() - began)
 
 
@@ -120,17 +120,17 @@ def _search(
     part = PORTFOLIO.part_before(limits.time_s, enumerates=enumerates)
     best = _by_planners(data, limits, part, given, known, made)
     if best.stop is Stop.INTERRUPTED:
-        found = bounded(best)
+        found = with_bound(best)
     else:
         made.append(best)
-        known.takes(bounded(best))
+        known.takes(with_bound(best))
         left = limits.after(monotonic() - began)
         try:
             found = _exactly(data, best, left, known, enumerates=enumerates)
         except Unsupported:
             if insist:
                 raise
-            found = bounded(best)
+            found = with_bound(best)
         else:
             found = _with_reasons(found, best)
     made.append(found)
@@ -159,9 +159,9 @@ def improve(
         found = ask(planner, data, limits.part(PORTFOLIO.one_share), options)
     try:
         left = limits.after(monotonic() - start)
-        return bounded(improved(found, left, known.knows))
+        return with_bound(improve_result(found, left, known.knows))
     except KeyboardInterrupt:  # before the search, which keeps what it has
-        return bounded(interrupted(found))
+        return with_bound(as_interrupted(found))
 
 
 def explore(
@@ -182,7 +182,7 @@ def explore(
     try:
         found = exactly("training_plan", data, left, fastest(data, iter(plans)))
     except Unsupported:
-        found = bounded(least(results))
+        found = with_bound(least(results))
     if found.stop is Stop.INTERRUPTED:
         raise KeyboardInterrupt
     if isinstance(found.plan, TrainingPlan):
@@ -195,7 +195,7 @@ def first(data: Instance, limits: Limits) -> Result:
     began = monotonic()
     for result in in_turn(data, limits.part(PORTFOLIO.explore_share)):
         if result.plan is not None or result.stop is Stop.INTERRUPTED:
-            return bounded(result)
+            return with_bound(result)
     left = replace(limits.after(monotonic() - began), gap=PORTFOLIO.any_gap)
     return exactly("training_plan", data, left)
 
@@ -231,7 +231,7 @@ def _by_planners(
     results = [*sorted(made, key=lambda result: result.method.name), *given]
     best = least(results)
     if ended:
-        return interrupted(best)
+        return as_interrupted(best)
     left = limits.after(monotonic() - start)
     walks = partial(hearing.began, LOCAL_SEARCH)
     return improved_from_several(
@@ -277,7 +277,7 @@ def _exactly(
     try:
         hearing.began(LOCAL_SEARCH)
     except KeyboardInterrupt:
-        return interrupted(found)
+        return as_interrupted(found)
     return and_improved(found, limits.after(monotonic() - start), hearing.knows)
 
 

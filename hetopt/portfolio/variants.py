@@ -75,7 +75,7 @@ def _as_it_is(plan: Any) -> Any:
 
 def _variants_for(planner: str, data: Instance) -> list[Instance]:
     """Return the instance once for each way that a planner carries."""
-    ways, method = settings.divided(data), f"planner {planner}"
+    ways, method = settings.split_variants(data), f"planner {planner}"
     known = [way for way in ways if capability.carries(method, way)]
     if not known:
         capability.require(method, ways[0])
@@ -108,7 +108,7 @@ def _in_turn(
         yield item, now + max(0.0, deadline - now) / shares
 
 
-def solved(
+def solve_variants(
     ways: Sequence[Instance],
     limits: Limits,
     solve: Callable[[Instance, Limits], Result],

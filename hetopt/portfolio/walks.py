@@ -16,7 +16,7 @@ from ..result import Bound, Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search.improving import Search
 from ..solving.run import Report
-from .asking import interrupted
+from .asking import as_interrupted
 from .shares import PORTFOLIO
 
 
@@ -24,7 +24,7 @@ def unheard(incumbent: object, bound: object) -> None:
     """Progress that nobody hears."""
 
 
-def improved(
+def improve_result(
     result: Result,
     limits: Limits,
     report: Report,
@@ -129,15 +129,15 @@ def improved_from_several(
                 break
             # Another seed, or walks into one valley would be the same from there.
             walk = replace(limits, time_s=max(0.0, seconds), seed=limits.seed + number)
-            found = improved(start, walk, report, PORTFOLIO.rounds, bound, visits)
+            found = improve_result(start, walk, report, PORTFOLIO.rounds, bound, visits)
             if found.objective is not None and found.objective < (best.objective or 0):
                 best = replace(found, method=best.method, failed=best.failed)
             if found.stop is Stop.INTERRUPTED:
-                return interrupted(best)
+                return as_interrupted(best)
             if found.stop in (Stop.PROVED, Stop.GAP):
                 break
     except KeyboardInterrupt:  # before a walk, which keeps what it has
-        return interrupted(best)
+        return as_interrupted(best)
     return best
 
 
@@ -174,7 +174,7 @@ def and_improved(found: Result, limits: Limits, report: Report) -> Result:
     if found.stop is not Stop.TIME:
         return found
     spent = sum(found.seconds.values())
-    walked = improved(found, limits, report, bound=found.bound)
+    walked = improve_result(found, limits, report, bound=found.bound)
     later = (
         TracePoint(point.seconds + spent, point.incumbent, point.bound)
         for point in walked.trace[1:]

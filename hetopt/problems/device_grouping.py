@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from .. import plans
 from ..errors import InstanceError
-from ..schema import Count, Name, Record, exact, tabled
+from ..schema import Count, Name, Record, exact, table_record
 from . import Evaluation, Violation
 
 sense: Literal["maximise"] = "maximise"
@@ -129,7 +129,7 @@ def data(
         ),
         "groups": groups,
     }
-    return tabled(Data, f"instance {instance.name!r}", fields)
+    return table_record(Data, f"instance {instance.name!r}", fields)
 
 
 def unit(data: Data) -> str:

@@ -52,7 +52,7 @@ from ..schema import (
     Usd,
     UsdPerHour,
     exact,
-    tabled,
+    table_record,
 )
 from . import Evaluation, Objective, Violation
 
@@ -389,7 +389,7 @@ def data(
     fields = provisioning_data(on_target(instance))
     if (deadline_s, budget_usd) != (None, None):
         fields |= {"deadline_s": deadline_s, "budget_usd": budget_usd}
-    return tabled(Data, where, fields, _SOURCES)
+    return table_record(Data, where, fields, _SOURCES)
 
 
 def unit(data: Data) -> str:

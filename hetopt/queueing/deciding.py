@@ -46,7 +46,7 @@ class Decision:
     forecasts: Mapping[int, Forecast]
 
 
-def decided(
+def decide(
     data: Data, entries: Sequence[Entry], policy: str, now: float, since: float
 ) -> Decision:
     """Return what a policy does with the jobs of a queue at `now`.

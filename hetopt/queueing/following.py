@@ -48,7 +48,7 @@ class Logged(NamedTuple):
     step_s: float | None
 
 
-def logged(path: Path) -> Logged:
+def read_log(path: Path) -> Logged:
     """Return what `hetopt run` printed of its steps; the first one warms up."""
     try:
         with path.open("rb") as file:
@@ -73,7 +73,7 @@ def saved_step(states: Path) -> int:
         return 0  # of a program of the user, in a form of its own
 
 
-def followed(store: Store, engine: Engine, entries: Sequence[Entry]) -> list[str]:
+def follow(store: Store, engine: Engine, entries: Sequence[Entry]) -> list[str]:
     """Bring attempts and jobs up to date; what happened, a line each."""
     told = []
     for entry in entries:
@@ -100,7 +100,7 @@ def followed(store: Store, engine: Engine, entries: Sequence[Entry]) -> list[str
 
 def _after(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str | None:
     """Take note of what an engine says of an attempt; a line where that is news."""
-    said = logged(store.log(attempt))
+    said = read_log(store.log(attempt))
     saved = max(attempt.from_step, saved_step(store.states(entry)))
     attempt = replace(
         attempt,

@@ -32,7 +32,7 @@ class Planned(NamedTuple):
     nodes: Mapping[str, int]
 
 
-def planned(
+def plan_job(
     data: Instance, nodes: Mapping[str, int], seconds: float
 ) -> Planned | Result:
     """Return the best plan of the quick planners on some GPUs, or why there is none.
@@ -101,7 +101,7 @@ def _renumber(
     return plan.model_copy(update={"pipelines": pipelines})
 
 
-def attempted(
+def new_attempt(
     store: Store,
     entry: Entry,
     made: Planned,
@@ -131,7 +131,7 @@ def attempted(
     )
 
 
-def launched(
+def launch(
     store: Store, engine: Engine, entry: Entry, attempt: Attempt, made: Planned
 ) -> Attempt:
     """Write an attempt's files, submit it, and return it as the engine calls it.
@@ -143,7 +143,7 @@ def launched(
     options = engine.options(made.nodes)
     if entry.job.train is not None:
         options = [*options, f"train={entry.job.train}"]
-    files = exporting.exported(engine.target, made.data, made.plan, options)
+    files = exporting.export(engine.target, made.data, made.plan, options)
     exporting.write(folder, files)
     store.keep(attempt)
     launch = launch_of(store, entry, attempt)

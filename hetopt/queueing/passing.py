@@ -126,9 +126,7 @@ class Queue:
     def advance(self, tell: Tell = lambda line: None) -> None:
         """Make one pass: follow, stop, start; `tell` hears of each change."""
         with self.store.placing():
-            for line in following.followed(
-                self.store, self.engine, self.store.entries()
-            ):
+            for line in following.follow(self.store, self.engine, self.store.entries()):
                 tell(line)
             self._place(tell)
 
@@ -195,7 +193,7 @@ class Queue:
         if found is None or found.data is None:
             return Decision((), (), {})
         policy = self.settings.policy
-        return deciding.decided(found.data, found.known, policy, now, found.since)
+        return deciding.decide(found.data, found.known, policy, now, found.since)
 
     def _place(self, tell: Tell) -> None:
         """Stop and start what the policy says, then what it knows no degrees for."""
@@ -239,7 +237,7 @@ class Queue:
     def _start(self, site: Site, start: Start, tell: Tell) -> Mapping[str, int] | None:
         """Plan and launch a job; the GPUs that it uses, or None where that failed."""
         data = site.instance(start.entry.job)
-        made = launching.planned(data, start.nodes, self.settings.planning_s)
+        made = launching.plan_job(data, start.nodes, self.settings.planning_s)
         if isinstance(made, Result):
             why = f"no plan for {_gpus(data, start.nodes)}: {_reasons(made)}"
             self.store.update(start.entry, why=why)
@@ -256,10 +254,10 @@ class Queue:
         held = [device for attempt in live for device in attempt.devices]
         try:
             devices = tuple(self.engine.devices(made.nodes, held))
-            attempt = launching.attempted(
+            attempt = launching.new_attempt(
                 self.store, entry, made, degrees, devices, why, time()
             )
-            launching.launched(self.store, self.engine, entry, attempt, made)
+            launching.launch(self.store, self.engine, entry, attempt, made)
         except (EngineFailed, Unsupported) as error:
             self._not_taken(entry, str(error), tell)
             return None
@@ -285,14 +283,14 @@ class Queue:
         if self.store.setting(f"tried {entry.number}") == [list(x) for x in asked]:
             return
         seconds = self.settings.planning_s
-        made = launching.planned(data, free, seconds) if free else None
+        made = launching.plan_job(data, free, seconds) if free else None
         if isinstance(made, Planned):
             if used := self._launch(entry, made, NO_DEGREES, tell):
                 _add(idle, {node: -gpus for node, gpus in used.items()})
             return
         self.store.set(f"tried {entry.number}", asked)
         every = _together(data.planned_cluster, _idle(data.planned_cluster, ()))
-        whole = launching.planned(data, every, seconds) if every != free else made
+        whole = launching.plan_job(data, every, seconds) if every != free else made
         if isinstance(whole, Planned):
             why = f"it needs more GPUs than are idle: {_gpus(whole.data, whole.nodes)}"
             self.store.update(entry, why=why)
@@ -354,10 +352,10 @@ class Queue:
             idle = _idle(found.cluster, found.known)
             free = _together(found.cluster, idle)
             every = _together(data.planned_cluster, _idle(data.planned_cluster, ()))
-            made = launching.planned(data, free, seconds) if free else None
+            made = launching.plan_job(data, free, seconds) if free else None
             if isinstance(made, Planned):
                 return Placement(entry, made, self._why(made, NO_DEGREES))
-            whole = launching.planned(data, every, seconds)
+            whole = launching.plan_job(data, every, seconds)
             if isinstance(whole, Planned):
                 where = _gpus(whole.data, whole.nodes)
                 return Placement(entry, None, f"waits: until {where} are idle")
@@ -366,7 +364,7 @@ class Queue:
         start = next((s for s in decision.starts if s.entry is entry), None)
         if start is None:
             return Placement(entry, None, "waits: its GPUs are not idle", (), forecast)
-        made = launching.planned(data, start.nodes, seconds)
+        made = launching.plan_job(data, start.nodes, seconds)
         if isinstance(made, Result):
             return Placement(entry, None, f"waits: {_reasons(made)}", (), forecast)
         why = self._why(made, start.degrees)

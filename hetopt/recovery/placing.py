@@ -18,7 +18,7 @@ from ..schema import Cluster
 Alike = dict[str, list[str]]  # the nodes that are like each node, itself among them
 
 
-def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
+def exchange_nodes(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
     """Return the plan with nodes exchanged; `data` is its recovery as it stands.
 
     Where links between nodes differ by pair the plan is returned as it is.
@@ -36,10 +36,10 @@ def settled(cluster: Cluster, plan: TrainingPlan, data: Data) -> TrainingPlan:
     for pair in nx.max_weight_matching(graph):
         home, part = sorted(pair)
         home_of[part[1]] = home[1]
-    return renamed(plan, _complete(home_of, alike))
+    return rename_nodes(plan, _complete(home_of, alike))
 
 
-def renamed(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
+def rename_nodes(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
     """Return the plan with other nodes in place of these; indexes of GPUs stay."""
 
     def name(gpu: str) -> str:

@@ -16,7 +16,7 @@ from ..plans import TrainingPlan
 from ..problems.recovery.changes import Change
 from ..problems.recovery.storage import Storage
 from ..schema import Cluster, Node
-from .placing import renamed
+from .placing import rename_nodes
 from .replanning import DEFAULT_TIME_S, Candidate, Replanning, kept_plan
 
 _MOST_PLANS = 3  # of one cluster
@@ -82,7 +82,7 @@ class Pool:
         before, plans = self._known[key]
         homes = _homes(before, cluster)
         for name, plan in plans:
-            work.consider(name, renamed(plan, homes))
+            work.consider(name, rename_nodes(plan, homes))
         return work
 
     def _before(self, cluster: Cluster) -> list[tuple[str, TrainingPlan]]:

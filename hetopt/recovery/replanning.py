@@ -31,13 +31,13 @@ from ..plans import Recovery, TrainingPlan
 from ..problems import recovery, training_plan
 from ..problems.recovery import Saved
 from ..problems.recovery.changes import Change
-from ..problems.recovery.posing import posed
+from ..problems.recovery.posing import pose
 from ..problems.recovery.storage import Storage
 from ..result import Method, Result, Status, Stop
 from ..search.balancing import shared
 from ..search.fast_cost import FastCost, Pipe
 from ..search.quick import time_of
-from .placing import settled
+from .placing import exchange_nodes
 
 DEFAULT_TIME_S = 1.5
 
@@ -201,11 +201,11 @@ class Replanning:
         if judged.violations or not isinstance(judged.objective, int):
             self.reasons.append(f"{name}: {judged.violations[0]}")
             return
-        data = posed(self.change, self.old_plan, plan, self.storage, self.saved)
+        data = pose(self.change, self.old_plan, plan, self.storage, self.saved)
         self._keep(name, plan, judged.objective, data)
-        moved = settled(self.change.new.planned_cluster, plan, data)
+        moved = exchange_nodes(self.change.new.planned_cluster, plan, data)
         if moved != plan:
-            data = posed(self.change, self.old_plan, moved, self.storage, self.saved)
+            data = pose(self.change, self.old_plan, moved, self.storage, self.saved)
             self._keep(name, moved, judged.objective, data)
 
     def _keep(
@@ -236,12 +236,12 @@ def _best(candidates: list[Candidate], horizon: Horizon) -> Candidate:
 def recovery_us(data: recovery.Data) -> int | None:
     """Time of AutoHet's recovery; None where something lies nowhere any more."""
     try:
-        return timed(data, autohet_recovery.plan(data))
+        return judged_us(data, autohet_recovery.plan(data))
     except NoPlan:
         return None
 
 
-def timed(data: recovery.Data, plan: Recovery) -> int:
+def judged_us(data: recovery.Data, plan: Recovery) -> int:
     """The judge's time, in us; `PlanRejected` where the recovery breaks a rule."""
     judged = recovery.evaluate(data, plan)
     if not isinstance(judged.objective, int):

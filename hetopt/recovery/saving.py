@@ -117,7 +117,7 @@ def daly_us(stall_us: int, mean_us: int) -> int:
     return max(1, round(grown) - stall_us)
 
 
-def compared(
+def compare(
     along: Sequence[Span],
     saves: Saves,
     policies: Sequence[str] = NAMES,

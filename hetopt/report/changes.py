@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..formats.importing.asked import Asked
-from ..formats.importing.changes import Advice, Change, Judged
+from ..formats.importing.changes import Advice, Assessment, Change
 from ..formats.importing.placing import Settings
 from . import words, writers
 from .sheet import Table
@@ -88,7 +88,7 @@ def _row(change: Change) -> tuple[str, str, str]:
     return listed, _time(change.alone), _time(change.so_far)
 
 
-def _time(judged: Judged) -> str:
+def _time(judged: Assessment) -> str:
     if judged.us is not None:
         return words.amount(judged.us, "us")
     return f"no: {judged.why}"

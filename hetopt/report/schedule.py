@@ -13,7 +13,7 @@ from ..api.scheduling import Outcome
 from ..plans import Schedule, ScheduledJob
 from ..problems.job_scheduling import MICRO, Data, Job
 from ..scheduling.metrics import times
-from ..scheduling.traces import offered
+from ..scheduling.traces import offered_load
 from ..text.documents import Document
 from . import figures, words, writers
 from .gantt import COLOURS, axis_of, gantt
@@ -50,7 +50,7 @@ class Report:
 
 def document(report: Report) -> Document:
     """One policy: its result document, with the queue, which `hetopt check` takes."""
-    load = offered(report.data)
+    load = offered_load(report.data)
     shared = {
         "instance": report.data.model_dump(mode="json"),
         "offered_load": load if load < float("inf") else None,

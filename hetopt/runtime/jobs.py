@@ -144,7 +144,7 @@ def _predicted_s(data: Instance, plan: TrainingPlan) -> float:
 
 def _not_run(data: Instance, plan: TrainingPlan, by_config: bool) -> Iterator[str]:
     yield from targets.lacking("executor", data, plan)
-    yield from targets.refused("executor", data, plan)
+    yield from targets.refusals("executor", data, plan)
     if Feature.LISTED_PARAMETERS in shapes.of_instance(data) and not by_config:
         yield f"{Feature.LISTED_PARAMETERS.value}: give its shape, or --model"
 

@@ -26,7 +26,7 @@ from ..problems.job_scheduling import Data, micro
 from ..result import Bound
 from ..solving.certificates import QueueCertificate
 from .offers import launch_us
-from .prices import priced
+from .prices import bound_by_prices
 
 ALONE = "each job alone on the best GPUs"
 MACHINE = "one shared machine, shortest remaining work first"
@@ -42,7 +42,7 @@ def bound(
     """
     found: list[tuple[Bound, QueueCertificate | None]]
     found = [(alone(data), None), (one_machine(data), None)]
-    if (by_prices := priced(data, deadline)) is not None:
+    if (by_prices := bound_by_prices(data, deadline)) is not None:
         found.append(by_prices)
     return max(found, key=lambda each: each[0].value)
 

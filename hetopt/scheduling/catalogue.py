@@ -5,7 +5,7 @@ example needs (GPT-2 7B at batch 2 takes 8 A100-40G; with 2^30 bytes 4 would do)
 Efficiency 0.4 of the peak is ours, and so are links where the paper names none.
 """
 
-from ..catalogue import Variant, family, known, model, near
+from ..catalogue import Variant, family, find_gpu, model, near
 from ..errors import UnknownName
 from ..problems.job_scheduling import JobModel
 from ..schema import Cluster, GpuType, Inter, ModelSpec, Node
@@ -23,7 +23,7 @@ def sheet(name: str) -> Variant:
     """
     if name in GPUS:
         return GPUS[name]
-    if (card := known(name)) is None:
+    if (card := find_gpu(name)) is None:
         raise UnknownName("GPU", name, near(name))
     return Variant(
         card=card.name,

@@ -50,7 +50,7 @@ class _Watched:
         waiting, before = list(state.in_order()), set(state.running)
         if not waiting:
             return
-        posed = _rounds.posed(self.offers, state, free, running=False)
+        posed = _rounds.pose(self.offers, state, free, running=False)
         self.frenzy.decide(state)
         best = uninterrupted(job_round.solve(posed.data))
         started = [

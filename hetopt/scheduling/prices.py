@@ -85,7 +85,7 @@ class _Grid:
         return np.diff(self.edges)
 
 
-def priced(
+def bound_by_prices(
     data: Data, deadline: float | None = None
 ) -> tuple[Bound, QueueCertificate] | None:
     """Return the least average completion time by prices, and these prices.

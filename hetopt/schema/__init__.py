@@ -43,9 +43,9 @@ from .record import (
     exact,
     name_fault,
     printable,
-    tabled,
+    table_record,
 )
-from .settings import GROUP_OF, GROUPS, CostSettings, grouped, ungrouped
+from .settings import GROUP_OF, GROUPS, CostSettings, group_fields, ungroup_fields
 from .splits import Split
 from .states import PRECISIONS, Lora, Offload, StateBytes, lora_fault
 from .workload import Alternatives, Workload
@@ -109,11 +109,11 @@ __all__ = [
     "Vectors",
     "Workload",
     "exact",
-    "grouped",
+    "group_fields",
     "link_of",
     "lora_fault",
     "name_fault",
     "printable",
-    "tabled",
-    "ungrouped",
+    "table_record",
+    "ungroup_fields",
 ]

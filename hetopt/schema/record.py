@@ -196,7 +196,7 @@ class Record(BaseModel):
 R = TypeVar("R", bound=Record)
 
 
-def tabled(
+def table_record(
     record: type[R],
     where: str,
     fields: Mapping[str, Any],

@@ -27,7 +27,7 @@ from .presets import PRESETS
 from .record import Record
 from .splits import Split
 from .states import StateBytes
-from .widths import launched
+from .widths import launched_precision
 
 GROUPS: Mapping[str, type[Record]] = {
     "compute": Compute,
@@ -89,7 +89,7 @@ class CostSettings(Record):
             data = {PRESET: data}
         if not isinstance(data, Mapping):
             return handler(data)
-        tree = _with_preset(grouped(data))
+        tree = _with_preset(group_fields(data))
         if info.mode == "json" and isinstance(tree.get("compute"), dict):
             # Seen from here JSON's lists are lists already, which tuples refuse.
             compute = tree["compute"]
@@ -124,7 +124,7 @@ class CostSettings(Record):
 
     @model_serializer(mode="wrap")
     def _side_by_side(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return ungrouped(handler(self))
+        return ungroup_fields(handler(self))
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -229,7 +229,7 @@ class CostSettings(Record):
         times are calibrated, `sync_factor` counts that weights of two bytes are
         gathered whatever gradients are.
         """
-        return self.in_precision(launched(target, self.memory.precision))
+        return self.in_precision(launched_precision(target, self.memory.precision))
 
     def in_precision(self, precision: str | None) -> Self:
         """The settings with the bytes of another precision, which may send more."""
@@ -255,7 +255,7 @@ class CostSettings(Record):
 # --- two forms of one thing ------------------------------------------------------
 
 
-def grouped(costs: Mapping[str, Any]) -> dict[str, Any]:
+def group_fields(costs: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with each field in its group; what is no field stays as it is.
 
     A field that stands in its group and beside it is a `ValueError`.
@@ -274,7 +274,7 @@ def grouped(costs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: made[name] for name in (*GROUPS, *made) if name in made}
 
 
-def ungrouped(costs: Mapping[str, Any]) -> dict[str, Any]:
+def ungroup_fields(costs: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in groups with their fields side by side, as in `schema: 1`."""
     return {name: x for group in costs.values() for name, x in group.items()}
 

@@ -124,7 +124,7 @@ LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
 _WIDER = {"bf16_mixed": "bf16_fp32_gradients"}
 
 
-def launched(target: str, precision: str | None) -> str | None:
+def launched_precision(target: str, precision: str | None) -> str | None:
     """Return the precision that a program runs where it is asked for another.
 
     It is the one that was asked for, or the same with wider gradients, which are
@@ -142,5 +142,5 @@ def words(exporter: str, precision: str | None) -> Mapping[str, Any]:
     Where the instance counts bytes alone, that is 16 bits of the kind bf16.
     """
     rows = LAUNCHED[exporter]
-    asked = launched(exporter, precision or "bf16_mixed")
+    asked = launched_precision(exporter, precision or "bf16_mixed")
     return rows[str(asked)].words

@@ -13,7 +13,7 @@ from itertools import product
 
 from ..costs import under
 from ..plans import TrainingPlan
-from ..problems.training_plan.settings import offered
+from ..problems.training_plan.settings import state_choices
 from ..schema import Instance, Recompute
 from ..schema.targets import Feature
 from .choices import stamped
@@ -36,7 +36,7 @@ def chosen(
     `deadline` is a `time.monotonic()` instant; settings share the time until then.
     Without one the same seed gives the same plan.
     """
-    settings = offered(instance)
+    settings = state_choices(instance)
     mixed = Feature.MIXED_RECOMPUTE in instance.workload.target.supports
     best: tuple[int, TrainingPlan] | None = None
     for number, (zero, rule) in enumerate(settings):

@@ -185,7 +185,7 @@ class Desk:
     def launchers(self, name: str) -> list[Document]:
         """Return who can run a plan, and why others cannot, as `export --explain`."""
         sheet = self.sheet(name)
-        rows = exporting.explained(self.find(sheet.digest).instance, sheet.plan)
+        rows = exporting.explain(self.find(sheet.digest).instance, sheet.plan)
         return [
             {
                 "target": row["name"],
@@ -199,7 +199,7 @@ class Desk:
         """Return the files of `hetopt export --to TARGET`, in an archive."""
         sheet = self.sheet(name)
         instance = self.find(sheet.digest).instance
-        files = exporting.exported(target, instance, sheet.plan)
+        files = exporting.export(target, instance, sheet.plan)
         held = io.BytesIO()
         with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, text in sorted(files.items()):

@@ -38,7 +38,7 @@ def searched(
     except KeyboardInterrupt:  # before the search, which keeps what it has
         if not starts:
             return None
-        found = portfolio.interrupted(starts[0])
+        found = portfolio.as_interrupted(starts[0])
     found = answered(found, known, limits.after(monotonic() - start))
     bound = None if found.bound is None else found.bound.value
     told.knows(found.objective, bound)

@@ -10,7 +10,7 @@ from random_alternatives import cost_of, with_alternatives, with_choices
 from random_pipelines import random_instance, random_pipes
 
 from hetopt.costs import fixed, under
-from hetopt.explaining import explained
+from hetopt.explaining import explain
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
@@ -80,7 +80,7 @@ def test_an_explanation_adds_up_whatever_was_chosen() -> None:
     for random, instance, plan in PLANS:
         chosen = with_choices(random, instance, plan)
         judged = judge.evaluate(instance, chosen)
-        found = explained(instance, chosen, Limits(time_s=0))
+        found = explain(instance, chosen, Limits(time_s=0))
         assert found.iteration_us == judged.objective
         for row in found.stages:
             assert sum(row.parts.values()) == found.iteration_us

@@ -40,7 +40,7 @@ def proof(zero: int, way: int) -> BoxCertificate:
 def proofs(instance: Instance) -> list[tuple[Instance, object]]:
     """Each way with its certificate."""
     found: list[tuple[Instance, object]] = []
-    for number, way in enumerate(settings.divided(instance)):
+    for number, way in enumerate(settings.split_variants(instance)):
         first, *further = [
             proof(one.workload.costs.zero, number) for one in settings.variants(way)
         ]
@@ -109,7 +109,7 @@ def test_an_interruption_of_any_way_is_told() -> None:
 
 
 def test_a_way_whose_time_was_too_short_has_what_others_leave() -> None:
-    ways = settings.divided(chosen([0]))
+    ways = settings.split_variants(chosen([0]))
     asked: list[Instance] = []
 
     def solve(way: Instance, limits: Limits) -> Result:
@@ -117,7 +117,7 @@ def test_a_way_whose_time_was_too_short_has_what_others_leave() -> None:
         first = way is asked[0] and asked.count(way) == 1
         return undecided(way, 7, Stop.TIME if first else Stop.FINISHED)
 
-    found = variants.solved(ways, Limits(time_s=1000), solve)
+    found = variants.solve_variants(ways, Limits(time_s=1000), solve)
     assert found.status is Status.UNDECIDED
     assert sorted(map(asked.count, ways)) == [1, 1, 1, 2]
     assert asked[0] is asked[-1]
@@ -134,6 +134,6 @@ def test_ways_without_a_setting_that_the_target_runs_are_left_out() -> None:
     path = TESTS / "found" / "divided_grids-185.json"
     data = json.loads(path.read_text())["data"]
     instance = Instance.model_validate(data["instance"], strict=False)
-    ways = settings.divided(instance.on(data["target"]))
+    ways = settings.split_variants(instance.on(data["target"]))
     assert [way.workload.costs.zero_groups for way in ways] == [1]
-    assert all(map(settings.offered, ways))
+    assert all(map(settings.state_choices, ways))

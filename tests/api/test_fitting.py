@@ -170,7 +170,7 @@ def test_an_instance_is_asked_with_another_split_than_its_files(
             "alternatives": workload.alternatives.model_copy(update=others),
         }
     )
-    other = divisions.asked(data, [option])
+    other = divisions.with_choices(data, [option])
     assert other.workload.costs.model_dump() == edited.costs.model_dump()
     assert other.workload.alternatives == edited.alternatives
     (found,) = hetopt.fit(TWO_NODES, options=[option]).verdicts

@@ -218,7 +218,7 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
         stop=Stop.FINISHED,
         plan=_one_pipeline(instance),
     )
-    result = walks.improved(start, Limits(time_s=60), interrupt)
+    result = walks.improve_result(start, Limits(time_s=60), interrupt)
     assert result.stop is Stop.INTERRUPTED
     assert heard[0] == start.objective
     assert result.objective == heard[2] < heard[1]
@@ -334,7 +334,7 @@ def test_equal_plans_are_one_start_and_bad_ones_none(
         begun.append(result)
         return result
 
-    monkeypatch.setattr(walks, "improved", improved)
+    monkeypatch.setattr(walks, "improve_result", improved)
     instance = setting("1", "7b", size=(4, 4, 16))
     good, bad = _made(instance, "islands"), _made(instance, "amp")
     assert good.objective is not None

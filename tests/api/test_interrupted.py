@@ -173,7 +173,7 @@ def test_the_best_planners_plan_outlives_the_exact_method(
 def test_remedies_that_are_interrupted_leave_the_reasons(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "remedied", interrupt)
+    monkeypatch.setattr(planning, "add_remedies", interrupt)
     found = api.plan("hexiscale/large-240-llama2-70b", "alpa_like", limits=0.0)
     assert found.stop is Stop.INTERRUPTED
     assert found.reasons

@@ -35,7 +35,7 @@ def told(gib: float, reserve_mib: int = 0) -> tuple[int, int, tuple[str, ...]]:
 def whole_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiny model fills no card: the catalogue is to have a tiny one."""
     card = type("Card", (), {"total_mib": 1})
-    monkeypatch.setattr("hetopt.api.margins.known", lambda name: card)
+    monkeypatch.setattr("hetopt.api.margins.find_gpu", lambda name: card)
 
 
 def test_a_warning_is_given_where_less_than_a_share_is_left() -> None:
@@ -67,7 +67,7 @@ def test_none_is_given_where_importers_kept_some_back(
 ) -> None:
     spare, room, _ = told(1.0)
     card = type("Card", (), {"total_mib": room})
-    monkeypatch.setattr("hetopt.api.margins.known", lambda name: card)
+    monkeypatch.setattr("hetopt.api.margins.find_gpu", lambda name: card)
     assert told((room - spare + 1) / 1024)[2] == ()
-    monkeypatch.setattr("hetopt.api.margins.known", lambda name: None)
+    monkeypatch.setattr("hetopt.api.margins.find_gpu", lambda name: None)
     assert told((room - spare + 1) / 1024)[2] == ()

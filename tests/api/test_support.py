@@ -157,7 +157,7 @@ def test_a_table_of_who_can_run_a_plan_says_not_supported() -> None:
     from hetopt.formats import exporting
 
     data = asking("latent attention (MLA)", "any")
-    rows = {row["name"]: row for row in exporting.explained(data, PLAN)}
+    rows = {row["name"]: row for row in exporting.explain(data, PLAN)}
     assert rows["torchrun"]["reasons"]
     for name, row in rows.items():
         if name in TARGETS:

@@ -103,7 +103,7 @@ ASKED = [
 
 @pytest.mark.parametrize("name", ASKED)
 def test_cards_that_clusters_have_are_known_by_short_names(name: str) -> None:
-    card = catalogue.known(name)
+    card = catalogue.find_gpu(name)
     assert card is not None
     assert catalogue.machine(card.name).card == card.name
 
@@ -132,7 +132,7 @@ def test_a_name_that_means_several_cards_is_asked_about() -> None:
 
 @pytest.mark.parametrize("name", ["H20-3e", "RTX 3060 Ti", "Tesla P40", "TITAN Xp"])
 def test_a_card_that_is_not_known_is_no_other(name: str) -> None:
-    assert catalogue.known(name) is None
+    assert catalogue.find_gpu(name) is None
     with pytest.raises(InstanceError, match=re.escape(name)):
         catalogue.gpu(name, "here")
 
@@ -213,7 +213,7 @@ def test_a_model_that_is_not_known_is_refused_with_those_that_are() -> None:
 def test_a_card_has_one_name_for_hosts_and_queues_and_one_for_skypilot(
     written: str, name: str, accelerator: str
 ) -> None:
-    card = catalogue.known(written)
+    card = catalogue.find_gpu(written)
     assert card is not None
     assert (card.name, card.accelerator_name) == (name, accelerator)
     assert catalogue.skypilot_gpus()[accelerator].memory_gib == card.memory_gib
@@ -222,7 +222,7 @@ def test_a_card_has_one_name_for_hosts_and_queues_and_one_for_skypilot(
 
 @pytest.mark.parametrize("name", ["A100", "V100", "H100", "Z9", "b200 (power limited)"])
 def test_a_name_of_several_cards_or_of_none_is_no_card(name: str) -> None:
-    assert catalogue.known(name) is None
+    assert catalogue.find_gpu(name) is None
     with pytest.raises(UnknownName):
         sheet(name)
 

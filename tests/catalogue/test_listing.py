@@ -32,7 +32,7 @@ def test_cards_are_listed_with_their_figures_and_machines() -> None:
         assert shown[name][3] == f"{card.peak_tflops:.6g}"
         assert ("fp4" in card.tflops) == (shown[name][5] != "–")
         for spelling in rows[name]["also"]:
-            assert catalogue.known(spelling) == card
+            assert catalogue.find_gpu(spelling) == card
 
 
 def test_machines_are_listed_with_their_cards() -> None:

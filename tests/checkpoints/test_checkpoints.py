@@ -152,7 +152,9 @@ def test_a_whole_checkpoint_is_split_for_a_plan(tmp_path: Path) -> None:
     checkpoints.create(tmp_path / "whole", manifest, whole, content)
     plan = staged(("a", 1, 4), ("b", 3, 2))
     done = checkpoints.apply(
-        checkpoints.split(plan, manifest), tmp_path / "whole", tmp_path / "split"
+        checkpoints.split_recovery(plan, manifest),
+        tmp_path / "whole",
+        tmp_path / "split",
     )
     shards = checkpoints.shards_of(plan, manifest)
     assert contents(tmp_path / "split") == expected(manifest, shards, content)
@@ -329,7 +331,7 @@ def test_the_parts_of_a_rank_follow_one_another(
     manifest = checkpoints.manifest_of(LLAMA)
     old = tmp_path / "old"
     made(old, manifest, staged(("a", 4, 1)), checkpoints.random_content(2))
-    one = checkpoints.split(staged(("a", 4, 1)), manifest).transfers[0]
+    one = checkpoints.split_recovery(staged(("a", 4, 1)), manifest).transfers[0]
     transfers = [one.model_copy(update={"part": part}) for part in parts]
     with pytest.raises(InstanceError, match=rf"'0' to a:0: found {message}"):
         checkpoints.apply(Recovery(transfers=tuple(transfers)), old, tmp_path / "new")

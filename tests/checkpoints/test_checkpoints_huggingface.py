@@ -99,7 +99,7 @@ def test_a_released_model_is_kept_whole_and_cut(
     for folder, degree in (("whole", 1), ("cut", 4)):
         plan = at_degree(degree, layers)
         if folder == "cut":
-            recovery = checkpoints.split(plan, manifest)
+            recovery = checkpoints.split_recovery(plan, manifest)
             checkpoints.apply(recovery, tmp_path / "whole", tmp_path / "cut")
         shards = [
             shard._replace(place="cloud" if degree == 1 else "a")
@@ -113,7 +113,7 @@ def test_ranks_of_a_released_model_compute_what_the_whole_does(tmp_path: Path) -
     """The axes are right: partial products of ranks add up to the whole's."""
     arrays = released(tmp_path / "model", LLAMA, 1)
     manifest = checkpoints.from_huggingface(tmp_path / "model", tmp_path / "whole")
-    recovery = checkpoints.split(at_degree(2, 11), manifest)
+    recovery = checkpoints.split_recovery(at_degree(2, 11), manifest)
     checkpoints.apply(recovery, tmp_path / "whole", tmp_path / "cut")
     ranks = list(contents(tmp_path / "cut").items())
     mine = [tensors for path, tensors in ranks if path.startswith("a/0.tp")]
@@ -142,7 +142,7 @@ def test_ranks_of_a_released_model_compute_what_the_whole_does(tmp_path: Path) -
 def test_gpt2_is_cut_across_its_transposed_matrices(tmp_path: Path) -> None:
     arrays = released(tmp_path / "model", GPT2, 1)
     manifest = checkpoints.from_huggingface(tmp_path / "model", tmp_path / "whole")
-    recovery = checkpoints.split(at_degree(2, 1), manifest)
+    recovery = checkpoints.split_recovery(at_degree(2, 1), manifest)
     checkpoints.apply(recovery, tmp_path / "whole", tmp_path / "cut")
     found = contents(tmp_path / "cut")
     query, key, value = np.split(arrays["h.0.attn.c_attn.weight"], 3, axis=1)

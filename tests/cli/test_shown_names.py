@@ -135,7 +135,7 @@ def test_tables_of_checkpoints_claims_and_measurements_show_names_as_they_are(
     assert all(name in told for name in (CLOSING, OPENING, "n[/x]"))
     row = dict.fromkeys(("claimed_us", "judged_us", "complete", "fits"))
     claims = [{"rank": 1, **row, "refused": f"no {CLOSING}", "broken": []}]
-    assert f"no {CLOSING}" in printed(importing._evaluation(claims), capsys)
+    assert f"no {CLOSING}" in printed(importing._judged(claims), capsys)
     made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
     assert CLOSING in printed_all(measuring._shown(made), capsys)
     line = Table.of(("a",), [(CLOSING,)])

@@ -10,7 +10,7 @@ from inputs import drawn, examples
 from random_pipelines import random_instance, random_pipes
 from test_adapters import parts_of, plan_of, two_nodes
 
-from hetopt.explaining import explained
+from hetopt.explaining import explain
 from hetopt.explaining.simulator import simulate
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
@@ -229,7 +229,7 @@ def test_replicas_of_a_stage_send_what_must_leave_the_node(
 
 def test_explain_and_the_timeline_name_the_busiest_port() -> None:
     instance, plan = two_nodes(1), plan_of(*_ACROSS, t=1)
-    found = explained(instance, plan, Limits(time_s=0))
+    found = explain(instance, plan, Limits(time_s=0))
     assert "activations 8 ms at a" in " ".join(report.limits(found))
     assert found.to_json()["ports"]["pipelines"]["node"] == "a"
     for row in found.stages:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.costs import CostTable
-from hetopt.explaining import Explanation, explained, layers
+from hetopt.explaining import Explanation, explain, layers
 from hetopt.modelling import Limits
 from hetopt.report.explanation import sheet
 from hetopt.search.fast_cost import FastCost
@@ -24,7 +24,7 @@ def some(random: Random) -> Explanation:
     """Of a random plan, which may need too much memory."""
     instance = calibrated(random, random_instance(random))
     plan = FastCost(instance).plan(random_pipes(random, instance))
-    return explained(instance, plan, Limits(time_s=0))
+    return explain(instance, plan, Limits(time_s=0))
 
 
 @examples(15)

@@ -15,7 +15,7 @@ import hetopt
 from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.explaining import Explanation, explained
+from hetopt.explaining import Explanation, explain
 from hetopt.explaining.changes import changes
 from hetopt.files import load_instance
 from hetopt.modelling import Limits
@@ -49,7 +49,7 @@ PLANS = list(random_plans(40))
 @cache
 def explanations() -> tuple[Explanation, ...]:
     """What is said of each of the plans, without changes."""
-    return tuple(explained(one, plan, Limits(time_s=0)) for one, plan, _ in PLANS)
+    return tuple(explain(one, plan, Limits(time_s=0)) for one, plan, _ in PLANS)
 
 
 def test_the_parts_of_every_stage_add_up_to_the_iteration() -> None:
@@ -120,7 +120,7 @@ def small() -> tuple[Instance, TrainingPlan]:
 @pytest.fixture(scope="module")
 def whole(small: Any) -> Explanation:
     """The explanation for which every change was looked at."""
-    return explained(*small, Limits(time_s=None))
+    return explain(*small, Limits(time_s=None))
 
 
 def test_every_effect_is_what_the_judge_says_of_its_plan(
@@ -128,7 +128,7 @@ def test_every_effect_is_what_the_judge_says_of_its_plan(
 ) -> None:
     instance, plan = small
     found = whole
-    again = explained(instance, plan, Limits(time_s=None))
+    again = explain(instance, plan, Limits(time_s=None))
     assert found.effects == again.effects
     assert found.complete
     assert len({effect.kind for effect in found.effects}) >= 6
@@ -177,7 +177,7 @@ def test_a_plan_that_cannot_be_timed_is_refused(small: Any) -> None:
     with pytest.raises(
         InstanceError, match=r"cannot be timed: .*(gpu_twice|global_batch)"
     ):
-        explained(instance, broken, Limits(time_s=0))
+        explain(instance, broken, Limits(time_s=0))
     partition = Partition(order=("a",), layers=(1,))
     data = {"problem": "layer_partition", "layer_mib": [1], "micro_batches": 1}
     data["in_flight_mib"] = [0]
@@ -231,7 +231,7 @@ def test_layers_of_several_kinds_have_a_row_each() -> None:
     instance = Instance.model_validate(tree, strict=False)
     plan = hetopt.plan(instance, "grid", limits=2).plan
     assert plan is not None
-    found = explained(instance, plan, Limits(time_s=0))
+    found = explain(instance, plan, Limits(time_s=0))
     assert [row.kind for row in found.kinds] == ["mamba", "dense", "attention"]
     assert [row.layers for row in found.kinds] == [2, 2, 1]
     assert [row.parameters for row in found.kinds] == [*instance.model.parameters[:3]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inputs import examples
 
 from hetopt.costs.memory import in_flight
-from hetopt.explaining.simulator import simulated
+from hetopt.explaining.simulator import run_passes
 from hetopt.explaining.timeline import Times
 from hetopt.schema import CostSettings
 
@@ -33,7 +33,7 @@ def test_interleaving_fills_equal_stages_as_many_times_as_fast(
     stages: int, groups: int, runs: int, f: int, b: int
 ) -> None:
     n = groups * stages
-    line = simulated(times([(f, b)] * stages), n, "1f1b", runs)
+    line = run_passes(times([(f, b)] * stages), n, "1f1b", runs)
     assert len(line.passes) == 2 * n * stages * runs
     assert line.total_us == line.closed_us
     assert line.closed_us == n * (f + b) + Fraction((stages - 1) * (f + b), runs)
@@ -46,7 +46,7 @@ def test_each_run_waits_for_the_one_before_it(
     pairs: list[tuple[int, int]], groups: int, runs: int
 ) -> None:
     count, n = len(pairs), groups * len(pairs)
-    line = simulated(times(pairs), n, "1f1b", runs)
+    line = run_passes(times(pairs), n, "1f1b", runs)
     ends = {
         (one.kind, one.run * count + one.stage, one.micro_batch): one
         for one in line.passes
@@ -64,7 +64,7 @@ def test_no_stage_has_more_in_flight_than_its_memory_is_counted_for(
     stages: int, groups: int, runs: int
 ) -> None:
     n = groups * stages
-    line = simulated(times([(1, 2)] * stages), n, "1f1b", runs)
+    line = run_passes(times([(1, 2)] * stages), n, "1f1b", runs)
     for stage in range(stages):
         own = [one for one in line.passes if one.stage == stage]
         assert all(a.end_us <= b.start_us for a, b in pairwise(own))
@@ -92,8 +92,8 @@ def test_a_transfer_that_keeps_both_ends_busy_is_waited_for_once(
         sent, entered = half * (j + 1 < stages), half * (j > 0)
         own = f + sent + entered
         made.append(Times(own, own, sent))
-    line = simulated(made, n, "1f1b")
-    alone = simulated(made, 1, "1f1b").total_us
+    line = run_passes(made, n, "1f1b")
+    alone = run_passes(made, 1, "1f1b").total_us
     assert alone == 2 * stages * f + (stages - 1) * hop  # once each way
     assert n * max(t.both_us for t in made) <= line.total_us
     assert line.critical_path()[0].start_us == 0

@@ -22,7 +22,7 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining.delays import delays, idle
 from hetopt.explaining.simulator import Simulation, simulate
-from hetopt.explaining.timeline import Schedule, Times, order, simulated
+from hetopt.explaining.timeline import Schedule, Times, order, run_passes
 from hetopt.files import load_instance, load_plan
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
@@ -62,7 +62,7 @@ def longest_path(pairs: list[tuple[int, int]], n: int, schedule: Schedule) -> in
 def test_the_simulation_ends_with_the_longest_path(
     schedule: Schedule, pairs: list[tuple[int, int]], n: int
 ) -> None:
-    line = simulated(times(pairs), n, schedule)
+    line = run_passes(times(pairs), n, schedule)
     assert line.total_us == longest_path(pairs, n, schedule)
     assert len(line.passes) == 2 * n * len(pairs)
     path = line.critical_path()
@@ -79,14 +79,14 @@ def test_gpipe_takes_the_time_of_two_flow_shops(
     forward, backward = zip(*pairs, strict=True)
     expected = sum(forward) + sum(backward)
     expected += (n - 1) * (max(forward) + max(backward))
-    assert simulated(times(pairs), n, "gpipe").total_us == expected
+    assert run_passes(times(pairs), n, "gpipe").total_us == expected
 
 
 @given(stages=st.integers(1, 8), n=st.integers(1, 12), f=DURATIONS, b=st.integers(1, 9))
 def test_equal_stages_take_the_closed_form_exactly(
     stages: int, n: int, f: int, b: int
 ) -> None:
-    line = simulated(times([(f, b)] * stages), n, "1f1b")
+    line = run_passes(times([(f, b)] * stages), n, "1f1b")
     assert line.total_us == line.closed_us == (stages + n - 1) * (f + b)
     assert line.bubble == pytest.approx((stages - 1) / (stages + n - 1))
 
@@ -110,7 +110,7 @@ def test_1f1b_keeps_at_most_p_minus_j_micro_batches_in_flight(
 def test_1f1b_never_exceeds_the_closed_form_where_passes_are_in_proportion(
     forward: list[int], n: int
 ) -> None:
-    line = simulated(times([(f, 3 * f) for f in forward]), n, "1f1b")
+    line = run_passes(times([(f, 3 * f) for f in forward]), n, "1f1b")
     slowest = max(4 * f for f in forward)
     before = min(sum(4 * f for f in forward[:j]) for j in range(len(forward)))
     assert n * slowest + before <= line.total_us <= line.closed_us
@@ -123,7 +123,7 @@ def test_stages_slow_in_opposite_passes_take_longer_than_the_closed_form() -> No
     stage 1 first runs F1, which stage 0 ends at 10; B0 of stage 1 takes 11 to 16, of
     stage 0 to 17; B1 of stage 1 takes 16 to 21, of stage 0 to 22.
     """
-    line = simulated(times([(5, 1), (1, 5), (1, 1)]), 2, "1f1b")
+    line = run_passes(times([(5, 1), (1, 5), (1, 1)]), 2, "1f1b")
     assert (line.total_us, line.closed_us) == (22, 20)
 
 
@@ -143,7 +143,7 @@ def test_the_causes_of_a_difference_add_up_to_it(
         Times(Fraction(f), Fraction(b), Fraction(min(shared, f, b))) for f, b in pairs
     ]
     n = groups * len(pairs)
-    line = simulated(stages, n, schedule, runs)
+    line = run_passes(stages, n, schedule, runs)
     assert len(line.passes) == 2 * n * runs * len(pairs)
     assert delays(line, 77).total_us == 77 - line.total_us
     assert line.critical_path()[0].start_us == 0
@@ -157,7 +157,7 @@ def test_quick_stages_behind_the_slowest_are_hidden(
     f: int, b: int, behind: int
 ) -> None:
     """While they take f + b each, it has as many passes of 9 f, or 9 b, to do."""
-    line = simulated(times([(9 * f, 9 * b), *[(f, b)] * behind]), behind + 3, "1f1b")
+    line = run_passes(times([(9 * f, 9 * b), *[(f, b)] * behind]), behind + 3, "1f1b")
     found = delays(line, int(line.closed_us))
     assert found.total_us == found.behind_us == behind * (f + b)
 
@@ -172,7 +172,7 @@ def test_overlapped_transfers_end_with_the_longest_path_that_queues_on_links(
 ) -> None:
     """A link is a stage of its own in each direction, busy for one transfer."""
     stages = [Times(Fraction(f), Fraction(b), Fraction(-hop)) for f, b, hop in rows]
-    line = simulated(stages, n, "1f1b")
+    line = run_passes(stages, n, "1f1b")
     graph: Any = nx.DiGraph()
     for j, (f, b, _) in enumerate(rows):
         for before, after in pairwise(order("1f1b", len(rows), j, n)):
@@ -198,7 +198,7 @@ def test_overlapped_transfers_end_with_the_longest_path_that_queues_on_links(
     sending = [
         (f + hop, b + back) for (f, b, hop), back in zip(rows, [0, *hops], strict=False)
     ]
-    assert line.total_us <= simulated(times(sending), n, "1f1b").total_us
+    assert line.total_us <= run_passes(times(sending), n, "1f1b").total_us
 
 
 # --- plans -----------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_a_page_of_too_many_passes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(timeline._MOST_PASSES, ".html", 60)
-    line = simulated(times([(1, 1)] * 2), 16, "1f1b")
+    line = run_passes(times([(1, 1)] * 2), 16, "1f1b")
     one = Fraction(1)
     found = Simulation("1f1b", (line,), (1,), 0, 0, one, one, 1)
     with pytest.raises(Unsupported, match="64 passes, expected at most 60"):
@@ -305,7 +305,7 @@ def test_a_picture_of_an_unknown_kind_is_refused() -> None:
 def divided(stages: int, n: int, f: int, b: int, w: int, schedule: Schedule) -> Any:
     """Equal stages whose backward pass is b + w."""
     one = Times(Fraction(f), Fraction(b + w), weights_us=Fraction(w))
-    return simulated([one] * stages, n, schedule)
+    return run_passes([one] * stages, n, schedule)
 
 
 ZERO_BUBBLE = given(
@@ -360,7 +360,7 @@ def test_zbv_is_idle_for_nothing_once_begun_where_passes_are_equal(
     """Qi et al. 2024, table 1: no bubble, and what the first stage of 1F1B holds."""
     n = 2 * stages + more
     halves = Times(Fraction(each), Fraction(2 * each), weights_us=Fraction(each))
-    line = simulated([halves] * 2 * stages, n, "zbv")
+    line = run_passes([halves] * 2 * stages, n, "zbv")
     assert line.total_us == 6 * n * each + (stages - 1) * each
     assert all(parts.waiting_us == 0 for parts in idle(line))
     assert max(line.held) == line.held[0] == stages
@@ -401,7 +401,7 @@ def test_dualpipe_is_idle_for_no_more_where_weights_take_least(
 
 
 def dual(stages: int, n: int, f: int, b: int, w: int) -> Any:
-    return simulated(
+    return run_passes(
         [Times(Fraction(f), Fraction(b + w), weights_us=Fraction(w))] * 2 * stages,
         *(n, "dualpipe"),
     )
@@ -467,7 +467,7 @@ def test_measured_ratios_of_schedules_are_told_with_one_batch() -> None:
     bubble; what the batch was is not told, and 32 micro-batches tell both ratios."""
     thirds = [Times(Fraction(1), Fraction(2), weights_us=Fraction(1))] * 8
     plain, interleaved, zero = (
-        simulated(thirds, 32, schedule, runs).total_us
+        run_passes(thirds, 32, schedule, runs).total_us
         for schedule, runs in (("1f1b", 1), ("1f1b", 2), ("zb-h1", 1))
     )
     assert float(plain / interleaved) == pytest.approx(10974 / 10057, rel=0.01)

@@ -13,7 +13,7 @@ from hetopt.bench import journal
 from hetopt.errors import HetoptError, InstanceError
 from hetopt.recovery.replay import traces as spot
 from hetopt.scheduling import traces
-from hetopt.schema import Instance, tabled
+from hetopt.schema import Instance, table_record
 from hetopt.text.complaints import path_of
 from hetopt.text.parsing import read_table
 
@@ -254,7 +254,7 @@ def test_a_table_names_the_place_of_the_number() -> None:
     device = {"type": "A", "count": 1, "gflops": 10**9, "memory_mib": 1}
     fields = {"gpus": (device,), "minimum_memory_mib": 1, "micro_batches": 1}
     with pytest.raises(InstanceError, match="found 1000000000") as caught:
-        tabled(Data, "here", fields)
+        table_record(Data, "here", fields)
     assert caught.value.field == "here: gpus[0].gflops"
 
 

@@ -465,7 +465,7 @@ def test_what_is_assembled_is_planned_with_room_to_spare(
     assert found.objective == result.objective
     nominal = catalogue.gpus()["A100-80GB-SXM4"].memory_gib
     assert data.planned_cluster.gpus["A100-80GB-SXM4"].memory_gib < nominal - 3
-    assert exporting.explained(data, result.plan)
+    assert exporting.explain(data, result.plan)
 
 
 def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
@@ -521,7 +521,7 @@ def test_commands_agree_on_the_card_that_a_name_means(
             assert list(read["cluster"]["gpus"]) == [name]
         cluster = named_gpus([spelling])  # what `fit` and its rows call it
         (called,) = cluster.gpus
-        assert catalogue.known(called) == catalogue.gpus()[name]
+        assert catalogue.find_gpu(called) == catalogue.gpus()[name]
         peak = catalogue.gpus()[name].peak_tflops
         assert cluster.gpus[called].peak_tflops == peak
 
@@ -543,7 +543,7 @@ def test_a_task_for_skypilot_asks_by_the_name_of_its_price_lists(
         label = spelling.replace(" ", "-")
         data = instance().model_dump_json().replace('"big"', json.dumps(label))
         named = Instance.model_validate_json(data)
-        files = exporting.exported("skypilot", named, EVEN)
+        files = exporting.export("skypilot", named, EVEN)
         tasks = [text for file, text in files.items() if file.endswith(".yaml")]
         assert len(tasks) == 1
         assert f"{wanted}: 8" in tasks[0]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hetopt import api, cli, formats
 from hetopt.errors import InstanceError
 from hetopt.formats.importing import changes, edits
-from hetopt.formats.importing.changes import Advice, advised, recognised
+from hetopt.formats.importing.changes import Advice, advise, recognise
 from hetopt.formats.importing.placing import Settings
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import targets
@@ -74,8 +74,8 @@ def written(folder: Path, name: str, run: dict[str, Any] = RUN) -> Path:
 
 
 def found_in(path: Path, data: Instance) -> tuple[Any, Advice]:
-    module, asked = recognised([path])
-    return module, advised(module, asked, data, ENOUGH_S)
+    module, asked = recognise([path])
+    return module, advise(module, asked, data, ENOUGH_S)
 
 
 def test_the_best_is_that_of_all_settings(advice: Advice, tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_the_best_is_that_of_all_settings(advice: Advice, tmp_path: Path) -> Non
     if "layers" not in {change.setting for change in advice.changes}:
         assert least <= advice.best.us
     path = written(tmp_path, "words.txt")
-    module, asked = recognised([path])
-    made = edits.edited(module, asked, advice.asked, advice.told)
+    module, asked = recognise([path])
+    made = edits.edit(module, asked, advice.asked, advice.told)
     path.write_text(made.texts[path][1])
     (claim,) = reader.claims(path, data)
     assert training_plan.evaluate(claim.data, claim.plan).objective == advice.best.us
@@ -128,7 +128,7 @@ def test_layers_of_unlike_gpus_are_divided_by_their_speed(tmp_path: Path) -> Non
     tree["cluster"]["gpus"]["small"]["peak_tflops"] = 1
     data = Instance.model_validate_json(json.dumps(tree))
     path = written(tmp_path, "script.sh")
-    module, asked = recognised([path])
+    module, asked = recognise([path])
     search = changes._Search(module, asked, data, "")
     search.judged(search.base)
     assert search.divide(float("inf"))
@@ -146,10 +146,10 @@ def test_layers_of_unlike_gpus_are_divided_by_their_speed(tmp_path: Path) -> Non
         layers[target] += 1
         other = search.judged(best._replace(layers=tuple(layers)))
         assert other.us is None or other.us >= first
-    made = edits.edited(module, asked, search.asked_for(best), search.told_of(best))
+    made = edits.edit(module, asked, search.asked_for(best), search.told_of(best))
     assert made.left == ()
     path.write_text(made.texts[path][1])
-    assert module.claimed(recognised([path])[1], data).settings == best
+    assert module.claimed(recognise([path])[1], data).settings == best
     if (bash := which("bash")) is not None:
         assert run_shell([bash, "-n", str(path)], check=False).returncode == 0
 
@@ -174,14 +174,14 @@ def test_the_edited_file_is_the_run_that_is_proposed(
 ) -> None:
     data = instance(48)
     path = written(tmp_path, name)
-    module, asked = recognised([path])
+    module, asked = recognise([path])
     search = changes._Search(module, asked, data, "")
-    made = edits.edited(module, asked, search.asked_for(wanted), search.told_of(wanted))
+    made = edits.edit(module, asked, search.asked_for(wanted), search.told_of(wanted))
     assert made.left == ()
     ((old, new),) = made.texts.values()
     assert old == path.read_text()
     path.write_text(new)
-    claim = module.claimed(recognised([path])[1], data)
+    claim = module.claimed(recognise([path])[1], data)
     assert claim.settings == wanted
     # What is not proposed stays, to the letter.
     kept = [line for line in old.splitlines() if line in new.splitlines()]
@@ -216,8 +216,8 @@ def test_each_change_is_judged_alone_and_with_those_before_it(advice: Advice) ->
 
 def test_a_run_that_is_best_is_left_as_it_is(advice: Advice, tmp_path: Path) -> None:
     path = written(tmp_path, "words.txt")
-    module, asked = recognised([path])
-    made = edits.edited(module, asked, advice.asked, advice.told)
+    module, asked = recognise([path])
+    made = edits.edit(module, asked, advice.asked, advice.told)
     path.write_text(made.texts[path][1])
     _, again = found_in(path, instance(48))
     assert again.changes == ()
@@ -269,4 +269,4 @@ def test_what_is_no_run_of_a_known_trainer_is_refused(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(text)
         with pytest.raises(InstanceError, match="found no run of a trainer"):
-            recognised([path])
+            recognise([path])

@@ -85,15 +85,15 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.usefixtures("added")
 def test_a_tool_of_another_package_is_exported_to_and_explained() -> None:
     with pytest.warns(UserWarning, match="bad: export takes 2 arguments"):
-        rows = {row["name"]: row for row in exporting.explained(instance(), EVEN)}
+        rows = {row["name"]: row for row in exporting.explain(instance(), EVEN)}
     assert rows["mine"]["tool"] == "mine"
     assert rows["mine"]["oldest"] is None
     assert rows["mine"]["reasons"] == []
     assert "bad" not in rows
-    files = exporting.exported("mine", instance(), EVEN, ["colour=blue"])
+    files = exporting.export("mine", instance(), EVEN, ["colour=blue"])
     assert files == {"plan.txt": f"blue {len(EVEN.pipelines)}\n"}
     with pytest.raises(UnknownName, match="size"):
-        exporting.exported("mine", instance(), EVEN, ["size=3"])
+        exporting.export("mine", instance(), EVEN, ["size=3"])
 
 
 def test_the_tool_of_the_readme_keeps_the_contract() -> None:
@@ -114,5 +114,5 @@ ALLOCATORS = ("jobset", "kueue", "ray", "skypilot", "slurm", "volcano")
 def test_each_option_of_a_scheduler_is_held_to_its_word(target: str) -> None:
     for name in exporting.target_named(target).options:
         with pytest.raises(InstanceError, match=rf"\b{name}: ") as error:
-            exporting.exported(target, instance(), MIXED, [f"{name}=a'\n$(b)"])
+            exporting.export(target, instance(), MIXED, [f"{name}=a'\n$(b)"])
         assert "expected" in str(error.value)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hetopt.catalogue import known, rented
+from hetopt.catalogue import find_gpu, rented
 from hetopt.errors import InstanceError
 from hetopt.formats.importing import listing
 from hetopt.formats.importing.listing import AUTO, document, format_of
@@ -164,7 +164,7 @@ def read(paths: list[Path], **options: Any) -> Cluster:
 @pytest.mark.parametrize("name", FORMS)
 def test_hosts_are_the_same_in_every_list(name: str, tmp_path: Path) -> None:
     found = read(put(tmp_path, FORMS[name]))
-    card = {gpu: known(gpu) for _, gpu, _, _ in HOSTS}
+    card = {gpu: find_gpu(gpu) for _, gpu, _, _ in HOSTS}
     assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
         (n, getattr(card[gpu], "name", None), count) for n, gpu, count, _ in HOSTS
     ]
@@ -297,7 +297,7 @@ def test_what_leaves_hosts_open_is_refused(
 
 def test_every_machine_that_clouds_rent_has_a_card_of_the_catalogue() -> None:
     for name, machine in rented().items():
-        card = known(machine.card)
+        card = find_gpu(machine.card)
         assert card is not None, name
         assert card.name == machine.card
         assert machine.gpus in (1, 2, 4, 8, 16)

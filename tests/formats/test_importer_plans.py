@@ -97,7 +97,7 @@ def test_a_mixed_group_shares_by_the_time_of_one_sequence(
 
 
 def test_a_ranked_list_is_judged_beside_its_claims(there: str) -> None:
-    rows = importing.judged("metis-plan", [PLANS / "metis.log"], [], there)
+    rows = importing.evaluations("metis-plan", [PLANS / "metis.log"], [], there)
     assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert [row["claimed_us"] for row in rows][:3] == [51250, 60500, 71125]
     assert [row["complete"] for row in rows] == [True, True, True, False, False, None]
@@ -207,7 +207,7 @@ def test_the_released_examples_shape_is_read(tmp_path: Path) -> None:
 
 
 def test_sailors_list_is_read_and_judged(there: str) -> None:
-    rows = importing.judged("sailor-plan", [PLANS / "sailor.json"], [], there)
+    rows = importing.evaluations("sailor-plan", [PLANS / "sailor.json"], [], there)
     assert [row["claimed_us"] for row in rows] == [80_000, 100_000, 1_000_000]
     assert [row["complete"] for row in rows] == [True, False, None]
     assert "found no 8 GPUs of 'X90' left" in rows[2]["refused"]
@@ -382,7 +382,7 @@ def test_a_plan_needs_its_instance_and_a_rank_that_is_there(there: str) -> None:
     with pytest.raises(InstanceError, match="rank=7: found ranks 1 to 6"):
         importing.document("metis-plan", log, ["rank=7"], there)
     with pytest.raises(Unsupported, match="hostfile reads no plans"):
-        importing.judged("hostfile", log, [], there)
+        importing.evaluations("hostfile", log, [], there)
     with pytest.raises(UnknownName, match="option 'rnak': expected one of rank"):
         importing.split("metis-plan", ["log", "--rnak", "1"])
 

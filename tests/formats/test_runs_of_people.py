@@ -129,7 +129,7 @@ def put(folder: Path, files: dict[str, str]) -> Path:
 @pytest.mark.parametrize("name", FORMS)
 def test_a_run_is_the_same_in_every_trainers_file(name: str, tmp_path: Path) -> None:
     data = instance(48)
-    module, asked = changes.recognised([put(tmp_path, FORMS[name])])
+    module, asked = changes.recognise([put(tmp_path, FORMS[name])])
     claim = module.claimed(asked, data)
     assert claim.settings == WANTED
     assert claim.plan is not None
@@ -148,15 +148,15 @@ def test_another_setting_is_written_where_the_old_one_stands(
 ) -> None:
     data = instance(48)
     path = put(tmp_path, FORMS[name])
-    module, asked = changes.recognised([path])
+    module, asked = changes.recognise([path])
     search = changes._Search(module, asked, data, "")
     zero = 3 if name == "Axolotl" else 2
     wanted = WANTED._replace(micro_batch_size=2, recompute="none", zero=zero)
-    made = edits.edited(module, asked, search.asked_for(wanted), search.told_of(wanted))
+    made = edits.edit(module, asked, search.asked_for(wanted), search.told_of(wanted))
     assert made.left == ()
     for file, (_, new) in made.texts.items():
         file.write_text(new)
-    module, asked = changes.recognised([path])
+    module, asked = changes.recognise([path])
     assert module.claimed(asked, data).settings == wanted
 
 
@@ -231,7 +231,7 @@ def test_a_run_of_megatron_is_the_same_in_its_relatives_files(
     name: str, tmp_path: Path
 ) -> None:
     data = instance(48)
-    module, asked = changes.recognised([put(tmp_path, OF_MEGATRON[name])])
+    module, asked = changes.recognise([put(tmp_path, OF_MEGATRON[name])])
     assert module.claimed(asked, data).settings == MEGATRON
 
 
@@ -284,9 +284,9 @@ def test_a_run_of_torchtitan_is_the_same_in_its_forms(
     path = put(tmp_path, OF_TITAN[name])
     if name == "Python":
         with pytest.raises(InstanceError, match=r"config_registry\.py:llama3_debug"):
-            changes.recognised([path])
+            changes.recognise([path])
         path = Path(f"{path}:llama3_8b")
-    module, asked = changes.recognised([path])
+    module, asked = changes.recognise([path])
     assert module.claimed(asked, data).settings == TITAN
 
 
@@ -296,18 +296,18 @@ def test_another_batch_of_torchtitan_is_told_in_its_words(
 ) -> None:
     data = instance(48)
     path = put(tmp_path, OF_TITAN[name])
-    module, asked = changes.recognised([path])
+    module, asked = changes.recognise([path])
     search = changes._Search(module, asked, data, "")
     wanted = TITAN._replace(tensor_parallel=2, micro_batch_size=2, recompute="none")
-    made = edits.edited(module, asked, search.asked_for(wanted), search.told_of(wanted))
+    made = edits.edit(module, asked, search.asked_for(wanted), search.told_of(wanted))
     assert made.left == ()
     path.write_text(made.texts[path][1])
-    module, asked = changes.recognised([path])
+    module, asked = changes.recognise([path])
     assert module.claimed(asked, data).settings == wanted
 
 
 def judged(paths: list[Path], data: Instance) -> Claim:
-    module, asked = changes.recognised(paths)
+    module, asked = changes.recognise(paths)
     claim: Claim = module.claimed(asked, data)
     return claim
 
@@ -389,7 +389,7 @@ def test_what_differs_from_the_instance_is_refused_by_name(
 def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
     text = changed(TRAINER, packing="true", use_liger_kernel="true", report_to="wandb")
     path = put(tmp_path, {"run.yaml": text, "ds.json": json.dumps(AUTO)})
-    module, asked = changes.recognised([path])
+    module, asked = changes.recognise([path])
     told = " ".join(module.claimed(asked, instance(48)).notes)
     assert "not read: packing True, use_liger_kernel True" in told
     assert "report_to" not in told

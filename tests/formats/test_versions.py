@@ -18,7 +18,7 @@ def test_every_target_has_its_releases() -> None:
 
 
 def test_explain_tells_the_releases() -> None:
-    rows = {row["name"]: row for row in exporting.explained(instance(), EVEN)}
+    rows = {row["name"]: row for row in exporting.explain(instance(), EVEN)}
     assert rows["torchtitan"]["held_against"] == list(HELD["torchtitan"].held)
     assert rows["torchtitan"]["oldest"] == "0.2.2"
 

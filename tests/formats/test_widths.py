@@ -18,7 +18,7 @@ from hetopt.problems.training_plan import support
 from hetopt.schema import PRECISIONS, CostSettings, Instance
 from hetopt.schema.states import states_of
 from hetopt.schema.targets import TARGETS
-from hetopt.schema.widths import LAUNCHED, launched
+from hetopt.schema.widths import LAUNCHED, launched_precision
 from hetopt.text.complaints import validated
 
 Files = dict[str, str]
@@ -38,7 +38,7 @@ def costs_of(kind: str, target: str) -> dict[str, Any]:
 def files_of(target: str, kind: str) -> Files:
     """What is written for a plan of that precision, or of one that it widens."""
     plan = ALONE[3] if target == "sailor" else even_for(target)
-    return exporting.exported(target, instance(costs=costs_of(kind, target)), plan)
+    return exporting.export(target, instance(costs=costs_of(kind, target)), plan)
 
 
 # --- what each program makes of its files, by its own defaults ---------------------
@@ -162,7 +162,7 @@ def test_plans_for_a_target_are_weighed_as_it_launches_them(
 ) -> None:
     """A precision is launched as it is, with wider gradients, or refused by name."""
     data = instance(costs=costs_of(kind, target)).on(target)
-    runs, made = launched(target, kind), data.workload.costs.precision
+    runs, made = launched_precision(target, kind), data.workload.costs.precision
     if runs in LAUNCHED[target]:
         assert made == runs
         assert support.reason(data) is None

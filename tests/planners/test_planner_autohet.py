@@ -85,7 +85,7 @@ def test_statements_and_the_method_agree_on_the_best_grouping(
     by: autohet.GroupingBy, name: str, t: int
 ) -> None:
     data = autohet.grouping_data(FastCost(shipped(f"autohet/{name}")), t, 1)
-    proved = [autohet.grouped(data, way, Limits()) for way in ("method", by)]
+    proved = [autohet.best_grouping(data, way, Limits()) for way in ("method", by)]
     assert {result.status for result in proved} == {Status.OPTIMAL}
     assert proved[0].objective == proved[1].objective
 

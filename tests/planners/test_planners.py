@@ -255,7 +255,7 @@ def test_autohet_groups_are_within_a_thousandth_of_the_best(name: str) -> None:
 def test_autohet_maps_the_weakest_type_to_the_first_stage_on_one_node() -> None:
     cost = FastCost(shipped("autohet/h800-a100-4x4-gpt3-6.7b"))
     kind = {i: node.gpu for i, node in enumerate(cost.nodes)}
-    rows = mapping.mapped(cost, [{"A100": 1, "H800": 1}] * 4, 1)
+    rows = mapping.map_stages(cost, [{"A100": 1, "H800": 1}] * 4, 1)
     assert [[kind[node] for node in row] for row in rows] == [["A100", "H800"]] * 4
 
 
@@ -263,7 +263,7 @@ def test_autohet_maps_what_cannot_be_shared_group_by_group() -> None:
     cost = FastCost(shipped("autohet/4-a100-2-h800-llama-6.7b"))
     kind = {i: node.gpu for i, node in enumerate(cost.nodes)}
     groups = [{"A100": 3}, {"A100": 1, "H800": 2}]
-    rows = mapping.mapped(cost, groups, 1)
+    rows = mapping.map_stages(cost, groups, 1)
     assert [kind[row[0]] for row in rows] == ["A100", "A100"]
     assert sorted(kind[node] for node in rows[1]) == ["A100", "H800", "H800"]
 

@@ -43,7 +43,7 @@ def test_autohets_grouping_of_two_a100_and_an_h800(
 ) -> None:
     """Its Eq. 2 and 3."""
     data = devices(floor_gib, A100=2, H800=1)
-    found = autohet.grouped(data, by, Limits())
+    found = autohet.best_grouping(data, by, Limits())
     assert found.objective == worth
     assert found.plan is not None
     named = [

@@ -114,7 +114,7 @@ def test_a_placement_uses_the_whole_allocation_and_fits(placer: str, data: Any) 
         for counts in allocations(stock, 3):
             stages = PLACERS[placer](stock, counts)
             if stages is not None:
-                assert tables.counted(stock, stages) == counts
+                assert tables.allocation_of(stock, stages) == counts
                 assert stages in pipelines(stock, [t for t, _ in stages])
 
 
@@ -143,7 +143,7 @@ def test_the_estimator_is_the_judges_time_and_price(data: Any) -> None:
             continue
         stages = tuple((names.index(s.gpu), s.layers) for s in plan.stages)
         assert stock.iteration_us(stages) == found.parts["iteration_us"]
-        price = stock.price(tables.counted(stock, stages))
+        price = stock.price(tables.allocation_of(stock, stages))
         assert price / 1e6 == pytest.approx(found.parts["usd_per_hour"])
 
 
@@ -179,7 +179,7 @@ def test_without_pruning_every_allocation_is_placed(data: Any) -> None:
             time, price = stock.iteration_us(stages), stock.price(counts)
             if wish.grants(time, price):
                 values.append(wish.value(time, price))
-    search = tree.searched(data, whale_plus.place, pruning=NO_PRUNING)
+    search = tree.search_all(data, whale_plus.place, pruning=NO_PRUNING)
     assert search.counters.placed == placed
     assert search.value == min(values, default=float("inf"))
 
@@ -195,7 +195,7 @@ def test_each_pruning_saves_work_or_leaves_it_as_it_is(name: str) -> None:
         Pruning(capacity=False),
         Pruning(),
     ]
-    work = [tree.searched(data, whale_plus.place, pruning=p) for p in switched]
+    work = [tree.search_all(data, whale_plus.place, pruning=p) for p in switched]
     seen = [search.counters.opened + search.counters.placed for search in work]
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] < seen[0]
@@ -207,7 +207,7 @@ def test_a_deeper_search_looks_at_more_trees_and_finds_what_lies_there() -> None
     """The counterexample's optimum has more stages than the prototype looks at."""
     data = job("counterexample-llama-1.3b")
     searches = [
-        tree.searched(data, espresso.place, pruning=Pruning.to(depth))
+        tree.search_all(data, espresso.place, pruning=Pruning.to(depth))
         for depth in ("published", "released", "any")
     ]
     trees = [search.counters.trees for search in searches]

@@ -14,7 +14,7 @@ import pytest
 from hetopt.errors import InstanceError
 from hetopt.problems.job_scheduling import Data, micro
 from hetopt.queueing import deciding, following, passing
-from hetopt.queueing.deciding import decided
+from hetopt.queueing.deciding import decide
 from hetopt.queueing.engines import Launch, local, ray, slurm
 from hetopt.queueing.jobs import TrainingJob, read
 from hetopt.queueing.machines import name_of
@@ -139,7 +139,7 @@ class Live:
         data = self.data.model_copy(update={"jobs": jobs})
         for key in ("rates", "_classes"):
             data.__dict__.pop(key, None)
-        found = decided(data, entries, self.policy, self.now / MICRO, 0.0)
+        found = decide(data, entries, self.policy, self.now / MICRO, 0.0)
         for entry in found.stops:
             self._stopped(name_of(entry))
         for start in found.starts:
@@ -199,8 +199,8 @@ def test_steps_are_read_of_logs_whatever_a_launcher_puts_before(
         for n in range(1, 6)
     ]
     log.write_text("a library says so\n" + "".join(lines))
-    assert following.logged(log) == (5, pytest.approx(0.35))
-    assert following.logged(tmp_path / "none") == (None, None)
+    assert following.read_log(log) == (5, pytest.approx(0.35))
+    assert following.read_log(tmp_path / "none") == (None, None)
 
 
 def test_a_job_in_parts_is_as_its_worst_part() -> None:
@@ -229,7 +229,7 @@ def test_ray_counts_others_gpus_and_needs_labels(
         {"name": "c", "gpus": 4.0, "free": 0.0, "type": None},
         {"name": "head", "gpus": 0, "free": 0, "type": "L40S"},
     ]
-    monkeypatch.setattr(ray.Ray, "_asked", lambda self, do, **more: rows)
+    monkeypatch.setattr(ray.Ray, "_ask", lambda self, do, **more: rows)
     found = ray.engine({}, Path()).machines({"a": 2})
     assert found.text == "a slots=8 type=L40S\nb slots=4 type=A100-80GB-SXM4\n"
     assert found.taken == {"a": 3}

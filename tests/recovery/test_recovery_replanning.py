@@ -14,7 +14,7 @@ from hetopt.planners import autohet_recovery
 from hetopt.plans import TrainingPlan
 from hetopt.problems import recovery, training_plan
 from hetopt.problems.recovery import changes
-from hetopt.problems.recovery.posing import needs, posed
+from hetopt.problems.recovery.posing import needs, pose
 from hetopt.problems.recovery.storage import Storage
 from hetopt.recovery import placing
 from hetopt.recovery.replanning import Candidate, Horizon, Replanning, kept_plan
@@ -131,7 +131,7 @@ def test_shards_lie_on_nodes_that_are_alive_and_in_the_cloud() -> None:
     old = mixed(node0=8, node1=8)
     change = changes.between(old, old, ["node0"])
     plan = hetopt.plan(change.new, "megatron").plan
-    data = posed(change, four_groups(), plan)
+    data = pose(change, four_groups(), plan)
     assert {row.place for row in data.saved} == {"node1", "cloud"}
     model = change.new.model
     whole = sum(unit.parameters for unit in data.units)
@@ -149,8 +149,8 @@ def test_beside_adapters_these_alone_are_moved(tmp_path: Path) -> None:
     old, frozen = mixed(node0=8, node1=8), with_adapters(mixed(node0=8, node1=8))
     change, other = (changes.between(x, x, ["node0"]) for x in (old, frozen))
     plan = hetopt.plan(change.new, "megatron").plan
-    whole = posed(change, four_groups(), plan)
-    data = posed(other, four_groups(), plan)
+    whole = pose(change, four_groups(), plan)
+    data = pose(other, four_groups(), plan)
     lora = frozen.workload.costs.lora
     assert lora is not None
     assert [unit.parameters for unit in data.units] == list(
@@ -179,7 +179,7 @@ def test_memory_is_cleared_where_gpus_were_lost() -> None:
     storage = Storage(media=("memory", "disk"), unsaved=("node1",))
     kept = kept_plan(change, four_groups())
     assert kept is not None
-    data = posed(change, four_groups(), kept, storage)
+    data = pose(change, four_groups(), kept, storage)
     assert {(row.place, row.medium) for row in data.saved} == {
         ("node0", "disk"),
         ("cloud", "cloud"),
@@ -269,10 +269,10 @@ def test_nodes_that_are_alike_take_the_parts_whose_states_they_have() -> None:
         }
     )
     plan = TrainingPlan.model_validate_json(document)
-    swapped = placing.renamed(plan, {"node0": "node2", "node2": "node0"})
+    swapped = placing.rename_nodes(plan, {"node0": "node2", "node2": "node0"})
     change = changes.between(instance, instance)
-    data = posed(change, plan, swapped)
-    assert placing.settled(instance.planned_cluster, swapped, data) == plan
+    data = pose(change, plan, swapped)
+    assert placing.exchange_nodes(instance.planned_cluster, swapped, data) == plan
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -282,18 +282,18 @@ def test_no_other_exchange_leaves_more_bytes_at_home(seed: int) -> None:
     plan = hetopt.plan(instance, "islands").plan
     change = changes.between(instance, instance)
     order = list(permutations(names))[-1 - seed % 2]
-    mixed_up = placing.renamed(plan, dict(zip(names, order, strict=True)))
+    mixed_up = placing.rename_nodes(plan, dict(zip(names, order, strict=True)))
 
     def at_home(made: TrainingPlan) -> int:
-        data = posed(change, plan, made)
+        data = pose(change, plan, made)
         judged = recovery.evaluate(data, autohet_recovery.plan(data))
         return int(judged.parts["bytes"]["local"])
 
-    settled = placing.settled(
-        instance.planned_cluster, mixed_up, posed(change, plan, mixed_up)
+    settled = placing.exchange_nodes(
+        instance.planned_cluster, mixed_up, pose(change, plan, mixed_up)
     )
     tried = [
-        at_home(placing.renamed(mixed_up, dict(zip(names, other, strict=True))))
+        at_home(placing.rename_nodes(mixed_up, dict(zip(names, other, strict=True))))
         for other in permutations(names)
     ]
     assert at_home(settled) == max(tried)

@@ -52,7 +52,7 @@ def replayed(folder: Path, *series: traces.Series, **choices: Any) -> Replayed:
     instance, plan = spot()
     path = folder / "trace.csv"
     named = {f"s{i}": steps for i, steps in enumerate(series)}
-    path.write_text(traces.written(named))
+    path.write_text(traces.trace_text(named))
     shared: dict[str, Any] = {
         "old_instance": instance,
         "planners": PLANNERS,
@@ -74,7 +74,7 @@ def at(*rows: tuple[float, int]) -> traces.Series:
 def test_what_is_written_is_read_again(seed: int, tmp_path: Path) -> None:
     made = {"a": traces.generate(seed, gpus=9), "b": traces.generate(seed + 9, gpus=4)}
     path = tmp_path / "trace.csv"
-    path.write_text(traces.written(made))
+    path.write_text(traces.trace_text(made))
     assert traces.read(path) == made
 
 
@@ -126,9 +126,9 @@ def test_a_wrong_choice_of_series_is_refused(
 ) -> None:
     path = tmp_path / "trace.csv"
     steps = at((0, 1), (1, 2))
-    path.write_text(traces.written({"a": steps, "b": steps}))
+    path.write_text(traces.trace_text({"a": steps, "b": steps}))
     with pytest.raises(InstanceError, match=message):
-        traces.followed(path, spot()[0].planned_cluster, asked)
+        traces.series_of(path, spot()[0].planned_cluster, asked)
 
 
 @pytest.mark.parametrize("counts", ["share", "as_is"])
@@ -369,7 +369,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     }
     (tmp_path / "plan.json").write_text(json.dumps(made))
     (tmp_path / "instance.json").write_text(json.dumps(made["instance"]))
-    trace = traces.written({"a": at((0, 6), (300, 4), (600, 4))})
+    trace = traces.trace_text({"a": at((0, 6), (300, 4), (600, 4))})
     (tmp_path / "trace.csv").write_text(trace)
     return tmp_path / "plan.json", tmp_path / "instance.json"
 

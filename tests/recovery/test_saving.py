@@ -14,7 +14,7 @@ from hetopt import cli
 from hetopt.api.replaying import METHODS, saving_document
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.recovery import saving
-from hetopt.recovery.saving import Saves, Span, compared
+from hetopt.recovery.saving import Saves, Span, compare
 
 
 def by_clock(span: Span, saves: Saves, after: set[int]) -> int:
@@ -63,7 +63,7 @@ def test_the_adaptive_policy_keeps_what_a_clock_counts_of_its_own_saves(
         each = max(1, -(-every // span.iteration_us))
         done, now = done + each, now + each * span.iteration_us + saves.stall_us
         after.add(done)
-    (row,) = compared([span], saves, ["adaptive"]).outcomes
+    (row,) = compare([span], saves, ["adaptive"]).outcomes
     assert row.kept == by_clock(span, saves, after)
 
 
@@ -77,7 +77,7 @@ def test_the_bound_is_what_the_best_of_all_policies_keeps(seed: int) -> None:
         set(x) for n in range(min(len(whole), 3) + 1) for x in combinations(whole, n)
     )
     best = max(by_clock(span, saves, after) for after in tried)
-    assert compared([span], saves).bound == best
+    assert compare([span], saves).bound == best
 
 
 def traces(rng: Random) -> Iterator[Span]:
@@ -95,7 +95,7 @@ def test_no_policy_exceeds_the_bound_and_none_of_equal_ones_the_search(
     stall = rng.randint(10**6, 6 * 10**7)
     notice = rng.choice([0, 10**7, 10**9])
     saves = Saves(stall, stall + rng.randint(0, 10**8), notice)
-    found = compared(spans, saves, saving.NAMES, [6 * 10**8, 3 * 10**9])
+    found = compare(spans, saves, saving.NAMES, [6 * 10**8, 3 * 10**9])
     rows = {one.policy: one for one in found.outcomes}
     assert all(one.kept_us <= found.bound_us for one in rows.values())
     assert all(found.gap(one) >= 0 for one in rows.values())
@@ -108,13 +108,13 @@ def test_no_policy_exceeds_the_bound_and_none_of_equal_ones_the_search(
                 "adaptive"
             )
     if notice >= saves.write_us:
-        without = compared(spans, saves._replace(notice_us=0)).outcomes
+        without = compare(spans, saves._replace(notice_us=0)).outcomes
         assert rows["searched"].kept_us >= max(x.kept_us for x in without)
 
 
 def test_a_notice_that_leaves_time_loses_one_save_and_no_more() -> None:
     span, saves = Span(10**9, 10**6, lost=True), Saves(10**7, 10**7, 2 * 10**7)
-    (row,) = compared([span], saves, ["searched"]).outcomes
+    (row,) = compare([span], saves, ["searched"]).outcomes
     assert row.kept == (10**9 - 10**7) // 10**6
 
 

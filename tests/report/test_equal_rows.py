@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt import load
-from hetopt.explaining import explained
+from hetopt.explaining import explain
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
@@ -55,7 +55,7 @@ def test_pipelines_that_are_equal_are_one(copies: int) -> None:
     assert table is not None
     many = [row[0].text for row in table.rows if row[0].text]
     assert many == [words.numbered(range(copies))]
-    explained_rows = explanation.time_bars(explained(instance, plan, Limits(time_s=0)))
+    explained_rows = explanation.time_bars(explain(instance, plan, Limits(time_s=0)))
     assert len(explained_rows) <= 3
 
 

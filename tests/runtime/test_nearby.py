@@ -122,7 +122,7 @@ def applied_to_the_disks_together(folder: Path) -> None:
     manifest = checkpoints.read_manifest(joined)
     shards = checkpoints.verified_catalogue(joined)
     assert {shard.place for shard in shards} == {"a", "b"}
-    moves = checkpoints.completed(Recovery(transfers=()), ON_C, manifest, shards)
+    moves = checkpoints.complete(Recovery(transfers=()), ON_C, manifest, shards)
     checkpoints.apply(moves, joined, out)
     moved = checkpoints.verified_catalogue(out)
     assert {shard.place for shard in moved} == {"b", "c"}

@@ -582,9 +582,9 @@ def test_submissions_are_scaled_to_the_load_asked_for(trace: Any) -> None:
     for load in (0.3, 1.0, 2.5):
         data = traces.queue(path, catalogue.simulator(), "t", load=load, jobs=30)
         assert len(data.jobs) == 30
-        assert traces.offered(data) == pytest.approx(load, rel=1e-3)
+        assert traces.offered_load(data) == pytest.approx(load, rel=1e-3)
     short = traces.queue(path, catalogue.simulator(), "t", longest_s=60)
-    assert traces.offered(short) < traces.offered(
+    assert traces.offered_load(short) < traces.offered_load(
         traces.queue(path, catalogue.simulator(), "t")
     )
 

@@ -221,7 +221,7 @@ def test_has_takes_the_first_plan_that_idle_gpus_serve() -> None:
         for job in data.jobs:
             trained = data.trained(job)
             found = policy.place(trained, idle)
-            for option in frenzy.ranked(data, trained):
+            for option in frenzy.rank(data, trained):
                 degrees = option.data_parallel, option.tensor_parallel
                 room = sum(
                     idle.on(node.name)
@@ -287,7 +287,7 @@ def test_marps_ranking_follows_the_efficiency_that_the_assumptions_name() -> Non
         changed = data.assumptions.model_copy(update={"efficiency": word})
         queue = data.model_copy(update={"assumptions": changed})
         for job in queue.jobs:
-            ranked = frenzy.ranked(queue, queue.trained(job))
+            ranked = frenzy.rank(queue, queue.trained(job))
             paid = [o.step_us * (o.gpus if word == "per_gpu" else 1) for o in ranked]
             assert paid == sorted(paid)
 

@@ -121,7 +121,7 @@ def test_no_job_alone_pays_less_than_it_is_said_to_at_random_prices() -> None:
 
 def test_equal_jobs_on_one_gpu_are_bounded_nearly_by_one_after_the_other() -> None:
     data = queue(LONE, *[("bert-base", 4, 1000, 0.0)] * 5)
-    found = prices.priced(data)
+    found = prices.bound_by_prices(data)
     assert found is not None
     step = data.rates.step_us(data.trained(data.jobs[0]), 1, 1, {"node0": 1})
     least = 3 * 1000 * step  # the mean of 1, ..., 5
@@ -130,7 +130,7 @@ def test_equal_jobs_on_one_gpu_are_bounded_nearly_by_one_after_the_other() -> No
 
 def test_a_job_by_itself_is_bounded_by_the_time_that_it_takes_alone() -> None:
     data = queue(LONE, ("gpt2", 4, 500, 1000.0))
-    found = prices.priced(data)
+    found = prices.bound_by_prices(data)
     assert found is not None
     alone = bounds.alone(data).value
     assert alone * (1 - Fraction(1, 10**6)) <= found[0].value <= alone
@@ -147,7 +147,7 @@ def test_short_queues_on_one_gpu_by_the_best_order_of_all() -> None:
         step = data.rates.step_us(data.trained(data.jobs[0]), 1, 1, {"node0": 1})
         rows = [(at * 10**6, steps * step) for _, _, steps, at in jobs]
         least = Fraction(bounds._least_sum(rows) - sum(at for at, _ in rows), 3)
-        found = prices.priced(data)
+        found = prices.bound_by_prices(data)
         assert found is not None
         assert found[0].value <= least
 
@@ -155,7 +155,7 @@ def test_short_queues_on_one_gpu_by_the_best_order_of_all() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_no_policy_beats_prices_and_prices_beat_one_machine(seed: int) -> None:
     data = workloads.queue(10, seed, catalogue.testbed(), "q", every_s=100.0)
-    found = prices.priced(data)
+    found = prices.bound_by_prices(data)
     assert found is not None
     assert found[0].value > bounds.one_machine(data).value
     assert bounds.bound(data) == found
@@ -171,5 +171,5 @@ def test_long_queues_are_left_to_the_quick_bounds(
 ) -> None:
     data = queue(LONE, *[("bert-base", 4, 10, 0.0)] * 3)
     monkeypatch.setattr(prices, "MOST_JOBS", 2)
-    assert prices.priced(data) is None
+    assert prices.bound_by_prices(data) is None
     assert bounds.bound(data)[0].source in (bounds.ALONE, bounds.MACHINE)

@@ -132,7 +132,7 @@ def test_numbers_of_any_size_prove_no_more_than_the_best_order() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_honest_prices_prove_their_bound_and_not_much_more(seed: int) -> None:
     data = workloads.queue(6, seed, catalogue.testbed(), "q", every_s=100.0)
-    found = prices.priced(data)
+    found = prices.bound_by_prices(data)
     assert found is not None
     bound, certificate = found
     assert recheck(data, certificate, bound.value) == []
@@ -161,7 +161,7 @@ SHORT = ("bert-base", 4, 10, 0.0)
 
 def honest(cluster: Cluster, *jobs: tuple[str, int, int, float]) -> Any:
     data = queue(cluster, *jobs)
-    found = prices.priced(data)
+    found = prices.bound_by_prices(data)
     assert found is not None
     return data, found[0].value, found[1]
 

@@ -65,7 +65,7 @@ def test_frenzy_typed_takes_the_first_plan_whose_own_type_is_idle(seed: int) -> 
         assert len(types) == 1
         if lease.start_us != first:
             continue
-        ranking = frenzy.ranked(data, data.trained(job), "throughput")
+        ranking = frenzy.rank(data, data.trained(job), "throughput")
         wanted = next(option for option in ranking if option.gpus <= free[option.gpu])
         assert (wanted.gpu, wanted.gpus) == (*types, len(lease.gpus))
         free[wanted.gpu] -= wanted.gpus

@@ -21,8 +21,8 @@ from hetopt.schema import (
     PRESETS,
     CostSettings,
     Instance,
-    grouped,
-    ungrouped,
+    group_fields,
+    ungroup_fields,
 )
 from hetopt.text.complaints import validated
 
@@ -58,9 +58,9 @@ def test_every_field_is_in_one_group() -> None:
 def test_drawn_settings_mean_the_same_in_groups(seed: int, tmp_path: Path) -> None:
     tree = drawn(seed)
     costs = tree["workload"]["costs"]
-    assert ungrouped(grouped(costs)) == costs
+    assert ungroup_fields(group_fields(costs)) == costs
     flat = files.instance_of(tree)
-    workload = {**tree["workload"], "costs": grouped(costs)}
+    workload = {**tree["workload"], "costs": group_fields(costs)}
     assert files.instance_of({**tree, "workload": workload}) == flat
     for suffix, text in ((".json", json.dumps(tree)), (".yaml", yaml.safe_dump(tree))):
         path = tmp_path / f"drawn{suffix}"
@@ -193,7 +193,7 @@ def test_a_field_is_changed_and_read_by_its_name() -> None:
 
 def test_the_command_rewrites_a_file_and_leaves_what_is_wrong(tmp_path: Path) -> None:
     path, out = tmp_path / "mine.json", tmp_path / "new.json"
-    hexiscale = ungrouped(PRESETS["hexiscale"])
+    hexiscale = ungroup_fields(PRESETS["hexiscale"])
     path.write_text(json.dumps(small(hexiscale)))
     before = files.load_instance(path)
     words = ["migrate", str(path), "--presets", "--out", str(out), "--json"]

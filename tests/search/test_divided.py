@@ -94,7 +94,7 @@ def test_plans_are_the_best_of_all_grids(
 
 def test_a_plan_says_how_it_divides_and_is_judged_so() -> None:
     instance = mixture([4])
-    for way in settings.divided(instance):
+    for way in settings.split_variants(instance):
         found = hetopt.plan(way, "grid", limits=10)
         if found.plan is None:
             continue

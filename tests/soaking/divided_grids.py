@@ -50,7 +50,7 @@ def check(data: dict[str, Any]) -> str:
         return "refused"
     result = exactly(instance, 0.2)
     word, below = claim(instance, result)
-    each = [best_grid(way) for way in settings.divided(instance)]
+    each = [best_grid(way) for way in settings.split_variants(instance)]
     best = min((us for us in each if us is not None), default=None)
     if best is None:
         if result.plan is not None:

@@ -16,7 +16,7 @@ from hetopt.problems.job_scheduling import Data, Job, evaluate
 from hetopt.result import Bound
 from hetopt.scheduling.bounds import alone, one_machine
 from hetopt.scheduling.certificate import average_us, recheck
-from hetopt.scheduling.prices import priced
+from hetopt.scheduling.prices import bound_by_prices
 from hetopt.scheduling.simulator import simulate
 from soaking import Contradiction
 from soaking._subproblems import posed
@@ -131,7 +131,7 @@ def check(data: dict[str, Any]) -> str:
             f"{said}: judged {judged.objective}, replayed {replayed}: {problem}"
         )
     found = [alone(problem), one_machine(problem)]
-    if (by_prices := priced(problem)) is not None:
+    if (by_prices := bound_by_prices(problem)) is not None:
         found.append(by_prices[0])
         again = average_us(problem, by_prices[1])
         found.append(Bound(again, "prices, looked at again"))

@@ -39,7 +39,7 @@ def check(data: dict[str, Any]) -> str:
     """Search grids of each way; hold random plans, and the plan found, to the bound."""
     instance = drawing.read(data["instance"]).on(data["target"])
     bounds, word = [], "no plan"
-    for way in settings.divided(instance):
+    for way in settings.split_variants(instance):
         found = grid.search(way, most=20)
         bounds.append(found.bound_us)
         if found.plan is None:

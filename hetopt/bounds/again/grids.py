@@ -64,8 +64,8 @@ def refuted(instance: Instance, time_us: int) -> bool:
     target = instance.workload.target
     if not (target.symmetric or target.whole):
         return False
-    for way in settings.divided(instance):
-        offered = settings.offered(way)
+    for way in settings.split_variants(instance):
+        offered = settings.state_choices(way)
         for zero in {zero for zero, _ in offered}:
             several = [
                 _Setting(under(way, rule, zero)) for z, rule in offered if z == zero

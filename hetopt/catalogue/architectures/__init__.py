@@ -117,11 +117,11 @@ def remarks(config: Fields) -> tuple[str, ...]:
     reading, family = _language(config)
     spec = _model(reading, family, "model", mtp=False)
     found = []
-    if not families.known(family):
+    if not families.is_known(family):
         own = families.traits(reading, family)
         found.append(
             f"the family {cut(family or 'that model_type should name')!r}, whose "
-            f"{families.told(reading, family, own)}"
+            f"{families.assumption(reading, family, own)}"
         )
     if any(key in outer for key in ("vision_config", "audio_config")):
         found.append("the towers of other inputs than text (vision_config ...)")
@@ -142,7 +142,7 @@ def remarks(config: Fields) -> tuple[str, ...]:
             "the logits of further tokens, which are timed and not weighed, and a cut "
             "between several such layers"
         )
-    if told := remainder.told(reading.unread, spec.layers):
+    if told := remainder.unread_keys(reading.unread, spec.layers):
         found.append(f"keys that were not read: {cut(', '.join(told), 200)}")
     return tuple(found)
 
@@ -162,7 +162,7 @@ def _language(config: Fields) -> tuple[Reading, str]:
     remainder.refuse_family(family)
     whole_one = shapes.rewritten(whole_one, family)
     reading = Reading(_SILENT.get(family, {}) | whole_one)
-    reading.skip(remainder.unused(whole_one, family))
+    reading.skip(remainder.unused_keys(whole_one, family))
     if isinstance(inner, dict):
         reading.skip(key for key in config if key not in inner)
     return reading, family
@@ -311,7 +311,7 @@ def _of_layers(
         found["dense_layers"] = sparse.index(True)
     if any(x.startswith("window") for x in made):
         found["window"] = kinds.window(config, family)
-        found |= {"chunked": True} if kinds.chunked(family) else {}
+        found |= {"chunked": True} if kinds.has_chunks(family) else {}
     for part in {part for kind in made for part in kind.split("+")} & {*MIXERS}:
         found[part] = mixers.fields(config, family, fields["hidden"], part)
     if family in vectors.WITH_INPUTS:

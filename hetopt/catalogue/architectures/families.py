@@ -131,12 +131,12 @@ _QK_NORMS = ("use_qk_norm", "qk_norm", "qk_layernorm", "use_qk_layernorm")
 _GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 
 
-def known(family: str) -> bool:
+def is_known(family: str) -> bool:
     """Return whether norms and biases of a family are known."""
     return family in FAMILIES
 
 
-def told(config: Reading, family: str, own: Traits) -> str:
+def assumption(config: Reading, family: str, own: Traits) -> str:
     """Return what is taken for granted of a family that is not known, in words."""
     words = "norms and biases are taken as Llama's"
     if not own.gated and family not in _OTHERS:
@@ -163,10 +163,10 @@ def traits(config: Reading, family: str) -> Traits:
         config.skip(_QK_NORMS)
     if family == "falcon":
         found = _falcon(config, found)
-    if not known(family) or family == "glm4_moe":
+    if not is_known(family) or family == "glm4_moe":
         found = _silent(config, found)
     if found.gated is None:
-        activation = _activation(config) or ("silu" if known(family) else "")
+        activation = _activation(config) or ("silu" if is_known(family) else "")
         gated = activation.lower().startswith(_GATED_ACTIVATIONS)
         found = found._replace(gated=gated)
     tied = config.get("tie_word_embeddings", config.get("tie_embedding"))

@@ -82,7 +82,7 @@ def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kin
 def window(config: Reading, family: str) -> int | None:
     """Return the tokens that a window sees; None where there are no windows."""
     keys: tuple[str, ...] = ("sliding_window", "sliding_window_size")
-    if chunked(family):
+    if has_chunks(family):
         keys = ("attention_chunk_size",)
     if not any(key in config for key in keys):
         return _SEEN.get(family)
@@ -91,7 +91,7 @@ def window(config: Reading, family: str) -> int | None:
     return whole(config, *keys)
 
 
-def chunked(family: str) -> bool:
+def has_chunks(family: str) -> bool:
     """Return whether windows are chunks, which do not slide."""
     return family == "llama4_text"
 
@@ -118,7 +118,7 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
     if family == "mimo_v2_flash":
         slides = listed(config, "hybrid_layer_pattern", layers) or []
         return ["window" if x else "attention" for x in slides]
-    if (rotated := listed(config, "no_rope_layers", layers)) and chunked(family):
+    if (rotated := listed(config, "no_rope_layers", layers)) and has_chunks(family):
         return ["window" if x else "attention" for x in rotated]
     if family in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
         first = whole(config, "max_window_layers") or 0

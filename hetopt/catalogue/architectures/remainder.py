@@ -40,7 +40,7 @@ def refuse_family(family: str) -> None:
         )
 
 
-def unused(fields: Fields, family: str) -> set[str]:
+def unused_keys(fields: Fields, family: str) -> set[str]:
     """Return the keys of what is switched off, and those that the family has unused."""
     off = tuple(
         f"{key.removeprefix('use_')}_"
@@ -66,7 +66,7 @@ def refuse(unread: Fields, family: str, depth: int) -> None:
     )
 
 
-def told(unread: Fields, depth: int) -> tuple[str, ...]:
+def unread_keys(unread: Fields, depth: int) -> tuple[str, ...]:
     """Return the keys that were not read, and are neither refused nor harmless."""
     entries = {key: _entry(value, depth) for key, value in unread.items()}
     return tuple(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from ...catalogue import Gpu, known, machine
+from ...catalogue import Gpu, find_gpu, machine
 from ..formulas.machine import Machine, host_of
 from .rows import Run
 
@@ -68,7 +68,7 @@ def card_of(words: str) -> Gpu | None:
     """
     parts = re.sub(r"[()]", " ", words).split()
     for count in range(len(parts), 0, -1):
-        if (card := known(" ".join(parts[:count]))) is None:
+        if (card := find_gpu(" ".join(parts[:count]))) is None:
             continue
         told = re.findall(r"(\d+) ?g(?:i?b)\b", " ".join(parts[count:]).lower())
         if all(_NEAR < int(x) / card.memory_gib < 1 / _NEAR for x in told):

@@ -83,7 +83,7 @@ def _reasons(target: Target, data: Instance, plan: TrainingPlan) -> list[str]:
         degrees = targets.bad_degrees(data, plan)
         ruled = targets.without_precision(data, _types(data, plan))
         ruled += [f"tensor-parallel degree {text}" for text in degrees]
-        ruled += targets.refused(name, data, plan)
+        ruled += targets.refusals(name, data, plan)
         ruled += models.unfit(name, data)
         if data is not asked and _lacks_memory(data, plan):
             ruled.append(
@@ -104,7 +104,7 @@ def _types(data: Instance, plan: TrainingPlan) -> list[str]:
     return sorted({node[replica.node].gpu for replica in plan.replicas()})
 
 
-def explained(data: Instance, plan: TrainingPlan) -> list[Document]:
+def explain(data: Instance, plan: TrainingPlan) -> list[Document]:
     """Return one row a target: the plan's features that it has or lacks, its reasons.
 
     `unsupported` is what the target lacks for any plan of the instance.
@@ -130,7 +130,7 @@ def explained(data: Instance, plan: TrainingPlan) -> list[Document]:
     return rows
 
 
-def exported(
+def export(
     name: str, data: Instance, plan: TrainingPlan, options: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return the texts for a target by file name; `options` are its own `name=value`.

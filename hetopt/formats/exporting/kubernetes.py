@@ -16,7 +16,7 @@ beyond a container's 64 MiB.
 import re
 from hashlib import sha256
 
-from ...catalogue import known
+from ...catalogue import find_gpu
 from ...errors import InstanceError
 from ...plans import TrainingPlan
 from ...schema import Instance
@@ -70,7 +70,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     for share in machines(data, plan):
         products.setdefault(share.gpu, set()).add(share.called or "")
     for gpu, labels in products.items():
-        card = known(gpu)
+        card = find_gpu(gpu)
         if card is not None and card.maker != "NVIDIA":
             found.append(f"GPU type {gpu!r} is not NVIDIA's")
         elif "" in labels:
@@ -180,7 +180,7 @@ def label_of(gpu: str, product: str | None = None) -> str | None:
 
     A type that is no card of the catalogue is a label itself.
     """
-    card = known(gpu)
+    card = find_gpu(gpu)
     own = gpu if card is None else card.product
     return (product or own or "").replace(" ", "-") or None
 

@@ -123,7 +123,7 @@ def executor_refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     node = data.planned_cluster.node
     types = {node[replica.node].gpu for replica in plan.replicas()}
     found = targets.lacking("executor", data, plan) + targets.foreign(types)
-    return found + targets.refused("executor", data, plan)
+    return found + targets.refusals("executor", data, plan)
 
 
 def train_text(data: Instance, plan: TrainingPlan) -> str:

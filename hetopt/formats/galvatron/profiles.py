@@ -28,7 +28,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...catalogue import gpus, known
+from ...catalogue import find_gpu, gpus
 from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import MemoryGib
@@ -177,7 +177,7 @@ def _cluster(
 ) -> Document:
     gpu, gib = options["gpu"], options.get("memory_gib")
     if gib is None:
-        card = known(gpu)
+        card = find_gpu(gpu)
         if card is None:
             raise InstanceError(
                 f"option gpu: found {gpu!r}, expected a card that is known exactly: "

@@ -186,7 +186,7 @@ def write(out: Path, content: Document) -> None:
 # --- plans -----------------------------------------------------------------------
 
 
-def judged(
+def evaluations(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> list[Document]:
     """Every plan of a list beside what it claims, one object each, in its order.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...catalogue import Gpu, generation, reserve
 from ...errors import InstanceError
 from ...schema.targets import TARGETS, Feature
-from ...schema.widths import launched
+from ...schema.widths import launched_precision
 from ..documents import Document, Options, Values
 
 #: Options of how the model is trained; a list of values is a choice of the plan.
@@ -180,7 +180,7 @@ def runner(
 
 def _wider_row(costs: Document, target: str, row: Assumption) -> Assumption:
     """The row of the precision, which becomes the one that the target launches."""
-    precision = launched(target, costs["precision"])
+    precision = launched_precision(target, costs["precision"])
     if precision == costs["precision"]:
         return row
     costs["precision"] = precision

@@ -42,7 +42,7 @@ _DIVIDED = 3
 _MOST = 20_000
 
 
-class Judged(NamedTuple):
+class Assessment(NamedTuple):
     """An assessment holds the time of an iteration, or why there is none."""
 
     us: int | None
@@ -75,8 +75,8 @@ class Change(NamedTuple):
     old: Any
     new: Any
     words: tuple[Word, ...]
-    alone: Judged
-    so_far: Judged
+    alone: Assessment
+    so_far: Assessment
 
 
 class Advice(NamedTuple):
@@ -87,8 +87,8 @@ class Advice(NamedTuple):
     `looked_at` combinations were judged; `is_whole` where these are all that there are.
     """
 
-    run: Judged
-    best: Judged
+    run: Assessment
+    best: Assessment
     changes: tuple[Change, ...]
     words: tuple[Word, ...]
     asked: Asked
@@ -117,7 +117,7 @@ class Advice(NamedTuple):
         }
 
 
-def recognised(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
+def recognise(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
     """Return the module of the trainer whose run some files are, and what they ask.
 
     `InstanceError` where no trainer has such names.
@@ -142,7 +142,7 @@ def _trainers() -> list[RunReader]:
     return [x for x in formats.importers().values() if isinstance(x, RunReader)]
 
 
-def advised(
+def advise(
     module: RunReader, asked: Asked, data: Instance, limit_s: float, hosts: str = ""
 ) -> Advice:
     """Return the changes that speed up a run whose trainer was recognised.
@@ -194,7 +194,7 @@ def _with_value(settings: Settings, best: Settings, name: str) -> Settings:
     return settings._replace(**{name: _of(best, name)})
 
 
-def _order(judged: Judged) -> tuple[bool, int]:
+def _order(judged: Assessment) -> tuple[bool, int]:
     return judged.us is None, judged.us or 0
 
 
@@ -212,7 +212,7 @@ class _Search:
         claim: Claim = module.claimed(asked, data, hosts)
         assert claim.settings is not None  # readers of runs tell them
         self.base = claim.settings
-        self.known: dict[Settings, Judged] = {}
+        self.known: dict[Settings, Assessment] = {}
         self._on: list[Instance] = []  # what runs that keep the rules were judged on
         self.world = (
             sum(len(r.gpus) for r in claim.plan.replicas()) if claim.plan else 0
@@ -241,29 +241,29 @@ class _Search:
                 )
                 yield Word(self.asked.spelled(name), old, new)
 
-    def judged(self, settings: Settings) -> Judged:
+    def judged(self, settings: Settings) -> Assessment:
         """Return how long an iteration takes under these settings, or why none."""
         if settings not in self.known:
             self.known[settings] = self._judge(settings)
         return self.known[settings]
 
-    def _judge(self, settings: Settings) -> Judged:
+    def _judge(self, settings: Settings) -> Assessment:
         try:
             claim = self.module.claimed(self.asked_for(settings), self.data, self.hosts)
             if claim.plan is None or not self._is_said(claim.settings, settings):
-                return Judged(None, "the run cannot be told so")
+                return Assessment(None, "the run cannot be told so")
             data = claim.data or self.data
             found = training_plan.evaluate(data, claim.plan)
             trainer = data.on(self.module.TRAINER)
             broken = next(targets.broken(trainer, claim.plan), None)
         except InstanceError as error:
-            return Judged(None, str(error).removeprefix(f"{self.asked.place}: "))
+            return Assessment(None, str(error).removeprefix(f"{self.asked.place}: "))
         if found.violations or broken is not None:
             words = str(found.violations[0] if found.violations else broken)
-            return Judged(None, words)
+            return Assessment(None, words)
         assert isinstance(found.objective, int)
         self._on.append(data)
-        return Judged(found.objective)
+        return Assessment(found.objective)
 
     def offering(self) -> tuple[Instance, ...]:
         """The instances that offer all settings at once with which the run is one.

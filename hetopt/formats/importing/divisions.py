@@ -23,7 +23,7 @@ _RUNS = (1, 2, 4)
 _MOST = 64  # GPUs that divide experts unless told
 
 
-def offered(
+def alternatives(
     made: Values, given: Values
 ) -> tuple[dict[str, list[int]], tuple[Assumption, ...]]:
     """Return the fields of `workload.alternatives`, and what is assumed.
@@ -53,7 +53,7 @@ def offered(
     return offers, tuple(rows)
 
 
-def asked(data: Instance, words: Iterable[str]) -> Instance:
+def with_choices(data: Instance, words: Iterable[str]) -> Instance:
     """Return an instance with other ways to be divided, `name=value` or `name=1,2`.
 
     The first value stands in its costs, several are a choice of the plan. `Unsupported`

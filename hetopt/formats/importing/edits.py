@@ -43,7 +43,7 @@ class Edited(NamedTuple):
         )
 
 
-def edited(module: Any, asked: Asked, wanted: Asked, beside: Sequence[str]) -> Edited:
+def edit(module: Any, asked: Asked, wanted: Asked, beside: Sequence[str]) -> Edited:
     """Return the files of a run with the values of `wanted`.
 
     A new name goes to one of those that it stands `beside`, the first that is there.

@@ -28,7 +28,7 @@ _RANK = 16
 _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
 
 
-def updated(
+def optimiser_fields(
     options: Values,
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs` of the optimiser, and what is assumed of it."""
@@ -62,7 +62,9 @@ def updated(
     return made, (row,)
 
 
-def linked(gpus: Values, cards: Mapping[str, Gpu | None], options: Values) -> Document:
+def with_links(
+    gpus: Values, cards: Mapping[str, Gpu | None], options: Values
+) -> Document:
     """`cluster.gpus` with the links to their hosts, where states are offloaded.
 
     `InstanceError` for a card whose bus nobody knows.
@@ -83,7 +85,7 @@ def linked(gpus: Values, cards: Mapping[str, Gpu | None], options: Values) -> Do
     return made
 
 
-def trained(
+def trained_part(
     options: Values,
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs`, and what is assumed; none where all is trained.

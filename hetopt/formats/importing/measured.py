@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from ...catalogue import gpus, known
+from ...catalogue import find_gpu, gpus
 from ...errors import InstanceError
 from ...schema import Length
 from ..documents import Document, Options, Values
@@ -224,6 +224,6 @@ def _sheet(name: str) -> float | None:
         for own, card in gpus().items()
         if wanted in (own.casefold(), own.partition("-")[0].casefold())
     }
-    if len(peaks) > 1 and (card := known(name)) is not None:
+    if len(peaks) > 1 and (card := find_gpu(name)) is not None:
         return card.peak_tflops
     return peaks.pop() if len(peaks) == 1 else None

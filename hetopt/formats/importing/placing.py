@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ...catalogue import known
+from ...catalogue import find_gpu
 from ...errors import InstanceError
 from ...plans import TrainingPlan
 from ...schema import Instance, Recompute
@@ -82,9 +82,9 @@ def type_of(words: Iterable[str], named: Mapping[str, str], place: str) -> str:
     for word in words:
         if (kind := named.get(word.casefold())) is not None:
             return kind
-        if (card := known(word)) is not None:
+        if (card := find_gpu(word)) is not None:
             for kind in sorted(set(named.values())):
-                if known(kind) == card:
+                if find_gpu(kind) == card:
                     return kind
     raise InstanceError(
         f"{place}: found type {word!r}, expected one of the instance: "

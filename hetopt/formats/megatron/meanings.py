@@ -52,7 +52,7 @@ _NOT_READ = (
 )
 
 
-def weighed(
+def in_precision(
     given: Mapping[str, str], data: Instance, place: str
 ) -> tuple[Instance, list[str]]:
     """Return the instance in the run's precision, and notes of what differs.

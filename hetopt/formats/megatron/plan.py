@@ -217,7 +217,7 @@ def _claim(
         split=Split(context, experts, runs, groups),
         tells_layers=not _UNEVEN.isdisjoint(given),
     )
-    data, notes = meanings.weighed(given, data, place)
+    data, notes = meanings.in_precision(given, data, place)
     notes = [*before, *notes]
     how = layout, ranks, data, place
     return claim_of(*how, trainer=TRAINER, framework="megatron", notes=notes)

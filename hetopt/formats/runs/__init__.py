@@ -15,7 +15,7 @@ from ...errors import InstanceError, Place, naming
 from ..documents import Document
 from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan
 from .configs import Config, config
-from .facts import Given, told
+from .facts import Given, fields_of
 from .source import Form, Source
 
 # A file is of the first form that takes it: those of other tools before our own.
@@ -49,7 +49,7 @@ def read(path: Place, *, configs: Iterable[Place] = (), **fields: Any) -> list[R
         return form.runs(source, given)
 
 
-def completed(
+def complete(
     runs: Iterable[Run], *, configs: Iterable[Place] = (), **fields: Any
 ) -> list[Run]:
     """Return runs with what is given beside them, as `read` takes it, for nulls."""
@@ -57,7 +57,7 @@ def completed(
 
 
 def _facts(configs: Iterable[Place], fields: Document) -> Given:
-    return Given(told(fields), tuple(config(Path(place)) for place in configs))
+    return Given(fields_of(fields), tuple(config(Path(place)) for place in configs))
 
 
 def _form(source: Source) -> Form:

@@ -58,7 +58,7 @@ def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
             resolved[match[1]] = logs.literal(match[2])
             facts.add(line.place, _argument(match[1], resolved[match[1]]))
         if (start := line.text.find(_CONFIG)) >= 0:
-            tree = logs.printed(source, index, start + len(_CONFIG) - 1)
+            tree = logs.printed_object(source, index, start + len(_CONFIG) - 1)
             facts.add(line.place, _settings(tree))
     if resolved:
         facts.add("what is resolved", {"precision": _precision(resolved)})

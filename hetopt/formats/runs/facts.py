@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...catalogue import known
+from ...catalogue import find_gpu
 from ...costs.runs.rows import Run, expected
 from ...errors import InstanceError
 from ...text.complaints import nearest, shown
@@ -55,7 +55,7 @@ class Facts:
         """Return the run, its layout completed where that follows from what is told."""
         self._complete("gpus", _AXES)
         self._complete("gbs", ("mbs", "ga", "dp"))
-        return checked(
+        return check_run(
             {field: value for field, (value, _) in self._known.items()},
             self._where,
             lambda field: f"{field} ({self._known[field][1]})",
@@ -122,10 +122,10 @@ class Given:
         for source, fields in self.fields:
             facts.add(source, fields)
         fields = {name: facts[name] for name in Run.model_fields}
-        return checked(fields, where, lambda field: f"row {index + 1}, {field}")
+        return check_run(fields, where, lambda field: f"row {index + 1}, {field}")
 
 
-def told(options: Fields) -> Fields:
+def fields_of(options: Fields) -> Fields:
     """Options as fields of a run; `InstanceError` for others, and for wrong values."""
     known_fields = list(Run.model_fields)
     for name in options:
@@ -139,11 +139,11 @@ def told(options: Fields) -> Fields:
         name: cells.value(name, value) if isinstance(value, str) else value
         for name, value in options.items()
     }
-    run = checked(fields, None, _OPTION.format)
+    run = check_run(fields, None, _OPTION.format)
     return run.model_dump(include=set(fields), exclude_none=True)
 
 
-def checked(fields: Fields, where: Path | None, place: Callable[[str], str]) -> Run:
+def check_run(fields: Fields, where: Path | None, place: Callable[[str], str]) -> Run:
     """The run of these fields; an `InstanceError` names file and `place` of a field."""
     try:
         return Run.model_validate(fields)
@@ -160,7 +160,7 @@ def checked(fields: Fields, where: Path | None, place: Callable[[str], str]) -> 
 
 def _same(field: str, one: Any, other: Any) -> bool:
     if field == "gpu":
-        a, b = known(str(one)), known(str(other))
+        a, b = find_gpu(str(one)), find_gpu(str(other))
         if a is not None and b is not None:
             return a is b
     if isinstance(one, str) and isinstance(other, str):

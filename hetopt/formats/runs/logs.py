@@ -87,7 +87,7 @@ class Trainer(NamedTuple):
                     most[field] = max(most.get(field, 0.0), value(match))
         facts.add("memory of the ranks", {k: v for k, v in most.items() if v > 0})
         name_gpus(source.lines, facts)
-        measured(source, facts, self.speed, readings)
+        measure(source, facts, self.speed, readings)
         return [facts.run()]
 
     @property
@@ -104,7 +104,7 @@ def steady(readings: Sequence[float]) -> float | None:
     return median(kept) if kept else None
 
 
-def measured(source: Source, facts: Facts, field: str, readings: list[float]) -> None:
+def measure(source: Source, facts: Facts, field: str, readings: list[float]) -> None:
     """Take the steady reading as `field`; else, that memory ran out before one.
 
     `InstanceError` where there is neither.
@@ -135,7 +135,7 @@ def name_gpus(lines: Iterable[Line], facts: Facts) -> None:
                 facts.add(line.place, {"gpu": match[1].strip()})
 
 
-def printed(source: Source, index: int, start: int) -> Document:
+def printed_object(source: Source, index: int, start: int) -> Document:
     """A JSON object that begins in a line, at column `start`, and ends with a `}`."""
     first = source.lines[index]
     parts = [first.text[start:]]

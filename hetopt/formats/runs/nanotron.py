@@ -222,7 +222,7 @@ def _metrics_runs(source: Source, given: Given) -> list[Run]:
                 mib = _cell(source, place, row, name)
                 most[field] = max(most.get(field, 0.0), mib)
     facts.add("memory of the iterations", most)
-    logs.measured(source, facts, "iteration_s", readings)
+    logs.measure(source, facts, "iteration_s", readings)
     return [facts.run()]
 
 

@@ -12,7 +12,7 @@ from ...costs.runs.rows import MOST_ROWS, Run, runs_of
 from ...errors import InstanceError
 from ...text.complaints import listed
 from . import cells
-from .facts import Given, checked
+from .facts import Given, check_run
 from .source import Form, Source
 
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
@@ -80,7 +80,9 @@ def _row(source: Source, number: int, row: dict[Any, Any]) -> Run:
         for name, text in row.items()
         if name in Run.model_fields
     }
-    return checked(fields, source.path, lambda field: f"line {number}, column {field}")
+    return check_run(
+        fields, source.path, lambda field: f"line {number}, column {field}"
+    )
 
 
 TREE = Form("json", "JSON or YAML rows", "tree", _is_tree, _tree_runs)

@@ -16,7 +16,7 @@ from ...errors import InstanceError
 from ...text.complaints import validated
 from ..documents import Document
 from ..foreign import Foreign
-from .facts import Given, checked
+from .facts import Given, check_run
 from .source import Form, Source
 
 _TIME = "measured_iteration_time_s"
@@ -66,7 +66,7 @@ def _is_one(source: Source) -> bool:
 def _runs(source: Source, given: Given) -> list[Run]:
     told = validated(_File, source.tree, str(source.path))
     rows = [
-        checked(
+        check_run(
             _fields(told.model, row, source.path, f"runs[{index}]"),
             source.path,
             f"runs[{index}].{{}}".format,

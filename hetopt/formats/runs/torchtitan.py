@@ -68,7 +68,7 @@ def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
         _layout(line, facts)
         _model(source, index, facts)
         if (start := line.text.find(_CONFIG)) >= 0:
-            tree = logs.printed(source, index, start + len(_CONFIG) - 1)
+            tree = logs.printed_object(source, index, start + len(_CONFIG) - 1)
             settings.append((line.place, flat(tree)))
     for place, fields in settings:
         facts.add(place, _settings(fields))
@@ -147,7 +147,7 @@ def _model(source: Source, index: int, facts: Facts) -> None:
         return
     facts.add(line.place, {"model": match[1]})
     if match[2] == "{":
-        tree = logs.printed(source, index, match.start(2))
+        tree = logs.printed_object(source, index, match.start(2))
         experts = tree.get("moe_args")
         facts.add(
             line.place, _shape({**(experts if type(experts) is dict else {}), **tree})

@@ -195,7 +195,7 @@ class Fits:
             self.disagreements.append(what)
 
 
-def joined(cluster: Document, fits: Fits, names: Mapping[str, Sequence[str]]) -> None:
+def join(cluster: Document, fits: Fits, names: Mapping[str, Sequence[str]]) -> None:
     """Put the fitted links into a cluster; `names` are those of each type in the files.
 
     A pair of types without a fit keeps the rate that was told for all; where none was

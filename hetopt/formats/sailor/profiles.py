@@ -75,7 +75,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     kinds = _types(paths, machines, cluster, options.get("gpu"))
     names = _names(kinds, machines, cluster, options.get("gpu"))
     if options.get("network") is not None:
-        network.joined(cluster, fits, names)
+        network.join(cluster, fits, names)
     for kind, known in names.items():
         if aliases := [name for name in known if name.casefold() != kind.casefold()]:
             cluster["gpus"][kind]["aliases"] = aliases

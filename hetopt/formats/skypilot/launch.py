@@ -13,7 +13,7 @@ be installed there (`setup` of a task), or that of the option `train`.
 
 import re
 
-from ...catalogue import known
+from ...catalogue import find_gpu
 from ...plans import TrainingPlan
 from ...schema import Cluster, GpuType, Instance
 from ...text.parsing import yaml_text
@@ -50,7 +50,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """GPU types with names that no scheduler takes, or that SkyPilot cannot ask for."""
     found = allocation.refusals(data, plan)
     for gpu in sorted({share.gpu for share in shares(data, plan)}):
-        card = known(_card(gpu, data.planned_cluster.gpus[gpu]))
+        card = find_gpu(_card(gpu, data.planned_cluster.gpus[gpu]))
         if card is not None and card.beyond_skypilot is not None:
             found.append(f"GPU type {gpu!r} is beyond SkyPilot: {card.beyond_skypilot}")
     return found
@@ -122,5 +122,5 @@ def _place(kind: GpuType) -> Document:
 
 
 def _accelerator(gpu: str) -> str:
-    card = known(gpu)
+    card = find_gpu(gpu)
     return gpu if card is None else card.accelerator_name

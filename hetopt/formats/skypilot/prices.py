@@ -40,9 +40,9 @@ from ...text import units
 from ...text.complaints import shown
 from ...text.parsing import read_table
 from ..documents import Document, Options
-from .market import assumed, completed
+from .market import assumptions, complete
 
-__all__ = ["OPTIONS", "assumed", "completed", "read", "rented"]
+__all__ = ["OPTIONS", "assumptions", "complete", "read", "rented_machines"]
 
 OPTIONS: Options = {
     "region": str,
@@ -145,7 +145,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     return {"source": f"SkyPilot catalogue {names}, {where}, {kind}", "offers": offers}
 
 
-def rented(paths: Sequence[Path], region: str | None = None) -> list[Price]:
+def rented_machines(paths: Sequence[Path], region: str | None = None) -> list[Price]:
     """The cheapest machine of each cloud, card and size, with what it costs as spot.
 
     A list is dated by its file. Raises `InstanceError` as `read` does.

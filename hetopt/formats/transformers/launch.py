@@ -77,7 +77,7 @@ class Rank(NamedTuple):
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`arguments.yaml`, `ranks.json`, `train.py` and `launch.sh`."""
     found = ranks(data, plan)
-    told = arguments(data, found) | divided(data, plan, found)
+    told = arguments(data, found) | fsdp_fields(data, plan, found)
     by_fsdp = {"gradient_checkpointing": False} if "fsdp" in told else {}
     rows = [{"gpu": rank.gpu, **rank.told, **by_fsdp} for rank in found]
     return {
@@ -126,7 +126,7 @@ def arguments(data: Instance, found: Sequence[Rank]) -> Document:
     }
 
 
-def divided(data: Instance, plan: TrainingPlan, found: Sequence[Rank]) -> Document:
+def fsdp_fields(data: Instance, plan: TrainingPlan, found: Sequence[Rank]) -> Document:
     """Return what FSDP is told; nothing where each GPU has all states.
 
     Without `sync_each_batch` it keeps whole gradients from one micro-batch to the next.

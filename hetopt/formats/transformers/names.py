@@ -185,7 +185,7 @@ def not_read(form: Form) -> Iterator[str]:
             yield f"{key} {value}"
 
 
-def referred(files: Sequence[File]) -> tuple[list[File], list[str]]:
+def with_references(files: Sequence[File]) -> tuple[list[File], list[str]]:
     """The files, those that they refer to as well, and notes of what is not there.
 
     `InstanceError` for a file that is neither beside nor given and whose name does not

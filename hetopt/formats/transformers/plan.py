@@ -75,7 +75,7 @@ def asked(files: Sequence[File]) -> Asked | None:
         with_references = any(_is_started(file) for file in files)
         if not with_references:
             return None
-    found, notes = names.referred(files)
+    found, notes = names.with_references(files)
     if not any(names.is_one(file.form) for file in found):
         return None
     tools = [name for file in found if (name := names.tool_of(file.form))]

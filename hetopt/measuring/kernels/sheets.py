@@ -12,7 +12,7 @@ CPU = "CPU"
 
 def sheet(gpu: str) -> Machine:
     """The card of a name, by itself; `InstanceError` that lists what may be meant."""
-    card = catalogue.known(gpu)
+    card = catalogue.find_gpu(gpu)
     if card is None:
         near = ", ".join(catalogue.near(gpu))
         raise InstanceError(

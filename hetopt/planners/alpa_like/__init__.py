@@ -54,7 +54,7 @@ def plan(
                 late = True
             if programme.found is None:
                 continue
-            stages = placed(grid, programme.found[1], b)
+            stages = place(grid, programme.found[1], b)
             if stages is None:
                 continue
             # One plan more is looked at, whatever the time.
@@ -69,7 +69,7 @@ def plan(
     return line.plan(*best[1:])
 
 
-def placed(grid: Grid, stages: Sequence[Meshed], b: int) -> list[Laid] | None:
+def place(grid: Grid, stages: Sequence[Meshed], b: int) -> list[Laid] | None:
     """The stages on machines; None where the nodes are too broken up for them."""
     left = [grid.width] * len(grid.nodes)
     found = []

@@ -44,7 +44,7 @@ from ...search.fast_cost import FastCost, Pipe, Slot
 from ...search.shortage import worst_shortage
 from ...search.symmetric import common_degrees, equal_cuts, measured, on_groups
 from ...solving import statements
-from .mapping import Group, in_order, mapped
+from .mapping import Group, in_order, map_stages
 
 problem: Literal["training_plan"] = "training_plan"
 
@@ -134,7 +134,7 @@ class Trial:
     def __init__(self, cost: FastCost, *, mapping: bool, balancing: bool) -> None:
         self._cost = cost
         self._balancer = Balancer(cost)
-        self._rows = mapped if mapping else in_order
+        self._rows = map_stages if mapping else in_order
         self._balancing = balancing
         self.reasons: list[str] = []
         self._best: tuple[int, tuple[Pipe, ...]] | None = None
@@ -216,7 +216,7 @@ def _groupings(
     """Yield the optimal grouping, then those with fewer and fewer groups."""
     while True:
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
-        result = grouped(data, by, Limits(time_s=left, gap=_GAP))
+        result = best_grouping(data, by, Limits(time_s=left, gap=_GAP))
         if not isinstance(result.plan, Grouping):
             why = ", ".join(result.reasons) or "no grouping found"
             reasons.append(f"{where}: {why}")
@@ -231,7 +231,7 @@ def _groupings(
         data = data.model_copy(update={"groups": count - max(1, count // 8)})
 
 
-def grouped(data: Data, by: GroupingBy, limits: Limits) -> Result:
+def best_grouping(data: Data, by: GroupingBy, limits: Limits) -> Result:
     """Return the best grouping, by the exact method or by a statement on its solver."""
     if by == "method":
         result = device_grouping.solve(data, limits=limits)

@@ -23,7 +23,7 @@ def devices_of(cost: FastCost, t: int) -> dict[int, int]:
     return {i: node.count // t for i, node in enumerate(cost.nodes)}
 
 
-def mapped(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
+def map_stages(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
     """Return the nodes of the stages of each group, in order.
 
     Types by ascending compute. While every group has a device of the type left and

@@ -15,14 +15,14 @@ from ...problems.provisioning import Data
 from .placer import place
 from .tables import Stages as Stages
 from .tables import Stock as Stock
-from .tables import counted as counted
-from .tree import Depth, Pruning, Search, cheapest_plan, searched
+from .tables import allocation_of as allocation_of
+from .tree import Depth, Pruning, Search, cheapest_plan, search_all
 from .tree import boundary as boundary
 
 problem: Literal["provisioning"] = "provisioning"
 Metric = Literal["usd", "scarcity", "utilisation"]
 
-__all__ = ["Pruning", "Search", "counted_by", "explored", "plan"]
+__all__ = ["Pruning", "Search", "counted_by", "explore", "plan"]
 
 
 def plan(
@@ -65,6 +65,6 @@ def counted_by(data: Data, metric: Metric) -> Data:
     return data.model_copy(update={"offers": tuple(offers), **free})
 
 
-def explored(data: Data, pruning: Pruning) -> Search:
+def explore(data: Data, pruning: Pruning) -> Search:
     """The search with some prunings only: its plan, and what it opened and pruned."""
-    return searched(data, place, pruning=pruning)
+    return search_all(data, place, pruning=pruning)

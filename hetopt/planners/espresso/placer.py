@@ -34,9 +34,9 @@ from .tables import (
     Stages,
     Stock,
     Wish,
+    allocation_of,
     by_iteration,
     complete,
-    counted,
     shares,
 )
 
@@ -84,7 +84,7 @@ def best_granted(
     for stock, stages in pipelines:
         if deadline is not None and monotonic() > deadline:
             break
-        counts = counted(stock, stages)
+        counts = allocation_of(stock, stages)
         time = stock.iteration_us(stages) * stock.stretch(counts)
         price = stock.price(counts)
         value = time if fastest else wish.value(time, price)

@@ -173,7 +173,7 @@ def _loss(data: Data, gpu: str) -> Fraction:
     return exact(rates[gpu]) * (exact(data.restart_s or 0) + half) / 3600
 
 
-def counted(stock: Stock, stages: Stages) -> Counts:
+def allocation_of(stock: Stock, stages: Stages) -> Counts:
     """Return the allocation that a pipeline needs."""
     taken = [t for t, _ in stages]
     return tuple(taken.count(t) for t in range(len(stock.kinds)))

@@ -298,7 +298,7 @@ def _least_exposed(stock: Stock, kinds: list[Kind], stages: int) -> float:
     return 0.0 if grown > 600 else backward * stock.layers / expm1(grown)
 
 
-def searched(
+def search_all(
     data: Data,
     placer: Placer,
     *,
@@ -321,7 +321,7 @@ def cheapest_plan(
 ) -> Provisioning:
     """Return the plan of a search; `NoPlan` says how near it came."""
     pruning = Pruning.to(depth)
-    search = searched(data, placer, pruning=pruning, deadline=deadline)
+    search = search_all(data, placer, pruning=pruning, deadline=deadline)
     if search.plan is not None:
         return search.plan
     if not search.in_time:

@@ -36,7 +36,7 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
     """
     kinds = sorted(range(len(counts)), key=lambda t: (stock.kinds[t].peak, t))
     order = [t for t in kinds for _ in range(counts[t])]
-    first = whale_plus.balanced(stock, counts, order)
+    first = whale_plus.balance(stock, counts, order)
     if first is None:
         return None
     limit = int(min(stock.iteration_us(first), limit_us))

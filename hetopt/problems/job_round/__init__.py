@@ -22,7 +22,7 @@ from pydantic import Field
 
 from ... import plans
 from ...errors import InstanceError
-from ...schema import Count, Instance, tabled
+from ...schema import Count, Instance, table_record
 from .. import Evaluation, Violation, job_scheduling
 from .records import Configuration, Data, JobClass, Slots
 
@@ -108,7 +108,7 @@ def _queue(
         ),
         "assumptions": {"memory": "cost_model", "costs": workload.costs},
     }
-    return tabled(job_scheduling.Data, f"instance {instance.name!r}", fields)
+    return table_record(job_scheduling.Data, f"instance {instance.name!r}", fields)
 
 
 def unit(data: Data) -> str:

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from ... import plans
 from ...errors import InstanceError
-from ...schema import Count, Instance, Name, Record, tabled
+from ...schema import Count, Instance, Name, Record, table_record
 from .. import Evaluation, Violation
 
 sense: Literal["minimise"] = "minimise"
@@ -142,7 +142,7 @@ def data(
         )
     fields = posing.fields(line, order)
     where = f"instance {instance.name!r}"
-    return tabled(Data, where, fields | {"objective": objective, "order": order})
+    return table_record(Data, where, fields | {"objective": objective, "order": order})
 
 
 def unit(data: Data) -> str:

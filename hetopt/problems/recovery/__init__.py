@@ -82,7 +82,7 @@ def data(
             "OLD_PLAN INSTANCE`"
         )
     change = changes.between(instance, instance, lost)
-    return posing.posed(change, plan, new_plan, storage)
+    return posing.pose(change, plan, new_plan, storage)
 
 
 def unit(data: Data) -> str:

@@ -22,7 +22,7 @@ from .records import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
 from .storage import Storage
 
 
-def posed(
+def pose(
     change: Change,
     old_plan: TrainingPlan,
     new_plan: TrainingPlan,

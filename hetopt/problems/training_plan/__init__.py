@@ -126,7 +126,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
         "stages": timed,
         "divided": _degrees(table),
-        "links": plan_links.used(plan),
+        "links": plan_links.link_use(plan),
     }
     return Evaluation(iteration_us, tuple(broken), parts)
 

@@ -18,7 +18,7 @@ from ...plans import Replica, Stage, TrainingPlan
 Split = dict[str, int]  # "intra" and "inter", how many of each
 
 
-def used(plan: TrainingPlan) -> dict[str, Split]:
+def link_use(plan: TrainingPlan) -> dict[str, Split]:
     """Count the groups, pairs and hops on links within nodes, and between them."""
     stages = [pipeline.stages for pipeline in plan.pipelines]
     near = [_near(a, b) for row in stages for a, b in pairwise(row)]

@@ -19,7 +19,7 @@ def has_choices(instance: Instance) -> bool:
     return any(len(offers) > 1 for offers in settings)
 
 
-def offered(instance: Instance) -> list[tuple[int, Recompute]]:
+def state_choices(instance: Instance) -> list[tuple[int, Recompute]]:
     """Stages of ZeRO and rules of recomputation that the instance's target runs."""
     workload = instance.workload
     supports, costs = workload.target.supports, workload.costs
@@ -42,7 +42,7 @@ def splits(instance: Instance) -> tuple[Split, ...]:
     return tuple(runs) or workload.splits[:1]
 
 
-def divided(instance: Instance) -> list[Instance]:
+def split_variants(instance: Instance) -> list[Instance]:
     """Return the instance once for each way to be divided that its target runs.
 
     Groups of ZeRO it runs with a stage of ZeRO that it knows.
@@ -50,7 +50,7 @@ def divided(instance: Instance) -> list[Instance]:
     if len(instance.workload.splits) == 1:
         return [instance]
     ways = [under(instance, split=split) for split in splits(instance)]
-    return [way for way in ways if offered(way)] or ways
+    return [way for way in ways if state_choices(way)] or ways
 
 
 def variants(instance: Instance) -> list[Instance]:
@@ -60,7 +60,7 @@ def variants(instance: Instance) -> list[Instance]:
     them all. How stages recompute is left to them.
     """
     found = []
-    for way in map(on_target, divided(instance)):
+    for way in map(on_target, split_variants(instance)):
         loose = _without_groups(way)
         zeros = sorted(set(loose.workload.zeros))
         found += [under(loose, zero=z) for z in zeros] if zeros[1:] else [loose]
@@ -89,7 +89,7 @@ def on_target(instance: Instance) -> Instance:
     The instance itself where it runs them all, or none.
     """
     workload = instance.workload
-    pairs = offered(instance)
+    pairs = state_choices(instance)
     zeros = _distinct(zero for zero, _ in pairs) or workload.zeros
     rules = _distinct(rule for _, rule in pairs) or workload.recomputes
     # Each field of a split is supported or not by itself: all their products are.

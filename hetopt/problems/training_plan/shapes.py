@@ -19,7 +19,7 @@ def normal(plan: TrainingPlan) -> TrainingPlan:
     alike: dict[Any, list[Pipeline]] = {}
     for pipeline in sorted(map(_sort, plan.pipelines), key=_key):
         alike.setdefault((_cuts(pipeline), pipeline.micro_batches), []).append(pipeline)
-    return TrainingPlan(pipelines=tuple(sorted(map(merged, alike.values()), key=_key)))
+    return TrainingPlan(pipelines=tuple(sorted(map(merge, alike.values()), key=_key)))
 
 
 def apart(plan: TrainingPlan) -> list[Pipeline] | None:
@@ -235,7 +235,7 @@ def _of_pipeline(data: Instance, pipeline: Pipeline) -> Iterator[Feature]:
         yield Feature.UNEQUAL_SAMPLES
 
 
-def merged(pipelines: Sequence[Pipeline]) -> Pipeline:
+def merge(pipelines: Sequence[Pipeline]) -> Pipeline:
     """One pipeline of the replicas of several that cut and count alike."""
     rows = [
         [replica for pipeline in pipelines for replica in pipeline.stages[j].replicas]

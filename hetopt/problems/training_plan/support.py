@@ -69,7 +69,7 @@ def _lacking(instance: Instance) -> Iterator[str]:
         fewest = min(asks, key=lambda features: len(features))
         words = " and ".join(sorted(fewest))
         yield f"{words} (offer another way to divide in workload.alternatives)"
-    if not settings.offered(instance):
+    if not settings.state_choices(instance):
         grouped = min(split.groups for split in workload.splits) > 1  # so is ZeRO's
         zero = max(workload.zeros) if grouped else workload.zeros[0]
         rule = workload.recomputes[0]

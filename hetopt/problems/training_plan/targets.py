@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...catalogue import known
+from ...catalogue import find_gpu
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
 from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, indivisible
@@ -36,7 +36,7 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     node = data.planned_cluster.node
     types = {node[replica.node].gpu for replica in plan.replicas()}
     told = [*bad_cards(target, data, types), *models.unfit(target, data)]
-    for text in [*told, *refused(target, data, plan)]:
+    for text in [*told, *refusals(target, data, plan)]:
         yield Violation("target", "plan", f"{target}: {text}")
 
 
@@ -51,7 +51,7 @@ def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
     word = str(data.workload.costs.memory.precision).partition("_")[0]
     if word not in ("bf16", "fp16"):
         return []
-    cards = ((name, known(name)) for name in sorted(types))
+    cards = ((name, find_gpu(name)) for name in sorted(types))
     return [
         f"GPU type {name!r} has no {word}: train in a precision that all cards have "
         "(workload.costs.precision)"
@@ -62,7 +62,7 @@ def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
 
 def foreign(types: Iterable[str]) -> list[str]:
     """Return in words the GPU types that run neither CUDA nor ROCm."""
-    cards = ((name, known(name)) for name in sorted(types))
+    cards = ((name, find_gpu(name)) for name in sorted(types))
     return [
         f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
         for name, card in cards
@@ -86,7 +86,7 @@ def lacking(
     return [str(one.value) for one in Feature if one in lacks]
 
 
-def refused(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+def refusals(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     """Further rules of the target that a plan with its features breaks, in words."""
     rules = TARGETS[target].rules
     if not rules:

@@ -83,7 +83,7 @@ class Engine(Protocol):
         """Ask an attempt to save its states and end, and end it where it does not."""
 
 
-def said(
+def output_of(
     words: Sequence[str], remedy: str, folder: Path | None = None, **env: str
 ) -> str:
     """Return what a command prints; `EngineFailed` where it fails, with its words.

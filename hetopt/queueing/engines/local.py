@@ -26,7 +26,7 @@ from ...errors import EngineFailed, InstanceError, Unsupported
 from ...formats import hostfile
 from ...text.parsing import read_text
 from ...text.writing import write_text
-from . import Launch, Machines, Seen, said
+from . import Launch, Machines, Seen, output_of
 
 OPTIONS: dict[str, Any] = {"hosts": str}
 #: Seconds that an attempt has to save its states before it is killed.
@@ -206,8 +206,8 @@ def _time(path: Path) -> float | None:
 def _list() -> tuple[str, list[_Device], set[int]]:
     """Return a hostfile of this machine's GPUs, the devices, and those in use."""
     form = ("--format=csv,noheader",)
-    rows = said([_SMI, "--query-gpu=index,uuid,name", *form], _REMEDY).splitlines()
-    apps = said([_SMI, "--query-compute-apps=gpu_uuid,pid", *form], _REMEDY)
+    rows = output_of([_SMI, "--query-gpu=index,uuid,name", *form], _REMEDY).splitlines()
+    apps = output_of([_SMI, "--query-compute-apps=gpu_uuid,pid", *form], _REMEDY)
     used = {line.partition(",")[0].strip() for line in apps.splitlines()}
     machine = socket.gethostname().partition(".")[0]
     cards: dict[str, list[tuple[int, str]]] = {}

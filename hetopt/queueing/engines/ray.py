@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EngineFailed
-from . import Launch, Machines, Seen, State, said
+from . import Launch, Machines, Seen, State, output_of
 
 OPTIONS: dict[str, Any] = {"address": str}
 LABEL = "gpu-type"
@@ -89,7 +89,7 @@ class Ray:
     def _ask(self, do: str, **more: Any) -> Any:
         """Return what Ray says; `EngineFailed` where it cannot be reached."""
         asked = {"do": do, "address": self._address, "label": LABEL, **more}
-        text = said([sys.executable, "-c", _ASK, json.dumps(asked)], _REMEDY)
+        text = output_of([sys.executable, "-c", _ASK, json.dumps(asked)], _REMEDY)
         found = re.search(r"^HETOPT (.*)$", text, re.MULTILINE)
         if found is None:
             raise EngineFailed(f"ray: found no answer; {_REMEDY}")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...errors import EngineFailed
 from ...formats import sinfo
-from . import Launch, Machines, Seen, State, said
+from . import Launch, Machines, Seen, State, output_of
 
 OPTIONS: dict[str, Any] = {"partition": str, "account": str, "time": str}
 
@@ -73,7 +73,7 @@ class Slurm:
 
     def machines(self, ours: Mapping[str, int]) -> Machines:
         """Return the nodes that jobs start on, and the GPUs that others hold there."""
-        text = said(_LIST, _REMEDY)
+        text = output_of(_LIST, _REMEDY)
         self._nodes = dict(_machines(text))
         taken: dict[str, int] = {}
         self._machine_of = {}
@@ -112,7 +112,7 @@ class Slurm:
         env = {"ARGS": " ".join(launch.words), "MASTER_PORT": str(launch.port)}
         # Where sbatch is run is where the job looks for its files.
         remedy = "correct the job, or the options of the queue"
-        told = said(words, remedy, launch.folder, **env)
+        told = output_of(words, remedy, launch.folder, **env)
         number = told.strip().partition(";")[0]
         if not number.isdigit():
             raise EngineFailed(
@@ -130,7 +130,7 @@ class Slurm:
 
     def end(self, handle: str) -> None:
         """Cancel a job: Slurm signals it, and after its KillWait kills it."""
-        said(["scancel", handle], _REMEDY)
+        output_of(["scancel", handle], _REMEDY)
 
 
 def _machines(text: str) -> Iterator[tuple[str, _Node]]:
@@ -160,7 +160,7 @@ def _machines(text: str) -> Iterator[tuple[str, _Node]]:
 
 def _rows() -> Iterator[_Row]:
     """Yield this user's jobs, each part of one in several."""
-    for line in said(
+    for line in output_of(
         ["squeue", "--me", "--noheader", "--states=all", f"--format={_COLUMNS}"],
         _REMEDY,
     ).splitlines():

@@ -38,13 +38,13 @@ from ...plans import Recovery, TrainingPlan
 from ...problems import training_plan
 from ...problems.recovery import Data, changes
 from ...problems.recovery.changes import Change
-from ...problems.recovery.posing import posed
+from ...problems.recovery.posing import pose
 from ...problems.recovery.storage import Storage
 from ...result import Status, Stop
 from ...schema import Instance
 from ...search.attempts import Attempt, alone
 from ..pooling import Pool
-from ..replanning import Candidate, Horizon, timed
+from ..replanning import Candidate, Horizon, judged_us
 from .traces import Moment
 
 EXACT = "recovery"
@@ -249,7 +249,7 @@ class Replay:
         work = self._pool.considered(change, base[1], storage)
         best: tuple[Any, Candidate, Data, int] | None = None
         for candidate in work.of_each_name(self._rules.horizon):
-            data = posed(change, base[1], candidate.plan, storage)
+            data = pose(change, base[1], candidate.plan, storage)
             took = self._recovery_us(candidate, data)
             if took is None:
                 continue
@@ -274,7 +274,7 @@ class Replay:
             return candidate.recovery_us
         planner = entries.planner(self.method)
         found = self._attempt(
-            self.method, lambda: timed(data, _recovery(planner.plan(data)))
+            self.method, lambda: judged_us(data, _recovery(planner.plan(data)))
         )
         if found.failed and found.reason not in self.failed:
             self.failed += (str(found.reason),)
@@ -306,7 +306,7 @@ class Replay:
             raise KeyboardInterrupt
         if solved.plan is None:
             raise PlanRejected(f"{EXACT}: no recovery where there was one")
-        return timed(data, solved.plan)
+        return judged_us(data, solved.plan)
 
 
 def _recovery(plan: object) -> Recovery:

@@ -137,7 +137,7 @@ def _refusal(where: str, column: str, text: str, expected: str) -> InstanceError
     )
 
 
-def written(series: Mapping[str, Series]) -> str:
+def trace_text(series: Mapping[str, Series]) -> str:
     """Return the text of a file that `read` reads as these series."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
@@ -172,7 +172,7 @@ def generate(seed: int, *, gpus: int, rows: int = 100, mean_s: float = 300) -> S
 # --- nodes -----------------------------------------------------------------------
 
 
-def followed(
+def series_of(
     path: str | Path, cluster: Cluster, asked: str | None
 ) -> dict[str | None, Series]:
     """Return which series the nodes of each GPU type follow; the key None is all types.

@@ -44,7 +44,7 @@ class Posed:
     holds: dict[str, Key | None]
 
 
-def posed(
+def pose(
     offers: Offers,
     state: State,
     free: Mapping[str, int],
@@ -105,7 +105,7 @@ class RoundPolicy:
         """Assign GPUs anew; a job that keeps its configuration keeps its GPUs."""
         if not state.waiting and not state.running:
             return
-        round_ = posed(
+        round_ = pose(
             self.offers, state, self._size, running=True, as_asked=self.as_asked
         )
         chosen = self.solve(round_.data)

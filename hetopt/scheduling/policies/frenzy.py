@@ -52,7 +52,7 @@ def policy(data: Data) -> "Frenzy":
     return Frenzy(data)
 
 
-def ranked(data: Data, trained: Trained, efficiency: str | None = None) -> list[Option]:
+def rank(data: Data, trained: Trained, efficiency: str | None = None) -> list[Option]:
     """MARP's plans, the most efficient first; ties go to fewer GPUs.
 
     `efficiency` is that of the assumptions unless it is told.
@@ -91,7 +91,7 @@ class Frenzy:
         """
         fits, gpus = self.data.rates.fits, self.data.cluster.gpus
         found: dict[tuple[int, int], Wanted] = {}
-        for option in ranked(self.data, trained):
+        for option in rank(self.data, trained):
             d, t = option.data_parallel, option.tensor_parallel
             sizes = {capacity(gpus[g]) for g in gpus if fits(trained, g, d, t)}
             found.setdefault((d, t), Wanted(d, t, tuple(sorted(sizes))))

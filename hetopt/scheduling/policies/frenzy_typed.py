@@ -15,7 +15,7 @@ Source: Frenzy, abstract, sections I and IV; algorithm 1 within a type.
 from ...costs.job_rates import Trained
 from ...problems.job_scheduling import Data
 from ._rounds import kinds
-from .frenzy import Frenzy, Wanted, follows_requests, problem, ranked
+from .frenzy import Frenzy, Wanted, follows_requests, problem, rank
 
 __all__ = ["follows_requests", "kinds", "policy", "problem"]
 
@@ -33,5 +33,5 @@ class _Typed(Frenzy):
         kind = kinds(self.data)
         return [
             Wanted(one.data_parallel, one.tensor_parallel, (kind(one.gpu),))
-            for one in ranked(self.data, trained, "throughput")
+            for one in rank(self.data, trained, "throughput")
         ]

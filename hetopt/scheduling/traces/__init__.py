@@ -25,13 +25,13 @@ from random import Random
 
 from ...errors import InstanceError, cut, naming
 from ...problems.job_scheduling import Assumed, Assumptions, Data, Job
-from ...schema import LONGEST_NAME, Cluster, CostSettings, ModelSpec, tabled
+from ...schema import LONGEST_NAME, Cluster, CostSettings, ModelSpec, table_record
 from .. import catalogue
 from ..workloads import samples_for
 from .rows import CATEGORY, CHOOSE, MOST, Row, Work, read
 from .training import Said, Training, Trainings, label_of
 
-__all__ = ["CATEGORY", "RUNGS", "at_load", "label_of", "offered", "queue", "read"]
+__all__ = ["CATEGORY", "RUNGS", "at_load", "label_of", "offered_load", "queue", "read"]
 
 # GPU-hours up to which a job trains a model; the bounds are Sia's and Pollux's.
 RUNGS = (
@@ -187,7 +187,7 @@ def _named_once(
             "submit_s": round(row.submit_s - first, 6),
             "gpus": row.gpus or CHOOSE,
         }
-        yield tabled(Job, f"job number {number + 1}", fields)
+        yield table_record(Job, f"job number {number + 1}", fields)
 
 
 def _rung(row: Row, path: str | Path) -> str:
@@ -285,7 +285,7 @@ def _assumptions_of(
     )
 
 
-def offered(data: Data) -> float:
+def offered_load(data: Data) -> float:
     """Work on offer over what the cluster could do until the last submission.
 
     Work of a job is the share of the cluster's peak that its cheapest option holds for
@@ -305,7 +305,7 @@ def offered(data: Data) -> float:
 
 def at_load(data: Data, load: float) -> Data:
     """Return the queue with submission times scaled so that `offered` is `load`."""
-    factor = offered(data) / load
+    factor = offered_load(data) / load
     if factor == float("inf"):
         return data
     jobs = tuple(

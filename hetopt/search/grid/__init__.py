@@ -23,7 +23,7 @@ from ...errors import OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems import training_plan
 from ...problems.training_plan import divided, settings, targets
-from ...problems.training_plan.shapes import merged, split_of
+from ...problems.training_plan.shapes import merge, split_of
 from ...schema import Instance, Recompute
 from ...schema.targets import Feature
 from .. import choices
@@ -70,7 +70,7 @@ class _Setting:
         if (several := shape.together) > 1:
             alone = plan.pipelines
             parts = (alone[i : i + several] for i in range(0, len(alone), several))
-            plan = TrainingPlan(pipelines=tuple(map(merged, parts)))
+            plan = TrainingPlan(pipelines=tuple(map(merge, parts)))
         return choices.stamped(self._whole, plan, self._rule, self._zero)
 
 
@@ -147,7 +147,7 @@ class _Search:
         target, given = self._instance.workload.target, dict[int, list[Recompute]]()
         if not target.whole or Feature.DIFFERENT_BATCHES not in target.supports:
             return
-        for zero, rule in settings.offered(self._instance):
+        for zero, rule in settings.state_choices(self._instance):
             given.setdefault(zero, []).append(rule)
         bounds = []
         for zero, rules in given.items():
@@ -183,7 +183,7 @@ class _Search:
 
         Where there are many settings, time may be over before all of them are.
         """
-        for zero, rule in settings.offered(self._instance):
+        for zero, rule in settings.state_choices(self._instance):
             setting = _Setting(self._instance, zero, rule, self._deadline)
             first = len(self._waiting)
             for shape in shapes(setting.cost):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hetopt.catalogue import known
+from hetopt.catalogue import find_gpu
 from hetopt.text.parsing import parse_tree
 
 from .machines import PLAN, Share, disagreements, read
@@ -15,7 +15,7 @@ _TYPE = "hetopt/gpu-type"
 
 
 def _product(gpu: str) -> str:
-    card = known(gpu)
+    card = find_gpu(gpu)
     return gpu if card is None else card.product.replace(" ", "-")
 
 

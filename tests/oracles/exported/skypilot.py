@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from hetopt.catalogue import known, skypilot_gpus
+from hetopt.catalogue import find_gpu, skypilot_gpus
 from hetopt.text.parsing import parse_tree
 
 from .machines import PLAN, Share, carried, disagreements, read
@@ -39,7 +39,7 @@ def _asked(task: dict[str, Any], types: dict[str, str]) -> Share:
 
 def _is(name: str, kind: str) -> bool:
     """Whether SkyPilot gives such cards under a name; others keep the instance's."""
-    card = known(kind)
+    card = find_gpu(kind)
     if card is None or not (card.skypilot or card.accelerator):
         return name in {kind, card and card.name}
     sold = skypilot_gpus()[name]
