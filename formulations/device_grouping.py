@@ -20,7 +20,7 @@ An unused group has size 0, and `strength` then asks z (k - 1) <= k z_max: alway
 Nothing breaks the symmetry of equal devices and of groups, as in the paper.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -66,7 +66,7 @@ def build(data: Data, model: Model) -> ReadPlan:
         model.add("asked", 0, data.groups == D)
     model.maximise(total)
 
-    def read(value: Any) -> Grouping:
+    def read(value: Callable[[object], float]) -> Grouping:
         groups = [[gpus[i].type for i in I if round(value(put[i, j]))] for j in J]
         return plan_of({t: group.count(t) for t in group} for group in groups if group)
 

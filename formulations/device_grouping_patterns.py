@@ -35,7 +35,7 @@ from heapq import heapreplace
 from itertools import product
 from math import floor, prod
 from operator import mul
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hetopt.errors import Unsupported
 from hetopt.modelling import Model, ReadPlan, label, look
@@ -96,7 +96,7 @@ def build(case: Case, model: Model) -> ReadPlan:
     # fmt: on
     model.maximise(total(reached.values()))
 
-    def read(value: Callable[[Any], float]) -> Grouping:
+    def read(value: Callable[[object], float]) -> Grouping:
         copies = {p: round(value(used[p])) for p in last}
         return plan_of(dict(zip(types, p, strict=True)) for p in copies for _ in range(copies[p]))
 

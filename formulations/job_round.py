@@ -10,8 +10,7 @@ Minimise sum_c u[c] n[c] + sum (a[f] - u[c]) x[c,f], subject to
 Configurations that cost no less than none are left out: taking none is as good.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Round, Served
@@ -48,7 +47,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     nobody = sum(c.jobs * c.unserved for c in data.classes)
     model.minimise(total(-saving[v] * x[v] for v in x) + nobody)
 
-    def read(value: Any) -> Round:
+    def read(value: Callable[[object], float]) -> Round:
         jobs = {v: round(value(x[v])) for v in x}
         served = (Served(job_class=c, gpu=t, gpus=g, jobs=j) for (c, g, t), j in jobs.items() if j > 0)
         return Round(served=tuple(served))

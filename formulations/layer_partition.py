@@ -25,8 +25,7 @@ and, of our own,
 Source: AutoHet, Eq. 4, with positions and uneven layers.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Partition
@@ -71,7 +70,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     else:
         model.minimise(total(time.values()) + (data.micro_batches - 1) * bottleneck)
 
-    def read(value: Any) -> Partition:
+    def read(value: Callable[[object], float]) -> Partition:
         order = sorted((j, s) for s, j in seats if round(value(at[s, j])))
         sizes = (sum(round(value(put[l, s, j])) for l in L) for j, s in order)
         return Partition(order=tuple(stages[s].name for _, s in order), layers=tuple(sizes))

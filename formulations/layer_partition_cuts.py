@@ -30,7 +30,7 @@ and, of our own,
 Source: AutoHet, Eq. 4, with positions and uneven layers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -88,7 +88,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     else:
         model.minimise(total(took.values()) + (data.micro_batches - 1) * bottleneck)
 
-    def read(value: Any) -> Partition:
+    def read(value: Callable[[object], float]) -> Partition:
         cuts = [0, *(sum(c * round(value(cut[j, c])) for c in C) for j in J[1:]), L]
         order = sorted((j, s) for s, j in at if round(value(at[s, j])))
         return Partition(

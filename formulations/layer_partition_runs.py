@@ -28,7 +28,6 @@ Source: AutoHet, Eq. 4, with positions and uneven layers.
 
 from collections.abc import Callable, Mapping
 from itertools import accumulate
-from typing import Any
 
 from hetopt.errors import Unsupported
 from hetopt.modelling import Model, ReadPlan, label
@@ -86,7 +85,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     else:
         model.minimise(total(t[x] * run[x] for x in first) + (data.micro_batches - 1) * bottleneck)
 
-    def read(value: Callable[[Any], float]) -> Partition:
+    def read(value: Callable[[object], float]) -> Partition:
         taken = sorted((x for x in first if round(value(run[x]))), key=lambda x: x[1])
         return Partition(
             order=tuple(data.stages[s].name for s, _, _ in taken), layers=tuple(b - a for _, a, b in taken)

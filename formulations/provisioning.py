@@ -56,7 +56,7 @@ Source: Espresso, Eq. 1-3, 8 and 9.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -130,7 +130,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     # fmt: on
     model.minimise(iteration if data.minimises_time else cost)
 
-    def read(value: Any) -> Provisioning:
+    def read(value: Callable[[object], float]) -> Provisioning:
         taken = sorted((s for s in room if round(value(on[s]))), key=lambda s: -s[0])
         stages = (RentedStage(gpu=s[1], layers=round(value(layers[s]))) for s in taken)
         return Provisioning(data_parallel=taken[0][2], stages=tuple(stages), **data.choice)

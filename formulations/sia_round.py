@@ -14,8 +14,8 @@ Source: Sia (SOSP 2023), Eq. 1 with p < 0, where it minimises.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import groupby
-from typing import Any
 
 from hetopt.modelling import Model, ReadPlan
 from hetopt.plans import Round, Served
@@ -46,7 +46,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     nobody = sum(c.jobs * c.unserved for c in data.classes)
     model.minimise(total(cost[v] * x[v] for v in x) + nobody)
 
-    def read(value: Any) -> Round:
+    def read(value: Callable[[object], float]) -> Round:
         count: Counter[tuple[str, str, int]] = Counter()
         for (c, _, g, t), taken in x.items():
             count[c, t, g] += round(value(taken))

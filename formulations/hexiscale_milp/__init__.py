@@ -131,7 +131,7 @@ def build(data: Instance, model: Model) -> ReadPlan:
     model.add("iteration", "horizon", objective <= t.horizon)
     model.minimise(objective)
 
-    def read_plan(value: Callable[[Any], float]) -> TrainingPlan:
+    def read_plan(value: Callable[[object], float]) -> TrainingPlan:
         return read(t, lambda family, index: round(value(vars(v)[family][index])))
 
     return read_plan

@@ -53,7 +53,7 @@ def domains(t: Tables) -> dict[str, dict[Any, int]]:
     return top
 
 
-def read(t: Tables, of: Callable[[str, Any], int]) -> TrainingPlan:
+def read(t: Tables, of: Callable[[str, object], int]) -> TrainingPlan:
     """The plan that `of(family, index)` says; GPUs of a node are taken in order."""
     taken: Counter[int] = Counter()
     pipelines = []
@@ -161,7 +161,7 @@ class _Values:
         for block, l in t.blocks():
             of["each"][block] = self._each(block, l, pipelines)
         for i in range(len(t.lengths)):
-            self._runs(i, i < pipelines)
+            self._runs(i, is_used=i < pipelines)
 
     def _each(self, block: Block, l: int, pipelines: int) -> int:
         t = self.t
@@ -176,12 +176,12 @@ class _Values:
         )
         return -(-dearest // t.grain)
 
-    def _runs(self, i: int, used: bool) -> None:
+    def _runs(self, i: int, *, is_used: bool) -> None:
         blocks = self.t.blocks()
-        stages = [self.stage_of[i, l][0] if used else l for _, l in blocks]
+        stages = [self.stage_of[i, l][0] if is_used else l for _, l in blocks]
         run = 0
         for x, (block, _) in enumerate(blocks):
-            together = used and x and stages[x] == stages[x - 1]
+            together = is_used and x and stages[x] == stages[x - 1]
             run = self.of["each"][block] + (run if together else 0)
             self.of["run"][i, block] = run
             self.of["sync"][()] = max(self.of["sync"][()], run)

@@ -101,20 +101,20 @@ class Tables:
         most = [self.most_layers(kind) for kind in self.kinds]
         for last in (True, False) if j + 1 < length else (True,):
             before = most
-            deepest = self._deepest(length - j, last)
+            deepest = self._deepest(length - j, is_last=last)
             for flight in range(1, deepest + 1):
                 rooms = [self.room(kind, flight, j == 0, last) for kind in self.kinds]
                 if rooms != before:
                     yield flight, last, rooms
                 before = rooms
 
-    def _deepest(self, behind: int, last: bool) -> int:
+    def _deepest(self, behind: int, *, is_last: bool) -> int:
         """Most micro-batches in flight that matter for memory."""
         if self.costs.memory.activations == "checkpoint" or self.costs.schedule.in_flight == "one":
             return 1
         if self.costs.schedule.in_flight == "gpipe":
             return self.batch
-        return 1 if last else min(behind, self.batch)
+        return 1 if is_last else min(behind, self.batch)
 
     # --- sizes -----------------------------------------------------------------
 

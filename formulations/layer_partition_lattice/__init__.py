@@ -34,7 +34,7 @@ Source: AutoHet, Eq. 4, with positions and uneven layers.
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Partition
@@ -115,7 +115,7 @@ def build(case: Case, model: Model) -> ReadPlan:
     else:
         model.minimise(total([*(runs[x].extra * run[x] for x in dearer), (data.micro_batches - 1) * over]))
 
-    def read(value: Callable[[Any], float]) -> Partition:
+    def read(value: Callable[[object], float]) -> Partition:
         left = [list(stages) for stages in lattice.members]
         of = {stages[0]: unnamed for stages, unnamed in zip(lattice.members, left, strict=True)}
         taken = sorted((x for x in runs if round(value(run[x]))), key=lambda x: x.a)

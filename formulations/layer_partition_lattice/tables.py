@@ -7,24 +7,25 @@ behind nearest .. L - 1 at most: a run that ends later, or begins earlier, is po
 from no fewer layers in front, or to no more, than another one is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from hetopt.errors import Unsupported
 from hetopt.modelling import look
 from hetopt.problems.layer_partition import Data
+from numpy.typing import NDArray
 
 from .._partition import kinds, needs
 
 MOST_NODES = 200_000
 MOST_LOOKED = 400_000  # runs
 
-Array = Any  # of integers
+Array = NDArray[np.int64]
 At = tuple[int, int]  # a node, and the layers in front
 
 
@@ -248,6 +249,6 @@ def _lower(sums: dict[At, int], before: At, after: At, time: int) -> None:
         sums[after] = min(total, sums.get(after, total))
 
 
-def _sums(amounts: Any) -> Array:
+def _sums(amounts: Sequence[int]) -> Array:
     """Return the sums of the first 0, 1, 2, ... amounts."""
     return np.concatenate([[0], np.cumsum(np.array(amounts, dtype=np.int64))])

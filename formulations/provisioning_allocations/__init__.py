@@ -135,7 +135,7 @@ def build(case: Case, model: Model) -> ReadPlan:
     # fmt: on
     model.minimise(total(price[n] * iteration[n] for n in N))
 
-    def read(value: Callable[[Any], float]) -> Provisioning:
+    def read(value: Callable[[object], float]) -> Provisioning:
         return _plan(t, {c: round(value(stages[c])) for c in columns})
 
     return read
