@@ -66,8 +66,6 @@ WISHES = (
     Wish("activations on the host", "-o offload=activations -o recompute=none"),
     Wish("zero-bubble schedule", "-o interleave=1", then="simulate --schedule zb-h1",
          hosts="2 x V100-32GB-SXM2"),
-    Wish("ZBV schedule", "-o interleave=1", then="simulate --schedule zbv",
-         hosts="2 x V100-32GB-SXM2"),
     Wish("MI300X and H200 together", hosts="1 x MI300X, 1 x H200-141GB-SXM5"),
     Wish("B200", hosts="2 x B200-180GB-SXM"),
     Wish("GB200", hosts="2 x GB200-186GB"),

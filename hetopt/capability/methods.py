@@ -314,13 +314,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "schedule gpipe": _method("simulated passes: GPipe", in_part=_SCHEDULE),
         "schedule zb-h1": _method("simulated passes: ZB-H1", in_part=_SCHEDULE),
         "schedule zb-h2": _method("simulated passes: ZB-H2", in_part=_SCHEDULE),
-        "schedule zbv": _method(
-            "simulated passes: ZBV",
-            in_part=_SCHEDULE,
-            refused={"hops": "its halves of a stage send at different times"},
-            instead="choose another schedule",
-        ),
-        "schedule dualpipe": _method("simulated passes: DualPipe", in_part=_SCHEDULE),
     }
 )
 

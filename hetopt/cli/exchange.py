@@ -203,7 +203,7 @@ def simulate(
     schedule: Annotated[
         str | None,
         typer.Option(
-            metavar="1f1b|gpipe|zb-h1|zb-h2|zbv|dualpipe",
+            metavar="1f1b|gpipe|zb-h1|zb-h2",
             help="Schedule; default: the one that the instance names.",
         ),
     ] = None,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from .. import capability
 from ..costs import CostTable
 from ..errors import InstanceError
 from ..plans import Pipeline, Replica, TrainingPlan
@@ -26,7 +27,7 @@ from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, exact
 from .delays import Delays, Idle, delays, idle
-from .passing import Transfers, refuse_shape, times_of
+from .passing import Transfers, times_of
 from .timeline import Schedule, Timeline, run_passes
 from .times import holders_of
 
@@ -176,12 +177,12 @@ def simulate(
         schedule = "gpipe" if costs.schedule.in_flight == "gpipe" else "1f1b"
     runs = split_of(data, plan).interleave if schedule == "1f1b" else 1
     table = CostTable(data).under(zero=plan.zero, split=split_of(data, plan))
-    refuse_shape(schedule, data, plan)
+    capability.require(f"schedule {schedule}", data)
     lines = tuple(
         run_passes(times, pipeline.micro_batches, schedule, runs)
         for pipeline, times in zip(
             plan.pipelines,
-            times_of(data, table, plan, schedule, transfers),
+            times_of(data, table, plan, transfers),
             strict=True,
         )
     )
@@ -197,7 +198,7 @@ def simulate(
         transfers,
         int(found.parts["tied_us"]),
         int(found.parts["overhead_us"]),
-        _memory(table, plan, lines, schedule),
+        _memory(table, plan, lines),
         found.parts.get("ports", {}).get("pipelines", {"us": 0})["us"],
     )
 
@@ -206,25 +207,14 @@ def _memory(
     table: CostTable,
     plan: TrainingPlan,
     lines: Sequence[Timeline],
-    schedule: Schedule,
 ) -> tuple[tuple[StageMemory, ...], ...]:
     stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
     holders = holders_of(table.layers, stages)
-    if schedule == "dualpipe":
-        holders = [2 * held for held in holders]
-        return tuple(
-            tuple(
-                _of_both(table, pipeline, j, held, holders)
-                for j, held in enumerate(line.held)
-            )
-            for pipeline, line in zip(plan.pipelines, lines, strict=True)
-        )
     return tuple(
         tuple(
             _of_stage(
                 table.under(stage.recompute),
                 *(pipeline, j, held, holders),
-                turns=schedule == "zbv",
             )
             for j, (stage, held) in enumerate(
                 zip(pipeline.stages, line.held, strict=True)
@@ -240,18 +230,11 @@ def _of_stage(
     j: int,
     held: Fraction,
     holders: list[int],
-    turns: bool,
 ) -> StageMemory:
-    """The replica with the least to spare; parts as `CostTable.stage_mib` has them.
-
-    Where layers turn back the first stage has both ends, the last one none.
-    """
-    place = j, len(pipeline.stages)
-    if turns:
-        place = (0, 1) if j == 0 else (1, 3)
+    """The replica with the least to spare; parts as `CostTable.stage_mib` has them."""
     found = []
     for replica in pipeline.stages[j].replicas:
-        parts = _parts(table, pipeline, j, replica, held, holders, place)
+        parts = _parts(table, pipeline, j, replica, held, holders)
         room = table.memory_mib(replica.node)
         found.append(StageMemory(held, sum(parts.values()), room))
     return min(found, key=_spare)
@@ -268,45 +251,19 @@ def _parts(
     replica: Replica,
     held: Fraction,
     holders: list[int],
-    place: tuple[int, int],
 ) -> dict[str, int]:
-    """Return the memory of stage `j` on a replica that holds so many batches.
-
-    Embedding and head lie as on the stage at `place`, its number and of how many.
-    """
-    stage, (at, count) = pipeline.stages[j], place
+    """Return the memory of stage `j` on a replica that holds so many batches."""
+    stage, count = pipeline.stages[j], len(pipeline.stages)
     flight = held if table.workload.costs.schedule.in_flight != "one" else Fraction(1)
     node, group = replica.node, (replica.degree, replica.samples)
     parts = table.stage_mib(
-        node, stage.span, *group, pipeline.micro_batches, count, at, holders
+        node, stage.span, *group, pipeline.micro_batches, count, j, holders
     )
     if "layers" in parts:
         parts["layers"] = table.measured_mib(node, stage.span, *group, flight)
     else:
-        ends = (at == 0, at == count - 1)
+        ends = (j == 0, j == count - 1)
         parts["activations"] = table.activations_mib(
             node, stage.span, group, flight, ends
         )
     return parts
-
-
-def _of_both(
-    table: CostTable, pipeline: Pipeline, j: int, held: Fraction, holders: list[int]
-) -> StageMemory:
-    """Return the memory of a stage that has its own layers and its counterpart's.
-
-    Micro-batches are weighed as those of the layers that keep more.
-    """
-    found, count = [], len(pipeline.stages)
-    for replica in pipeline.stages[j].replicas:
-        own, other = (
-            _parts(
-                table.under(pipeline.stages[i].recompute),
-                *(pipeline, i, replica, held, holders, (i, count)),
-            )
-            for i in (j, count - 1 - j)
-        )
-        need = sum(own.values()) + sum(other.values()) - other["reserve"]
-        need -= min(own.get("activations", 0), other.get("activations", 0))
-        found.append(StageMemory(held, need, table.memory_mib(replica.node)))
-    return min(found, key=_spare)

@@ -22,8 +22,6 @@ W the shortest, and many micro-batches, each is idle for (P - 1) (F + B - W) at 
 most; under ZB-H2, where B is no shorter than 2 W, for (P - 1) (F + B - 2 W) between
 its passes, and iterations follow each other without filling in the paper alone.
 
-ZBV and DualPipe, whose layers turn back at the last stage: `turning`.
-
 Under `hops: both` the receiver spends a transfer as well, at the same time as the
 sender: its pass may begin that much before the sender's ends.
 
@@ -37,19 +35,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Literal
 
 from ..errors import InternalError
-from . import turning
 
-Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-h2", "zbv", "dualpipe"]
+Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-h2"]
 Task = tuple[str, int, int]  # F, B or W, stage, micro-batch
 #: Schedules whose backward passes are divided, and how far they run ahead.
 _DIVIDED = {"zb-h1": 1, "zb-h2": 2}
-#: Those whose layers turn back at the last stage, and the runs of layers of a stage
-#: that a micro-batch passes.
-TURNING = {"zbv": 2, "dualpipe": 1}
 
 
 @dataclass(frozen=True)
@@ -93,7 +87,6 @@ class Timeline:
     micro_batches: int
     passes: tuple[Pass, ...]
     runs: int = 1
-    turns: bool = False  # the second runs of layers are in the opposite order
 
     @property
     def total_us(self) -> Fraction:
@@ -171,9 +164,7 @@ class Timeline:
 
     def _place(self, one: Pass) -> int:
         """Return the virtual stage of a pass."""
-        count = len(self.times)
-        turned = self.turns and one.run
-        return one.run * count + (count - 1 - one.stage if turned else one.stage)
+        return one.run * len(self.times) + one.stage
 
 
 def order(
@@ -184,12 +175,6 @@ def order(
     With several runs of layers a stage, tasks name virtual stages: run k of stage j is
     k P + j.
     """
-    if schedule == "zbv":
-        yield from turning.zbv(stages, stage, n)
-        return
-    if schedule == "dualpipe":
-        yield from turning.dualpipe(stages, stage, n)
-        return
     if runs > 1:
         yield from _interleave(stages, stage, n, runs)
         return
@@ -244,15 +229,11 @@ def _interleave(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
 def run_passes(
     times: Sequence[Times], n: int, schedule: Schedule, runs: int = 1
 ) -> Timeline:
-    """Run `n` micro-batches through stages that take `times`, event by event.
-
-    Of a schedule that turns, `times` are those of virtual stages, two for each stage.
-    """
-    turns = schedule in TURNING
-    count = len(times) // 2 if turns else len(times)
+    """Run `n` micro-batches through stages that take `times`, event by event."""
+    count = len(times)
     orders = [list(order(schedule, count, j, n, runs)) for j in range(count)]
-    work = _Work(times, schedule, runs, orders)
-    todo = [deque(_plain(task) for task in one) for one in orders]
+    work = _Work(times, runs, orders)
+    todo = [deque(one) for one in orders]
     done: set[Task] = set()
     busy = [False] * count
     # What neighbours see, and what ends, with when they see it: when, what, since when.
@@ -267,10 +248,8 @@ def run_passes(
         task = todo[stage].popleft()
         lasts, early = work.lasts(task), work.early(task)
         leaves = now + lasts
-        if (other := work.among.get(task)) is not None:
-            leaves += work.lasts(other)
         if early < 0:
-            border = task[0], task[1] if turns else stage
+            border = task[0], stage
             leaves = max(leaves, free.get(border, leaves))
             free[border] = leaves - early
         busy[stage] = True
@@ -282,7 +261,7 @@ def run_passes(
     while events:
         now, ends, task, begun, seen = heappop(events)
         kind, place, m = task
-        run, stage = place // count, work.stage_of(place)
+        run, stage = divmod(place, count)
         if ends:
             busy[stage] = False
             if kind == "F" and work.is_last(place):
@@ -294,14 +273,7 @@ def run_passes(
             for neighbour in {(stage - 1) % count, stage, (stage + 1) % count}:
                 start(neighbour)
     passes.sort(key=lambda one: (one.start_us, one.stage))
-    return Timeline(
-        work.by_stage(), n, tuple(passes), TURNING.get(schedule, runs), turns
-    )
-
-
-def _plain(task: Task) -> Task:
-    kind, *rest = task
-    return "F" if kind == turning.AMONG else kind, rest[0], rest[1]
+    return Timeline(tuple(times), n, tuple(passes), runs)
 
 
 class _Work:
@@ -310,51 +282,19 @@ class _Work:
     def __init__(
         self,
         times: Sequence[Times],
-        schedule: Schedule,
         runs: int,
         orders: Sequence[Sequence[Task]],
     ) -> None:
-        self._times, self._schedule, self._runs = times, schedule, runs
-        self._turns = schedule in TURNING
-        self._count = len(times) // 2 if self._turns else len(times)
-        # Where both directions of DualPipe are pipelines of their own, one ends here.
-        self._lasts = {len(times) * (1 if self._turns else runs) - 1}
-        self._firsts = {0}
-        if schedule == "dualpipe":
-            self._lasts.add(self._count - 1)
-            self._firsts.add(self._count)
+        self._times, self._runs = times, runs
+        self._last = len(times) * runs - 1
         self._divided = {x[1:] for one in orders for x in one if x[0] == "W"}
-        #: Backward passes by the forward passes among them.
-        self.among: dict[Task, Task] = {
-            ("F", *task[1:]): behind
-            for one in orders
-            for task, behind in pairwise(one)
-            if task[0] == turning.AMONG
-        }
 
     def is_last(self, place: int) -> bool:
         """Return whether nothing follows a virtual stage."""
-        return place in self._lasts
-
-    def stage_of(self, place: int) -> int:
-        """Return the stage that a virtual one lies on."""
-        if self._turns:
-            return turning.stage_of(self._count, place)
-        return place % self._count
-
-    def by_stage(self) -> tuple[Times, ...]:
-        """Return every stage's times for a micro-batch, of either end in DualPipe."""
-        if not self._turns:
-            return tuple(self._times)
-        mean = 2 if self._schedule == "dualpipe" else 1
-        pairs = zip(self._times[: self._count], self._times[::-1], strict=False)
-        return tuple(
-            Times(*(sum(both, Fraction(0)) / mean for both in zip(*pair, strict=True)))
-            for pair in ((vars(x).values(), vars(y).values()) for x, y in pairs)
-        )
+        return place == self._last
 
     def _of(self, place: int) -> Times:
-        return self._times[place if self._turns else place % self._count]
+        return self._times[place % len(self._times)]
 
     def lasts(self, task: Task) -> Fraction:
         """Return how long a pass keeps its stage busy."""
@@ -380,12 +320,10 @@ class _Work:
     def ready(self, task: Task, done: set[Task]) -> bool:
         """Return whether the inputs of a pass are there."""
         kind, place, m = task
-        if task in self.among and not self.ready(self.among[task], done):
-            return False
         if kind == "W":
             return True  # behind its own backward pass in the stage's order
         if kind == "F":
-            return place in self._firsts or ("F", place - 1, m) in done
-        if place in self._lasts:
+            return place == 0 or ("F", place - 1, m) in done
+        if place == self._last:
             return ("F", place, m) in done
         return ("B", place + 1, m) in done

@@ -18,7 +18,6 @@ from random_plans import random_plan
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining.delays import delays, idle
 from hetopt.explaining.simulator import Simulation, simulate
@@ -352,116 +351,6 @@ def test_zb_h2_is_idle_for_the_formula_of_the_paper_within_each_stage(
     assert max(line.held) == 2 * stages - 1
 
 
-@examples(40)
-@given(stages=st.integers(1, 8), more=st.integers(0, 9), each=st.integers(1, 5))
-def test_zbv_is_idle_for_nothing_once_begun_where_passes_are_equal(
-    stages: int, more: int, each: int
-) -> None:
-    """Qi et al. 2024, table 1: no bubble, and what the first stage of 1F1B holds."""
-    n = 2 * stages + more
-    halves = Times(Fraction(each), Fraction(2 * each), weights_us=Fraction(each))
-    line = run_passes([halves] * 2 * stages, n, "zbv")
-    assert line.total_us == 6 * n * each + (stages - 1) * each
-    assert all(parts.waiting_us == 0 for parts in idle(line))
-    assert max(line.held) == line.held[0] == stages
-    assert len(line.passes) == 6 * n * stages
-    path = line.critical_path()
-    assert (path[0].start_us, path[-1].end_us) == (0, line.total_us)
-
-
-@examples(40)
-@given(half=st.integers(1, 5), more=st.integers(0, 5), f=st.integers(1, 5))
-def test_dualpipe_is_idle_for_the_formula_of_its_report(
-    half: int, more: int, f: int
-) -> None:
-    """DeepSeek-V3, table 2: (PP / 2 - 1) (F&B + B - 3 W), PP + 1 micro-batches."""
-    n, stages = 4 * half + 2 * more, 2 * half
-    line = dual(stages, n, f, f, f)
-    assert line.total_us - n * 3 * f == (half - 1) * (3 * f + 2 * f - 3 * f)
-    assert set(line.held) == {stages + 1}
-    assert len({(x.kind, x.micro_batch, x.run, x.stage) for x in line.passes}) == len(
-        line.passes
-    )
-    each = [x for x in line.passes if x.kind == "F"]
-    assert len(each) == n * stages
-    path = line.critical_path()
-    assert path[-1].end_us == line.total_us
-
-
-@examples(20)
-@ZERO_BUBBLE
-def test_dualpipe_is_idle_for_no_more_where_weights_take_least(
-    stages: int, more: int, f: int, w: int, longer: int
-) -> None:
-    n, f = 4 * stages + 2 * more, w + f
-    b = f + longer
-    line = dual(2 * stages, n, f, b, w)
-    most = (stages - 1) * (f + 2 * (b + w) - 3 * w)
-    assert 0 <= line.total_us - n * (f + b + w) <= most
-
-
-def dual(stages: int, n: int, f: int, b: int, w: int) -> Any:
-    return run_passes(
-        [Times(Fraction(f), Fraction(b + w), weights_us=Fraction(w))] * 2 * stages,
-        *(n, "dualpipe"),
-    )
-
-
-@pytest.mark.parametrize(("schedule", "held"), [("zbv", 4), ("dualpipe", 5)])
-def test_what_turns_back_is_weighed(schedule: Schedule, held: int) -> None:
-    """P micro-batches of ZBV; P + 1 and twice the parameters of DualPipe."""
-    data, plan = one_long_pipeline()
-    plain = simulate(data, plan, "zb-h1")
-    found = simulate(data, plan, schedule)
-    ratio = [
-        (other.held, other.need_mib / one.need_mib)
-        for one, other in zip(plain.memory[0], found.memory[0], strict=True)
-    ]
-    states = CostTable(data).stage_mib("n0", range(2), 1, 1, 8, 4, 0, [1] * 8)["states"]
-    kept = plain.memory[0][0].need_mib - states
-    if schedule == "zbv":
-        assert all(many <= held for many, _ in ratio)
-        assert found.memory[0][0].need_mib == pytest.approx(states + kept, abs=2)
-    else:
-        assert {many for many, _ in ratio} == {held}
-        want = 2 * states + kept * held / 4
-        assert found.memory[0][0].need_mib == pytest.approx(want, abs=2)
-    assert found.iteration_us <= simulate(data, plan, "1f1b").iteration_us
-    assert sum(x.total_us for x in found.delays()) == pytest.approx(
-        found.judged_us[0] - found.timelines[0].total_us
-    )
-
-
-def test_the_head_of_zbv_is_on_the_first_stage() -> None:
-    data, plan = one_long_pipeline(head="include", vocabulary=32_000)
-    plain, found = simulate(data, plan), simulate(data, plan, "zbv")
-
-    def busy(of: Any) -> list[float]:
-        return [float(stage.both_us) for stage in of.timelines[0].times]
-
-    assert sum(busy(found)) == pytest.approx(sum(busy(plain)), rel=0.01)
-    assert busy(found)[0] > busy(found)[-1]
-    assert busy(plain)[0] < busy(plain)[-1]
-    needs = [stage.need_mib for stage in found.memory[0]]
-    assert needs[0] == max(needs)
-    assert needs[0] > needs[-1]
-
-
-@pytest.mark.parametrize(
-    ("schedule", "change", "error", "words"),
-    [
-        ("dualpipe", {"micro_batches": 6}, InstanceError, "two micro-batches a stage"),
-        ("zbv", {"hops": "both"}, Unsupported, "not supported by the schedule zbv"),
-    ],
-)
-def test_pipelines_without_the_shape_of_a_schedule_are_refused(
-    schedule: Schedule, change: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    data, plan = one_long_pipeline(**change)
-    with pytest.raises(error, match=words):
-        simulate(data, plan, schedule)
-
-
 def test_measured_ratios_of_schedules_are_told_with_one_batch() -> None:
     """Primus, Llama-2 7B on 8 stages: 10057, 10974 interleaved, 11411 tokens/s zero
     bubble; what the batch was is not told, and 32 micro-batches tell both ratios."""
@@ -533,4 +422,4 @@ def test_a_schedule_that_there_is_not_is_refused() -> None:
     told = ["simulate", plan, "--schedule", "dualpype"]
     answer = CliRunner().invoke(cli.app, told)
     assert answer.exit_code == 2
-    assert "expected one of 1f1b, gpipe, zb-h1, zb-h2, zbv, dualpipe" in answer.output
+    assert "expected one of 1f1b, gpipe, zb-h1, zb-h2" in answer.output
