@@ -107,7 +107,7 @@ def _row(name: str, kind: str, does: str, cells: Mapping[str, Cell]) -> dict[str
     return {"name": name, "kind": kind, "description": does, "carries": carries}
 
 
-def _programs() -> Iterator[dict[str, Any]]:
+def _programs() -> Iterator[dict[str, object]]:
     for name, (supports, rules, _, program) in TARGETS.items():
         cells = {
             one.name.lower(): _PLAIN

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import InstanceError, InternalError
 from ..plans import Recovery
@@ -59,7 +58,7 @@ def apply(
     checkpoint: str | Path,
     out: str | Path,
     report: Report | None = None,
-    document: Mapping[str, Any] | None = None,
+    document: Mapping[str, object] | None = None,
 ) -> Applied:
     """Write to `out` the shards that the new ranks need, each beside its node's others.
 
@@ -86,14 +85,14 @@ def apply(
         ) from None
 
 
-def begun(out: str | Path) -> dict[str, Any] | None:
+def begun(out: str | Path) -> dict[str, object] | None:
     """Return the `recovery.json` of a recovery that a folder holds in part."""
     path = Path(out) / JOURNAL
     return read_tree(path) if path.is_file() else None
 
 
 def _carried_out(
-    job: _Job, made: list[Move], report: Report | None, document: Mapping[str, Any]
+    job: _Job, made: list[Move], report: Report | None, document: Mapping[str, object]
 ) -> Applied:
     _check_out(job)
     job.out.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, get_args
+from typing import Annotated, BinaryIO, Literal, get_args
 
 from pydantic import Field
 
@@ -125,7 +125,7 @@ def _header(file: BinaryIO, size: int, path: Path) -> tuple[_Header, int]:
             "safetensors file?"
         ) from None
     where = f"{path}: header"
-    tree: dict[str, Any] = parse_tree(text, where, is_json=True)
+    tree: dict[str, object] = parse_tree(text, where, is_json=True)
     metadata = tree.pop("__metadata__", {})
     made = {"tensors": tree, "metadata": metadata}
     return validated(_Header, made, where, file=path), begin
@@ -161,7 +161,7 @@ def header_bytes(
     Wider items come first, so that every tensor starts at a multiple of its item.
     """
     order = sorted(tensors, key=lambda name: (-ITEM_BYTES[tensors[name][0]], name))
-    entries: dict[str, Any] = {"__metadata__": dict(metadata)}
+    entries: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for name in order:
         dtype, shape = tensors[name]

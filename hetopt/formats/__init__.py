@@ -17,7 +17,7 @@ import warnings
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, cast
+from typing import cast
 
 from .. import registry
 from ..errors import PluginBroken, UnknownName
@@ -49,7 +49,7 @@ def exporter(name: str) -> Exporter:
     return cast(Exporter, _one("exporter", name))
 
 
-def _one(kind: str, name: str) -> Any:
+def _one(kind: str, name: str) -> object:
     """Dashes stand for underscores; no other tool is loaded than that of the name."""
     name = name.replace("-", "_")
     tool = name.removesuffix("_plan")

@@ -53,9 +53,9 @@ def _kind(gpu: str) -> str:
 Mesh = tuple[int, int, str]
 
 
-def _label(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, Any]]:
+def _label(data: Instance, pipeline: Pipeline) -> list[tuple[Mesh, object]]:
     """Stages with their (degree, replicas, type), the type numbered as it returns."""
-    found: list[tuple[Mesh, Any]] = []
+    found: list[tuple[Mesh, object]] = []
     times: dict[str, int] = {}
     last = None
     for stage in pipeline.stages:

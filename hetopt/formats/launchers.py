@@ -13,7 +13,6 @@ which card is meant is refused. Options are those of all importers of clusters.
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..catalogue import rented
 from ..errors import InstanceError, quoted
@@ -238,7 +237,7 @@ def _hosts_called(
     card: str | None,
     gpus: int,
     least: int,
-    most: Any,
+    most: object,
     place: str,
     kind: str = "",
 ) -> Iterator[Host | LeftOut]:
@@ -272,7 +271,7 @@ def _rented_card(name: str) -> tuple[str | None, int]:
     return (None, 0) if found is None else (found.card, found.gpus)
 
 
-def _count(value: Any, place: str) -> int:
+def _count(value: object, place: str) -> int:
     text = str(value)
     if not re.fullmatch(r"[0-9]{1,5}(\.0)?", text) or isinstance(value, bool):
         raise InstanceError(
@@ -281,7 +280,7 @@ def _count(value: Any, place: str) -> int:
     return int(float(text))
 
 
-def _tree(value: Any, place: str) -> Document:
+def _tree(value: object, place: str) -> Document:
     if not isinstance(value, dict):
         raise InstanceError(
             f"{place}: found {quoted(str(value))}, expected named fields; correct it"
@@ -289,7 +288,7 @@ def _tree(value: Any, place: str) -> Document:
     return value
 
 
-def _list(value: Any, place: str) -> list[Any]:
+def _list(value: object, place: str) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, list):

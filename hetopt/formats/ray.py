@@ -12,8 +12,6 @@ Ray waits for ever for bundles that no node can hold: `launch.py` waits for WAIT
 seconds and then says which labels and GPUs it asked for and which nodes there are.
 """
 
-from typing import Any
-
 from .contract import Held
 from .exporting import allocation, programs
 from .exporting.allocation import Machines
@@ -135,5 +133,5 @@ def _ask(made: Machines) -> dict[str, str]:
 export = allocation.exporter(_ask, {})
 
 
-def _rows(values: list[Any]) -> str:
+def _rows(values: list[object]) -> str:
     return "[\n" + "".join(f"    {value!r},\n" for value in values) + "]"

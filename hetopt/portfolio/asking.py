@@ -40,7 +40,7 @@ def options_of(name: str, kind: str = "planners") -> type[BaseModel]:
 
 def ask(
     name: str,
-    data: Any,
+    data: object,
     limits: Limits,
     options: Options | None = None,
     *,

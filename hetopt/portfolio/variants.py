@@ -37,7 +37,7 @@ class Variant(NamedTuple):
     data: Any
     until: float | None
     least: Objective | None
-    said: Callable[[Any], Any]
+    said: Callable[[Any], object]
 
 
 def of_planner(
@@ -64,12 +64,12 @@ def of_planner(
         yield Variant(way, until, bound.value, _translation(data, way))
 
 
-def _translation(data: Instance, twin: Instance) -> Callable[[Any], Any]:
+def _translation(data: Instance, twin: Instance) -> Callable[[Any], object]:
     """Return what makes plans of the data of plans of a twin: they say its settings."""
     return _as_it_is if twin is data else partial(choices.said, data, twin)
 
 
-def _as_it_is(plan: Any) -> Any:
+def _as_it_is(plan: object) -> object:
     return plan
 
 
@@ -82,7 +82,7 @@ def _variants_for(planner: str, data: Instance) -> list[Instance]:
     return known
 
 
-def _least(pair: tuple[Any, Objective]) -> Objective:
+def _least(pair: tuple[object, Objective]) -> Objective:
     return pair[1]
 
 

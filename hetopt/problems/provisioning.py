@@ -263,7 +263,7 @@ class Data(Record):
                 seen.add(key)
 
     @staticmethod
-    def _choice(one: "Data | Variant") -> tuple[Any, ...]:
+    def _choice(one: "Data | Variant") -> tuple[object, ...]:
         return tuple(getattr(one, field) for field in CHOICES)
 
     @cached_property

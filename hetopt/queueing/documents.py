@@ -3,13 +3,12 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from .passing import Queue, outlook
 from .store import Entry
 
 
-def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, Any]:
+def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, object]:
     """Return jobs of a queue, with their states, plans, reasons and forecasts."""
     now = time.time()
     rows = [

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ..errors import HetoptError, InstanceError
 from ..formats.assembling import assembly
@@ -95,7 +94,7 @@ def queue(
     """
     models: dict[str, JobModel] = {}
     jobs = []
-    costs: dict[str, Any] = {}
+    costs: dict[str, object] = {}
     for entry in entries:
         job = entry.job
         data = site.instance(job)

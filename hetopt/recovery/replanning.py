@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 from time import monotonic
-from typing import Any
 
 from .. import portfolio
 from ..errors import (
@@ -81,7 +80,7 @@ class Candidate:
     iteration_us: int
     recovery_us: int | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Name and times."""
         return {
             "name": self.name,

@@ -9,7 +9,6 @@ fit where no row does, from `least_gpus` on.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..costs import marp as formulas
 from ..costs.job_rates import DEGREES, MICRO, JobRates, Trained
@@ -47,7 +46,7 @@ class Fit:
         """N = d t."""
         return self.data_parallel * self.tensor_parallel
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return an object: memory in MiB by part, rounded up; the total in bytes."""
         row = {
             name: value

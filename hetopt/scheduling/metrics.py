@@ -7,7 +7,7 @@ job that never waits has waited 0.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..plans import Lease, Schedule
 from ..problems.job_scheduling import MICRO, Data, Job, micro
@@ -40,7 +40,7 @@ class Metrics:
     decision_median_s: float | None
     decision_p99_s: float | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the metrics as a document."""
         return asdict(self)
 

@@ -105,7 +105,7 @@ class Node(Record):
         return self
 
 
-def _as_link(value: Any) -> Any:
+def _as_link(value: object) -> object:
     """Return a pair written as a row; the last two of its values need not be there."""
     if isinstance(value, list | tuple):
         if len(value) not in (3, 4, 5):
@@ -210,7 +210,7 @@ class Pairs(Sequence[Link]):
 
     @classmethod
     def __get_pydantic_core_schema__(
-        cls, source: Any, handler: GetCoreSchemaHandler
+        cls, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         row = Annotated[Link, BeforeValidator(_as_link)]
         return core_schema.with_info_wrap_validator_function(
@@ -292,7 +292,7 @@ def _canonical(pairs: Pairs) -> str:
     return f"[{','.join(each)}]"
 
 
-def _as_objects(pairs: Pairs, info: SerializationInfo) -> Any:
+def _as_objects(pairs: Pairs, info: SerializationInfo) -> object:
     """Return the links as objects, a tuple of them in Python, as any record has."""
     if info.context is not None and "links" in info.context:
         mark = secrets.token_hex()  # no text of a file is that

@@ -1,6 +1,6 @@
 """Measured times and memory of layers, a row for each size that was measured."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -42,7 +42,7 @@ class Profile(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _both_passes(cls, data: Any) -> Any:
+    def _both_passes(cls, data: object) -> object:
         """`layer_us` as the sum of two passes that were timed apart."""
         if not isinstance(data, dict):
             return data

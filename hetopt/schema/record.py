@@ -109,7 +109,7 @@ class Written:
             return value
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
+        self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_before_validator_function(
             self.number, handler(source)
@@ -117,7 +117,7 @@ class Written:
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         text = {
             "type": "string",
             "pattern": self.quantity.pattern,
@@ -173,7 +173,7 @@ class Record(BaseModel):
             text = text.replace(f'"{mark}"', links)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
-    def _written(self) -> dict[str, tuple[Any, bool]]:
+    def _written(self) -> dict[str, tuple[object, bool]]:
         """Return by its name in a dump each value, and whether digests see it."""
         return {
             name: (
@@ -199,7 +199,7 @@ R = TypeVar("R", bound=Record)
 def table_record(
     record: type[R],
     where: str,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, object],
     sources: Mapping[str, str] | None = None,
 ) -> R:
     """Return a record of what was computed from an instance, for a solver.

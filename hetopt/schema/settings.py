@@ -71,7 +71,7 @@ class CostSettings(Record):
 
     if not TYPE_CHECKING:  # so that our own code is held to the groups
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             """Return what a group has of this name."""
             if (group := _HOLDERS.get(name)) is not None:
                 return getattr(getattr(self, group), name)
@@ -123,19 +123,21 @@ class CostSettings(Record):
         return self
 
     @model_serializer(mode="wrap")
-    def _side_by_side(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _side_by_side(
+        self, handler: SerializerFunctionWrapHandler
+    ) -> dict[str, object]:
         return ungroup_fields(handler(self))
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return the schema of both forms, fields side by side being deprecated."""
         made = handler(schema)
         found = handler.resolve_ref_schema(made)
         if PRESET in found.get("properties", {}):
             return made  # it was widened before
-        flat: dict[str, Any] = {}
+        flat: dict[str, object] = {}
         for group in GROUPS:
             inner = handler.resolve_ref_schema(found["properties"][group])
             for name, field in inner["properties"].items():
@@ -160,7 +162,7 @@ class CostSettings(Record):
             groups[group] = own.model_copy(update=fields)
         return super().model_copy(update=groups, deep=deep)
 
-    def _written(self) -> dict[str, tuple[Any, bool]]:
+    def _written(self) -> dict[str, tuple[object, bool]]:
         return {
             name: found
             for group in GROUPS
@@ -172,7 +174,7 @@ class CostSettings(Record):
         return getattr(getattr(self, GROUP_OF[field]), field)
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, object]:
         """Return the fields that are not left at their defaults, side by side."""
         groups = (getattr(self, group) for group in GROUPS)
         return {

@@ -36,14 +36,14 @@ class Launched(NamedTuple):
     reduced: int
     master: int
     moments: int
-    words: Mapping[str, Any]
+    words: Mapping[str, object]
 
 
 _SINGLE, _NARROW, _WIDE = (4, 4, 4, 0, 8), (2, 2, 2, 4, 8), (2, 4, 4, 4, 8)
 _NO_MASTER = (2, 2, 2, 0, 4)
 
 
-def _deepspeed_words(kind: str, gradients: str) -> dict[str, Any]:
+def _deepspeed_words(kind: str, gradients: str) -> dict[str, object]:
     """Return the words of a configuration of DeepSpeed."""
     return {
         "bf16": {"enabled": kind == "bf16"},
@@ -53,7 +53,7 @@ def _deepspeed_words(kind: str, gradients: str) -> dict[str, Any]:
     }
 
 
-def _of_bridge(recipe: str | None, *, wide: bool) -> dict[str, Any]:
+def _of_bridge(recipe: str | None, *, wide: bool) -> dict[str, object]:
     """A recipe of Megatron-Bridge, and a field of it; without one all is fp32."""
     fields = {} if recipe is None else {"grad_reduce_in_fp32": wide}
     return {"mixed_precision": recipe, **fields}

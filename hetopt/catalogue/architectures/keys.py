@@ -27,7 +27,7 @@ class Reading:
         """Tell whether `key` is given, without reading it."""
         return key in self._fields
 
-    def peek(self, key: str) -> Any:
+    def peek(self, key: str) -> object:
         """Return the value of `key` without reading it."""
         return self._fields.get(key)
 
@@ -66,7 +66,7 @@ def whole(config: Reading, *keys: str) -> int | None:
     return None
 
 
-def _of_all_layers(config: Reading, key: str, value: Any) -> Any:
+def _of_all_layers(config: Reading, key: str, value: object) -> object:
     """Return the entry of a list that has it for each layer, else the value itself."""
     if not isinstance(value, list):
         return value

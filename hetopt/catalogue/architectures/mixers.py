@@ -99,7 +99,7 @@ def _positive(config: Reading, key: str, usual: int) -> int:
     return found or usual
 
 
-def _kimi(config: Reading, layers: int) -> list[Any]:
+def _kimi(config: Reading, layers: int) -> list[object]:
     """Return the types that lists of layers tell, which count from 1."""
     inner = config.get("linear_attn_config")
     reading = Reading(inner if isinstance(inner, dict) else {})
@@ -183,7 +183,7 @@ def _linear(config: Reading, family: str, hidden: int) -> Fields:
     }
 
 
-def _heads(heads: int, width: int, **more: Any) -> Fields:
+def _heads(heads: int, width: int, **more: object) -> Fields:
     """Return the record of heads that are as wide in keys as in values."""
     sizes = {"key_heads": heads, "value_heads": heads}
     return {**sizes, "key_dim": width, "value_dim": width, **more}

@@ -76,7 +76,7 @@ def unread_keys(unread: Fields, depth: int) -> tuple[str, ...]:
     )
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if isinstance(value, list):
         return f"[{len(value)} entries]"
     return "{...}" if isinstance(value, dict) else cut(repr(value))
@@ -109,7 +109,7 @@ def _harmless(key: str) -> bool:
     return len(key) <= _LONGEST and _harmless_names().fullmatch(key) is not None
 
 
-def _off(key: str, value: Any) -> bool:
+def _off(key: str, value: object) -> bool:
     """Tell whether a value says that what its key names is not there."""
     if isinstance(value, list):
         return all(x is None or x == 0 or x == [] for x in value)
@@ -117,7 +117,7 @@ def _off(key: str, value: Any) -> bool:
     return not value or bool(every)
 
 
-def _changes(key: str, value: Any) -> bool:
+def _changes(key: str, value: object) -> bool:
     """Tell whether a key that was not read can change a layer."""
     if _off(key, value) or _harmless(key) or _FURTHER.search(key):
         return False

@@ -107,7 +107,7 @@ def exporter(
     """
 
     def export(
-        data: Instance, plan: TrainingPlan, *, train: str | None = None, **asked: Any
+        data: Instance, plan: TrainingPlan, *, train: str | None = None, **asked: object
     ) -> dict[str, str]:
         """Return all texts; `InstanceError` for an option that is none of its words."""
         told = asked if train is None else {"train": train, **asked}

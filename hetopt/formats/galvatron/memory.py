@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import InstanceError
 from ..documents import Document, Values
@@ -58,13 +58,13 @@ def weights(path: Path, tree: Document, options: Values) -> list[Weight]:
     return [found[1], found[0], found[2]]
 
 
-def _of_length(held: Any, options: Values) -> Any:
+def _of_length(held: object, options: Values) -> object:
     """Return the part for a sequence length, in files that tell several apart."""
     length = str(options["sequence_length"])
     return held[length] if isinstance(held, dict) and length in held else held
 
 
-def _by_degree(value: Any, place: str) -> Fraction | ByDegree:
+def _by_degree(value: object, place: str) -> Fraction | ByDegree:
     if not isinstance(value, dict):
         return number(value, place)
     return {

@@ -15,7 +15,7 @@ lists, embedding and head, the first and the last stage hold them.
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
@@ -29,7 +29,7 @@ from ..importing.placing import Claim, equal_shares
 OPTIONS: Options = {}
 
 
-def _numbers(told: Any) -> tuple[int, ...]:
+def _numbers(told: object) -> tuple[int, ...]:
     words = told.split(",") if isinstance(told, str) else []
     if not words or not all(w.strip().isdecimal() and len(w) < 8 for w in words):
         raise ValueError(

@@ -161,7 +161,7 @@ def _rates(file: _File | None, each: int) -> dict[int, Fraction]:
     return found
 
 
-def _rate(value: Any, place: str) -> Fraction:
+def _rate(value: object, place: str) -> Fraction:
     rate = number(value, place)
     if not rate:
         raise InstanceError(f"{place}: found 0 GB/s, expected more; measure it again")

@@ -225,7 +225,7 @@ def _sixteen_bits(cards: Mapping[str, Gpu | None]) -> tuple[str, str]:
     return "bf16_mixed", "all cards have bf16"
 
 
-def choices(field: str, told: str) -> list[Any]:
+def choices(field: str, told: str) -> list[object]:
     """Return `full,none` as values; what they may be, the schema says."""
     words: Iterable[str] = [word.strip() for word in told.split(",")]
     return [int(w) if field != "recompute" and w.isdecimal() else w for w in words]

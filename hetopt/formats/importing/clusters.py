@@ -13,7 +13,7 @@ joined by the bus. `assumed` tells what of it was assumed.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
@@ -125,7 +125,7 @@ Listing = Callable[[Sequence[Path]], tuple[list[Host], list[LeftOut]]]
 def reader(tool: str, listed: Listing) -> Callable[..., Document]:
     """Return the `read` of a tool, whose files `listed` knows as hosts."""
 
-    def read(paths: Sequence[Path], **options: Any) -> Document:
+    def read(paths: Sequence[Path], **options: object) -> Document:
         """Return `source`, `cluster` and `assumed` of all hosts, in their order."""
         hosts, left_out = listed(paths)
         return document(tool, paths, hosts, options, left_out)

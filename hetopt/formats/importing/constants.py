@@ -114,7 +114,7 @@ def printed(text: str) -> Document:
         return {}
 
 
-def _plain(text: str) -> Any:
+def _plain(text: str) -> object:
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -223,7 +223,7 @@ class _Reader:
 
     def of_call(
         self, call: ast.Call, before: str, names: Document
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, object]]:
         """Yield the fields of a call."""
         for word in call.keywords:
             if word.arg is not None:
@@ -231,14 +231,14 @@ class _Reader:
 
     def _of_dict(
         self, tree: ast.Dict, before: str, names: Document
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, object]]:
         for key, value in zip(tree.keys, tree.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield from self._of_field(value, before + key.value, names)
 
     def _of_field(
         self, value: ast.expr, name: str, names: Document
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, object]]:
         constant = self.constant(value, names)
         if constant is not _UNREAD:
             yield name, constant
@@ -285,7 +285,7 @@ class _Reader:
         return _UNREAD
 
 
-def _calculate(one: Any, sign: ast.operator, other: Any) -> Any:
+def _calculate(one: object, sign: ast.operator, other: object) -> object:
     """A sum, product or quotient of whole numbers; `_UNREAD` for anything else."""
     if type(one) is not int or type(other) is not int:
         return _UNREAD

@@ -248,7 +248,7 @@ def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, lis
     """The instance that offers what the run has, and what it did not, in words."""
     workload = data.workload
     shares = [layout.share(replica) for replica in range(layout.replicas)]
-    asked: list[tuple[str, Any]] = [
+    asked: list[tuple[str, object]] = [
         *(("recompute", share.recompute) for share in shares),
         ("zero", layout.zero),
         *zip(FIELDS, layout.split, strict=True),

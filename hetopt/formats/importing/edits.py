@@ -43,7 +43,7 @@ class Edited(NamedTuple):
         )
 
 
-def edit(module: Any, asked: Asked, wanted: Asked, beside: Sequence[str]) -> Edited:
+def edit(module: object, asked: Asked, wanted: Asked, beside: Sequence[str]) -> Edited:
     """Return the files of a run with the values of `wanted`.
 
     A new name goes to one of those that it stands `beside`, the first that is there.
@@ -100,7 +100,7 @@ def _texts_of(asked: Asked) -> dict[str, str]:
 
 
 def _texts(
-    now: Asked, file: File, name: str, key: str, new: Any, anchors: Sequence[str]
+    now: Asked, file: File, name: str, key: str, new: object, anchors: Sequence[str]
 ) -> Iterator[str]:
     """Yield texts in which a name may have its new value."""
     text = file.source.text
@@ -129,7 +129,7 @@ def _flag(key: str) -> str:
     return r"(?<!\S)--" + re.escape(key).replace(r"\-", "[-_]") + r"(?![\w.-])"
 
 
-def _in_command(text: str, key: str, new: Any) -> Iterator[str]:
+def _in_command(text: str, key: str, new: object) -> Iterator[str]:
     key = key.removeprefix("--")
     flag = re.compile(_flag(key) + rf"(?:(?P<sign>[= \t]+)(?P<value>{_VALUE}))?")
     if new is None:
@@ -173,7 +173,7 @@ def _without(text: str, flag: "re.Pattern[str]") -> str:
 
 
 def _added_to_command(
-    text: str, name: str, new: Any, anchors: Sequence[str]
+    text: str, name: str, new: object, anchors: Sequence[str]
 ) -> Iterator[str]:
     """Before a flag that is there, on a line of its own where that one has one."""
     for key in anchors:
@@ -207,7 +207,7 @@ def _replace(text: str, places: list["re.Match[str]"], new: str) -> str:
 # --- configurations ----------------------------------------------------------------
 
 
-def _in_tree(file: File, text: str, key: str, new: Any) -> Iterator[str]:
+def _in_tree(file: File, text: str, key: str, new: object) -> Iterator[str]:
     last = re.escape(key.rpartition(".")[2])
     named = re.compile(
         rf"(?<![\w.-])[\"']?{last}[\"']?[ \t]*[:=][ \t]*"
@@ -227,7 +227,7 @@ def _in_tree(file: File, text: str, key: str, new: Any) -> Iterator[str]:
             yield text[:line] + text[text.find("\n", end) + 1 :]
 
 
-def _literal(file: File, new: Any, old: str) -> str | None:
+def _literal(file: File, new: object, old: str) -> str | None:
     """Return a value as its kind of file writes it; None where a line has to go."""
     kind, quote = file.form.kind, old[:1] if old[:1] in ("'", '"') else ""
     if new is None:
@@ -244,7 +244,7 @@ def _literal(file: File, new: Any, old: str) -> str | None:
 
 
 def _added_to_tree(
-    file: File, last: str, new: Any, anchors: Sequence[str]
+    file: File, last: str, new: object, anchors: Sequence[str]
 ) -> Iterator[str]:
     """Add a setting on a line like that of a name beside it."""
     text = file.source.text

@@ -1,7 +1,7 @@
 """Fine-tuning trains all weights, or adapters, by one of these optimisers."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from ...catalogue import Gpu
 from ...errors import InstanceError, UnknownName
@@ -23,7 +23,10 @@ _WAYS: dict[str, Document | None] = {
     "lora": {},
     "qlora": {"weight_bits": 4},
 }
-_PARTS: dict[str, tuple[Any, Any]] = {"optimiser": (False, True), "activations": (0, 1)}
+_PARTS: dict[str, tuple[object, object]] = {
+    "optimiser": (False, True),
+    "activations": (0, 1),
+}
 _RANK = 16
 _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
 

@@ -112,7 +112,7 @@ class _Read:
         name = plain(key)
         self.put(_ALIASES.get(name, name), key, value)
 
-    def of_section(self, key: str, value: Any) -> None:
+    def of_section(self, key: str, value: object) -> None:
         """Take a name of a section; what others say is none of Megatron's."""
         name = plain(key)
         parts = {part.replace("-", "_") for part in key.split(".")[:-1]}
@@ -129,7 +129,9 @@ class _Read:
         if parts.isdisjoint({"dataset", "data"}) or name.endswith(_OF_DATA):
             self.put(_ALIASES.get(name, name), key, value, is_first=True)
 
-    def put(self, name: str, key: str, value: Any, *, is_first: bool = False) -> None:
+    def put(
+        self, name: str, key: str, value: object, *, is_first: bool = False
+    ) -> None:
         """Take a value of a flag; `is_first` where an earlier one stands."""
         if value is None or str(value) in ("None", "null"):
             return
@@ -147,7 +149,7 @@ class _Read:
         self.written.setdefault(name, key)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as a command has it; a list of words is these words."""
     if isinstance(value, list):
         return " ".join(map(str, value))

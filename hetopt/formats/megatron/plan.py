@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
@@ -130,14 +129,14 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
     return made | {_RUNS: _above_one(runs)}
 
 
-def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
+def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
     """Return the settings that the run may be given, with their values.
 
     Stages have equal numbers of layers, or are told theirs where the search divides
     them; layers that predict further tokens stay where they are.
     """
     most = max(node.count for node in data.planned_cluster.nodes)
-    found: dict[str, Sequence[Any]] = {
+    found: dict[str, Sequence[object]] = {
         "tensor_parallel": divisors(most),
         "recompute": ("none", "selective", "full"),
         "zero": (0, 1),

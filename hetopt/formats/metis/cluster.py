@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import InstanceError
 from ...text.parsing import read_text, read_tree
@@ -94,7 +94,7 @@ def hosts(hostfile: Path, clusterfile: Path, unit: Unit) -> list[Host]:
     return found
 
 
-def _rate(about: Any, name: str, place: str, unit: Unit) -> float:
+def _rate(about: object, name: str, place: str, unit: Unit) -> float:
     """Return a bandwidth in GB/s; refused where no link is so fast or slow."""
     value = number(field(about, name, place), f"{place}: {name}")
     rate = float(value * unit[1])

@@ -32,7 +32,7 @@ FORMS: tuple[Form, ...] = (
 )
 
 
-def read(path: Place, *, configs: Iterable[Place] = (), **fields: Any) -> list[Run]:
+def read(path: Place, *, configs: Iterable[Place] = (), **fields: object) -> list[Run]:
     """Return the runs of a file, in its order.
 
     `configs` are files beside it: a model's `config.json`, a trainer's configuration.

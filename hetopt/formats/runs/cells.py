@@ -28,17 +28,18 @@ def value(field: str, text: str) -> Any:
     return text
 
 
-def _tree(text: str) -> Any:
-    """JSON in a cell, or the tree of the file that the text names."""
+def _tree(text: str) -> object:
+    """Return JSON in a cell, or the tree of the file that the text names."""
     if text[0] in "[{":
         try:
-            return json.loads(text)
+            tree: object = json.loads(text)
         except ValueError:
             return text
+        return tree
     return read_tree(Path(text)) if Path(text).suffix else text
 
 
-def _wholes(text: str) -> Any:
+def _wholes(text: str) -> object:
     """Return a list of whole numbers; the text itself where it is none."""
     if text[0] + text[-1] in _BRACKETS:
         text = text[1:-1]

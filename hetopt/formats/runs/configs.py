@@ -11,7 +11,7 @@ Which one a file is, is seen by its fields.
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...catalogue.architectures import from_config
 from ...errors import InstanceError, cut
@@ -177,7 +177,7 @@ def flat(tree: Fields) -> Document:
     return fields
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     match text.lower():
         case "true" | "false":
             return text.lower() == "true"

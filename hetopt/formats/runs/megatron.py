@@ -21,7 +21,6 @@ is not told, unless nvidia-smi ran before.
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ..documents import Document, Values
 from . import logs
@@ -159,7 +158,7 @@ def _fields(arguments: Arguments) -> Document:
     }
 
 
-def _kv_heads(arguments: Arguments) -> Any:
+def _kv_heads(arguments: Arguments) -> object:
     if arguments.get("group_query_attention") is True:
         return arguments.get("num_query_groups")
     return arguments.get("num_attention_heads")

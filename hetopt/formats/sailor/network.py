@@ -81,7 +81,7 @@ class Fits:
         for path in paths:
             self._read(read_value(path), str(path))
 
-    def _read(self, tree: Any, path: str) -> None:
+    def _read(self, tree: object, path: str) -> None:
         if not isinstance(tree, dict) or not tree:
             raise InstanceError(
                 f"{path}: found {type(tree).__name__}, expected fits by type of GPU; "
@@ -108,7 +108,7 @@ class Fits:
             found = self._near if zone == other_zone else self._far
             found.setdefault(ends, []).append(line(fit, place))
 
-    def _of_one_type(self, tree: Any, path: str, *, between: bool) -> None:
+    def _of_one_type(self, tree: object, path: str, *, between: bool) -> None:
         for keys, fit in _leaves(tree, ()):
             place = f"{path}: {'.'.join(keys)}"
             if len(keys) != 2:
@@ -266,7 +266,9 @@ def _pair(
     return there.gbytes_per_s, latency, other_way
 
 
-def _leaves(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(
+    tree: object, keys: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], object]]:
     if isinstance(tree, dict) and len(keys) < 8:
         for key, inner in tree.items():
             yield from _leaves(inner, (*keys, str(key)))

@@ -36,7 +36,7 @@ OPTIONS: Options = {"types": str}
 _MOST = 10_000  # plans of a list, pipelines, stages, replicas, layers
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     if type(value) is not int or not 0 < value <= _MOST:
         raise ValueError(
             f"found {value!r}, expected a whole number from 1 to {_MOST}; correct it"
@@ -68,7 +68,7 @@ def _replica(one: Any) -> tuple[str, int]:
     return kinds[0], _whole(degree)
 
 
-def _some(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+def _some(rows: tuple[object, ...]) -> tuple[object, ...]:
     if not rows:
         raise ValueError("expected pipelines; add them")
     return rows
@@ -132,7 +132,7 @@ def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
         yield placing.claim(rank, _claimed_us(tree), plan)
 
 
-def _claimed_us(tree: Any) -> int | None:
+def _claimed_us(tree: object) -> int | None:
     if not isinstance(tree, dict):
         return None
     if (seconds := _positive(tree.get("iter_time"))) is not None:
@@ -148,7 +148,9 @@ def _positive(value: Any) -> float | None:
     return float(value) if 1e-12 < value < 1e12 else None
 
 
-def _plan(tree: Any, data: Instance, named: dict[str, str], place: str) -> TrainingPlan:
+def _plan(
+    tree: object, data: Instance, named: dict[str, str], place: str
+) -> TrainingPlan:
     told = validated(_Plan, tree, place)
     batch = data.workload.global_batch
     if told.gbs is not None and told.gbs != batch:

@@ -12,7 +12,6 @@ are read by their parts.
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ...errors import InstanceError
 from ...schema import Instance, Recompute, Split
@@ -139,10 +138,10 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
     return made | _checkpoint_mode(settings, asked)
 
 
-def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
+def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
     """Return the settings that the run may be given, with their values."""
     most = max(node.count for node in data.planned_cluster.nodes)
-    found: dict[str, Sequence[Any]] = {
+    found: dict[str, Sequence[object]] = {
         "tensor_parallel": divisors(most),
         "zero": (2, 3),
     }

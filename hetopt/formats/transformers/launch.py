@@ -15,7 +15,7 @@ frozen weights those of bitsandbytes.
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
@@ -150,7 +150,7 @@ def fsdp_fields(data: Instance, plan: TrainingPlan, found: Sequence[Rank]) -> Do
     return told
 
 
-def _adapters(costs: CostSettings) -> Iterator[tuple[str, Any]]:
+def _adapters(costs: CostSettings) -> Iterator[tuple[str, object]]:
     """Yield what TRL's `ModelConfig` is told of adapters and frozen weights."""
     if (lora := costs.updates.lora) is None:
         return

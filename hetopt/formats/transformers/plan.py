@@ -11,7 +11,6 @@ rank is told of its own; it is read where it lies beside.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
@@ -156,7 +155,7 @@ def _is_started(file: File) -> bool:
     return file.form.is_command and any(word in text for word in starters)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     """Return a value as text; None for one that says nothing, as `auto` does."""
     if isinstance(value, list):  # FSDP's words, the first of which divides
         value = value[0] if value else None
@@ -294,10 +293,10 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
     return made
 
 
-def choices(asked: Asked, data: Instance) -> dict[str, Sequence[Any]]:
+def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
     """Return the settings that the run may be given, with their values."""
     most = max(node.count for node in data.planned_cluster.nodes)
-    found: dict[str, Sequence[Any]] = {"recompute": ("none", "full")}
+    found: dict[str, Sequence[object]] = {"recompute": ("none", "full")}
     if "zero" in asked.written:
         found["zero"] = (1, 2, 3)
     elif not {"strategy", "reshard"}.isdisjoint(asked.written):

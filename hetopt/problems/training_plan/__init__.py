@@ -139,7 +139,7 @@ def _degrees(table: CostTable) -> dict[str, int]:
     return told
 
 
-def _ports(passing: ports.Busy, summing: ports.Busy) -> dict[str, Any]:
+def _ports(passing: ports.Busy, summing: ports.Busy) -> dict[str, object]:
     """The busiest ports in both phases, where nodes have ports that send anything."""
     phases = {"pipelines": passing, "sync": summing}
     told = {name: busy._asdict() for name, busy in phases.items() if busy.us}

@@ -1,7 +1,6 @@
 """Shapes of plans: features that they use, and one form for equal plans."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, ModelSpec, Split
@@ -16,7 +15,7 @@ def normal(plan: TrainingPlan) -> TrainingPlan:
     says nothing. Two plans of one normal form run the same layers on the same GPUs with
     the same samples, and replicas of one place in their stages belong together.
     """
-    alike: dict[Any, list[Pipeline]] = {}
+    alike: dict[object, list[Pipeline]] = {}
     for pipeline in sorted(map(_sort, plan.pipelines), key=_key):
         alike.setdefault((_cuts(pipeline), pipeline.micro_batches), []).append(pipeline)
     return TrainingPlan(pipelines=tuple(sorted(map(merge, alike.values()), key=_key)))

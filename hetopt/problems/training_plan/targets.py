@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from ...catalogue import find_gpu
 from ...plans import Pipeline, TrainingPlan
@@ -214,7 +213,7 @@ def _in_step(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str
     ]
 
 
-def _order(data: Instance, pipeline: Pipeline) -> tuple[Any, ...]:
+def _order(data: Instance, pipeline: Pipeline) -> tuple[object, ...]:
     """Return the key that the order of a pipeline's passes depends on."""
     rule = data.workload.costs.compute.recompute
     rows = ((stage.layers, stage.recompute or rule) for stage in pipeline.stages)

@@ -28,7 +28,7 @@ from ...text.parsing import read_text
 from ...text.writing import write_text
 from . import Launch, Machines, Seen, output_of
 
-OPTIONS: dict[str, Any] = {"hosts": str}
+OPTIONS: dict[str, object] = {"hosts": str}
 #: Seconds that an attempt has to save its states before it is killed.
 NOTICE_S = 60.0
 _START_S = 20.0  # until a process that was started says its number

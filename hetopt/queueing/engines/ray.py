@@ -22,7 +22,7 @@ from typing import Any
 from ...errors import EngineFailed
 from . import Launch, Machines, Seen, State, output_of
 
-OPTIONS: dict[str, Any] = {"address": str}
+OPTIONS: dict[str, object] = {"address": str}
 LABEL = "gpu-type"
 _REMEDY = "start Ray with its dashboard, and give -o address=HOST:PORT or RAY_ADDRESS"
 _STATES: dict[str, State] = {

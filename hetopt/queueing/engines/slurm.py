@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import EngineFailed
 from ...formats import sinfo
 from . import Launch, Machines, Seen, State, output_of
 
-OPTIONS: dict[str, Any] = {"partition": str, "account": str, "time": str}
+OPTIONS: dict[str, object] = {"partition": str, "account": str, "time": str}
 
 _REMEDY = "run hetopt where Slurm's commands work (sinfo shows nodes)"
 _LIST = ("scontrol", "show", "node", "--detail", "--oneliner")
@@ -57,7 +57,7 @@ class _Row(NamedTuple):
     reason: str
 
 
-def engine(options: Mapping[str, Any], folder: Path) -> "Slurm":
+def engine(options: Mapping[str, object], folder: Path) -> "Slurm":
     """Return the engine of this machine's Slurm."""
     return Slurm(options)
 
@@ -67,7 +67,7 @@ class Slurm:
 
     target = "slurm"
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, object]) -> None:
         self._options = options
         self._nodes: dict[str, _Node] = {}
 

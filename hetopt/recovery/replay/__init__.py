@@ -265,7 +265,7 @@ class Replay:
         self._base, self._gone = base, gone
         self._move(change, *best[1:])
 
-    def _worth(self, wait_us: int, iteration_us: int) -> Any:
+    def _worth(self, wait_us: int, iteration_us: int) -> object:
         return self._rules.horizon.worth(wait_us, iteration_us)
 
     def _recovery_us(self, candidate: Candidate, data: Data) -> int | None:
