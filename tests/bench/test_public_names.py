@@ -2,7 +2,8 @@
 
 A name is public where no part of its path begins with an underscore, and its module is
 a room of hetopt (`hetopt.costs`) or stands right in one (`hetopt.planners.hexiscale`):
-what is deeper is the inside of a method, a format or a planner.
+what is deeper is the inside of a method, a format or a planner. The costs are a room of
+rooms (`hetopt.costs.runs.rows`).
 """
 
 import ast
@@ -14,6 +15,7 @@ from places import ROOT
 
 SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
 DEEPEST = 3  # hetopt.room.module
+ROOMS_OF_ROOMS = ("hetopt.costs.",)
 INSIDE = {
     # Takes parts of the method away to say what each brings.
     "proofs.py": "hetopt.exact.",
@@ -49,7 +51,7 @@ def private(code: str) -> list[str]:
         for module, name in imported(code)
         if module.split(".")[0] == "hetopt"
         and (
-            len(module.split(".")) > DEEPEST
+            len(module.split(".")) > DEEPEST + module.startswith(ROOMS_OF_ROOMS)
             or any(part.startswith("_") for part in [*module.split("."), name])
         )
     ]
