@@ -15,7 +15,7 @@ _REMEDY = "install a C compiler and hetopt again"
 
 
 class Core(NamedTuple):
-    """Whether the core runs compiled or in Python, and why."""
+    """A note whether the core runs compiled or in Python, and why."""
 
     active: Literal["compiled", "python"]
     reason: str

@@ -130,7 +130,7 @@ def _methods(instance: str, group: Solve) -> Iterator[tuple[str, str | None]]:
 
 
 def _states(method: str, group: Solve) -> bool:
-    """Whether a statement is meant, where a planner may have the same name."""
+    """Tell whether a statement is meant, where a planner may have the same name."""
     if api.current_statement(method) not in registry.names("formulations"):
         return False
     return bool(group.backends) or method not in registry.names("planners")

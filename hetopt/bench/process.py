@@ -47,7 +47,7 @@ def run(task: Task, stop: threading.Event | None = None) -> Answer:
 
 
 def own_mark() -> str:
-    """What names this process, even after another one got its number."""
+    """Return what names this process, even after another one got its number."""
     return f"{os.getpid()}-{_started(os.getpid())}"
 
 

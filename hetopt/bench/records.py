@@ -1,4 +1,4 @@
-"""What a suite file says, and the tasks that it becomes."""
+"""Records of a suite file, and the tasks that it becomes."""
 
 from typing import Annotated, Any, Literal
 
@@ -66,7 +66,7 @@ class Pages(Settings):
 
 
 class Suite(Settings):
-    """What is to be solved, and within which limits."""
+    """Solves of a suite, and their limits."""
 
     description: Annotated[str, Field(max_length=500)] = ""
     solve: tuple[Solve, ...] = ()
@@ -106,7 +106,7 @@ class Task(Record):
         return f"{self.instance} by {by}, seed {self.seed}, {self.time_limit_s:g} s"
 
     def asked(self) -> dict[str, Any]:
-        """What every row says of its task."""
+        """Return what every row says of its task."""
         fields = ("kind", "instance", "method", "backend", "script", "table", "seed")
         told = {name: getattr(self, name) for name in fields}
         if self.allowed is not None:

@@ -1,4 +1,4 @@
-"""What the rows of a run say: gaps to what is proved, counts, profiles, growth.
+"""Statistics of a run's rows: gaps to what is proved, counts, profiles, growth.
 
 A gap is to the strongest bound that is proved for the same data, by any row or in the
 library's best known. Rows without a plan are counted by how they ended, never left out.
@@ -51,12 +51,12 @@ class Entry:
 
     @property
     def solved(self) -> bool:
-        """Whether there is a plan."""
+        """Return whether there is a plan."""
         return self.status in SOLVED
 
     @property
     def proved(self) -> bool:
-        """Whether the row itself proves its plan optimal, or that there is none."""
+        """Return whether the row proves its plan optimal, or that there is none."""
         return self.status in ("optimal", "infeasible")
 
     @property
@@ -95,7 +95,7 @@ class Entry:
 
     @property
     def seconds(self) -> float | None:
-        """Of the method itself; the process also loads libraries."""
+        """Return the seconds of the method itself; the process also loads libraries."""
         parts = self.row.get("seconds", {})
         own = [parts[name] for name in ("build", "solve") if name in parts]
         return sum(own) if own else None
@@ -171,7 +171,7 @@ def _longest(row: Row) -> float:
 
 
 def _data(row: Row) -> Any:
-    """What two rows share that are about the same data; failed rows have no digest."""
+    """Return what two rows share that are about the same data; failed ones, None."""
     return row.get("digest", ("failed", row["key"])), row.get("problem")
 
 

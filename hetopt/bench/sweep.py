@@ -53,7 +53,7 @@ def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:
 
 
 def _answer(future: Any, task: Task) -> process.Answer:
-    """What a future brings: an answer, or a row for a task that its workers lost."""
+    """Return what a future brings: an answer, or a row of a task that was lost."""
     if future.status == "finished":
         found: process.Answer = future.result()
         return found

@@ -51,7 +51,7 @@ _SOME_LINK = (Fraction(0), Fraction(10**9))
 
 
 class Around(NamedTuple):
-    """What tokens pass that leave a GPU's node: its GPUs, its adapters, all of them."""
+    """Bytes of tokens that leave a GPU's node: through its GPUs, or its adapters."""
 
     gpus: int
     adapters: int
@@ -59,7 +59,7 @@ class Around(NamedTuple):
 
 
 class Sort(NamedTuple):
-    """What layers that take equal times have in common."""
+    """Layers that take equal times: what they have in common."""
 
     parts: Parts
     share: float  # of the parameters that its shape has

@@ -44,7 +44,7 @@ Held = Mapping[str, int]  # GPUs by node
 
 @dataclass(frozen=True)
 class Trained:
-    """What is trained: jobs with equal content are of one class."""
+    """A job's training; jobs with equal content are of one class."""
 
     name: str
     model: ModelSpec
@@ -126,7 +126,7 @@ class JobRates:
         return self._memory[key]
 
     def fits(self, trained: Trained, gpu: str, d: int, t: int) -> bool:
-        """Whether (d, t) fits the memory of a GPU type."""
+        """Tell whether (d, t) fits the memory of a GPU type."""
         memory = self.memory(trained, d, t)
         return marp.fits(memory, self.cluster.gpus[gpu], self.formula)
 
@@ -178,7 +178,7 @@ class JobRates:
         )
 
     def _exposed_s(self, layers: Fraction, sync: Fraction, share: Fraction) -> Fraction:
-        """What of the synchronisation the backward pass, a share, does not hide."""
+        """Return the synchronisation that the backward pass, a share, does not hide."""
         if self.costs.updates.sync_overlap == "none":
             return sync
         # Slower layers hide more, yet layers and exposed part together only grow.

@@ -117,7 +117,7 @@ def of_job(costs: CostSettings, lora_rank: int | None) -> CostSettings:
 
 
 def _states_mib(model: ModelSpec, work: Workload, t: int) -> int:
-    """What all parameters take on each of t GPUs, both ends included."""
+    """Return what all parameters take on each of t GPUs, both ends included."""
     costs = work.costs
     states = states_mib(costs, sum(model.parameters), t)
     if costs.compute.head == "omit":
@@ -133,7 +133,7 @@ def capacity(gpu: GpuType) -> int:
 
 
 def fits(memory: Memory, gpu: GpuType, formula: Formula) -> bool:
-    """Whether the prediction fits; the paper's inequality is strict."""
+    """Tell whether the prediction fits; the paper's inequality is strict."""
     if formula == "marp":
         return memory.total < capacity(gpu)
     return memory.total <= capacity(gpu)

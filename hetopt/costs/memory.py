@@ -98,7 +98,7 @@ def states_mib(
 def shares(
     costs: CostSettings, parameters: int, routed: int, t: int, replicas: int
 ) -> Iterator[Share]:
-    """What each of `t` GPUs of a replica holds, and how many hold the same."""
+    """Return what each of `t` GPUs of a replica holds, and how many hold the same."""
     c, e = costs.compute.context_parallel, costs.compute.expert_parallel
     yield Fraction((parameters - routed) * c, t), replicas * c
     if routed:
@@ -108,7 +108,7 @@ def shares(
 def shares_mib(
     costs: CostSettings, held: Iterable[Share], lora: Iterable[Share] = ()
 ) -> int:
-    """The same for parts that different numbers of replicas hold."""
+    """Return the MiB of parts that different numbers of replicas hold."""
     total = Fraction(0)
     for states, parts in ((costs.layer_states, held), (costs.memory.states, lora)):
         total += sum((bytes_each(costs, n, states) * p for p, n in parts), Fraction(0))
@@ -116,7 +116,7 @@ def shares_mib(
 
 
 class LayerBytes(NamedTuple):
-    """What a layer of one kind needs on each GPU.
+    """Bytes that a layer of one kind needs on each GPU.
 
     `each` is kept of every micro-batch in flight, of checkpoints in all; once there
     are `once` and `inputs` for every one in flight.
@@ -130,7 +130,7 @@ class LayerBytes(NamedTuple):
 def layer_bytes(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
 ) -> LayerBytes:
-    """The same of a layer on `t` GPUs with micro-batches of `b` sequences."""
+    """Return the bytes of a layer on `t` GPUs with micro-batches of `b` sequences."""
     costs, none = workload.costs, Fraction(0)
     boundary = Fraction(
         costs.memory.element_bytes * b * workload.sequence_length * model.hidden
@@ -229,7 +229,7 @@ def activations_mib(
 def hosted(
     costs: CostSettings, kept: int | Fraction, largest: int | Fraction
 ) -> Fraction:
-    """What stays of `kept` bytes; `largest` are those of a layer and micro-batch."""
+    """Return what stays of `kept` bytes; `largest` are of a layer and a micro-batch."""
     if costs.memory.offload is None:
         return Fraction(kept)
     share = exact(costs.memory.offload.activations)

@@ -1,4 +1,4 @@
-"""What one layer needs on each offer: the provisioning problem of an instance.
+"""Needs of one layer on each offer: the provisioning problem of an instance.
 
 A micro-batch of global_batch / K sequences is shared by the d GPUs of a stage, each
 taking ceil of its share. Synchronisation is the ring of cost-model.md over the
@@ -229,7 +229,7 @@ class Timer:
                 self.measured.rows(self._name(offer), 1, sizes[0])
 
     def known(self, share: int) -> bool:
-        """Whether every offer is timed at so many sequences a GPU."""
+        """Tell whether every offer is timed at so many sequences a GPU."""
         names = map(self._name, self.instance.offers)
         return not self.measured or all(
             self.measured.known(name, 1, share) for name in names

@@ -15,7 +15,7 @@ _GATHERED = 2  # of `sync_passes` under ZeRO 3
 
 
 class Parameters(NamedTuple):
-    """Of each layer, of experts of it that tokens are sent to, of embedding or head.
+    """Parameters of each layer, of its experts that tokens are sent to, of the ends.
 
     `end` is None where embedding and head have none.
     """
@@ -32,7 +32,7 @@ def every(model: ModelSpec, costs: CostSettings) -> Parameters:
 
 
 def trained(model: ModelSpec, costs: CostSettings) -> Parameters:
-    """Those that have gradients and optimiser states."""
+    """Return the parameters that have gradients and optimiser states."""
     if costs.updates.lora is None:
         return every(model, costs)
     adapters = costs.updates.lora
@@ -40,7 +40,7 @@ def trained(model: ModelSpec, costs: CostSettings) -> Parameters:
 
 
 def exchanged(model: ModelSpec, costs: CostSettings) -> Parameters:
-    """Those whose gradients take as long to synchronise as all that replicas send."""
+    """Return the parameters whose gradients take as long as all that replicas send."""
     found = trained(model, costs)
     if costs.updates.lora is None or costs.updates.zero < 3:
         return found

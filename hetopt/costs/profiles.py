@@ -57,7 +57,7 @@ class Measurements:
         return bool(self._rows)
 
     def known(self, gpu: str, t: int, b: int) -> bool:
-        """Whether every row that (gpu, t, b) asks for was measured."""
+        """Tell whether every row that (gpu, t, b) asks for was measured."""
         return (gpu, t, b) in self._rows or all(
             (gpu, t, size) in self._rows for size in _digits(b)
         )
@@ -116,7 +116,7 @@ class Measurements:
         return mib + ceil(moved), True
 
     def even_mib(self, gpu: str, t: int, b: int) -> bool:
-        """Whether all layers take the same memory, as far as it is measured."""
+        """Tell whether all layers take the same memory, as far as it is measured."""
         rows = self.rows(gpu, t, b) if self.weighs else []
         lists = [x for row in rows for x in (row.layer_mib, row.activation_mib) if x]
         return all(len(set(each)) == 1 for each in lists)

@@ -1,4 +1,4 @@
-"""What a layer keeps for its backward pass, read off its architecture.
+"""Bytes that a layer keeps for its backward pass, read off its architecture.
 
 Bytes a token, with e bytes an element, width H, W of the queries, K of the keys and of
 the values, I of the MLP, a heads and S tokens; shared ones lie on all t GPUs in parts.
@@ -51,7 +51,7 @@ class Saved(NamedTuple):
 
 
 def saved(model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int) -> Saved:
-    """What a layer keeps on each of `t` GPUs for `b` sequences, nothing recomputed."""
+    """Return the bytes of a layer on each of `t` GPUs for `b` sequences, all kept."""
     tokens, costs, model = b * workload.sequence_length, workload.costs, model.of(kind)
     e, attending = costs.memory.element_bytes, _attending(kind)
     whole = tokens * _whole(model, kind, e)
@@ -72,7 +72,7 @@ def saved(model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int) -> 
 def standard(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
 ) -> Saved:
-    """The same by the common formula; parts other than its two in proportion."""
+    """Return them by the common formula; parts other than its two in proportion."""
     costs, e, model = (
         workload.costs,
         workload.costs.memory.element_bytes,
@@ -97,7 +97,7 @@ def standard(
 def working_bytes(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
 ) -> Fraction:
-    """What a layer's backward pass holds beside what was kept, at its widest.
+    """Return what a layer's backward pass holds beside what was kept, at its widest.
 
     The gradients of a residual sum and of a branch, and either those of scores and
     probabilities or those of the MLP's, or the mixer's, wide tensors.
@@ -146,7 +146,7 @@ def _shared(model: ModelSpec, part: str, e: int) -> int:
 
 
 def _scores(model: ModelSpec, workload: Workload) -> int:
-    """Of one token: a row of the softmax of every head."""
+    """Return the scores of one token: a row of the softmax of every head."""
     e = workload.costs.memory.element_bytes
     each = 2 * e + 1 if model.attention_dropout else e
     return each * model.heads * workload.sequence_length

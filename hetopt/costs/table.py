@@ -120,7 +120,7 @@ class CostTable:
 
     @cached_method
     def waits_us(self, node: str, t: int, b: int) -> tuple[tuple[int, ...], ...]:
-        """What forward and backward passes wait for links to the host, by layer."""
+        """Return how long both passes wait for links to the host, by layer."""
         sent = self._sent_us(node, t, b)
         if sent is None:
             return ((0,) * self.layers,) * 2
@@ -158,7 +158,7 @@ class CostTable:
 
     @cached_property
     def _place(self) -> list[int]:
-        """Of every layer, the place of its sort among `_alike`."""
+        """Return the place of every layer's sort among `_alike`."""
         number = {sort: i for i, sort in enumerate(dict.fromkeys(self._sorts))}
         return [number[sort] for sort in self._sorts]
 
@@ -168,7 +168,7 @@ class CostTable:
         return list(of)
 
     def _kept_bytes(self, node: str, layer: int, t: int, b: int) -> Fraction | int:
-        """What a layer keeps of a micro-batch, on each of `t` GPUs."""
+        """Return what a layer keeps of a micro-batch, on each of `t` GPUs."""
         one = range(layer, layer + 1)
         if self.weighing is not None:
             return self.weighing.largest(self.cluster.node[node].gpu, one, t, b)
@@ -263,14 +263,14 @@ class CostTable:
         return self.hop_us(sender, receiver, 1, b)
 
     def hop_over_us(self, link: int, b: int) -> int:
-        """The same over a link of a class of `cluster.links`."""
+        """Return the time of a hop over a link of a class of `cluster.links`."""
         across = self.cluster.links.to_and_fro(link)
         return self._exposed_us(
             communication.hop_s(self._activation(b), across, None, 1)
         )
 
     def _exposed_us(self, seconds: Fraction) -> int:
-        """What of a hop nothing hides."""
+        """Return what of a hop nothing hides."""
         return ceil(exact(self.workload.costs.shown_hop_factor) * seconds * 10**6)
 
     @cached_property
@@ -309,11 +309,11 @@ class CostTable:
 
     @cached_property
     def divided_parameters(self) -> tuple[int, ...]:
-        """Of each layer, those of experts that expert parallelism divides."""
+        """Return each layer's parameters of experts that expert parallelism divides."""
         return self.divided(parameters.every(self.model, self.workload.costs))
 
     def divided(self, held: Parameters) -> tuple[int, ...]:
-        """Of each layer those of `held` that expert parallelism divides."""
+        """Return of `held` each layer's share that expert parallelism divides."""
         return held.routed if self.split.experts > 1 else (0,) * self.layers
 
     @cached_property
@@ -352,7 +352,7 @@ class CostTable:
     def routed_sync_us(
         self, parameters: int, holders: Iterable[tuple[str, int]]
     ) -> int:
-        """The same of experts that are divided among GPUs of (node, GPUs)."""
+        """Return the synchronisation of experts divided among GPUs of (node, GPUs)."""
         costs = self.workload.costs
         seconds = communication.routed_sync_s(
             parameters, holders, self.link, self.adapters, costs
@@ -421,7 +421,7 @@ class CostTable:
         flight: int | Fraction,
         ends: tuple[bool, bool],
     ) -> int:
-        """What passes keep and work with, on each GPU of a stage's group.
+        """Return what passes keep and work with, on each GPU of a stage's group.
 
         `group` is a degree and the sequences of a micro-batch, `ends` whether the stage
         is the first and the last. Calibrated, logits are among it.
@@ -438,7 +438,7 @@ class CostTable:
 
     @cached_property
     def even(self) -> bool:
-        """Whether runs of equally many layers weigh alike."""
+        """Return whether runs of equally many layers weigh alike."""
         if not self.model.even or self.profile.weighs:
             return False
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
@@ -530,7 +530,7 @@ class CostTable:
     def measured_update_us(
         self, node: str, t: int, layers: range, holders: Sequence[int]
     ) -> int | None:
-        """The same for layers whose update was measured; None where it was not.
+        """Return the update of layers that were measured; None where it was not.
 
         With ZeRO each of the replicas of a layer updates its part.
         """
@@ -547,7 +547,7 @@ class CostTable:
 
     @cached_property
     def overhead_us(self) -> int:
-        """What every iteration takes beside what is told apart."""
+        """Return what every iteration takes beside what is told apart."""
         return ceil(exact(self.workload.costs.schedule.iteration_overhead_us))
 
     @cached_property

@@ -40,7 +40,7 @@ class Weighing:
         return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)
 
     def largest(self, gpu: str, layers: range, t: int, b: int) -> int:
-        """Of each micro-batch in flight, what the layer holds that holds most."""
+        """Return the most that a layer holds of a micro-batch in flight."""
         sorts = set(self.sorts[layers.start : layers.stop])
         return max((self._pass(gpu, t, b, x)[0] for x in sorts), default=0)
 

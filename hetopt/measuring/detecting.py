@@ -1,4 +1,4 @@
-"""What NVML says of this machine's GPUs, as the cluster of an instance.
+"""GPUs of this machine as NVML tells of them, as the cluster of an instance.
 
 GPUs of one type become one node. A machine with several types becomes a node a type,
 joined by the slowest bus among them unless `inter_gbytes_per_s` says otherwise. The

@@ -1,4 +1,4 @@
-"""What a failing planner means for those beside it: a reason, and no more.
+"""Failures of a planner beside others: a reason, and no more.
 
 A planner may say that it has no plan (`NoPlan`), and it may fail: raise anything else,
 or return a plan that the judge refuses. Where several are asked, the others go on and
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 
 class Attempt(NamedTuple, Generic[Made]):
-    """What was made, or why nothing was; `failed` tells a failure from `NoPlan`."""
+    """A plan that was made, or why none was; `failed` tells a failure from `NoPlan`."""
 
     made: Made | None
     reason: str | None = None

@@ -49,7 +49,7 @@ class Balancer:
 
     @cached_property
     def even(self) -> bool:
-        """Whether all layers are alike, in parameters, time and memory."""
+        """Return whether all layers are alike, in parameters, time and memory."""
         model, costs = self.cost.instance.model, self.cost.costs
         rows = [row.layer_us for row in costs.compute.profile]
         rows += [row.backward_us for row in costs.compute.profile if row.backward_us]
@@ -316,7 +316,7 @@ def _slots(chain: Chain, counts: Sequence[int]) -> tuple[Slot, ...]:
 
 
 def _enough(rows: Sequence[_Row], layers: int) -> bool:
-    """Whether the rows hold all layers, at least one each."""
+    """Tell whether the rows hold all layers, at least one each."""
     caps = [row.cap for row in rows]
     return len(rows) <= layers <= sum(caps) and min(caps) >= 1
 

@@ -45,7 +45,7 @@ def stamped(
 
 
 def settled(instance: Instance, plan: TrainingPlan) -> tuple[Instance, TrainingPlan]:
-    """The same plan without choices, on the instance whose settings it chose.
+    """Return the plan without choices, on the instance whose settings it chose.
 
     A plan whose stages chose different rules keeps them, and the instance offers them.
     """

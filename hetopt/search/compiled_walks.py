@@ -24,7 +24,7 @@ _ASKED, _RING, _SLOWEST = range(3)
 
 
 def carried(cost: FastCost) -> bool:
-    """Whether the compiled core carries the settings of an instance."""
+    """Tell whether the compiled core carries the settings of an instance."""
     costs = cost.costs
     return (
         costs.schedule.interleave == 1
@@ -35,7 +35,7 @@ def carried(cost: FastCost) -> bool:
 
 
 def is_compiled(cost: FastCost) -> bool:
-    """Whether walks of an instance run in the compiled core."""
+    """Tell whether walks of an instance run in the compiled core."""
     return core is not None and carried(cost)
 
 

@@ -66,7 +66,7 @@ class _Descent:
         return pipes
 
     def fits(self, pipes: _Pipes) -> bool:
-        """Whether every stage fits into its GPUs."""
+        """Tell whether every stage fits into its GPUs."""
         return all(self.cost.fits(pipe, len(pipes)) for pipe in pipes)
 
     def _over(self) -> bool:

@@ -134,7 +134,7 @@ class FastCost:
         return self._degrees[key]
 
     def known(self, chain: Iterable[tuple[int, int]], b: int) -> bool:
-        """Whether times of all these (node, degree) are known at a size.
+        """Tell whether times of all these (node, degree) are known at a size.
 
         Searches ask before they ask for a time: what was not measured is left out.
         """
@@ -294,7 +294,7 @@ class FastCost:
     # --- memory ----------------------------------------------------------------
 
     def fits(self, pipe: Pipe, replicas: int | None = None) -> bool:
-        """Whether every stage of the pipeline fits into its GPUs.
+        """Tell whether every stage of the pipeline fits into its GPUs.
 
         `replicas` are the pipelines of the plan, among which ZeRO divides states; None
         where they are not known yet, which asks for no less memory.

@@ -1,4 +1,4 @@
-"""What rules of device grouping share: how many groups there may be, and the best.
+"""Parts that rules of device grouping share: numbers of groups, and the best.
 
 A grouping is worked on as a list of groups, each a count of devices by the number of
 their type in the data.

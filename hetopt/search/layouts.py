@@ -37,7 +37,7 @@ _Item = TypeVar("_Item")
 
 
 class Layout(NamedTuple):
-    """What is chosen; `turn` stages of the first sorts go to the end of pipelines.
+    """Choices of a layout; `turn` stages of the first sorts go to the end of pipelines.
 
     `whole` leaves groups idle that make no stage with others of their sort;
     `near` puts neighbouring stages of a pipeline on one node in place of replicas.

@@ -1,4 +1,4 @@
-"""What rules of layer partition share: stages in an order, times and memory of runs.
+"""Parts that rules of layer partition share: ordered stages, times and memory of runs.
 
 A rule works on positions 0..P-1, each with a stage of the data, and on the numbers of
 layers there.

@@ -47,7 +47,7 @@ class PortTable:
         return a * len(self._rates) + self._rate_of[link]
 
     def ring(self, counts: Sequence[int]) -> list[tuple[int, int]]:
-        """Of each port of nodes with members of a ring: how many it leads to."""
+        """Return how many ports each port of a ring's nodes leads to."""
         held = [a for a, count in enumerate(counts) if count]
         if len(held) < 2:
             return []

@@ -168,7 +168,7 @@ def first_state(cost: FastCost, pipes: Sequence[Pipe]) -> State | None:
 
 
 def with_cuts(slots: Sequence[Slot], cuts: Sequence[int]) -> tuple[Slot, ...]:
-    """The same stages with other boundaries, 0 and the number of layers included."""
+    """Return the stages with other boundaries, 0 and the number of layers included."""
     return tuple(
         slot._replace(first=first, last=last)
         for slot, (first, last) in zip(slots, pairwise(cuts), strict=True)

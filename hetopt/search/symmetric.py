@@ -133,7 +133,7 @@ def equal_cuts(layers: int, stages: int) -> list[int]:
 
 
 def measured(cost: FastCost, nodes: Sequence[int], t: int, b: int) -> bool:
-    """Whether the times of degree `t` and micro-batch `b` are known on `nodes`."""
+    """Tell whether the times of degree `t` and micro-batch `b` are known on `nodes`."""
     return cost.known(((node, t) for node in nodes), b)
 
 

@@ -44,7 +44,7 @@ class Slot(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the layers of a plan take, and what that sends through ports.
+    """Sums of times of a plan's layers, and of what they send through ports.
 
     `behind` are sums of times over the layers before each; ports send a `share`-th of
     the bytes of `sent`.
@@ -196,7 +196,7 @@ class SyncTimes:
         return self._time(self._end_parameters or 0, signature)
 
     def weights(self, slots: tuple[Slot, ...]) -> list[int]:
-        """What a pipeline adds to the signature of each layer."""
+        """Return what a pipeline adds to the signature of each layer."""
         found = self._weights.get(slots)
         if found is None:
             if len(self._weights) >= KEPT // 4:
@@ -341,7 +341,7 @@ class SyncTimes:
         return time + self._routed_time(routed, signature) if routed else time
 
     def _routed_time(self, parameters: int, signature: int) -> int:
-        """Of experts: every replica of a layer has as many GPUs."""
+        """Return the time of experts: every replica of a layer has as many GPUs."""
         key = (-parameters, signature)
         found = self._kept.get(key)
         if found is None:
@@ -473,7 +473,7 @@ class SyncTimes:
     def _weighed(
         self, counts: Sequence[int], per: int, weights: dict[int, int]
     ) -> Iterable[tuple[int, int]]:
-        """The same where adapters are told."""
+        """Return the weight where adapters are told."""
         among = Counter[int]()  # replicas on nodes of each weight
         for a, weight in weights.items():
             among[weight] += counts[a]
@@ -558,7 +558,7 @@ class _FarLinks:
     def _sums(
         self, scale: int, share: float, many: NDArray[np.int64], slow: _Slow | None
     ) -> NDArray[np.float64]:
-        """Of each node: its time to all replicas on other nodes."""
+        """Return each node's time to all replicas on other nodes."""
         latency, wait = scale * self._latency, share * self._inverse
         if slow is None:
             return self._links.sums(latency + wait, many)

@@ -19,7 +19,7 @@ from .state import State, first_state
 
 
 class Walking(Protocol):
-    """What annealing asks of a walk."""
+    """A walk as annealing asks for it."""
 
     @property
     def objective(self) -> int:

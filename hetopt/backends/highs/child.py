@@ -18,8 +18,13 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import BinaryIO, TypeAlias, TypedDict, final
 
-from ortools.math_opt import model_pb2
-from ortools.math_opt.python import mathopt
+# Untyped in some environments, typed in others.
+from ortools.math_opt import (  # type: ignore[import-untyped,unused-ignore]
+    model_pb2,
+)
+from ortools.math_opt.python import (  # type: ignore[import-untyped,unused-ignore]
+    mathopt,
+)
 
 HEAD = struct.Struct(">cQ")
 

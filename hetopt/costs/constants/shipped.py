@@ -40,7 +40,7 @@ def entries() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def priors(memory: bool = False) -> Constants:
-    """What is thought of the constants of time, or of memory, before any run."""
+    """Return what is thought of the constants of time, or of memory, before any run."""
     made = {}
     for name, entry in entries().items():
         if "prior" in entry and name.startswith(_MEMORY) is memory:
@@ -69,7 +69,7 @@ def values() -> Mapping[str, float]:
 
 @cache
 def noise() -> Noise:
-    """What is left, by kind of run."""
+    """Return what is left, by kind of run."""
     found = {
         name.removeprefix(_NOISE): float(entry["value"])
         for name, entry in entries().items()

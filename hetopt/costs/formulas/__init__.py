@@ -1,4 +1,4 @@
-"""What a step of training takes on GPUs: products, attention, memory, wires, launches.
+"""Times of a step of training on GPUs: products, attention, memory, wires, launches.
 
 Plain functions of numbers, without instances or plans: the cost tables of instances
 and the predictions of measured runs are both made of them. Times are in seconds, rates

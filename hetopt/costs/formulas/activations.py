@@ -76,7 +76,7 @@ def _between(run: Layout) -> float:
 
 
 def _stream(a: Architecture, run: Layout) -> float:
-    """Of a token between parts; autocast adds in 32 bits."""
+    """Return the bytes of a token between parts; autocast adds in 32 bits."""
     return (4.0 if run.states == "amp" else _between(run)) * a.hidden / _split(run)
 
 
@@ -97,7 +97,7 @@ def _adapted(run: Layout, part: str) -> bool:
 
 
 def kept(a: Architecture, run: Layout, part: str) -> Kept:
-    """What backward passes need of a part."""
+    """Return what backward passes need of a part."""
     if part in ATTENDING:
         return _attention(a, run)
     if part == FURTHER:
@@ -261,7 +261,7 @@ def _every_other(a: Architecture, run: Layout, part: str) -> float:
 def of_stage(
     c: Constants, a: Architecture, run: Layout, layers: tuple[Layer, ...]
 ) -> Activations:
-    """Of one micro-batch of a stage, and of the backward pass through a layer of it."""
+    """Return those of one micro-batch of a stage, and of a layer's backward pass."""
     tokens = run.micro_batch * run.sequence / run.cp
     scale = tokens * c("memory.activations", run.style, run.framework)
     held = working = 0.0

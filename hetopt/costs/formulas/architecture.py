@@ -100,7 +100,7 @@ def mamba_2(
 
 
 class Indexer(NamedTuple):
-    """What chooses the tokens that attention sees."""
+    """A part that chooses the tokens that attention sees."""
 
     heads: int
     head_dim: int
@@ -160,12 +160,12 @@ class Architecture:
 
     @property
     def score_width(self) -> int:
-        """Of a head's queries and keys."""
+        """Return the width of a head's queries and keys."""
         return self.latent.scored if self.latent else self.head_dim
 
     @property
     def value_width(self) -> int:
-        """Of a head's values."""
+        """Return the width of a head's values."""
         return self.latent.value_dim if self.latent else self.value_dim or self.head_dim
 
     def matrices(self, part: str, t: int = 1, of: Division | None = None) -> Matrices:

@@ -58,5 +58,5 @@ def kernel_of(name: str, generation: str | None) -> str | None:
 
 
 def framework(name: str) -> Framework:
-    """What is known of a framework; of an unknown one, what PyTorch does."""
+    """Return what is known of a framework; of an unknown one, what PyTorch does."""
     return FRAMEWORKS.get(name, FRAMEWORKS["torch"])

@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def gpus(self) -> int:
-        """Of all."""
+        """Return the number of all GPUs."""
         alike = self.ep if self.together else 1
         return self.dp * self.tp * self.cp * self.pp * alike
 

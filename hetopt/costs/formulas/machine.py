@@ -21,7 +21,7 @@ class Machine(NamedTuple):
     site: str = ""  # a machine by name, whose pace was measured
 
     def across_bytes_per_s(self, members: float) -> float:
-        """What so many GPUs of a node have between nodes, together."""
+        """Return what so many GPUs of a node have between nodes, together."""
         return self.adapter_bytes_per_s * min(
             self.adapters, members * max(1, self.adapters / self.gpus)
         )
@@ -47,7 +47,7 @@ class Machine(NamedTuple):
 
     @property
     def share_bytes_per_s(self) -> float:
-        """What each GPU has between nodes while all of its node send."""
+        """Return what each GPU has between nodes while all of its node send."""
         return self.across_bytes_per_s(self.gpus) / self.gpus
 
 

@@ -37,7 +37,7 @@ QUANTISED = {bits: float(width) for bits, width in _QUANTISED.items()}
 
 
 class Parameters(NamedTuple):
-    """Of one stage on one GPU, before ZeRO or FSDP divide them."""
+    """Parameters of one stage on one GPU, before ZeRO or FSDP divide them."""
 
     dense: float
     experts: float
@@ -47,7 +47,7 @@ class Parameters(NamedTuple):
 
     @property
     def all(self) -> float:
-        """Of the stage."""
+        """Return all parameters of the stage."""
         return self.dense + self.experts + self.ends
 
 
@@ -61,7 +61,7 @@ class States(NamedTuple):
 
 
 def states(run: Layout) -> States:
-    """What a framework keeps of each parameter where nothing is divided.
+    """Return what a framework keeps of each parameter where nothing is divided.
 
     Mixed precision has a 16-bit weight, a master and two moments of 32 bits. The
     gradient is where frameworks differ: of 16 bits until the optimiser copies it
@@ -465,7 +465,7 @@ def fits(
     c: Constants, machine: Machine, a: Architecture, run: Layout,
     margin: float | None = None,
 ) -> bool:  # fmt: skip
-    """Whether the run would live.
+    """Tell whether the run would live.
 
     `margin` is the log-error of the model that is held free; unless told it is
     `memory.margin`.

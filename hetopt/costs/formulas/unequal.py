@@ -48,7 +48,7 @@ class Pipeline(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """Of a group for one micro-batch: its layers by term, the head, all of it."""
+    """Times of a group for one micro-batch: its layers by term, the head, all of it."""
 
     layers: LayerTimes
     busy: float

@@ -51,7 +51,7 @@ class Described(NamedTuple):
 
     @property
     def configuration(self) -> Hashable:
-        """What runs have in common that differ in batches alone."""
+        """Return what runs have in common that differ in batches alone."""
         return replace(self.layout, micro_batch=1, micro_batches=1)
 
     def recomputing(self) -> Self:

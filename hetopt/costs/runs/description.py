@@ -1,4 +1,4 @@
-"""What the words of a run mean: its machine, architecture and layout.
+"""Meanings of the words of a run: its machine, architecture and layout.
 
 Nothing is guessed in silence: what a run does not tell and cannot be derived makes it
 `NotModelled`, with the reason; what is usual where a row says nothing is written here.
@@ -39,7 +39,7 @@ def symmetric(run: Run) -> Described:
 
 
 def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
-    """What of a run contradicts itself."""
+    """Return what of a run contradicts itself."""
     if run.gpus is not None and layout.gpus != run.gpus:
         yield f"dp x tp x pp x cp is {layout.gpus}, gpus {run.gpus}"
     if a.latent is None and a.head_dim < 1:
@@ -407,7 +407,7 @@ def _frozen_bits(run: Run, task: str) -> int | None:
 
 
 def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
-    """What the optimiser works on.
+    """Return what the optimiser works on.
 
     Mixed precision of PyTorch without ZeRO is autocast's, of weights in 32 bits;
     weights beside adapters have 16.
@@ -486,7 +486,7 @@ def _fused_loss(run: Run, name: str) -> bool:
 
 
 def _modules(run: Run) -> tuple[str, ...]:
-    """What of a layer is computed again, of `selective: layernorm, moe_act`."""
+    """Return what of a layer is computed again, of `selective: layernorm, moe_act`."""
     text = (run.recompute or "").lower()
     if not text.startswith("selective:"):
         return ()
@@ -509,7 +509,7 @@ def _hosted_layers(run: Run, words: str) -> float:
 
 
 def _style(usual: str, words: str) -> str:
-    """Whether element-wise operations are single kernels, compiled or hand-fused."""
+    """Return whether element-wise operations are single kernels, compiled or fused."""
     return "compiled" if "torch.compile" in words else usual
 
 
@@ -520,7 +520,7 @@ def _old_gpt_oss(run: Run) -> bool:
 
 
 def _half_years(release: str | None) -> float:
-    """Of a release `26.02.01`, from 2026-02."""
+    """Return the half-years of a release `26.02.01` since 2026-02."""
     if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
         return 0.0
     year, month = map(int, found.groups())

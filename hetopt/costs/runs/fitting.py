@@ -67,7 +67,7 @@ class Fitted:
 
     @property
     def covariance(self) -> Array:
-        """Of the logarithms of all constants."""
+        """Return the covariance of the logarithms of all constants."""
         weighted = self.jacobian * self.weights[:, None]
         spreads = np.array([prior.spread for prior in self.priors])
         information = weighted.T @ weighted + np.diag(1 / spreads**2)

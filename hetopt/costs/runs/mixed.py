@@ -83,7 +83,7 @@ class Mixed(NamedTuple):
 
     @property
     def configuration(self) -> Hashable:
-        """What runs have in common that differ in batches alone."""
+        """Return what runs have in common that differ in batches alone."""
         return tuple(
             (stage.first, stage.last, group.node, group.run.tp)
             for pipeline in self.pipelines

@@ -1,4 +1,4 @@
-"""What the memory of a measured run is a measure of, and what a run leaves unsaid."""
+"""Meanings of a measured run's memory, and of what a run leaves unsaid."""
 
 from ..formulas import memory
 from ..formulas.memory import Terms
@@ -22,7 +22,7 @@ def predicted_bytes(run: Run, found: Terms) -> float:
 
 
 def unsaid(run: Run) -> str | None:
-    """What decides the run's memory and is not told; None: all is."""
+    """Return what decides the run's memory and is not told; None: all is."""
     if run.recompute is None:
         return "whether anything is recomputed"
     if "not stated" in run.recompute:

@@ -19,7 +19,7 @@ TIGHT, TOO_MUCH = 0.05, 0.5
 
 
 class Prediction(NamedTuple):
-    """What the model says of one run; None where it says nothing.
+    """A prediction of one run; None where the model says nothing.
 
     Whether it fits is not known where the run leaves `unsaid` what decides that, nor
     where it is tight.
@@ -149,7 +149,7 @@ def _spread(found: Described, *, of_kind: bool) -> float:
 
 
 def _unknown(found: Described) -> float:
-    """What more is expected of a card, or a framework, that no run is known of."""
+    """Return the further spread of a card, or a framework, that no run is known of."""
     noise, parts = shipped.noise(), [0.0]
     if found.machine.card not in KNOWN_CARDS:
         parts.append(noise.card)

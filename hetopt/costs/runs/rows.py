@@ -38,7 +38,7 @@ class Node(BaseModel):
 
     @property
     def of(self) -> tuple[str, int, str | None, float | None]:
-        """What nodes have in common that are alike."""
+        """Return what nodes have in common that are alike."""
         return self.gpu, self.gpus, self.network, self.intra_gbytes_per_s
 
 
@@ -203,7 +203,7 @@ def runs_of(tree: Any, path: Place) -> list[Run]:
 
 @cache
 def expected(field: str) -> str:
-    """What a field of a run may be, in words."""
+    """Return what a field of a run may be, in words."""
     schema = Run.model_json_schema()
     return expectation(schema, schema["properties"][field])
 

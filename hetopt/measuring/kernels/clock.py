@@ -30,7 +30,7 @@ class Clock:
 
     @property
     def precision(self) -> str:
-        """What layers are trained in here."""
+        """Return what layers are trained in here."""
         if not self.on_gpu:
             return "fp32"
         return "bf16" if self.has_bf16 else "fp16"
@@ -60,7 +60,7 @@ class Clock:
                 self.lib.cuda.empty_cache()
 
     def seconds(self, run: Callable[[], object], times: int = 1) -> float:
-        """Of so many runs after each other, the device's work included."""
+        """Return the seconds of so many runs in a row, the device's work included."""
         self.wait()
         start = time.perf_counter()
         for _ in range(times):

@@ -1,4 +1,4 @@
-"""What is written and shown of a fit: the file of constants, and how well it holds."""
+"""Files and tables of a fit: its constants, and how well it holds."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What memory's rate and the host limit: copies, norms, activations, loss, update.
+"""Operations that memory's rate and the host limit: copies, norms, loss, update.
 
 `part` is what a dense part of a layer does beside its products: a sum of the residual
 stream, a norm, an activation; both passes.

@@ -1,4 +1,4 @@
-"""What the model of times predicts of each row of micro-benchmarks.
+"""Predictions of the model of times for each row of micro-benchmarks.
 
 Rows that are fitted to tell of the card: products, and attention (both passes, as
 training takes them). Rows that are compared alone tell of a framework as well: loss,
@@ -42,7 +42,7 @@ Kinds = dict[str, Callable[[Row, Machine], Iterator[Observed]]]
 
 
 def observed(rows: Iterable[Row], machine: Machine) -> list[Observed]:
-    """What constants are fitted to; rows that last no longer than launches are out."""
+    """Return what constants are fitted to, without rows no longer than launches."""
     return _lasting(list(rows), machine, _KINDS)
 
 

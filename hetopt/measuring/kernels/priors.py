@@ -1,4 +1,4 @@
-"""What is thought of constants before a card is measured: value and spread.
+"""Priors of constants before a card is measured: value and spread.
 
 What is shipped, and wide ones for a card and for kernels that no run has told yet.
 """
@@ -33,7 +33,7 @@ def completed(
 
 
 def movable(name: str, machine: Machine) -> bool:
-    """Whether rows of that card may move a constant; others they stand on.
+    """Tell whether rows of that card may move a constant; others they stand on.
 
     What is not named by the card or by its generation is true of all, and whole runs
     tell it: files of several cards are in force beside each other.

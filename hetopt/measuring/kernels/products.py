@@ -35,7 +35,7 @@ CACHED = 128e6
 
 
 def moved_bytes(m: int, n: int, k: int, each: int) -> int:
-    """Of operands of so many bytes an element, and of the result."""
+    """Return the bytes of operands, of so many bytes an element, and of the result."""
     return each * (m * k + n * k) + max(2, each) * m * n
 
 

@@ -22,7 +22,7 @@ from .timing import How, Timing
 
 
 class Asked(NamedTuple):
-    """What is to be measured, and what no measurement tells."""
+    """A question to the profiler, and what no measurement tells."""
 
     model: ModelSpec
     sequence_length: int

@@ -43,7 +43,7 @@ def check(device: str) -> None:
 
 
 def device_name(device: str) -> str:
-    """What the device calls itself."""
+    """Return what the device calls itself."""
     if device == "cuda":
         return str(decoder.torch().cuda.get_device_name())
     return "CPU"

@@ -112,7 +112,7 @@ class _Search:
         self._shares_us: float | None = None  # of whole models with unequal shares
 
     def bound_us(self) -> float:
-        """What no grid beats: 0 while not all shapes are listed.
+        """Return what no grid beats: 0 while not all shapes are listed.
 
         Of whole models with shares what none of these beats.
         """

@@ -206,7 +206,7 @@ class Least:
         return float(np.floor(whole * _ROUNDING)) + cost.table.overhead_us
 
     def _sync_us(self, shape: Shape) -> float:
-        """Of a stage with its share of the layers, at the least."""
+        """Return the least that a stage with its share of the layers synchronises."""
         cost = self._cost
         t, replicas, stages, size, _ = shape[:5]
         costs = cost.costs

@@ -136,7 +136,7 @@ class _Search:
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def late(self) -> bool:
-        """Whether there is a plan, and the deadline or the limit was reached."""
+        """Tell whether there is a plan, and the deadline or the limit was reached."""
         if self.best is None:
             return False
         if self._limit is not None and len(self._objectives) >= self._limit:

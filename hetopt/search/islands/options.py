@@ -55,7 +55,7 @@ class Options:
         self._named: dict[Nodes, list[Option]] = {}  # by nodes
 
     def _holds_a_layer(self, node: int) -> bool:
-        """Whether a node can be a stage: of the least layer, on all of its GPUs."""
+        """Tell whether a node can be a stage of the least layer, on all of its GPUs."""
         cost, parameters = self.cost, self.cost.instance.model.parameters
         runs = cost.costs.schedule.interleave
         if cost.table.profile.weighs or runs > 1:
