@@ -82,7 +82,7 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 
 def _git(*words: str) -> str | None:
-    """What git says of the checkout; None in an installed copy, or without git."""
+    """Return what git says of the checkout; None without one."""
     if not (ROOT / "pyproject.toml").is_file():
         return None
     try:

@@ -86,7 +86,7 @@ class Entry:
 
     @property
     def contradicted(self) -> bool:
-        """Whether some row's bound says that this plan cannot be: a bug, or a lie."""
+        """Return whether some row's bound says that this plan cannot be."""
         if self.objective is None or self.reference is None:
             return False
         if self.row.get("sense") == "maximise":

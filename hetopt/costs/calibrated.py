@@ -281,7 +281,7 @@ class Calibrated:
     def terms_us(
         self, place: NodeClass, t: int, b: int, layer: int
     ) -> dict[str, float]:
-        """What a layer's time is made of; what is recomputed is a term of its own."""
+        """Return the parts of a layer's time; recomputation is a term of its own."""
         rule, sort = self.workload.costs.compute.recompute, self.sorts[layer]
         once = self.terms(place, t, b, "none", sort)
         seconds = {

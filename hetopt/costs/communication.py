@@ -102,7 +102,7 @@ def hop_slowdown(adapters: int | None, t: int, copies: int) -> Fraction:
 
 
 def ring_slowdown(adapters: int | None, t: int, members: int) -> Fraction:
-    """The same for one of `t` rings at once, with so many members on the node."""
+    """Return the slowdown of one of `t` rings at once, so many members on the node."""
     if adapters is None:
         return Fraction(1)
     return Fraction(adapters * t, min(adapters, t * members))
@@ -138,7 +138,7 @@ def grouped_sync_s(
     adapters: Mapping[str, int | None],
     costs: CostSettings,
 ) -> Fraction:
-    """The same in `zero_groups` groups, each of which divides the states."""
+    """Return the seconds in `zero_groups` groups, each of which divides the states."""
     replicas = sorted(holders)
     t_min = min(t for _, t in replicas)
     nodes, m = [node for node, _ in replicas], costs.updates.sharers(len(replicas))
@@ -196,7 +196,7 @@ def _ring_s(
     costs: CostSettings,
     passes: int,
 ) -> Fraction:
-    """Of `share` bytes that each member holds, with so many members on each node.
+    """Return the seconds of `share` bytes a member, so many members on each node.
 
     `rings` is how many run at once on a node.
     """

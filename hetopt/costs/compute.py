@@ -35,7 +35,7 @@ Share = tuple[Fraction, int]  # parameters on a GPU, replicas that hold them
 
 
 class NodeClass(NamedTuple):
-    """What a group's speed depends on: its GPUs, their link, the node's adapters.
+    """Facts that a group's speed depends on: its GPUs, their link, adapters.
 
     `gpus` are those of the node where experts are divided; None elsewhere.
     """

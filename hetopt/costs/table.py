@@ -201,7 +201,7 @@ class CostTable:
         return tuple(ceil(us * share) for us in self._computed_us(node, t, b))
 
     def usable(self, node: str, t: int, b: int) -> bool:
-        """Whether `t` GPUs of a node may be a group: by target, and times known."""
+        """Tell whether `t` GPUs of a node may be a group: target, known times."""
         if not self.permitted(t):
             return False
         return not self.profile or self.profile.known(self.cluster.node[node].gpu, t, b)
@@ -505,7 +505,7 @@ class CostTable:
 
     @cached_property
     def times_updates(self) -> bool:
-        """Whether the optimiser takes any time: its rate is told, or was measured."""
+        """Return whether the optimiser takes time: its rate is told, or measured."""
         rates = (gpu.memory_gbytes_per_s for gpu in self.cluster.gpus.values())
         told = self.profile.updates or any(rates)
         return told or self.workload.costs.memory.hosts_update

@@ -34,7 +34,7 @@ class Weighing:
         self.sorts = times.sorts
 
     def held(self, gpu: str, layers: range, t: int, b: int, alone: bool) -> int:
-        """Of each micro-batch in flight; `alone` where the stage has no neighbour."""
+        """Return the bytes of a micro-batch; `alone`: the stage has no neighbour."""
         handed_on = memory.passed_on(self._architecture, self._run(gpu, t, b, alone))
         sorts = self.sorts[layers.start : layers.stop]
         return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)

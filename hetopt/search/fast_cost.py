@@ -371,7 +371,7 @@ class FastCost:
         return self._needs[key]
 
     def makes_groups(self, replicas: int) -> bool:
-        """Whether so many replicas make groups of several, where ZeRO has groups."""
+        """Tell whether so many replicas make groups of several under ZeRO."""
         groups = self.costs.updates.zero_groups
         return groups == 1 or (replicas % groups == 0 and replicas > groups)
 

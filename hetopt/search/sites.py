@@ -149,7 +149,7 @@ class _Planner:
         return best
 
     def _dealt(self, place: int, copies: int, degree: int, least: int) -> list[Chain]:
-        """What each pipeline has of a site: the fastest GPU to the one with least.
+        """Return what each pipeline has of a site, the fastest GPU first.
 
         Of nodes with so many GPUs at `least`.
         """

@@ -90,7 +90,7 @@ class State:
         return State(cost, new_lines, timings, counts, free, signatures)
 
     def _fit(self, lines: list[Line], counts: list[int], kept: list[int]) -> bool:
-        """Whether memory suffices; `kept` are those that this state has, by number.
+        """Tell whether memory suffices; `kept` are those of this state, by number.
 
         They still fit where they had as much in flight as they can have.
         """

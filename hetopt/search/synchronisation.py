@@ -244,7 +244,7 @@ class SyncTimes:
     # --- ports -------------------------------------------------------------------
 
     def _sent(self, signatures: Sequence[int]) -> tuple[int, dict[int, int]]:
-        """What all rings send through each port: of so many times the bytes, a share.
+        """Return what all rings send through each port.
 
         Layers of one signature send alike, each in proportion to its parameters.
         """
@@ -264,7 +264,7 @@ class SyncTimes:
         return share, added((p * share // own, sent) for p, own, sent in parts)
 
     def _sent_each(self, signature: int, divided: bool) -> tuple[int, Sent]:
-        """The same of one parameter, which may be an expert's that is divided."""
+        """Return the traffic of one parameter, which may be a divided expert's."""
         key = signature, divided
         found = self._sending.get(key)
         if found is None:

@@ -1,4 +1,4 @@
-"""What frameworks do where nobody says otherwise: one table, for runs and for plans."""
+"""Defaults of frameworks: one table, for runs and for plans."""
 
 from typing import NamedTuple
 

@@ -76,7 +76,7 @@ class Layout:
 
     @property
     def routed_share(self) -> float:
-        """Of what experts are given of a micro-batch, that of one GPU on average."""
+        """Return one GPU's average share of what experts are given."""
         return 1 / self.ep if self.together else 1 / self.tp
 
     def expert_replicas(self, replicas: float) -> float:

@@ -350,7 +350,7 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
 
 
 def cuts(c: Constants, a: Architecture, run: Layout) -> float:
-    """Of large blocks, what is too short for logits once recomputation runs.
+    """Return the bytes of large blocks that are too short for logits.
 
     What lives on is put into blocks that a first pass leaves: where little is kept,
     those of the logits, which want new ones from then on.
@@ -361,7 +361,7 @@ def cuts(c: Constants, a: Architecture, run: Layout) -> float:
 
 
 def passed_on(a: Architecture, run: Layout) -> float:
-    """What a stage sent on, of a micro-batch: DeepSpeed keeps it, Megatron frees it."""
+    """Return what a stage sent on: DeepSpeed keeps it, Megatron frees it."""
     if run.pp == 1 or not of_deepspeed(run):
         return 0.0
     return 2 * run.micro_batch * run.sequence / run.cp * a.hidden

@@ -20,7 +20,7 @@ UPDATE_BYTES = 40  # of a parameter, at which the constant `update` is 1
 
 
 class LayerTimes(NamedTuple):
-    """Of one layer and micro-batch on one GPU, both passes, by what takes it."""
+    """Times of one layer and micro-batch on one GPU, both passes, by term."""
 
     products: float
     attention: float
@@ -151,7 +151,7 @@ def _products_s(
 
 
 def _stays_divided(a: Architecture, run: Layout, part: str) -> bool:
-    """Whether a part has no collective: experts of divided tokens; what is joined."""
+    """Tell whether a part has no collective: divided tokens; what is joined."""
     if part == FURTHER:  # its product is part of the layer that follows
         return True
     whole = run.ep > 1 and not a.shared_intermediate

@@ -46,7 +46,7 @@ class Described(NamedTuple):
         return most * min(machine.gpus, run.gpus)
 
     def systems(self, model: str | None) -> tuple[str, ...]:
-        """What one run may tell of another: its framework and card, and its model."""
+        """Return what one run tells of another: framework and card, and model."""
         return systems(self.layout, self.machine.card, model)
 
     @property

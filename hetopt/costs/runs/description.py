@@ -499,7 +499,7 @@ def _hosted(run: Run) -> tuple[str, ...]:
 
 
 def _hosted_layers(run: Run, words: str) -> float:
-    """Of activations: layers that Megatron offloads, inputs that DeepSpeed does."""
+    """Return the layers that Megatron offloads, or DeepSpeed's inputs."""
     if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
         return int(found.group(1)) / (run.layers or 1)
     if "activations" in (run.offload or "").lower():

@@ -53,7 +53,7 @@ def _copy(clock: Clock, size: int) -> Row:
 
 
 def _host(clock: Clock, style: str) -> Row:
-    """Of one part of a layer, both passes: half of a layer without work."""
+    """Return the time of a part of a layer: half of a layer without work."""
     own = weights(_TINY, clock.device, clock.dtype)
     run = clock.styled(layer(_TINY, True), style)
     x = clock.random(1, 64, _TINY.hidden, grad=True)

@@ -129,7 +129,7 @@ class Least:
 
     @cached_method
     def _shared(self, t: int, size: int) -> float:
-        """What remains of 1 if each layer goes where it is the least share of all."""
+        """Return what remains of 1 if each layer goes where its share is least."""
         times = self._layer_us(t, size)
         whole = np.maximum(times.sum(axis=1, keepdims=True), 1e-9)
         return float((times / whole).min(axis=0).sum())
@@ -234,7 +234,7 @@ class Least:
 
     @cached_method
     def _updated(self, t: int, stages: int, replicas: int) -> int:
-        """Of a stage with its share of all parameters; ZeRO divides it."""
+        """Return the update of a stage with its share of parameters."""
         cost = self._cost
         trained = cost.table.trained
         held = sum(trained.layers) + (trained.end or 0)
