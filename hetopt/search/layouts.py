@@ -309,7 +309,7 @@ def replica_counts(micro_batches: int, most: int) -> Iterator[int]:
         *range(1, root + 1),
         *(-(-micro_batches // n) for n in range(1, root + 2)),
     }
-    yield from sorted((d for d in counts if d <= most), reverse=True)
+    yield from sorted((d for d in counts if 0 < d <= most), reverse=True)
 
 
 def in_stages(groups: Sequence[Sequence[_Item]], d: int) -> list[tuple[_Item, ...]]:

@@ -556,17 +556,21 @@ def test_a_task_for_skypilot_asks_by_the_name_of_its_price_lists(
 def test_what_is_fine_tuned_is_said(
     options: list[str], bits: int | None, tmp_path: Path
 ) -> None:
-    """Adapters take less memory and time than all weights do, in calibrated tables."""
+    """Adapters take less memory than all weights, and 16-bit ones less time."""
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
-    every = made(tmp_path, hosts, "finetune=full")
     frozen = made(tmp_path, hosts, *options)
+    calibration = frozen.workload.costs.compute.calibration
+    assert calibration is not None
+    framework = f"framework={calibration.framework}"  # Megatron-LM has no 4 bits
+    every = made(tmp_path, hosts, "finetune=full", framework)
     assert every.workload.costs.lora is None
     lora = frozen.workload.costs.lora
     assert lora is not None
     assert lora.weight_bits == bits
     full, some = CostTable(every), CostTable(frozen)
     node, layers = full.cluster.nodes[0].name, range(full.layers)
-    assert sum(some.layer_us(node, 1, 1)) < 0.9 * sum(full.layer_us(node, 1, 1))
+    if bits is None:  # 4 bits are widened in each pass, which may take what is saved
+        assert sum(some.layer_us(node, 1, 1)) < 0.9 * sum(full.layer_us(node, 1, 1))
     assert some.head_us(node, 1, 1) < full.head_us(node, 1, 1)
     alone = [1] * full.layers
     needs = [

@@ -405,7 +405,7 @@ def test_whose_constants_time_a_run_is_told_where_they_are_anothers(
     told = [f"framework={framework}"]
     data, _ = boxes.instance_of(spec, [boxes.Cards("H100-80GB-SXM5", 8)], shape, told)
     path = put(tmp_path, {"run.yaml": TRAINER, "ds.json": json.dumps(AUTO)})
-    module, asked = changes.recognised([path])
+    module, asked = changes.recognise([path])
     notes = [x for x in module.claimed(asked, data).notes if "timed and weighed" in x]
     assert len(notes) == (framework == "megatron")
     for note in notes:

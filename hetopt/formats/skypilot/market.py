@@ -34,7 +34,7 @@ _BESIDE = {
 _TIMES = {"calibrated": "calibration", "profile": "profile"}
 
 
-def complete(
+def completed(
     whole: Document, options: Values
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """Return the instance with iterations and a search block, as far as it lacks them.
@@ -145,7 +145,7 @@ def _search(whole: Document, micro_batches: int | None) -> Document:
 # --- what was assumed ------------------------------------------------------------
 
 
-def assumptions(made: Document, options: Values) -> Iterator[Assumption]:
+def assumed(made: Document, options: Values) -> Iterator[Assumption]:
     """Yield what no price list has: item, assumed value, flag to change it.
 
     What was asked for is no assumption; `options` are those that were given.

@@ -40,9 +40,9 @@ from ...text import units
 from ...text.complaints import shown
 from ...text.parsing import read_table
 from ..documents import Document, Options
-from .market import assumptions, complete
+from .market import assumed, completed
 
-__all__ = ["OPTIONS", "assumptions", "complete", "read", "rented_machines"]
+__all__ = ["OPTIONS", "assumed", "completed", "read", "rented_machines"]
 
 OPTIONS: Options = {
     "region": str,
