@@ -29,7 +29,7 @@ _RANGES = 128  # of the slowest stage at the most, for what layers take at the l
 _LOOKS = 3  # at the ranges, each from where pipelines may be as quick
 _MOST_STATES = 40_000  # numbers of GPUs by group of kinds,
 _MOST_CELLS = 30_000_000  # and these by layers and ranges
-_MOST_LAID = 5_000_000  # stages
+_MOST_LAID = 20_000_000  # stages
 
 _Free = tuple[int, ...]  # GPUs of each node that are left
 
