@@ -186,7 +186,7 @@ def export(
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
     with naming(plan):
-        texts = exporting.export(to, data, made, option or [])
+        texts = exporting.export_plan(to, data, made, option or [])
     paths = exporting.write(out, texts)
     if as_json:
         output.print_json({"target": to, "files": [str(path) for path in paths]})

@@ -143,7 +143,7 @@ def launch(
     options = engine.options(made.nodes)
     if entry.job.train is not None:
         options = [*options, f"train={entry.job.train}"]
-    files = exporting.export(engine.target, made.data, made.plan, options)
+    files = exporting.export_plan(engine.target, made.data, made.plan, options)
     exporting.write(folder, files)
     store.keep(attempt)
     launch = launch_of(store, entry, attempt)

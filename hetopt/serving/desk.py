@@ -199,7 +199,7 @@ class Desk:
         """Return the files of `hetopt export --to TARGET`, in an archive."""
         sheet = self.sheet(name)
         instance = self.find(sheet.digest).instance
-        files = exporting.export(target, instance, sheet.plan)
+        files = exporting.export_plan(target, instance, sheet.plan)
         held = io.BytesIO()
         with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, text in sorted(files.items()):

@@ -264,7 +264,7 @@ def test_machines_are_asked_for_where_they_are_offered(tmp_path: Path) -> None:
     stages[0]["layers"] = layers - 2
     plan = planned({"data_parallel": 1, "stages": stages})
     on, trained = api.rented.training(instance, plan)
-    texts = exporting.export("skypilot", on, trained)
+    texts = exporting.export_plan("skypilot", on, trained)
     asked = {}
     for name, text in texts.items():
         if name.endswith(".yaml"):

@@ -74,20 +74,22 @@ def test_a_target_takes_a_card_or_refuses_it_by_name(card: Gpu) -> None:
             assert any(card.maker in reason for reason in why)
         if why:
             with pytest.raises(HetoptError, match=card.name):
-                exporting.export(target, data, EVEN)
+                exporting.export_plan(target, data, EVEN)
 
 
 @pytest.mark.parametrize("card", GPUS.values(), ids=GPUS)
 def test_skypilot_and_kubernetes_ask_by_names_that_are_known(card: Gpu) -> None:
     asked, data = card.accelerator_name, of(card.name)
     if card.beyond_skypilot is None:
-        text = "".join(exporting.export("skypilot", data, EVEN).values())
+        text = "".join(exporting.export_plan("skypilot", data, EVEN).values())
         assert f"{asked}: 8" in text
     else:
         (why,) = exporting.reasons("skypilot", data, EVEN)
         assert card.beyond_skypilot in why
     if card.maker == "NVIDIA" and card.product is not None:
-        jobs = yaml.safe_load(exporting.export("jobset", data, EVEN)["jobset.yaml"])
+        jobs = yaml.safe_load(
+            exporting.export_plan("jobset", data, EVEN)["jobset.yaml"]
+        )
         assert card.product.replace(" ", "-") in json.dumps(jobs)
     else:
         assert any(card.name in w for w in exporting.reasons("jobset", data, EVEN))

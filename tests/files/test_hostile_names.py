@@ -237,7 +237,7 @@ def refused_or_written(
     try:
         made = validated(Instance, data, "instance.json")
         plan = validated(TrainingPlan, tree, "plan.json")
-        files = exporting.export(target, made, plan)
+        files = exporting.export_plan(target, made, plan)
     except (InstanceError, Unsupported) as error:
         return str(error)
     exporting.write(folder, files)

@@ -543,7 +543,7 @@ def test_a_task_for_skypilot_asks_by_the_name_of_its_price_lists(
         label = spelling.replace(" ", "-")
         data = instance().model_dump_json().replace('"big"', json.dumps(label))
         named = Instance.model_validate_json(data)
-        files = exporting.export("skypilot", named, EVEN)
+        files = exporting.export_plan("skypilot", named, EVEN)
         tasks = [text for file, text in files.items() if file.endswith(".yaml")]
         assert len(tasks) == 1
         assert f"{wanted}: 8" in tasks[0]

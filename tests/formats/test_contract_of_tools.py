@@ -1,5 +1,6 @@
 """Every module of a tool keeps the contract, and the registry says what breaks it."""
 
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,10 +91,10 @@ def test_a_tool_of_another_package_is_exported_to_and_explained() -> None:
     assert rows["mine"]["oldest"] is None
     assert rows["mine"]["reasons"] == []
     assert "bad" not in rows
-    files = exporting.export("mine", instance(), EVEN, ["colour=blue"])
+    files = exporting.export_plan("mine", instance(), EVEN, ["colour=blue"])
     assert files == {"plan.txt": f"blue {len(EVEN.pipelines)}\n"}
     with pytest.raises(UnknownName, match="size"):
-        exporting.export("mine", instance(), EVEN, ["size=3"])
+        exporting.export_plan("mine", instance(), EVEN, ["size=3"])
 
 
 def test_the_tool_of_the_readme_keeps_the_contract() -> None:
@@ -114,5 +115,13 @@ ALLOCATORS = ("jobset", "kueue", "ray", "skypilot", "slurm", "volcano")
 def test_each_option_of_a_scheduler_is_held_to_its_word(target: str) -> None:
     for name in exporting.target_named(target).options:
         with pytest.raises(InstanceError, match=rf"\b{name}: ") as error:
-            exporting.export(target, instance(), MIXED, [f"{name}=a'\n$(b)"])
+            exporting.export_plan(target, instance(), MIXED, [f"{name}=a'\n$(b)"])
         assert "expected" in str(error.value)
+
+
+def test_no_format_of_ours_is_warned_of() -> None:
+    """A module that has a hook's name by chance would be taken for a broken tool."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in ("importer", "exporter"):
+            assert len(formats._all(kind)) > 10

@@ -60,7 +60,7 @@ def test_what_is_exported_is_read_as_the_run_that_it_is(
         if exporting.reasons(target, data, plan):
             continue
         folder = tmp_path / str(number)
-        exporting.write(folder, exporting.export(target, data, plan))
+        exporting.write(folder, exporting.export_plan(target, data, plan))
         assert normal(read(target, folder / file, data)) == normal(plan)
         found += 1
     assert found
@@ -75,7 +75,7 @@ def test_groups_that_divide_states_are_read_back(
     zero = {"megatron": 1, "torchtitan": 2}[target]
     data = instance(costs={"zero": zero, "zero_groups": 2})
     plan = pipelined([(4, 2, 4)] * 3)
-    exporting.write(tmp_path, exporting.export(target, data, plan))
+    exporting.write(tmp_path, exporting.export_plan(target, data, plan))
     assert read(target, tmp_path / file, data).zero_groups is None
     work = data.workload
     costs = work.costs.model_copy(update={"zero_groups": 1})
@@ -104,7 +104,7 @@ def test_what_divides_sequences_experts_and_runs_is_read_back(
     ]
     told = {n: v for n, v in zip(FIELDS, split, strict=True) if v > 1}
     chosen = TrainingPlan(pipelines=tuple(flows), **told)
-    exporting.write(tmp_path, exporting.export("megatron", data, chosen))
+    exporting.write(tmp_path, exporting.export_plan("megatron", data, chosen))
     found = read("megatron", tmp_path / "arguments.txt", data)
     assert found == chosen
     own = under(data, split=split)

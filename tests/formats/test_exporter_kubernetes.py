@@ -15,7 +15,7 @@ TARGETS = ("jobset", "kueue", "volcano")
 
 def job(target: str, *options: str) -> dict[str, Any]:
     """The specification of the job."""
-    files = exporting.export(target, instance(), MIXED, options)
+    files = exporting.export_plan(target, instance(), MIXED, options)
     name = "volcano.yaml" if target == "volcano" else "jobset.yaml"
     spec: dict[str, Any] = yaml.safe_load(files[name])["spec"]
     return spec
@@ -65,7 +65,7 @@ def test_restarts_are_a_number_of_times(target: str, number: str) -> None:
 
 
 def test_the_queue_of_kueue_is_of_a_version_that_is_kept() -> None:
-    files = exporting.export("kueue", instance(), MIXED)
+    files = exporting.export_plan("kueue", instance(), MIXED)
     trees = yaml.safe_load(files["queue.yaml"])["items"]
     assert {tree["apiVersion"] for tree in trees} == {"kueue.x-k8s.io/v1beta2"}
 
@@ -90,11 +90,11 @@ def test_machines_are_asked_for_by_the_product_that_was_read(
 ) -> None:
     data = sold_as({"a0": product, "a1": product}, gpu)
     for target in TARGETS:
-        files = exporting.export(target, data, EVEN)
+        files = exporting.export_plan(target, data, EVEN)
         name = "volcano.yaml" if target == "volcano" else "jobset.yaml"
         (pod,) = pods(yaml.safe_load(files[name])["spec"])
         assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100X"}
-    queue = yaml.safe_load(exporting.export("kueue", data, EVEN)["queue.yaml"])
+    queue = yaml.safe_load(exporting.export_plan("kueue", data, EVEN)["queue.yaml"])
     (flavour,) = (one for one in queue["items"] if one["kind"] == "ResourceFlavor")
     assert flavour["spec"]["nodeLabels"] == {"nvidia.com/gpu.product": "NVIDIA-A100X"}
 
@@ -112,4 +112,4 @@ def test_products_that_are_no_label_of_a_type_are_refused(
     target: str, products: dict[str, str], error: str
 ) -> None:
     with pytest.raises(Unsupported, match=error):
-        exporting.export(target, sold_as(products), MIXED)
+        exporting.export_plan(target, sold_as(products), MIXED)

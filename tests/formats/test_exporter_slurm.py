@@ -17,7 +17,7 @@ from hetopt.schema import Instance
 
 def directives(*options: str) -> list[str]:
     """The lines of the job, by component, without those of GPUs."""
-    files = exporting.export("slurm", instance(), MIXED, options)
+    files = exporting.export_plan("slurm", instance(), MIXED, options)
     assert reader("slurm").validate(files) == []
     lines = files["job.sbatch"].splitlines()
     told = [line.split(" ", 1)[1] for line in lines if line.startswith("#SBATCH")]
@@ -74,7 +74,7 @@ def test_options_of_another_target_or_type_are_refused() -> None:
     with pytest.raises(UnknownName, match="GPU type"):
         directives("partition=tiny:x")
     with pytest.raises(UnknownName, match="partition"):
-        exporting.export("megatron", instance(), EVEN, ["partition=x"])
+        exporting.export_plan("megatron", instance(), EVEN, ["partition=x"])
 
 
 # --- what Slurm calls the GPUs -------------------------------------------------------
@@ -97,7 +97,7 @@ def planned(tmp_path: Path, lines: str, types: str = "") -> tuple[Instance, Any]
 
 def asked(data: Instance, plan: TrainingPlan, *options: str) -> list[str]:
     """What every component says of its GPUs."""
-    files = exporting.export("slurm", data, plan, options)
+    files = exporting.export_plan("slurm", data, plan, options)
     if not options:
         assert reader("slurm").validate(files) == []
     return re.findall(r"--gres=.*", files["job.sbatch"])
@@ -138,7 +138,7 @@ def test_the_option_says_what_slurm_calls_gpus(tmp_path: Path) -> None:
 
 
 def job(data: Instance, plan: TrainingPlan) -> str:
-    return exporting.export("slurm", data, plan)["job.sbatch"]
+    return exporting.export_plan("slurm", data, plan)["job.sbatch"]
 
 
 def test_where_nothing_tells_the_type_nodes_are_asked_for_by_name(

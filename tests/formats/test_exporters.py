@@ -50,10 +50,10 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(target: str) -> None:
         why = exporting.reasons(target, data, plan)
         if why:
             with pytest.raises(Unsupported) as caught:
-                exporting.export(target, data, plan)
+                exporting.export_plan(target, data, plan)
             assert all(reason in str(caught.value) for reason in why), number
             continue
-        files = exporting.export(target, data, plan)
+        files = exporting.export_plan(target, data, plan)
         assert reader(target).validate(files) == [], number
         back = reader(target).read(files)
         if target == "hexiscale":  # which of its GPUs a host takes is not told
@@ -202,7 +202,7 @@ def test_a_type_that_returns_gets_a_name_of_its_own() -> None:
     plan = TrainingPlan(
         pipelines=(pipeline(gpus, [(4, 4, 1), (4, 4, 1), (4, 4, 1)], 8, 4),)
     )
-    files = exporting.export("flagscale", instance(), plan)
+    files = exporting.export_plan("flagscale", instance(), plan)
     hetero = yaml.safe_load(files["train/plan.yaml"])["system"]["hetero"]
     assert hetero["hetero_device_types"] == ["big", "small", "big.2"]
     swapped = {**files, "hostfile": files["hostfile"].replace("big.2", "big")}
@@ -257,7 +257,7 @@ def test_replicas_are_ordered_so_that_hosts_serve_neighbours(target: str) -> Non
     plan = TrainingPlan(pipelines=(pipeline(gpus, [(9, 2, 4), (3, 2, 4)], 8, 4),))
     runs = [r.node for r in normal(plan).pipelines[0].stages[1].replicas]
     assert runs == ["b0", "b1", "b0", "b1"]
-    files = exporting.export(target, instance(), plan)
+    files = exporting.export_plan(target, instance(), plan)
     assert reader(target).validate(files) == []
     assert by_hosts(reader(target).read(files)) == by_hosts(plan)
 
@@ -265,7 +265,7 @@ def test_replicas_are_ordered_so_that_hosts_serve_neighbours(target: str) -> Non
 def test_deepspeed_is_told_gpus_in_the_order_that_it_puts_them() -> None:
     gpus = ["a0:3", "a0:1", "b0:2", "b0:0"]
     plan = TrainingPlan(pipelines=(pipeline(gpus, [(3, 1, 1)] * 4, 8, 4),))
-    files = exporting.export("deepspeed", instance(), plan)
+    files = exporting.export_plan("deepspeed", instance(), plan)
     assert '--include "a0:1,3@b0:0,2"' in files["launch.sh"]
 
 
@@ -302,7 +302,7 @@ def test_what_a_target_cannot_express_is_named(
         gpus = ["a0:0", "b0:0", "a0:1", "b0:1"]
         plan = TrainingPlan(pipelines=(pipeline(gpus, [(6, 1, 2), (6, 1, 2)], 8, 4),))
     with pytest.raises(Unsupported) as caught:
-        exporting.export(target, instance(**model), plan)
+        exporting.export_plan(target, instance(**model), plan)
     assert reason in str(caught.value)
 
 
@@ -314,17 +314,17 @@ def test_hosts_with_names_for_no_shell_are_refused() -> None:
         text = even_for(target).model_dump_json().replace("a0:", "a0; rm -rf ~:")
         plan = TrainingPlan.model_validate_json(text)
         with pytest.raises(Unsupported, match="has a name that is no host's"):
-            exporting.export(target, named, plan)
+            exporting.export_plan(target, named, plan)
 
 
 def test_a_plan_that_the_judge_refuses_is_not_exported() -> None:
     with pytest.raises(InstanceError, match="breaks rules: global_batch"):
-        exporting.export("megatron", instance(batch=31), EVEN)
+        exporting.export_plan("megatron", instance(batch=31), EVEN)
 
 
 def test_an_unknown_target_lists_the_known() -> None:
     with pytest.raises(UnknownName, match="megatron"):
-        exporting.export("horovod", instance(), EVEN)
+        exporting.export_plan("horovod", instance(), EVEN)
 
 
 # --- the command line ------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_scripts_can_be_executed_wherever_they_are_written(
     able = (
         x for x in [*SHAPES, asymmetric()] if not exporting.reasons(target, data, x)
     )
-    files = exporting.export(target, data, next(able))
+    files = exporting.export_plan(target, data, next(able))
     scripts = {name for name, text in files.items() if text.startswith("#!")}
     assert scripts >= {name for name in files if name.endswith((".sh", ".sbatch"))}
     for _ in ("a new folder", "one that is there"):

@@ -40,7 +40,7 @@ def whole(data: Instance) -> TrainingPlan:
 
 def told(target: str, data: Instance, plan: TrainingPlan) -> dict[str, Any]:
     """Megatron's words by the names of its configuration, values as they are read."""
-    files = exporting.export(target, data, plan)
+    files = exporting.export_plan(target, data, plan)
     if target == "megatron_bridge":
         found: dict[str, Any] = json.loads(files["settings.json"])["model"]
         return found
@@ -199,7 +199,7 @@ def test_torchtitan_refuses_families_that_it_has_not(
 def test_torchtitan_takes_families_that_it_has(config: dict[str, Any]) -> None:
     data = made_of(config, {"precision": "bf16_fp32_gradients"})
     assert support.reason(data.on("torchtitan")) is None
-    assert exporting.export("torchtitan", data, whole(data))
+    assert exporting.export_plan("torchtitan", data, whole(data))
 
 
 @pytest.mark.parametrize("layers", [12, 32])
@@ -233,7 +233,7 @@ def test_a_configuration_of_another_model_ends_the_start(
     monkeypatch.setitem(sys.modules, "my_configs", mine)
     monkeypatch.setenv("BASE_CONFIG", "my_configs:mine")
     data = made_of(QWEN_3, {"precision": "bf16_fp32_gradients"})
-    text = exporting.export("torchtitan", data, whole(data))["hetopt_plan.py"]
+    text = exporting.export_plan("torchtitan", data, whole(data))["hetopt_plan.py"]
     names: dict[str, Any] = {"__name__": "hetopt_plan"}
     exec(compile(text, "hetopt_plan.py", "exec"), names)
     if layers == data.model.layers:

@@ -27,6 +27,6 @@ def test_an_importer_reads_the_plan_that_was_exported(
 ) -> None:
     importer: Any = formats.importer(f"{target}_plan")
     data = instance_for(target)
-    exporting.write(tmp_path, exporting.export(target, data, plan))
+    exporting.write(tmp_path, exporting.export_plan(target, data, plan))
     (claim,) = importer.claims(tmp_path / file, data, **options)
     assert normal(claim.plan) == normal(plan)

@@ -59,7 +59,7 @@ def started(tmp_path: Path) -> Callable[..., list[Any]]:
     ) -> list[Any]:
         folder = tmp_path / "a folder"
         data = instance_for(target)
-        exporting.write(folder, exporting.export(target, data, plan))
+        exporting.write(folder, exporting.export_plan(target, data, plan))
         programs = tmp_path / "bin"
         programs.mkdir()
         for name, text in tools.items():
@@ -171,7 +171,7 @@ def test_skypilot_launches_the_others_with_the_address_of_the_first(
 def test_a_skypilot_node_learns_the_plan_and_its_name(
     started: Callable[..., list[Any]],
 ) -> None:
-    task = exporting.export("skypilot", instance(), MIXED)["big-8.yaml"]
+    task = exporting.export_plan("skypilot", instance(), MIXED)["big-8.yaml"]
     run = yaml.safe_load(task)["run"]
     envs = yaml.safe_load(task)["envs"]
     calls = started(
@@ -210,12 +210,12 @@ def test_a_jobset_is_applied_with_its_plan_and_image(
 
 def test_jobsets_of_different_plans_have_different_names() -> None:
     trees = [
-        yaml.safe_load(exporting.export("jobset", instance(), plan)["jobset.yaml"])
+        yaml.safe_load(exporting.export_plan("jobset", instance(), plan)["jobset.yaml"])
         for plan in (EVEN, MIXED)
     ]
     assert trees[0]["metadata"]["name"] != trees[1]["metadata"]["name"]
     options = ["name=mine", "queue=team-a"]
-    files = exporting.export("jobset", instance(), MIXED, options)
+    files = exporting.export_plan("jobset", instance(), MIXED, options)
     tree = yaml.safe_load(files["jobset.yaml"])
     assert tree["metadata"] == {
         "name": "mine",
@@ -233,13 +233,13 @@ def test_jobsets_of_different_plans_have_different_names() -> None:
 @pytest.mark.parametrize("name", ["1a", "Mine", "a_b", "a" * 42])
 def test_names_that_kubernetes_does_not_take_are_refused(name: str) -> None:
     with pytest.raises(InstanceError, match="option name"):
-        exporting.export("jobset", instance(), MIXED, [f"name={name}"])
+        exporting.export_plan("jobset", instance(), MIXED, [f"name={name}"])
 
 
 def test_pods_ask_for_the_gpus_of_their_nodes_by_product() -> None:
     text = instance().model_dump_json().replace('"big"', '"A100-80GB-SXM4"')
     data = type(instance()).model_validate_json(text)
-    files = exporting.export("jobset", data, MIXED)
+    files = exporting.export_plan("jobset", data, MIXED)
     jobs = yaml.safe_load(files["jobset.yaml"])["spec"]["replicatedJobs"]
     assert [job["name"] for job in jobs] == ["a100-80gb-sxm4-8", "small-4"]
     pods = [job["template"]["spec"]["template"]["spec"] for job in jobs]
@@ -284,7 +284,7 @@ def test_ray_places_a_bundle_on_every_node_and_trains_there(
 
 def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
     written(tmp_path / "lib", RAY)
-    exporting.write(tmp_path / "run", exporting.export("ray", instance(), MIXED))
+    exporting.write(tmp_path / "run", exporting.export_plan("ray", instance(), MIXED))
     ended = subprocess.run(
         [sys.executable, "launch.py"],
         cwd=tmp_path / "run",
@@ -313,7 +313,7 @@ def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
 def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
     target: str, tmp_path: Path
 ) -> None:
-    exporting.write(tmp_path, exporting.export(target, instance(), MIXED))
+    exporting.write(tmp_path, exporting.export_plan(target, instance(), MIXED))
     name, data, plan = load_plan(tmp_path / "plan.json")
     assert (name, data.digest, plan) == ("training_plan", instance().digest, MIXED)
 
@@ -379,7 +379,7 @@ def trained(
     place: Path, node: str, granted: dict[str, str]
 ) -> "subprocess.CompletedProcess[str]":
     """What `train.sh` starts on a node; what a scheduler tells there is `granted`."""
-    files = exporting.export("torchrun", instance(), PARTS)
+    files = exporting.export_plan("torchrun", instance(), PARTS)
     exporting.write(place / "run", files)
     (place / "torchrun").write_text(SHOWS)
     (place / "torchrun").chmod(0o755)
@@ -533,7 +533,7 @@ def launched(
 def test_a_launch_without_steps_or_data_is_refused(
     target: str, words: str | None, lacks: str, tmp_path: Path
 ) -> None:
-    files = exporting.export(target, instance(), MIXED)
+    files = exporting.export_plan(target, instance(), MIXED)
     env = {} if words is None else {"ARGS": words}
     ended, calls = launched(tmp_path, target, files, **env)
     assert (ended.returncode, calls) == (2, []), ended.stderr
@@ -556,9 +556,10 @@ def pods(applied: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("target", SCHEDULERS)
 def test_the_words_of_a_run_reach_every_node(target: str, tmp_path: Path) -> None:
     words = "--steps=7 --data 'tok*.bin'"
-    files = exporting.export(target, instance(), MIXED)
+    files = exporting.export_plan(target, instance(), MIXED)
     assert (
-        files["train.sh"] == exporting.export("torchrun", instance(), MIXED)["train.sh"]
+        files["train.sh"]
+        == exporting.export_plan("torchrun", instance(), MIXED)["train.sh"]
     )
     if target == "ray":  # as it runs on the driver, it must not have to be there
         files["train.sh"] = '#!/bin/sh\n[ $# = 0 ] || exec mine "$@"\n'
@@ -591,7 +592,7 @@ def test_a_program_of_the_user_s_own_needs_no_words(
     target: str, when: str, tmp_path: Path
 ) -> None:
     options = ["train=mine"] if when == "exported" else []
-    files = exporting.export(target, instance(), MIXED, options)
+    files = exporting.export_plan(target, instance(), MIXED, options)
     assert ("train.sh" in files) == (when == "started")
     env = {} if when == "exported" else {"TRAIN": "mine"}
     ended, calls = launched(tmp_path, target, files, **env)
@@ -611,7 +612,7 @@ def test_a_plan_beyond_the_executor_wants_a_program(
 ) -> None:
     data = instance(costs={"zero": 3})
     assert exporting.reasons("torchrun", data, MIXED)
-    files = exporting.export(target, data, MIXED)
+    files = exporting.export_plan(target, data, MIXED)
     assert "train.sh" not in files
     ended, calls = launched(tmp_path / "without", target, files, ARGS=ARGS)
     assert ended.returncode != 0
@@ -623,7 +624,7 @@ def test_a_plan_beyond_the_executor_wants_a_program(
 
 def test_a_program_that_is_no_path_is_refused() -> None:
     with pytest.raises(InstanceError, match="expected the path of a program"):
-        exporting.export("slurm", instance(), MIXED, ['train=a"; b'])
+        exporting.export_plan("slurm", instance(), MIXED, ['train=a"; b'])
 
 
 # --- HexiScale ---------------------------------------------------------------------
@@ -676,7 +677,7 @@ def main(args):
 
 
 def test_sailors_controller_runs_the_plan_as_its_planners(tmp_path: Path) -> None:
-    exporting.write(tmp_path, exporting.export("sailor", instance(), ALONE[1]))
+    exporting.write(tmp_path, exporting.export_plan("sailor", instance(), ALONE[1]))
     (tmp_path / "training.json").write_text('{"global_batch_size": 32}')
     sailor = {
         "sailor/__init__.py": "",
@@ -765,7 +766,7 @@ def ran(folder: Path, library: dict[str, str], code: str, **env: str) -> Any:
 
 
 def test_deepspeed_builds_the_layers_that_the_plan_says(tmp_path: Path) -> None:
-    exporting.write(tmp_path, exporting.export("deepspeed", instance(), UNEVEN))
+    exporting.write(tmp_path, exporting.export_plan("deepspeed", instance(), UNEVEN))
     found = ran(
         tmp_path,
         DEEPSPEED,
@@ -780,7 +781,7 @@ def test_deepspeed_builds_the_layers_that_the_plan_says(tmp_path: Path) -> None:
 
 
 def test_deepspeed_refuses_a_model_of_fewer_layers(tmp_path: Path) -> None:
-    exporting.write(tmp_path, exporting.export("deepspeed", instance(), UNEVEN))
+    exporting.write(tmp_path, exporting.export_plan("deepspeed", instance(), UNEVEN))
     code = (
         "import json\n"
         "from pipeline_plan import PlannedPipeline\n"
@@ -875,7 +876,7 @@ def titan(release: dict[str, Any], head: str) -> dict[str, str]:
 def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
     release: dict[str, Any], head: str, tmp_path: Path
 ) -> None:
-    exporting.write(tmp_path, exporting.export("torchtitan", instance(), UNEVEN))
+    exporting.write(tmp_path, exporting.export_plan("torchtitan", instance(), UNEVEN))
     base = {"BASE_CONFIG": "titan_base:base"}
     found = ran(tmp_path, titan(release, head), TELL, **base)
     fields = found["parallelism"]
@@ -912,7 +913,7 @@ def test_torchtitan_recomputes_by_the_rule_of_the_plan(
     rule: str, tmp_path: Path
 ) -> None:
     data = instance(costs={"recompute": rule})
-    exporting.write(tmp_path, exporting.export("torchtitan", data, UNEVEN))
+    exporting.write(tmp_path, exporting.export_plan("torchtitan", data, UNEVEN))
     base = {"BASE_CONFIG": "titan_base:base"}
     found = ran(tmp_path, titan(NEW, "lm_head"), TELL, **base)
     wanted = None if rule == "none" else {"policy": rule}
@@ -920,7 +921,7 @@ def test_torchtitan_recomputes_by_the_rule_of_the_plan(
 
 
 def test_torchtitan_without_the_names_of_any_release_is_refused(tmp_path: Path) -> None:
-    exporting.write(tmp_path, exporting.export("torchtitan", instance(), UNEVEN))
+    exporting.write(tmp_path, exporting.export_plan("torchtitan", instance(), UNEVEN))
     other = {**OLDER, "training": {"batch": 1}}
     code = (
         "import json\n"

@@ -19,7 +19,7 @@ from hetopt.schema.targets import TARGETS, UNTOLD, Feature
 
 
 def arguments(config: dict[str, Any], *options: str) -> set[str]:
-    files = exporting.export("megatron", made_of(config), EVEN, options)
+    files = exporting.export_plan("megatron", made_of(config), EVEN, options)
     return set(files["arguments.txt"].splitlines())
 
 
@@ -57,7 +57,7 @@ def test_megatron_is_told_the_whole_model(config: dict[str, Any], told: str) -> 
 
 
 def test_what_no_configuration_told_is_named() -> None:
-    files = exporting.export("megatron", instance(), EVEN)
+    files = exporting.export_plan("megatron", instance(), EVEN)
     assert "# not told: normalization" in files["arguments.txt"]
 
 
@@ -96,12 +96,12 @@ def test_transformers_5_writes_rope_elsewhere() -> None:
 
 
 def test_flagscale_and_galvatron_are_told_the_same() -> None:
-    files = exporting.export("flagscale", made_of(LLAMA_31), EVEN)
+    files = exporting.export_plan("flagscale", made_of(LLAMA_31), EVEN)
     model = yaml.safe_load(files["train/plan.yaml"])["model"]
     assert model["normalization"] == "RMSNorm"
     assert model["rotary_base"] == 500000
     assert model["disable_bias_linear"] is True
-    files = exporting.export("galvatron", made_of(MIXTRAL), EVEN)
+    files = exporting.export_plan("galvatron", made_of(MIXTRAL), EVEN)
     model = yaml.safe_load(files["train_dist.yaml"])["runtime"]["model"]
     assert model["normalization"] == "RMSNorm"
     assert model["rotary_base"] == 1000000
@@ -126,15 +126,15 @@ def test_trainers_are_told_positions_for_the_whole_sequence(
     silent = {k: v for k, v in config.items() if k != "max_position_embeddings"}
     for told in (config, silent):
         data, name = long_of(told, length), "max_position_embeddings"
-        text = exporting.export("megatron", data, EVEN)["arguments.txt"]
+        text = exporting.export_plan("megatron", data, EVEN)["arguments.txt"]
         (line,) = [x for x in text.splitlines() if x.startswith("--max-position")]
         assert int(line.split()[1]) >= max(length, told.get(name, 0))
         tree = yaml.safe_load(
-            exporting.export("flagscale", data, EVEN)["train/plan.yaml"]
+            exporting.export_plan("flagscale", data, EVEN)["train/plan.yaml"]
         )
         assert tree["model"][name] == int(line.split()[1])
     if config is LLAMA_31:
-        made = exporting.export("torchtitan", long_of(silent, length), EVEN)
+        made = exporting.export_plan("torchtitan", long_of(silent, length), EVEN)
         assert f'"max_seq_len": {max(length, 2048)}' in made["hetopt_plan.py"]
 
 
@@ -145,12 +145,12 @@ def test_learned_positions_are_parameters_and_are_no_more_than_the_model_has() -
 
 
 def test_weights_are_converted_before_they_are_loaded(tmp_path: Path) -> None:
-    files = exporting.export(
+    files = exporting.export_plan(
         "megatron", made_of(LLAMA_31), EVEN, ["init_from=/my models/llama"]
     )
     assert "'/my models/llama' weights" in files["weights.sh"]
     assert "--load weights" in files["arguments.txt"].splitlines()
-    assert "weights.sh" not in exporting.export("megatron", instance(), EVEN)
+    assert "weights.sh" not in exporting.export_plan("megatron", instance(), EVEN)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_adapters_are_written_where_they_are_the_judged_ones(
     assert Feature.LORA.value in exporting.reasons("megatron", data, whole)
     assert (support.reason(data.on("megatron")) is None) is taken
     if taken:
-        told = exporting.export("megatron-bridge", data, whole)["settings.json"]
+        told = exporting.export_plan("megatron-bridge", data, whole)["settings.json"]
         made = json.loads(told)["peft"]
         assert made["dim"] == 16
         assert (made.get("share_expert_adapters") is False) == (config is MIXTRAL)

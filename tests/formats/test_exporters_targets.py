@@ -333,7 +333,7 @@ def test_settings_that_a_target_has_no_word_for_are_refused(
     executor = {"torchrun"} if reason in RUN else set()
     if name in takers | LAUNCHERS - {"torchrun"} | executor:
         assert why == []
-        assert exporting.export(target, data, plan)
+        assert exporting.export_plan(target, data, plan)
     else:
         assert len(why) == 1 or "zero" in costs  # neither that, nor what goes with it
         assert any(reason in words for words in why)
@@ -416,15 +416,17 @@ def test_settings_are_told_in_the_words_of_the_target(
     target: str, costs: dict[str, Any], words: list[str]
 ) -> None:
     plan = FOUR if "zero_groups" in costs else EVEN
-    text = "\n".join(exporting.export(target, instance(costs=costs), plan).values())
+    text = "\n".join(
+        exporting.export_plan(target, instance(costs=costs), plan).values()
+    )
     assert all(word in text for word in words)
 
 
 def test_single_precision_is_told_by_leaving_the_other_out() -> None:
     data = instance(costs={"precision": "fp32"})
-    files = exporting.export("megatron", data, EVEN)
+    files = exporting.export_plan("megatron", data, EVEN)
     assert "bf16" not in files["arguments.txt"]
-    files = exporting.export("flagscale", data, EVEN)
+    files = exporting.export_plan("flagscale", data, EVEN)
     assert "bf16" not in files["train/plan.yaml"]
 
 
@@ -447,7 +449,7 @@ def test_weights_that_torchtitan_gathers_once_must_fit_whole() -> None:
 def test_torchtitan_gathers_weights_for_both_passes_of_one_micro_batch() -> None:
     data = instance(batch=8, costs={"zero": 3})
     alone = pipelined([(12, 2, 2)], size=8, batch=8)
-    text = "\n".join(exporting.export("torchtitan", data, alone).values())
+    text = "\n".join(exporting.export_plan("torchtitan", data, alone).values())
     assert '"reshard": "always"' in text
     assert '= "always"' in text
 

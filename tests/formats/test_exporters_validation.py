@@ -122,7 +122,7 @@ def test_broken_files_are_told_by_the_rules_of_their_target(
     target: str, change: Change
 ) -> None:
     name, old, new, rule, plan = change
-    files = exporting.export(target, instance_for(target), plan)
+    files = exporting.export_plan(target, instance_for(target), plan)
     broken = {**files, name: files[name].replace(old, new)}
     assert broken != files
     assert any(rule in one for one in reader(target).validate(broken))

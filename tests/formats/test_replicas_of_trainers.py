@@ -85,7 +85,7 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 def test_our_reader_reads_every_share_back(seed: int, tmp_path: Path) -> None:
     plan, batch = drawn(seed, equal=False, mixed=True)
     data = offering(batch, {"precision": "bf16_fp32_gradients"})
-    files = exporting.export("transformers", data, plan)
+    files = exporting.export_plan("transformers", data, plan)
     assert reader("transformers").validate(files) == []
     run = written(tmp_path, files) / "arguments.yaml"
     (claim,) = trainers.claims(run, data)
@@ -106,9 +106,9 @@ def test_our_reader_reads_states_and_recomputation_back(
     data = offering(batch, {"zero": zero, "recompute": recompute, "precision": "fp32"})
     if zero == 1 and target != "llamafactory":
         with pytest.raises(Unsupported, match=r"not supported by .*\(ZeRO 1\)"):
-            exporting.export(target, data, plan)
+            exporting.export_plan(target, data, plan)
         return
-    folder = written(tmp_path, exporting.export(target, data, plan))
+    folder = written(tmp_path, exporting.export_plan(target, data, plan))
     names = ["plan.yaml"] if target == "llamafactory" else ["arguments.yaml"]
     names += ["accelerate.yaml"] if target == "accelerate" else []
     asked = trainers.asked(trainers.opened([folder / name for name in names]))
@@ -128,17 +128,17 @@ def test_shares_that_differ_are_refused_where_all_ranks_are_told_alike() -> None
     data = offering(batch, {"precision": "fp32"})
     for target in ("accelerate", "llamafactory"):
         with pytest.raises(Unsupported, match="different numbers of micro-batches"):
-            exporting.export(target, data, plan)
+            exporting.export_plan(target, data, plan)
     data = offering(batch, {"precision": "fp32", "zero": 2})
     with pytest.raises(Unsupported, match=r"ZeRO 2\), and differ in their micro-batch"):
-        exporting.export("transformers", data, plan)
+        exporting.export_plan("transformers", data, plan)
 
 
 def test_hosts_of_which_one_has_more_ranks_are_no_plan_for_accelerate() -> None:
     plan = whole([(f"a0:{i}", 2, 2) for i in range(3)] + [("b0:0", 2, 2)])
     data = offering(16, {"precision": "fp32"})
     with pytest.raises(Unsupported, match="the plan has 3 of 'a0', 1 of 'b0'"):
-        exporting.export("accelerate", data, plan)
+        exporting.export_plan("accelerate", data, plan)
 
 
 def test_adapters_are_told_by_each_trainers_names() -> None:
@@ -150,11 +150,11 @@ def test_adapters_are_told_by_each_trainers_names() -> None:
         .model_dump_json()
         .replace('"layers":[0,12]', f'"layers":[0,{layers}]')
     )
-    told = exporting.export("transformers", data, plan)["arguments.yaml"]
+    told = exporting.export_plan("transformers", data, plan)["arguments.yaml"]
     for words in ("use_peft: true", "lora_r: 16", "- all-linear", "load_in_4bit: true"):
         assert words in told
     assert "dtype: bfloat16" in told  # of frozen weights; adapters have 32 bits
-    told = exporting.export("llamafactory", data, plan)["plan.yaml"]
+    told = exporting.export_plan("llamafactory", data, plan)["plan.yaml"]
     for words in ("finetuning_type: lora", "lora_rank: 16", "quantization_bit: 4"):
         assert words in told
 
@@ -185,7 +185,7 @@ def test_ranks_that_cannot_be_are_named(
 ) -> None:
     plan, batch = drawn(1, equal=False, mixed=False)
     data = offering(batch, {"precision": "fp32"})
-    files = exporting.export("transformers", data, plan)
+    files = exporting.export_plan("transformers", data, plan)
     tree = json.loads(files["ranks.json"])
     tree["ranks"][-1] |= rank
     files["ranks.json"] = json.dumps(tree)

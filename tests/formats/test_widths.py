@@ -38,7 +38,7 @@ def costs_of(kind: str, target: str) -> dict[str, Any]:
 def files_of(target: str, kind: str) -> Files:
     """What is written for a plan of that precision, or of one that it widens."""
     plan = ALONE[3] if target == "sailor" else even_for(target)
-    return exporting.export(target, instance(costs=costs_of(kind, target)), plan)
+    return exporting.export_plan(target, instance(costs=costs_of(kind, target)), plan)
 
 
 # --- what each program makes of its files, by its own defaults ---------------------

@@ -33,7 +33,7 @@ def started(
 ) -> "subprocess.CompletedProcess[str]":
     """How the script of an export ended, within a minute; its output where `told`."""
     folder, programs = place / "run", place / "bin"
-    exporting.write(folder, exporting.export(target, instance_for(target), plan))
+    exporting.write(folder, exporting.export_plan(target, instance_for(target), plan))
     programs.mkdir()
     for name, text in ({"ssh": SSH, "scontrol": SCONTROL} | dict(stand_ins)).items():
         (programs / name).write_text(text)

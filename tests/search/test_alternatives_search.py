@@ -15,7 +15,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import fixed, under
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan as exact
-from hetopt.formats.exporting import export
+from hetopt.formats.exporting import export_plan
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status
@@ -162,4 +162,4 @@ def test_a_plan_of_different_rules_is_exported_by_nobody() -> None:
     instance = tiny(32)
     plan = exact.solve(instance, limits=Limits(time_s=None)).plan
     with pytest.raises(Unsupported, match="recompute by different rules"):
-        export("megatron", instance, plan)
+        export_plan("megatron", instance, plan)

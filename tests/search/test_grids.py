@@ -62,7 +62,7 @@ def test_an_exporter_takes_the_plan_that_was_made_for_it(target: str) -> None:
     instance = shaped(target).on(target)
     found = hetopt.plan(instance, limits=3)
     assert found.plan is not None
-    assert exporting.export(target, instance, found.plan)
+    assert exporting.export_plan(target, instance, found.plan)
     free = hetopt.plan(instance.on("executor"), "islands", limits=3)
     assert found.bound is not None
     assert free.bound is not None

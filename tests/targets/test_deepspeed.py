@@ -38,7 +38,7 @@ def test_hosts_and_gpus_are_read_as_they_are_written(
         UNEVEN,
         TrainingPlan(pipelines=(pipeline([*ZIGZAG], [(3, 1, 1)] * 4, 8, 4),)),
     ):
-        exporting.write(tmp_path, exporting.export("deepspeed", instance(), plan))
+        exporting.write(tmp_path, exporting.export_plan("deepspeed", instance(), plan))
         found = told("include_deepspeed.py", "deepspeed", DS_ACCELERATOR="cpu")
         used = sorted({gpu for one in plan.replicas() for gpu in one.gpus})
         assert sorted(f"{h}:{i}" for h, gpus in found for i in gpus) == used
@@ -52,7 +52,7 @@ def test_two_steps_lose_alike_on_all_ranks_and_end(
     need("deepspeed", "transformers")
     plan = pipelined([(7, 1, 1), (5, 1, 1)], size=2)
     data = made_of(SMALL, {"precision": "fp32", "recompute": "none"})
-    exporting.write(tmp_path, exporting.export("deepspeed", data, plan))
+    exporting.write(tmp_path, exporting.export_plan("deepspeed", data, plan))
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
     program = Path(__file__).parent / "programs" / "train_deepspeed.py"
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

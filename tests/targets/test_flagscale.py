@@ -30,7 +30,7 @@ def test_every_rank_gets_the_mesh_of_its_stage(
 ) -> None:
     source = checkout("FLAGSCALE")
     data = made_of(LLAMA_31)
-    exporting.write(tmp_path, exporting.export("flagscale", data, plan))
+    exporting.write(tmp_path, exporting.export_plan("flagscale", data, plan))
     needs = "hydra omegaconf aiohttp torch"
     read = told("flagscale_read.py", needs, PYTHONPATH=str(source))
     at = read["words"].index("--hetero-process-meshes")
@@ -61,7 +61,9 @@ def test_norms_positions_and_biases_are_told(
     tmp_path: Path,
 ) -> None:
     source = checkout("FLAGSCALE")
-    exporting.write(tmp_path, exporting.export("flagscale", made_of(LLAMA_31), UNEVEN))
+    exporting.write(
+        tmp_path, exporting.export_plan("flagscale", made_of(LLAMA_31), UNEVEN)
+    )
     needs = "hydra omegaconf aiohttp torch"
     words = told("flagscale_read.py", needs, PYTHONPATH=str(source))["words"]
     given = dict(zip(words, [*words[1:], ""], strict=True))
@@ -80,7 +82,9 @@ def test_its_runner_starts_every_host_as_planned(
 ) -> None:
     source = checkout("FLAGSCALE")
     need("hydra", "aiohttp", "psutil", "torch")
-    exporting.write(tmp_path, exporting.export("flagscale", made_of(LLAMA_31), plan))
+    exporting.write(
+        tmp_path, exporting.export_plan("flagscale", made_of(LLAMA_31), plan)
+    )
     words = ["--config-path", str(tmp_path), "--config-name", "config", "action=dryrun"]
     ended = subprocess.run(
         [sys.executable, str(source / "run.py"), *words],

@@ -33,7 +33,7 @@ def test_it_reads_the_plan_from_what_its_script_is_started_with(
 ) -> None:
     source = checkout("GALVATRON")
     data = made_of(config)
-    exporting.write(tmp_path, exporting.export("galvatron", data, plan))
+    exporting.write(tmp_path, exporting.export_plan("galvatron", data, plan))
     first, *_ = started(tmp_path, "runtime.data.data_path=corpus")
     words = first[first.index("train_dist.py") + 1 :]
     assert words[0].endswith(".yaml")  # or it says how it is used, and ends

@@ -45,7 +45,7 @@ def test_scripts_of_every_machine_are_the_plan(
     (copy / name).write_text((source / name).read_text())
     (copy / "llama_train.py").write_text(TRAIN)
     data, folder = instance_for("hexiscale"), tmp_path / "run"
-    exporting.write(folder, exporting.export("hexiscale", data, plan))
+    exporting.write(folder, exporting.export_plan("hexiscale", data, plan))
     # Machines are one folder here: each is started when the one before has ended.
     machines = (folder / "machines").read_text().splitlines()
     ranks = []

@@ -85,7 +85,7 @@ def refused(files: dict[str, str], schemas: Schemas) -> list[str]:
 def test_the_api_server_would_take_every_object(
     target: str, plan: TrainingPlan, options: tuple[str, ...], schemas: Schemas
 ) -> None:
-    files = exporting.export(target, instance(), plan, options)
+    files = exporting.export_plan(target, instance(), plan, options)
     assert refused(files, schemas) == []
 
 
@@ -106,7 +106,7 @@ def test_the_api_server_would_take_every_object(
 def test_what_is_misspelt_is_seen(
     target: str, field: str, wrong: str, schemas: Schemas
 ) -> None:
-    files = exporting.export(target, instance(), MIXED)
+    files = exporting.export_plan(target, instance(), MIXED)
     assert any(field in text for text in files.values())
     changed = {name: text.replace(field, wrong) for name, text in files.items()}
     assert refused(changed, schemas)

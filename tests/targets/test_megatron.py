@@ -25,7 +25,7 @@ def ranks_of(
     target: str = "megatron",
 ) -> list[dict[str, Any]]:
     data = made_of(config)
-    exporting.write(folder, exporting.export(target, data, plan))
+    exporting.write(folder, exporting.export_plan(target, data, plan))
     world = sum(replica.degree for replica in plan.replicas())
     env, needs = {}, "megatron.core"
     if checkout := os.environ.get("MEGATRON_LM"):

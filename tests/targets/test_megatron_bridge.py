@@ -48,7 +48,7 @@ def test_fields_are_those_of_its_configuration(
     core = pytest.importorskip("megatron.core.transformer.transformer_config")
     known = {field.name for field in dataclasses.fields(core.TransformerConfig)}
     known |= fields_of(source() / PROVIDER, "GPTModelProvider")
-    files = exporting.export("megatron-bridge", made_of(config), plan)
+    files = exporting.export_plan("megatron-bridge", made_of(config), plan)
     told = json.loads(files["settings.json"])
     assert set(told["model"]) <= known
     whole = fields_of(source() / "training" / "config.py", "ConfigContainer")
@@ -57,7 +57,7 @@ def test_fields_are_those_of_its_configuration(
 
 def test_adapters_are_told_as_its_class_has_them() -> None:
     costs = {"lora": {"rank": 16}, "precision": "bf16_mixed"}
-    files = exporting.export("megatron-bridge", made_of(LLAMA_31, costs), EVEN)
+    files = exporting.export_plan("megatron-bridge", made_of(LLAMA_31, costs), EVEN)
     told = json.loads(files["settings.json"])["peft"]
     path = source() / "peft" / "canonical_lora.py"
     assert set(told) <= fields_of(path, "CanonicalLoRA")
@@ -70,7 +70,7 @@ def test_its_layout_is_read_as_the_plan_cuts() -> None:
     layout = pytest.importorskip(
         "megatron.core.transformer.pipeline_parallel_layer_layout"
     ).PipelineParallelLayerLayout
-    files = exporting.export("megatron-bridge", made_of(LLAMA_31), UNEVEN)
+    files = exporting.export_plan("megatron-bridge", made_of(LLAMA_31), UNEVEN)
     told = json.loads(files["settings.json"])["model"]
     read = layout.from_str(
         told["pipeline_model_parallel_layout"], told["pipeline_model_parallel_size"]

@@ -50,7 +50,7 @@ def test_its_own_script_says_what_it_needs(
     plan = here(pipelined([(12, 1, 1)]))
     text = data.model_dump_json().replace('"a0"', '"127.0.0.1"')
     data = type(data).model_validate_json(text)
-    exporting.write(tmp_path / "run", exporting.export(target, data, plan))
+    exporting.write(tmp_path / "run", exporting.export_plan(target, data, plan))
     words = []
     if target == "megatron":
         extra = "--data-path corpus --tokenizer-type NullTokenizer --train-iters 10"

@@ -26,7 +26,7 @@ with open("TOLD", "a") as file:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     options = ["train=./tells.py"]
-    exporting.write(tmp_path, exporting.export("ray", instance(), MIXED, options))
+    exporting.write(tmp_path, exporting.export_plan("ray", instance(), MIXED, options))
     train = tmp_path / "tells.py"
     text = TRAIN.replace("TOLD", str(tmp_path / "told.jsonl"))
     train.write_text(text, encoding="utf-8")

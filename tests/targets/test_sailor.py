@@ -29,7 +29,7 @@ def read(
     tmp_path: Path,
 ) -> Read:
     source = checkout("SAILOR")
-    exporting.write(tmp_path, exporting.export("sailor", instance(), plan))
+    exporting.write(tmp_path, exporting.export_plan("sailor", instance(), plan))
     batch = {"global_batch_size": instance().workload.global_batch}
     (tmp_path / "training.json").write_text(json.dumps(batch))
     needs = "grpc pandas torch"

@@ -23,7 +23,7 @@ def test_skypilot_reads_every_task(tmp_path: Path) -> None:
 
     text = instance().model_dump_json().replace('"big"', '"A100-80GB-SXM4"')
     data = Instance.model_validate_json(text.replace('"small"', '"V100-32GB-SXM2"'))
-    exporting.write(tmp_path, exporting.export("skypilot", data, MIXED))
+    exporting.write(tmp_path, exporting.export_plan("skypilot", data, MIXED))
     asked = {}
     for path in tmp_path.glob("*.yaml"):
         task = sky.Task.from_yaml_config(yaml.safe_load(path.read_text()))
@@ -49,7 +49,7 @@ def test_skypilot_is_asked_for_machines_where_they_are_offered(tmp_path: Path) -
     stages = [{"gpu": name, "layers": 3} for name in offers]
     plan = json.dumps({"data_parallel": 1, "stages": stages})
     trained = rented.training(data, Provisioning.model_validate_json(plan))
-    exporting.write(tmp_path, exporting.export("skypilot", *trained))
+    exporting.write(tmp_path, exporting.export_plan("skypilot", *trained))
     asked = {}
     for path in tmp_path.glob("*.yaml"):
         task = sky.Task.from_yaml_config(yaml.safe_load(path.read_text()))

@@ -78,7 +78,7 @@ def planned(env: dict[str, str], place: Path) -> tuple[Instance, TrainingPlan]:
 
 def accepted(env: dict[str, str], place: Path, *options: str) -> tuple[bool, str]:
     """Whether Slurm would run the job at once or later, and what it says."""
-    files = exporting.export("slurm", *planned(env, place), options)
+    files = exporting.export_plan("slurm", *planned(env, place), options)
     exporting.write(place / "job", files)
     told = subprocess.run(
         ["sbatch", "--test-only", "job.sbatch"],
@@ -129,7 +129,7 @@ def test_slurm_accepts_nodes_by_name_where_no_list_told_types(
 ) -> None:
     data, plan = planned(slurm, tmp_path)
     text = re.sub(r'"gres":"\w+"', '"gres":null', data.model_dump_json())
-    files = exporting.export("slurm", Instance.model_validate_json(text), plan)
+    files = exporting.export_plan("slurm", Instance.model_validate_json(text), plan)
     assert "--nodelist=nold1,nold2" in files["job.sbatch"]
     exporting.write(tmp_path / "job", files)
     said(slurm, "sbatch", "--test-only", "job.sbatch", cwd=tmp_path / "job")
@@ -141,7 +141,7 @@ def test_ranks_get_the_gpus_that_slurm_grants(
     """A job of another holds GPU 0 of nold1, and the plan says 0 there."""
     options = ["cpus_per_gpu=1", "mem_per_gpu=10M"]
     folder = tmp_path / "job"
-    files = exporting.export("slurm", *planned(slurm, tmp_path), options)
+    files = exporting.export_plan("slurm", *planned(slurm, tmp_path), options)
     exporting.write(folder, files)
     wants = ["-w", "nold1", "--gres=gpu:l40s:1", "--mem=10M", "-o", "/dev/null"]
     said(slurm, "sbatch", *wants, "--wrap", "sleep 600", cwd=tmp_path)
@@ -162,7 +162,7 @@ def test_one_type_of_a_machine_with_several_is_granted(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
     data, _ = planned(slurm, tmp_path)
-    files = exporting.export("slurm", data, parts_of_a_machine(1))
+    files = exporting.export_plan("slurm", data, parts_of_a_machine(1))
     exporting.write(tmp_path / "job", files)
     (told,) = ran(slurm, tmp_path, tmp_path / "job")
     assert told.split()[1:] == ["0", "0"]
@@ -173,7 +173,7 @@ def test_several_types_of_a_machine_are_refused_by_slurm_and_so_by_us(
 ) -> None:
     data, _ = planned(slurm, tmp_path)
     with pytest.raises(Unsupported, match="are of machine 'nmixed'"):
-        exporting.export("slurm", data, parts_of_a_machine(2))
+        exporting.export_plan("slurm", data, parts_of_a_machine(2))
     words = ["--gres=gpu:a100:1", ":", "-w", "nmixed", "--gres=gpu:l40s:1"]
     told = subprocess.run(
         ["sbatch", "-w", "nmixed", *words, "/dev/stdin"],
@@ -198,7 +198,7 @@ def ran(slurm: dict[str, str], place: Path, folder: Path) -> list[str]:
 def test_a_job_without_words_fails_and_says_so(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
-    files = exporting.export("slurm", *planned(slurm, tmp_path))
+    files = exporting.export_plan("slurm", *planned(slurm, tmp_path))
     exporting.write(tmp_path / "job", files)
     words = ["sbatch", "--wait", "-o", "out", "job.sbatch"]
     env = {name: value for name, value in slurm.items() if name != "ARGS"}
@@ -212,7 +212,7 @@ def test_the_executor_trains_under_slurm_as_it_does_alone(
 ) -> None:
     need("torch")
     data, plan = planned(slurm, tmp_path)
-    exporting.write(tmp_path / "job", exporting.export("slurm", data, plan))
+    exporting.write(tmp_path / "job", exporting.export_plan("slurm", data, plan))
     (tmp_path / "job" / "here.sh").write_text(HERE)
     (tmp_path / "job" / "here.sh").chmod(0o755)
     torchrun = f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n'

@@ -37,7 +37,7 @@ def test_stages_and_parameters_are_those_of_the_plan(
     tmp_path: Path,
 ) -> None:
     data = made_of({**config, "num_key_value_heads": 4})
-    exporting.write(tmp_path, exporting.export("torchtitan", data, plan))
+    exporting.write(tmp_path, exporting.export_plan("torchtitan", data, plan))
     base = "torchtitan.models.llama3.config_registry:llama3_8b"
     words = ["--module", "hetopt_plan", "--config", "plan"]
     found = told("titan.py", "torchtitan", *words, BASE_CONFIG=base)

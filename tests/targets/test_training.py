@@ -48,7 +48,7 @@ def here(plan: TrainingPlan) -> TrainingPlan:
 def exported(target: str, data: Instance, plan: TrainingPlan, folder: Path) -> None:
     text = data.model_dump_json().replace('"a0"', '"127.0.0.1"')
     data = Instance.model_validate_json(text)
-    exporting.write(folder, exporting.export(target, data, here(plan)))
+    exporting.write(folder, exporting.export_plan(target, data, here(plan)))
 
 
 def ended_well(

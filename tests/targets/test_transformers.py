@@ -62,7 +62,7 @@ def trained(
     launched: Launched, folder: Path, zero: int, shares: list[Any], *words: str
 ) -> list[float]:
     """The losses of a run of an export, all of whose hosts are this machine."""
-    files = exporting.export("transformers", offering(zero), whole(shares))
+    files = exporting.export_plan("transformers", offering(zero), whole(shares))
     script = files["launch.sh"].replace("--master-addr a0", "--master-addr 127.0.0.1")
     exporting.write(folder, files | {"launch.sh": script})
     model = ["--model_name_or_path", "../model", "--data", "../tokens.npy"]
@@ -108,7 +108,7 @@ def test_every_argument_is_one_of_transformers_or_trl() -> None:
 
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
     known |= {"max_length"} | _fields_of_trl()
-    files = exporting.export("transformers", offering(3), whole(ONE * 1))
+    files = exporting.export_plan("transformers", offering(3), whole(ONE * 1))
     told = yaml.safe_load(files["arguments.yaml"])
     assert set(told) <= known
     for rank in json.loads(files["ranks.json"])["ranks"]:
@@ -137,7 +137,7 @@ def test_accelerate_reads_its_configuration(zero: int, tmp_path: Path) -> None:
     )
 
     shares = [(f"{node}:{i}", 4, 2) for node in ("a0", "b0") for i in range(2)]
-    files = exporting.export("accelerate", offering(zero), whole(shares))
+    files = exporting.export_plan("accelerate", offering(zero), whole(shares))
     exporting.write(tmp_path, files)
     path = str(tmp_path / "accelerate.yaml")
     read = load_config_from_file(path)
@@ -171,5 +171,5 @@ def test_every_word_is_one_of_llamafactorys(zero: int) -> None:
     for path in (Path(found.origin).parent / "hparams").glob("*_args.py"):
         known |= set(re.findall(r"^    (\w+): .* = field\($", path.read_text(), re.M))
     shares = [("a0:0", 4, 4), ("b0:0", 4, 4)]
-    files = exporting.export("llamafactory", offering(zero), whole(shares))
+    files = exporting.export_plan("llamafactory", offering(zero), whole(shares))
     assert set(yaml.safe_load(files["plan.yaml"])) <= known

@@ -130,7 +130,7 @@ def explain(data: Instance, plan: TrainingPlan) -> list[Document]:
     return rows
 
 
-def export(
+def export_plan(
     name: str, data: Instance, plan: TrainingPlan, options: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return the texts for a target by file name; `options` are its own `name=value`.
