@@ -162,7 +162,8 @@ class RunActivations:
     def __init__(self, model: ModelSpec, workload: Workload, t: int, b: int) -> None:
         """Take the layers on `t` GPUs with micro-batches of `b` sequences."""
         self._costs, layers = workload.costs, len(model.kinds)
-        of = {kind: layer_bytes(model, workload, kind, t, b) for kind in model.kinds}
+        kinds = dict.fromkeys(model.kinds)
+        of = {kind: layer_bytes(model, workload, kind, t, b) for kind in kinds}
         parts = [part for each in of.values() for part in each]
         self._unit = unit = lcm(*(part.denominator for part in parts))
         self._each = [int(of[kind].each * unit) for kind in model.kinds]
