@@ -56,7 +56,6 @@ ABLATED = (
     "generated:steep/64/1",
     "generated:islands/16/1",
 )
-_MOST_GAP = 16.0  # of a plan to the least time that is tried
 HEAD = """# What is proved of training plans
 
 One run of the exact method an instance, from nothing; the gap is how much slower the

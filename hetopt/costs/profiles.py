@@ -115,12 +115,6 @@ class Measurements:
         moved = Fraction(in_flight) * (each[layers.stop] - each[layers.start])
         return mib + ceil(moved), True
 
-    def even_mib(self, gpu: str, t: int, b: int) -> bool:
-        """Tell whether all layers take the same memory, as far as it is measured."""
-        rows = self.rows(gpu, t, b) if self.weighs else []
-        lists = [x for row in rows for x in (row.layer_mib, row.activation_mib) if x]
-        return all(len(set(each)) == 1 for each in lists)
-
     @cached_method
     def _held(self, gpu: str, t: int, b: int) -> _Held:
         rows = self.rows(gpu, t, b)
