@@ -1,11 +1,12 @@
 """Plain data of foreign tools and of ours, by the names that all formats use."""
 
-from collections.abc import Mapping
 from typing import Any
+
+from ..text.documents import Document, Fields
+
+__all__ = ["Document", "Options", "Values"]
 
 #: The types of options by their names, as `text.options` reads them.
 Options = dict[str, Any]
 #: Values by their names: options that were given, or fields of a file.
-Values = Mapping[str, Any]
-#: Plain data, as JSON has it: a file of ours, or a part of one.
-Document = dict[str, Any]
+Values = Fields
