@@ -13,7 +13,9 @@ one node of some kind, or in several with one of some kind, where the stage befo
 has a GPU or more: 2 + c, and 2 + C + c for kind c of C.
 
 Whatever a label leads to takes, and costs, no less than it and the potential there. So
-labels that would exceed what is allowed go. What is left is few of all that there are.
+labels that would exceed what is allowed go, and those beside which another one has
+used no more GPUs of any kind, took no more time and costs no more: what is allowed of
+a pipeline on fewer GPUs is no less. What is left is few of all that there are.
 """
 
 from itertools import pairwise
@@ -28,6 +30,8 @@ from .stages import NONE_US, Flags, Stages, Whole
 
 _PAIRS = 1_000_000  # of labels and stages at once
 _MOST = 8_000_000  # labels that wait at once
+_SPARSE = 8  # as many states as a label, for labels to be set beside each other
+_CELLS = 2_000_000  # of states of labels that are set beside each other at once
 _NEXT, _SEVERAL, _SHARED = 0, 1, 2  # where the next stage lies
 
 
@@ -47,7 +51,7 @@ class States:
         self.strides = np.array(each, np.int64)
 
 
-class _Labels(NamedTuple):
+class Labels(NamedTuple):
     """Labels at one layer, by column."""
 
     at: Whole  # interval
@@ -57,9 +61,9 @@ class _Labels(NamedTuple):
     us: Whole
     cost: Whole
 
-    def some(self, chosen: Whole | Flags | slice) -> "_Labels":
+    def some(self, chosen: Whole | Flags | slice) -> "Labels":
         """Return the chosen ones."""
-        return _Labels(*(column[chosen] for column in self))
+        return Labels(*(column[chosen] for column in self))
 
 
 class _Step(NamedTuple):
@@ -244,13 +248,13 @@ class Sums:
         layers, places = self._stages.layers, self._part.options.places
         self._allowed = allowed
         self._timed, self._priced = self._flat(allowed)
-        self._pending: list[list[_Labels]] = [[] for _ in range(layers + 1)]
+        self._pending: list[list[Labels]] = [[] for _ in range(layers + 1)]
         self._waiting = 0
         at, place, where = (
             x.ravel() for x in np.indices((len(allowed.highs), places, 2))
         )
         zero = np.zeros_like(at)
-        start = _Labels(at, place, where, zero, zero, zero)
+        start = Labels(at, place, where, zero, zero, zero)
         step = _Step(zero, place, where, 0, zero, zero)
         self._keep(*self._led(start, np.arange(len(at)), step))
         for first in range(layers):
@@ -280,14 +284,14 @@ class Sums:
         )
         return timed, priced
 
-    def _in_several_next(self, some: _Labels) -> Flags:
+    def _in_several_next(self, some: Labels) -> Flags:
         """Tell behind which labels the next stage is in several nodes."""
         shared = some.where >= _SHARED + self._count
         shared &= some.where < self._codes[0]
         found: Flags = shared | (some.where == _SEVERAL)
         return found
 
-    def _led(self, some: _Labels, each: Whole, step: _Step) -> tuple[Whole, _Labels]:
+    def _led(self, some: Labels, each: Whole, step: _Step) -> tuple[Whole, Labels]:
         """Return the layers that labels lead to, and labels there that are allowed.
 
         Each step is one of the label with that number.
@@ -303,28 +307,33 @@ class Sums:
         cost += allowed.often[at] * step.paid[on]
         kept = np.flatnonzero(cost + self._priced[here[on]] <= allowed.most_cost[at])
         on, at, cost = on[kept], at[kept], cost[kept]
-        led = _Labels(at, step.place[on], step.where[on], state[on], us[on], cost)
+        led = Labels(at, step.place[on], step.where[on], state[on], us[on], cost)
         return step.last[on], led
 
-    def _keep(self, layer: Whole, some: _Labels) -> None:
+    def _keep(self, layer: Whole, some: Labels) -> None:
         """Keep labels until their layers' turn comes."""
         self._waiting += len(some.at)
-        if self._waiting > _MOST:
-            raise TooMany
         order = np.argsort(layer, kind="stable")
         some, layer = some.some(order), layer[order]
         edges = np.flatnonzero(np.diff(layer, prepend=-1, append=-1))
         for begin, end in pairwise(edges.tolist()):
             self._pending[layer[begin]].append(some.some(slice(begin, end)))
+        if self._waiting > _MOST:  # many of which come to one
+            for at in range(len(self._pending)):
+                each = self._merged(at)
+                self._pending[at] = [each]
+                self._waiting += len(each.at)
+            if self._waiting > _MOST // 2:
+                raise TooMany
 
-    def _merged(self, layer: int) -> _Labels:
+    def _merged(self, layer: int) -> Labels:
         """Return the labels at a layer, each once."""
         each = self._pending[layer]
         self._pending[layer] = []
         if not each:
             none = np.zeros(0, np.int64)
-            return _Labels(none, none, none, none, none, none)
-        some = _Labels(*(np.concatenate(x) for x in zip(*each, strict=True)))
+            return Labels(none, none, none, none, none, none)
+        some = Labels(*(np.concatenate(x) for x in zip(*each, strict=True)))
         self._waiting -= len(some.at)
         places, states = self._part.options.places, len(self._states.use)
         key = (some.at * places + some.place) * int(self._codes[-1]) + some.where
@@ -335,7 +344,8 @@ class Sums:
             return some
         begin = np.flatnonzero(np.diff(key, prepend=-1))
         us, cost = (np.minimum.reduceat(x, begin) for x in (some.us, some.cost))
-        return some.some(begin)._replace(us=us, cost=cost)
+        merged = some.some(begin)._replace(us=us, cost=cost)
+        return merged.some(needed(merged, key[begin] // states, self._states))
 
     def _go_on(self, first: int) -> None:
         """Let the labels at a layer lead to others."""
@@ -352,10 +362,10 @@ class Sums:
                 if k < kind.gpus:  # the stage before has one or more
                     shared = some.some(some.where == _SHARED + c)
                     inside.append(self._begun(first, c, k, shared))
-            whole = _Labels(*(np.concatenate(x) for x in zip(*inside, strict=True)))
+            whole = Labels(*(np.concatenate(x) for x in zip(*inside, strict=True)))
             self._in_a_node(first, c, whole)
 
-    def _begun(self, first: int, kind: int, gpus: int, some: _Labels) -> _Labels:
+    def _begun(self, first: int, kind: int, gpus: int, some: Labels) -> Labels:
         """Return labels that begin a node of a kind, so many of whose GPUs are used."""
         free = self._states.gpus[kind] - self._states.use[some.state, kind]
         each = np.flatnonzero(gpus <= free)
@@ -369,7 +379,7 @@ class Sums:
         step = _Step(layer, some.place[each], where, raised, us, price)
         return self._led(some, each, step)[1]
 
-    def _in_a_node(self, first: int, kind: int, some: _Labels) -> None:
+    def _in_a_node(self, first: int, kind: int, some: Labels) -> None:
         """Let labels in a node of a kind lead to those behind their next stage."""
         highs, places = self._allowed.highs, self._part.options.places
         edges = self._edges(kind, first, int(highs.max()))
@@ -403,7 +413,7 @@ class Sums:
                 step = _Step(last[to], place[to], where[to], 0, us[to], paid[to])
                 self._keep(*self._led(part, i[to], step))
 
-    def _in_several(self, first: int, some: _Labels, spread: _Spread) -> None:
+    def _in_several(self, first: int, some: Labels, spread: _Spread) -> None:
         """Let labels lead to those behind a stage in several nodes."""
         options, stages = self._part.options, self._stages
         use, highs = self._states.use, self._allowed.highs
@@ -451,3 +461,41 @@ def _together(one: Whole, other: Whole, size: int) -> Whole:
             np.minimum(found[:, :, s + more], slow, out=found[:, :, s + more])
     both: Whole = found.reshape(-1, size + 1, one.shape[2])
     return both
+
+
+def needed(some: Labels, group: Whole, states: States) -> Flags:
+    """Tell of which labels no other one takes its place.
+
+    One of the same `group` does that takes no more time on no more GPUs of any
+    kind, and costs no more. Groups are next to each other.
+    """
+    found = np.ones(len(group), np.bool_)
+    edges = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
+    if _SPARSE * len(group) < (len(edges) - 1) * len(states.use):
+        return found  # hardly any state has a label
+    most = max(1, _CELLS // len(states.use))
+    for first in range(0, len(edges) - 1, most):
+        last = min(first + most, len(edges) - 1)
+        part = slice(edges[first], edges[last])
+        sizes = np.diff(edges[first : last + 1])
+        row = np.repeat(np.arange(last - first), sizes)
+        us, cost = some.us[part], some.cost[part]
+        least = np.full((last - first, len(states.use)), NONE, np.int64)
+        beside = np.zeros_like(least)
+        least[row, some.state[part]] = us
+        beside[row, some.state[part]] = cost
+        shape = last - first, *states.sides
+        least, beside = least.reshape(shape), beside.reshape(shape)
+        own = np.ones(shape, np.bool_)
+        for axis in range(1, len(shape)):
+            each = [np.moveaxis(x, axis, 0) for x in (least, beside, own)]
+            for i in range(1, shape[axis]):
+                took, costs, mine = each
+                less = took[i - 1] <= took[i]
+                took[i][less] = took[i - 1][less]
+                costs[i][less] = costs[i - 1][less]
+                mine[i][less] = False
+        at = row, some.state[part]
+        best = beside.reshape(len(least), -1)[at]
+        found[part] = own.reshape(len(least), -1)[at] | (best > cost)
+    return found

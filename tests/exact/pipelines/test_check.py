@@ -4,7 +4,8 @@ import json
 from functools import cache
 from itertools import chain, product
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import box_forger
 import drawing
@@ -19,6 +20,7 @@ from hetopt.api import judging
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError
 from hetopt.exact import checking
+from hetopt.exact.checking import labels
 from hetopt.exact.checking.paths import Paths
 from hetopt.exact.checking.prices import Part, Prices
 from hetopt.exact.checking.segments import Segments
@@ -393,3 +395,25 @@ def test_potentials_are_the_least_of_all_paths(seed: int) -> None:
         if stages.equal:  # each node once: no path costs less
             once = Segments(stages, Sites(stages, ()), box, prices, part)
             assert int(once.least(at[0], *span)[0]) >= 0
+
+
+def test_a_label_is_left_out_only_for_one_that_does_as_well() -> None:
+    left_out = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        sides = [(7,), (4, 5), (3, 4, 3)][seed % 3]
+        kinds = [SimpleNamespace(gpus=n - 1, nodes=("one",)) for n in sides]
+        states = labels.States(cast(Stages, SimpleNamespace(kinds=kinds)))
+        share = rng.choice([0.3, 0.9])
+        group, state = np.nonzero(rng.random((6, len(states.use))) < share)
+        us, cost = rng.integers(0, 6, (2, len(state)))
+        zero = np.zeros_like(state)
+        some = labels.Labels(zero, zero, group, state, us, cost)
+        kept = labels.needed(some, group, states)
+        for i in np.flatnonzero(~kept):
+            serves = kept & (group == group[i])
+            serves &= (states.use[state] <= states.use[state[i]]).all(1)
+            serves &= (us <= us[i]) & (cost <= cost[i])
+            assert serves.any()
+        left_out += int((~kept).sum())
+    assert left_out > 100
