@@ -44,6 +44,7 @@ LINES, PAGE, FOLDER = "proofs.jsonl", "proofs.md", RESULTS / "proofs"
 README = RESULTS.parents[1] / "README.md"
 MARKS = ("<!-- proofs: begin -->", "<!-- proofs: end -->")
 ABLATED = (
+    "hexiscale/case-study",
     "hexiscale/setting-1-llama2-7b",
     "hexiscale/setting-3-llama-30b",
     "autohet/a100-h20-8x8-gpt3-13b",
@@ -90,7 +91,11 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     limits = hetopt.Limits(time_s=seconds)
     alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
-        found = refuting.tightening(instance, *times, clock, alone_us=alone_us)
+        found = refuting.tightening(
+            *(instance, *times, clock),
+            alone_us=alone_us,
+            offer=lambda plan: int(plan_us),  # no better one is known
+        )
         if found is not None:
             refuting.tighten(known, found, clock)
     return float(known.bound.value)
@@ -100,9 +105,9 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
 
 
 def _no_hops(stack: ExitStack) -> None:
-    def none(table: Any, names: Any, samples: int) -> Any:
+    def none(table: Any, names: Any, samples: int, site: Any) -> Any:
         nothing = classes.whole_us([0] * (samples + 1))
-        return nothing, nothing
+        return nothing, nothing, nothing if site else classes.whole_us([])
 
     stack.enter_context(patch.object(classes, "_transfers", none))
 
