@@ -14,9 +14,11 @@ what they earn and that, nor those that take less than the other pipelines leave
 
 from dataclasses import replace
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
+from ...errors import Unsupported
 from .labels import Allowed, States, Sums, TooMany
 from .leaf import Leaf, Span
 from .paths import Paths
@@ -36,6 +38,25 @@ _NOBODY = 1 << 40  # sequences
 _Interval = tuple[int, Span, int]  # of a part, with its halves
 
 
+class _Left(NamedTuple):
+    """What is left of the pipelines of all packings that take the batch.
+
+    A pipeline takes what is `wanted` by the GPUs that it uses, or more, and its slowest
+    stage is in one of the `spans` of its part.
+    """
+
+    wanted: Whole
+    spans: list[list[Span]]
+
+    def says_more_than(self, other: "_Left") -> bool:
+        """Tell whether more is wanted, or fewer times are left."""
+        mine, its = (
+            sum(end - begin for spans in each.spans for begin, end in spans)
+            for each in (self, other)
+        )
+        return mine < its or bool((self.wanted > other.wanted).any())
+
+
 class Packing:
     """Pipelines of all parts of a leaf."""
 
@@ -50,61 +71,84 @@ class Packing:
         self._fewest = max(box.count[0], -(-box.replicas[0] // largest))
         self._most = box.pipelines
         self._hosts = [low for low, _ in box.hosts]
+        self._looked = 0
 
     def refuted(self) -> bool:
-        """Tell whether no packing takes the batch."""
+        """Tell whether no packing takes the batch.
+
+        Raises `Unsupported` where there is too much to look at.
+        """
         timed = [leaf for leaf in map(_timed, self._leaves) if leaf is not None]
         if len(timed) < len(self._leaves):
             return False  # in no time a pipeline takes any number
         self._leaves = timed
         gpus = [kind.gpus * len(kind.nodes) for kind in self._stages.kinds]
         if np.prod([n + 1.0 for n in gpus]) > _MOST_STATES:
-            return False
+            raise _too_large()
         self._states = States(self._stages)
         self._sums = [
             Sums(x.stages, x.box, x.prices, x.part, self._states) for x in self._leaves
         ]
-        some = self._intervals()
+        wanted = np.zeros(len(self._states.use), np.int64)
+        left = _Left(wanted, [leaf.spans(_FIRST) for leaf in self._leaves])
+        while True:
+            before, found = left, self._look(left)
+            if found is None:
+                return True
+            if not found.says_more_than(before):
+                return False
+            left = found
+
+    def _look(self, left: "_Left") -> "_Left | None":
+        """Return what is left of what was; None where no packing takes the batch.
+
+        Intervals are divided first where that may shake a packing by what its pipelines
+        take in them, and then all of them: in finer ones fewer are cheap enough.
+        """
+        wanted, some = left.wanted, self._intervals(left.spans)
         least = [self._least(leaf) for leaf in self._leaves]
-        wanted, sure = np.zeros((2, len(self._states.use)), np.int64)
+        sure = np.zeros_like(wanted)
         kept: dict[_Interval, Whole] = {}
-        looked = 0
-        while looked < _MOST_INTERVALS:
-            looked += len(some)
+        while some:
+            self._looked += len(some)
+            if self._looked > _MOST_INTERVALS:
+                raise _too_large()
             for n in range(len(self._leaves)):
                 mine = [x for x in some if x[0] == n]
-                asked = np.maximum(wanted, least[n])
-                found = self._taken(n, mine, asked, sure)
-                if found is None:
-                    return False
+                found = self._taken(n, mine, np.maximum(wanted, least[n]), sure)
                 each = (np.where(x < least[n], 0, x) for x in found)
                 kept.update(zip(mine, each, strict=True))
             one = np.max([np.zeros_like(sure), *kept.values()], axis=0)
             together, others = self._together(one)
-            if max((int(x.flat[-1]) for x in together[self._fewest :]), default=0) < (
-                self._stages.batch
-            ):
-                return True
-            wanted = np.minimum(_NOBODY, self._stages.batch - others)[::-1]
-            packed = self._packed(one, together)
-            some = []
+            ends = (int(x.flat[-1]) for x in together[self._fewest :])
+            if max(ends, default=0) < self._stages.batch:
+                return None
+            rest = np.minimum(_NOBODY, self._stages.batch - others)[::-1]
+            wanted = np.maximum(wanted, rest)
             for interval, taken in [*kept.items()]:
-                n, span, halves = interval
                 taken[taken < wanted] = 0
-                loose = ((taken == one) & (taken > sure))[packed].any()
                 if not taken.any():
                     del kept[interval]
-                elif span[1] - span[0] > 1 and loose:
-                    some += [(n, x, halves) for x in self._leaves[n].divided(span)]
-                    del kept[interval]
-            if not some:
-                return False
-        return False
+            wide = [x for x in kept if x[1][1] - x[1][0] > 1]
+            packed = self._packed(one, together)
+            loose = [
+                x for x in wide if ((kept[x] == one) & (kept[x] > sure))[packed].any()
+            ]
+            some = []
+            for n, span, halves in loose or wide:
+                some += [(n, x, halves) for x in self._leaves[n].divided(span)]
+                del kept[n, span, halves]
+        spans: list[list[Span]] = [[] for _ in least]
+        for n, span, _ in sorted(kept):
+            spans[n].append(span)
+        return _Left(wanted, spans) if kept else None
 
     # -- one pipeline ------------------------------------------------------------------
 
-    def _intervals(self) -> list[_Interval]:
+    def _intervals(self, left: list[list[Span]]) -> list[_Interval]:
         """Return intervals whose pipelines may be in a packing that takes the batch.
+
+        They are of those that are `left` of each part.
 
         And keep how much these may pay beyond what they take.
         """
@@ -113,7 +157,7 @@ class Packing:
         enough = max(0, gap / (_SHARE * max(1, self._most - 1)))
         each: list[tuple[int, Span, int, int]] = []
         for n, (leaf, sums) in enumerate(zip(self._leaves, self._sums, strict=True)):
-            spans = leaf.spans(_FIRST)
+            spans = [*left[n]]
             while spans:
                 at = sums.paths.at_once
                 some, spans = spans[-at:], spans[:-at]
@@ -151,11 +195,11 @@ class Packing:
 
     def _taken(
         self, n: int, some: list[_Interval], asked: Whole, sure: Whole
-    ) -> list[Whole] | None:
+    ) -> list[Whole]:
         """Return the most sequences of pipelines of a part, by the GPUs that they use.
 
         Those that take less than what is `asked` may be left out; what some surely take
-        is raised. None where numbers are too large.
+        is raised.
         """
         leaf, found = self._leaves[n], list[Whole]()
         v, b = self._stages.costs.schedule.interleave, leaf.part.options.size
@@ -170,7 +214,7 @@ class Packing:
                 us_cost.append(leaf.us_cost(half))
                 most_cost.append(int(need[0]) + v * int(lows[i]) * self._allowed)
             if max(most_cost) >= NONE // 2:
-                return None
+                raise _too_large()
             times = v * leaf.part.left_us + lows[:, None]
             each = np.minimum(-(-asked // b), self._stages.batch)
             most_us = times - v * lows[:, None] * each
@@ -183,7 +227,7 @@ class Packing:
                 sums = self._sums[n].least(allowed)
             except TooMany:
                 if len(part) == 1:
-                    return None
+                    raise _too_large() from None
                 count = len(part) // 2  # fewer intervals at once
                 continue
             able = sums < NONE // 2
@@ -294,3 +338,10 @@ def _timed(leaf: Leaf) -> Leaf | None:
         return None
     slowest = max(1, leaf.box.slowest[0]), leaf.box.slowest[1]
     return replace(leaf, box=replace(leaf.box, slowest=slowest))
+
+
+def _too_large() -> Unsupported:
+    return Unsupported(
+        "whole pipelines are more than a check can look at: plan again to prove the "
+        "bound"
+    )

@@ -60,6 +60,15 @@ def test_what_whole_pipelines_refute_is_checked(number: int) -> None:
     assert sum(checked(one, whole=True) for one in instances) > number // 2
 
 
+@pytest.mark.slow
+def test_what_follows_from_larger_boxes_is_checked() -> None:
+    """The engine takes over what it knows of the box that it divided."""
+    instance, time_us = load("generated:unequal/16/1"), 1_840_000
+    found = box_forger.honest(instance, time_us, 2 * time_us, 1000, near=1.1)
+    assert found is not None
+    assert checking.missing(instance, found, time_us + 1) == []
+
+
 def test_what_numbers_of_hosts_refute_is_checked() -> None:
     tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in range(12))
     every = [*map(some_instance, range(60, 80)), *tiny]
