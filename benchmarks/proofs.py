@@ -56,6 +56,7 @@ ABLATED = (
     "metis/p100-t4-16-wide-resnet-4b",
     "generated:steep/64/1",
     "generated:islands/16/1",
+    "generated:tight_memory/64/0",
 )
 HEAD = """# What is proved of training plans
 
