@@ -3,6 +3,9 @@
 Back ends and statements are found in their folders: a new one is tested at once.
 """
 
+import os
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hetopt import registry
+
+# Bytecode is kept even where the environment says not to: without it pytest rewrites
+# every assertion in each worker, and each command in a process compiles the house.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The same examples in every run, judged by no clock: a busy machine changes nothing.
 settings.register_profile(
@@ -37,6 +45,7 @@ QUICK = (
 _HERE = Path(__file__).parent
 
 
+@cache
 def _is_quick(path: Path) -> bool:
     """Return whether a file is one of the quick run."""
     return any(path.is_relative_to(_HERE / name) for name in QUICK)
@@ -56,6 +65,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = item.get_closest_marker("slow") or item.get_closest_marker("targets")
         if asked is None and _is_quick(item.path):
             item.add_marker("quick")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker a run of tests in their order, and the idle one what is left.
+
+    What a module builds once is then built by one worker, not by all of them.
+    """
+    from xdist.scheduler import WorkStealingScheduling
+
+    if config.getoption("dist") != "load":
+        return None
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.fixture(params=registry.names("backends"))

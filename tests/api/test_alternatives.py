@@ -1,6 +1,6 @@
 """Settings that plans choose: judged as if they were the workload's own."""
 
-from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -18,16 +18,16 @@ from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost
 
 
-def random_plans(count: int) -> Iterator[tuple[Random, Instance, TrainingPlan]]:
-    for seed in range(count):
+@cache
+def random_plans() -> list[tuple[Random, Instance, TrainingPlan]]:
+    found = []
+    for seed in range(60):
         random = Random(f"alternatives/{seed}")
         plain = random_instance(random, later=seed % 2 == 0)
         instance = with_alternatives(random, plain, zeros=(0, 1, 2, 3))
         if pipes := random_pipes(random, instance):
-            yield random, instance, FastCost(instance).plan(pipes)
-
-
-PLANS = list(random_plans(60))
+            found.append((random, instance, FastCost(instance).plan(pipes)))
+    return found
 
 
 def uniform(plan: TrainingPlan, rule: str | None) -> TrainingPlan:
@@ -46,7 +46,7 @@ def uniform(plan: TrainingPlan, rule: str | None) -> TrainingPlan:
 
 
 def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
-    for _, instance, plan in PLANS[:15]:
+    for _, instance, plan in random_plans()[:15]:
         for rule in instance.workload.recomputes:
             for zero in (0, 1, 3):
                 chosen = uniform(plan, rule).model_copy(update={"zero": zero})
@@ -57,7 +57,7 @@ def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
 
 def test_the_fast_evaluator_agrees_with_the_judge_on_any_choices() -> None:
     timed = fitting = 0
-    for random, instance, plan in PLANS:
+    for random, instance, plan in random_plans():
         for _ in range(2):
             chosen = with_choices(random, instance, plan)
             found = judge.evaluate(instance, chosen)
@@ -77,7 +77,7 @@ def test_the_fast_evaluator_agrees_with_the_judge_on_any_choices() -> None:
 
 
 def test_an_explanation_adds_up_whatever_was_chosen() -> None:
-    for random, instance, plan in PLANS:
+    for random, instance, plan in random_plans():
         chosen = with_choices(random, instance, plan)
         judged = judge.evaluate(instance, chosen)
         found = explain(instance, chosen, Limits(time_s=0))
@@ -90,7 +90,7 @@ def test_an_explanation_adds_up_whatever_was_chosen() -> None:
 
 
 def test_what_is_not_offered_is_a_violation() -> None:
-    _, instance, plan = PLANS[0]
+    _, instance, plan = random_plans()[0]
     chosen = uniform(plan, "none").model_copy(update={"zero": 2})
     plain = under(instance, "full", 0)
     rules = {v.rule for v in judge.evaluate(plain, chosen).violations}
@@ -98,7 +98,7 @@ def test_what_is_not_offered_is_a_violation() -> None:
 
 
 def test_files_without_alternatives_keep_their_digest() -> None:
-    _, instance, plan = PLANS[0]
+    _, instance, plan = random_plans()[0]
     assert fixed(instance).digest != instance.digest
     tree = fixed(instance).model_dump(mode="json", exclude_unset=True)
     del tree["workload"]["alternatives"]
@@ -120,7 +120,7 @@ def test_files_without_alternatives_keep_their_digest() -> None:
 def test_alternatives_without_costs_of_their_own_are_refused(
     costs: dict[str, Any], alternatives: dict[str, Any], message: str
 ) -> None:
-    tree = PLANS[1][1].model_dump(mode="json", exclude_unset=True)
+    tree = random_plans()[1][1].model_dump(mode="json", exclude_unset=True)
     tree["workload"]["alternatives"] = alternatives
     tree["workload"]["costs"] |= costs
     if costs.get("layer_times"):

@@ -2,11 +2,11 @@
 
 import math
 import os
-import time
 from typing import Any
 
 import pytest
 from knapsacks import knapsack, quiet
+from waiting import PATIENCE_S
 
 from hetopt.backends import highs
 from hetopt.backends.highs import model as highs_model
@@ -63,8 +63,9 @@ def test_a_process_that_goes_on_after_its_time_is_ended(
     )
     answer = fresh().solve(Limits(time_s=1), quiet)
     assert answer.stop is Stop.TIME
-    assert answer.status is Status.FEASIBLE
-    assert answer.bound >= answer.objective
+    assert answer.status in (Status.FEASIBLE, Status.UNDECIDED)
+    if None not in (answer.bound, answer.objective):
+        assert answer.bound >= answer.objective
 
 
 def test_a_crash_is_a_failure_and_the_next_solve_has_a_process(
@@ -110,10 +111,7 @@ def test_an_ended_parent_leaves_no_process_behind() -> None:
     process = server._process
     assert process.stdin is not None
     process.stdin.close()  # as the system does when this process ends
-    until = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < until:
-        time.sleep(0.05)
-    assert process.poll() == 0
+    assert process.wait(PATIENCE_S) == 0
     server.close()
 
 

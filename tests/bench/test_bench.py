@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import bench_planners
 import pytest
 from typer.testing import CliRunner
+from waiting import PATIENCE_S, awaited
 
 from hetopt import cli, files, registry
 from hetopt.bench import child, journal, machine, process, running, suites
@@ -348,12 +348,9 @@ def test_an_interrupt_ends_the_solves_and_keeps_the_rows(
         text=True,
     )
     _wait_for_lines(tmp_path / "out" / journal.ROWS, 2)
-    for _ in range(600):
-        if set(_sleepers()) - before:
-            break
-        time.sleep(0.05)
+    awaited(lambda: set(_sleepers()) - before, "planner that waits")
     run.send_signal(number)
-    _, said = run.communicate(timeout=30)
+    _, said = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 4
     assert "keeps the rows so far; --resume continues" in said
     assert set(_sleepers()) <= before
@@ -361,11 +358,10 @@ def test_an_interrupt_ends_the_solves_and_keeps_the_rows(
 
 
 def _wait_for_lines(path: Path, count: int) -> None:
-    for _ in range(600):
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{path} has no {count} lines after 30 s")
+    awaited(
+        lambda: path.exists() and path.read_bytes().count(b"\n") >= count,
+        f"{count} lines in {path}",
+    )
 
 
 def _run(words: list[str]) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -185,10 +186,13 @@ def wide(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "tree", [nested(MOST_DEPTH), wide(int(math.log2(MOST_CASES)) + 1)]
+    ("make", "depth"),
+    [(nested, MOST_DEPTH), (wide, int(math.log2(MOST_CASES)) + 1)],
 )
-def test_a_tree_of_boxes_is_bounded(tree: dict[str, Any]) -> None:
-    instance = eight_gpus(3)
+def test_a_tree_of_boxes_is_bounded(
+    make: Callable[[int], dict[str, Any]], depth: int
+) -> None:
+    instance, tree = eight_gpus(3), make(depth)
     with pytest.raises(InstanceError, match="forged: certificate: found more than"):
         proved(instance, boxes(instance, tree, 1), 1)
 

@@ -1,7 +1,6 @@
 """An explanation adds up to what the judge says, and its changes are judged anew."""
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -29,9 +28,11 @@ from hetopt.search.fast_cost import FastCost
 RUNNER = CliRunner()
 
 
-def random_plans(count: int) -> Iterator[tuple[Instance, TrainingPlan, dict[str, Any]]]:
-    """Plans that can be timed, many of which need too much memory."""
-    for seed in range(count):
+@cache
+def random_plans() -> list[tuple[Instance, TrainingPlan, dict[str, Any]]]:
+    """Return plans that can be timed, many of which need too much memory."""
+    rows = []
+    for seed in range(40):
         random = Random(f"explained/{seed}")
         instance = random_instance(random, later=seed % 2 == 0)
         pipes = random_pipes(random, instance)
@@ -40,21 +41,23 @@ def random_plans(count: int) -> Iterator[tuple[Instance, TrainingPlan, dict[str,
         plan = FastCost(instance).plan(pipes)
         found = judge.evaluate(instance, plan)
         if found.objective is not None:
-            yield instance, plan, found.parts
-
-
-PLANS = list(random_plans(40))
+            rows.append((instance, plan, found.parts))
+    return rows
 
 
 @cache
 def explanations() -> tuple[Explanation, ...]:
     """What is said of each of the plans, without changes."""
-    return tuple(explain(one, plan, Limits(time_s=0)) for one, plan, _ in PLANS)
+    return tuple(
+        explain(one, plan, Limits(time_s=0)) for one, plan, _ in random_plans()
+    )
 
 
 def test_the_parts_of_every_stage_add_up_to_the_iteration() -> None:
-    assert len(PLANS) > 25
-    for (instance, _, judged), found in zip(PLANS, explanations(), strict=True):
+    assert len(random_plans()) > 25
+    for (instance, _, judged), found in zip(
+        random_plans(), explanations(), strict=True
+    ):
         assert found.iteration_us == judged["iteration_us"]
         gpus = instance.planned_cluster.gpu_count
         assert sum(found.gpu_time.values()) == gpus * found.iteration_us
@@ -64,7 +67,7 @@ def test_the_parts_of_every_stage_add_up_to_the_iteration() -> None:
 
 
 def test_waiting_is_for_somebody_who_does_not_wait() -> None:
-    for (_, plan, _), found in zip(PLANS, explanations(), strict=True):
+    for (_, plan, _), found in zip(random_plans(), explanations(), strict=True):
         rows = found.stages
         for part in ("slower_pipeline", "slower_sync", "slower_update"):
             assert min(row.parts[part] for row in rows) == 0
@@ -74,7 +77,7 @@ def test_waiting_is_for_somebody_who_does_not_wait() -> None:
 
 
 def test_the_memory_parts_of_every_gpu_add_up_to_its_peak() -> None:
-    for (_, _, judged), found in zip(PLANS, explanations(), strict=True):
+    for (_, _, judged), found in zip(random_plans(), explanations(), strict=True):
         peaks = {gpu: row.need_mib for row in found.memory for gpu in row.gpus}
         assert peaks == judged["peak_memory_mib"]
         assert found.tightest.headroom_mib == judged["least_headroom_mib"]
@@ -83,7 +86,7 @@ def test_the_memory_parts_of_every_gpu_add_up_to_its_peak() -> None:
 
 def test_reduces_take_what_the_cost_model_says() -> None:
     wide = 0
-    for (instance, plan, _), found in zip(PLANS, explanations(), strict=True):
+    for (instance, plan, _), found in zip(random_plans(), explanations(), strict=True):
         costs = instance.workload.costs
         for row in found.stages:
             pipeline = plan.pipelines[row.pipeline]

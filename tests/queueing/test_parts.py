@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from waiting import awaited
 
 from hetopt.errors import InstanceError
 from hetopt.problems.job_scheduling import Data, micro
@@ -273,13 +273,12 @@ def launched(
     return launch
 
 
-def awaited(engine: local.Local, one: Launch, handle: str) -> Any:
-    for _ in range(400):
+def ended(engine: local.Local, one: Launch, handle: str) -> Any:
+    def look() -> Any:
         seen = engine.look({handle: one.folder})[handle]
-        if seen.state != "running":
-            return seen
-        time.sleep(0.05)
-    raise AssertionError("it still runs")
+        return seen if seen.state != "running" else None
+
+    return awaited(look, "end of the process")
 
 
 def test_a_process_of_this_machine_is_followed_to_its_end(
@@ -287,11 +286,11 @@ def test_a_process_of_this_machine_is_followed_to_its_end(
 ) -> None:
     engine, one, handle = launched("good")
     assert engine.find(one) == handle
-    assert awaited(engine, one, handle).state == "done"
+    assert ended(engine, one, handle).state == "done"
     words = (one.folder / "told").read_text().split()
     assert words == ["3,1", "-m", "hetopt", "run", "plan.json", "--steps", "5"]
     engine, one, handle = launched("bad", code="7")
-    seen = awaited(engine, one, handle)
+    seen = ended(engine, one, handle)
     assert (seen.state, seen.why) == ("failed", "ended with exit code 7")
 
 
@@ -301,12 +300,9 @@ def test_a_process_that_is_killed_is_lost_and_one_that_is_asked_saves(
     engine, one, handle = launched("killed", hold="")
     assert engine.look({handle: one.folder})[handle].state == "running"
     os.killpg(int(handle.partition(":")[0]), signal.SIGKILL)
-    assert awaited(engine, one, handle).state == "lost"
+    assert ended(engine, one, handle).state == "lost"
     engine, one, handle = launched("asked", hold="")
-    for _ in range(400):
-        if (one.folder / "told").exists():
-            break
-        time.sleep(0.05)
+    awaited((one.folder / "told").exists, "word of the process")
     engine.end(handle)
     assert engine.look({handle: one.folder})[handle].state == "done"
     assert (one.folder / "notice").read_text() == "saved\n"

@@ -1,6 +1,7 @@
 """Random instances draw every setting there is, and are read as they are drawn."""
 
 import json
+from functools import cache
 from itertools import combinations
 from random import Random
 
@@ -25,7 +26,10 @@ def _drawn(seed: int) -> dict:
     return json.loads(json.dumps(tree))
 
 
-TREES = [_drawn(seed) for seed in range(2000)]
+@cache
+def trees() -> list[dict]:
+    """Draw instances enough for every pair of settings to come up."""
+    return [_drawn(seed) for seed in range(2000)]
 
 
 PARTS = {
@@ -77,7 +81,7 @@ def test_every_field_of_the_schema_is_drawn_away_from_its_default(kind):
         )
         drawn = [
             record[name]
-            for tree in TREES
+            for tree in trees()
             for record in _records(tree, kind)
             if name in record
         ]
@@ -104,7 +108,7 @@ def test_every_two_alternatives_are_drawn_together(pair):
         other = workload["alternatives"].get(name, ())
         return {*other} - {workload["costs"][name]}
 
-    rows = [tree["workload"] for tree in TREES]
+    rows = [tree["workload"] for tree in trees()]
     both = [row for row in rows if all(chosen(row, name) for name in pair)]
     assert bool(both) == (set(pair) not in _REFUSED)
 
@@ -113,7 +117,7 @@ def test_every_two_alternatives_are_drawn_together(pair):
 def test_what_divides_is_drawn_with_every_memory_and_on_single_gpus(field):
     """In costs and in alternatives; with less memory than the states, and with more."""
     seen = set()
-    for tree in TREES:
+    for tree in trees():
         workload, nodes = tree["workload"], tree["cluster"]["nodes"]
         own, other = workload["costs"][field], workload["alternatives"].get(field, ())
         gpus, spec = tree["cluster"]["gpus"], drawing.read(tree).model
@@ -128,14 +132,14 @@ def test_what_divides_is_drawn_with_every_memory_and_on_single_gpus(field):
 
 
 def test_what_is_drawn_is_an_instance_that_the_schema_accepts():
-    for tree in TREES:
+    for tree in trees():
         assert drawing.read(tree).planned_cluster.gpu_count in (3, 5)
 
 
 def test_limits_are_drawn_together():
     """Zeros and the largest numbers of the schema, also several in one instance."""
     seen = set()
-    for tree in TREES:
+    for tree in trees():
         costs, gpus = tree["workload"]["costs"], tree["cluster"]["gpus"].values()
         seen |= {("sync_factor", costs["sync_factor"])}
         seen |= {("tflops", gpu["peak_tflops"]) for gpu in gpus}
