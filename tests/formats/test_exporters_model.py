@@ -188,9 +188,10 @@ def test_what_a_trainer_cannot_be_told_is_known_before_there_is_a_plan(
 ) -> None:
     """Where arithmetic, judge or planner see no obstacle, the exporter has none."""
     config = json.loads(path.read_text("utf-8"))
-    for target, kind in product(TARGETS, ("bf16_mixed", "fp16_mixed")):
-        data = made_of(config, {"precision": kind}).on(target)
-        whole = one([(data.model.layers, 1, 1)])
+    kinds = [made_of(config, {"precision": x}) for x in ("bf16_mixed", "fp16_mixed")]
+    whole = one([(kinds[0].model.layers, 1, 1)])
+    for target, made in product(TARGETS, kinds):
+        data = made.on(target)
         why = support.reason(data)
         broken = training_plan.evaluate(data, whole).violations
         assert (why is None) == (not broken), (target, why, broken)
