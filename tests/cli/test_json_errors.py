@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from hetopt import api, cli, errors
 from hetopt.errors import BoundContradicted
 from hetopt.files import schemas
 
-SCHEMA = next(r["schema"] for r in schemas.schemas() if r["name"] == "error")
+
+@cache
+def schema() -> dict[str, Any]:
+    """Return the schema of an error."""
+    rows = schemas.schemas()
+    return next(row["schema"] for row in rows if row["name"] == "error")
+
+
 SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
 
 # Words that each command refuses, and the kind of error that this is.
@@ -85,7 +93,7 @@ def hetopt(*words: str) -> Any:
 def the_error(told: Any) -> dict[str, Any]:
     """The error of the only document on stdout, after a look at its schema."""
     document = json.loads(told.stdout)
-    assert faults(document, SCHEMA, SCHEMA) == []
+    assert faults(document, schema(), schema()) == []
     found: dict[str, Any] = document["error"]
     assert found["exit_code"] == told.exit_code
     return found
@@ -146,7 +154,7 @@ def test_an_unforeseen_bug_is_a_document_beside_its_traceback() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     document = json.loads(told.stdout)
-    assert faults(document, SCHEMA, SCHEMA) == []
+    assert faults(document, schema(), schema()) == []
     assert document["error"]["kind"] == "internal_error"
     assert told.returncode == 1
     assert "Traceback" in told.stderr

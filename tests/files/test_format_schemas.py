@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,24 @@ from hetopt.errors import HetoptError
 from hetopt.files import schemas
 from hetopt.text.parsing import read_tree
 
-SCHEMAS = {row["name"]: row["schema"] for row in schemas.schemas()}
+
+@cache
+def our_schemas() -> dict[str, Any]:
+    """Return the schema of each of our documents by its name."""
+    return {row["name"]: row["schema"] for row in schemas.schemas()}
+
+
 SHIPPED = sorted(INSTANCES.glob("*/*.yaml"))
 PLANS = sorted(INSTANCES.glob("*/*.plan.json"))
 
 
 def broken(tree: Any, name: str) -> list[str]:
-    return faults(tree, SCHEMAS[name], SCHEMAS[name])
+    return faults(tree, our_schemas()[name], our_schemas()[name])
 
 
 def format_of(tree: dict[str, Any]) -> str:
     name = tree.get("problem", "instance")
-    return name if name in SCHEMAS else "instance"
+    return name if name in our_schemas() else "instance"
 
 
 def test_files_of_the_library_keep_their_schema() -> None:
@@ -106,7 +113,7 @@ def test_what_breaks_a_schema_is_refused_by_the_reader(
 
 def test_every_problem_has_a_schema_of_its_file() -> None:
     posed = {n for n in problems.names() if problems.get(n).Data is files.Instance}
-    assert set(SCHEMAS) == {
+    assert set(our_schemas()) == {
         *("instance", "profile", "plan", "result", "error"),
         *set(problems.names()) - posed,
     }

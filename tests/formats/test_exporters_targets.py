@@ -315,9 +315,17 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("costs", "reason", "takers"), SETTINGS)
+@pytest.mark.parametrize(
+    ("costs", "reason", "takers"), SETTINGS, ids=[row[1] for row in SETTINGS]
+)
 def test_settings_that_a_target_has_no_word_for_are_refused(
+    costs: dict[str, Any], reason: str, takers: set[str]
+) -> None:
+    for target in TARGETS:
+        _refused_or_exported(target, costs, reason, takers)
+
+
+def _refused_or_exported(
     target: str, costs: dict[str, Any], reason: str, takers: set[str]
 ) -> None:
     if target == "hexiscale" and costs.items() > MIXED.items():
@@ -332,11 +340,11 @@ def test_settings_that_a_target_has_no_word_for_are_refused(
     why = exporting.reasons(target, data, plan)
     executor = {"torchrun"} if reason in RUN else set()
     if name in takers | LAUNCHERS - {"torchrun"} | executor:
-        assert why == []
+        assert why == [], target
         assert exporting.export_plan(target, data, plan)
-    else:
-        assert len(why) == 1 or "zero" in costs  # neither that, nor what goes with it
-        assert any(reason in words for words in why)
+    else:  # neither that, nor what goes with it
+        assert len(why) == 1 or "zero" in costs, target
+        assert any(reason in words for words in why), target
 
 
 @pytest.mark.parametrize("target", ["megatron", "megatron_bridge", "deepspeed"])

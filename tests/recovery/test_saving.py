@@ -7,6 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import drawn, examples
 from test_recovery_traces import CHECKPOINT_S, at, replayed
 from typer.testing import CliRunner
 
@@ -38,24 +41,24 @@ def random_span(rng: Random) -> tuple[Span, Saves]:
     return Span(rng.randint(1, 60), rng.randint(2, 9), rng.random() < 0.7), saves
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_equal_intervals_keep_what_a_clock_counts(seed: int) -> None:
-    rng = Random(f"saving {seed}")
-    span, saves = random_span(rng)
-    every = rng.randint(1, 40)
+@examples(300)
+@given(drawn(random_span), st.integers(1, 40))
+def test_equal_intervals_keep_what_a_clock_counts(
+    case: tuple[Span, Saves], every: int
+) -> None:
+    span, saves = case
     found = saving.equal([span], saves, every, "x")
     least = max(every, saves.write_us - saves.stall_us)
     each = max(1, -(-least // span.iteration_us))
     assert found.kept == by_clock(span, saves, {*range(each, 61, each)})
 
 
-@pytest.mark.parametrize("seed", range(100))
+@given(drawn(random_span))
 def test_the_adaptive_policy_keeps_what_a_clock_counts_of_its_own_saves(
-    seed: int,
+    case: tuple[Span, Saves],
 ) -> None:
     """What it saves after follows from the time before each save alone."""
-    rng = Random(f"adaptive {seed}")
-    span, saves = random_span(rng)
+    span, saves = case
     after, now, done = set[int](), 0, 0
     while now <= span.train_us:
         every = saving.daly_us(saves.stall_us, max(now, span.iteration_us))
@@ -67,11 +70,12 @@ def test_the_adaptive_policy_keeps_what_a_clock_counts_of_its_own_saves(
     assert row.kept == by_clock(span, saves, after)
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_the_bound_is_what_the_best_of_all_policies_keeps(seed: int) -> None:
+@given(drawn(random_span))
+def test_the_bound_is_what_the_best_of_all_policies_keeps(
+    case: tuple[Span, Saves],
+) -> None:
     """Every set of iterations to save after is tried."""
-    rng = Random(f"bound {seed}")
-    span, saves = random_span(rng)
+    span, saves = case
     whole = range(1, span.train_us // span.iteration_us + 1)
     tried = (
         set(x) for n in range(min(len(whole), 3) + 1) for x in combinations(whole, n)
