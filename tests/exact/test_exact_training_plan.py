@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance, tiny_instance
 from hypothesis import given
-from inputs import drawn, examples, tiny_instances
+from inputs import drawn, examples, tiny_instances, trials
 from random_plans import random_plan
 from refuters import WAYS, by, by_prices, proves, refutation
 from sites_of_nodes import in_sites
@@ -316,9 +316,10 @@ def sited(random: Random) -> Instance:
     return Instance.model_validate(tree, strict=False)
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_what_is_refuted_of_sites_is_true_and_proved_again(seed: int) -> None:
-    is_true_and_proved_again(sited(Random(f"sites/{seed}")), steps=30)
+@pytest.mark.parametrize("number", trials(8, 80))
+def test_what_is_refuted_of_sites_is_true_and_proved_again(number: int) -> None:
+    for seed in range(number):
+        is_true_and_proved_again(sited(Random(f"sites/{seed}")), steps=30)
 
 
 @examples(10)

@@ -134,7 +134,7 @@ def pipelines(instance: Instance) -> list[Pipeline]:
     return found
 
 
-@pytest.mark.parametrize("number", trials(6, 16))
+@pytest.mark.parametrize("number", trials(3, 16))
 def test_no_pipeline_is_charged_more_than_it_uses(number: int) -> None:
     """Some are charged all that they use."""
     assert sum(charged(seed) for seed in range(number))

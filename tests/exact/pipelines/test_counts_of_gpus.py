@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from inputs import trials
 from random_graphs import Several, paths, potentials, random_graph
 
 from hetopt.exact.pipelines import count_kernels, kernels, side_by_side
@@ -219,10 +220,11 @@ def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
         assert others[state] == max(each)
 
 
-def test_whole_pipelines_never_refute_the_time_of_the_best_plan():
+@pytest.mark.parametrize("number", trials(10, 60))
+def test_whole_pipelines_never_refute_the_time_of_the_best_plan(number):
     refuted = 0
     schedule = Schedule(counting=Counting(near=1e9))
-    for seed in range(30):
+    for seed in range(number):
         instance = random_tiny_instance(Random(f"counts of GPUs/{seed}"), 4)
         best = best_training_plan(instance, several_replicas=True)
         if best is None:
