@@ -32,6 +32,12 @@ def trees() -> list[dict]:
     return [_drawn(seed) for seed in range(2000)]
 
 
+@cache
+def read() -> list[schema.Instance]:
+    """Return the instances, as the schema reads them."""
+    return [drawing.read(tree) for tree in trees()]
+
+
 PARTS = {
     schema.LatentAttention: "latent",
     schema.Indexer: "indexer",
@@ -117,10 +123,10 @@ def test_every_two_alternatives_are_drawn_together(pair):
 def test_what_divides_is_drawn_with_every_memory_and_on_single_gpus(field):
     """In costs and in alternatives; with less memory than the states, and with more."""
     seen = set()
-    for tree in trees():
+    for tree, instance in zip(trees(), read(), strict=True):
         workload, nodes = tree["workload"], tree["cluster"]["nodes"]
         own, other = workload["costs"][field], workload["alternatives"].get(field, ())
-        gpus, spec = tree["cluster"]["gpus"], drawing.read(tree).model
+        gpus, spec = tree["cluster"]["gpus"], instance.model
         states = 16 * sum(spec.parameters) / 2**30
         tight = min(gpu["memory_gib"] for gpu in gpus.values()) < states
         alone = any(node["count"] == 1 for node in nodes)
@@ -132,8 +138,8 @@ def test_what_divides_is_drawn_with_every_memory_and_on_single_gpus(field):
 
 
 def test_what_is_drawn_is_an_instance_that_the_schema_accepts():
-    for tree in trees():
-        assert drawing.read(tree).planned_cluster.gpu_count in (3, 5)
+    for instance in read():
+        assert instance.planned_cluster.gpu_count in (3, 5)
 
 
 def test_limits_are_drawn_together():
