@@ -1,7 +1,6 @@
 """Passes over a queue: by the engine's records alone, and never a GPU given twice."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,9 @@ from typing import Any
 import pytest
 from conftest import NODES
 from stub_slurm import StubSlurm
+from typer.testing import CliRunner
 
+from hetopt import cli
 from hetopt.queueing import passing
 from hetopt.queueing.jobs import TrainingJob
 from hetopt.queueing.passing import Queue, outlook
@@ -380,21 +381,16 @@ def test_the_rows_of_measured_runs_are_what_calibrate_reads(
 
 
 def test_documents_and_a_dry_run_of_the_command_line(
-    slurm: StubSlurm, config: Path, tmp_path: Path
+    slurm: StubSlurm, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HETOPT_QUEUE", str(tmp_path / "live"))
     (tmp_path / "job.yaml").write_text(
         "model: tiny.json\nglobal_batch: 8\nsequence_length: 32\ntokens: 5k\n"
     )
 
     def said(*words: str, code: int = 0) -> Any:
-        told = subprocess.run(
-            [sys.executable, "-m", "hetopt", *words, "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "HETOPT_QUEUE": str(tmp_path / "live")},
-        )
-        assert told.returncode == code, told.stderr
+        told = CliRunner().invoke(cli.app, [*words, "--json"])
+        assert told.exit_code == code, told.stderr
         return json.loads(told.stdout)
 
     place = ["--engine", "slurm", "-o", "types=a100:A100-80GB-SXM4,l40s:L40S"]
