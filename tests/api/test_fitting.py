@@ -56,7 +56,7 @@ def test_no_gpu_has_more_to_spare_than_it_has() -> None:
     cards = [boxes.cards_of("1xRTX4090"), boxes.cards_of("1xRTXA6000")]
     shape = {"sequence_length": 512, "global_batch": 4, "micro_batch_sizes": [1]}
     data, _ = boxes.instance_of(spec, cards, shape, ["inter_gbytes_per_s=1"])
-    (verdict,) = hetopt.fit(data, limits=5).verdicts
+    (verdict,) = hetopt.fit(data, limits=600).verdicts  # it ends by itself
     assert verdict.margin.value is not None
     assert 0 < verdict.margin.value < verdict.room_mib
 

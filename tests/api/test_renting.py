@@ -17,7 +17,7 @@ from hetopt.schema import ModelSpec
 
 TOKENS = 10**9
 #: Few layers and one size: every search ends by itself, whatever the clock says.
-FEW = ModelSpec(name="few", layers=4, hidden=4096, heads=32, vocabulary=1000)
+FEW = ModelSpec(name="few", layers=2, hidden=4096, heads=32, vocabulary=1000)
 ENDS = {"micro_batches": [1], "limits": Limits(gap=1.0)}
 LIST = (
     "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,"

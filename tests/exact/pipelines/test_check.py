@@ -79,7 +79,7 @@ def test_what_numbers_of_hosts_refute_is_checked(number: int) -> None:
 
 @pytest.mark.parametrize("number", trials(4, 12))
 def test_what_shares_of_sites_refute_is_checked(number: int) -> None:
-    assert sum(checked(in_two_sites(seed)) for seed in range(number)) > number
+    assert sum(checked(in_two_sites(seed)) for seed in range(number)) > 5 * number // 3
 
 
 def in_two_sites(seed: int) -> Instance:
