@@ -4,6 +4,7 @@ What a file asks for and the cost model has not is said so, not met with a near 
 """
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,12 @@ from hetopt.schema import Instance
 from hetopt.text.parsing import read_tree
 
 SMALL = read_tree(INSTANCES / "tiny" / "two-nodes.yaml")
-ROWS = {row["name"]: row for row in reference.rows()}
+
+
+@cache
+def rows() -> dict[str, Any]:
+    """Return the row of every field by its name."""
+    return {row["name"]: row for row in reference.rows()}
 
 
 def refused(tree: Any, tmp_path: Path) -> str:
@@ -45,11 +51,11 @@ def changed(*at: str, value: Any) -> Any:
 
 
 def test_every_field_is_described() -> None:
-    assert [name for name, row in ROWS.items() if not row["description"]] == []
+    assert [name for name, row in rows().items() if not row["description"]] == []
 
 
 def test_nothing_is_described_that_there_is_not() -> None:
-    there = {(row["record"], row["name"].rpartition(".")[2]) for row in ROWS.values()}
+    there = {(row["record"], row["name"].rpartition(".")[2]) for row in rows().values()}
     told = {(kind, name) for kind, group in reference.told().items() for name in group}
     assert told - there == set()
 
@@ -78,12 +84,12 @@ def test_every_field_of_the_library_is_in_the_reference(name: str) -> None:
         found: set[str] = set()
         for key, inner in value.items():
             own = f"{at}.NAME" if at == "cluster.gpus" else f"{at}.{key}".lstrip(".")
-            found |= {own} if own in ROWS else {own} - {f"{at}.NAME"}
+            found |= {own} if own in rows() else {own} - {f"{at}.NAME"}
             found |= names(inner, own)
         return found
 
     special = {"model.preset", "model.config", "schema"}
-    assert names(tree, "") - set(ROWS) - special == set()
+    assert names(tree, "") - set(rows()) - special == set()
 
 
 def test_the_page_is_what_the_command_writes() -> None:
@@ -104,13 +110,13 @@ def test_the_command_lists_the_fields() -> None:
 
 
 def test_a_field_says_type_unit_default_and_source() -> None:
-    row = ROWS["cluster.nodes[].intra_gbytes_per_s"]
+    row = rows()["cluster.nodes[].intra_gbytes_per_s"]
     assert row["unit"] == "10^9 bytes/s"
     assert row["expects"].startswith("a number above 0")
     assert (row["required"], row["default"]) == (False, None)
     assert "nvidia-smi" in row["source"]
-    assert ROWS["model.layers"]["required"]
-    assert ROWS["workload.costs.updates.zero"]["default"] == 0
+    assert rows()["model.layers"]["required"]
+    assert rows()["workload.costs.updates.zero"]["default"] == 0
 
 
 # --- messages --------------------------------------------------------------------
@@ -155,7 +161,7 @@ def test_hints_stand_in_the_way_of_no_field_and_no_value() -> None:
     """A field of one object may be asked for in another: there it is refused."""
     values = {"full", "selective", "none", "ring", "standard", "fp32", "bf16"}
     assert set(guide().hints) & values == set()
-    names = [name.rpartition(".")[2] for name in ROWS]
+    names = [name.rpartition(".")[2] for name in rows()]
     both = set(guide().hints) & set(names)
     here = {"context_parallel", "expert_parallel"}
     assert both <= {"tensor_parallel", "data_parallel", "adapters"} | here

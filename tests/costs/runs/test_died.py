@@ -1,5 +1,6 @@
 """Runs that died are not called valid; what those that ran held is what is said."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,18 +37,21 @@ def said(runs: list[Run]) -> list[tuple[Run, Prediction]]:
     return list(zip(runs, predictions(runs), strict=True))
 
 
-OURS = said(read_runs(OWN))
+@cache
+def ours() -> list[tuple[Run, Prediction]]:
+    """Return our own runs, and what is predicted of them."""
+    return said(read_runs(OWN))
 
 
 def test_no_run_that_died_is_called_valid() -> None:
-    died = [one for run, one in OURS if run.oom]
+    died = [one for run, one in ours() if run.oom]
     died += predictions([Run.model_validate(row) for row in DIED])
     assert len(died) >= 8
     assert not any(one.fits for one in died)
 
 
 def test_runs_that_ran_are_refused_only_near_the_end_of_the_card() -> None:
-    full = [run for run, one in OURS if not run.oom and one.fits is False]
+    full = [run for run, one in ours() if not run.oom and one.fits is False]
     for run in full:
         assert run.measured_gib is not None
         assert run.measured_gib > 75  # of 78.4 that the allocator can have
@@ -58,7 +62,7 @@ def test_runs_that_ran_are_refused_only_near_the_end_of_the_card() -> None:
 
 def test_the_chance_of_a_death_is_what_happened() -> None:
     """Of runs at the brim as many died as the chances sum to, within two of them."""
-    near = [x for x in OURS if 0.001 < (x[1].oom_probability or 0) < 0.999]
+    near = [x for x in ours() if 0.001 < (x[1].oom_probability or 0) < 0.999]
     chances = [one.oom_probability or 0 for _, one in near]
     died = sum(bool(run.oom) for run, _ in near)
     assert len(near) > 5
@@ -67,7 +71,7 @@ def test_the_chance_of_a_death_is_what_happened() -> None:
 
 
 def test_words_of_a_fit_follow_the_chance() -> None:
-    for run, one in OURS:
+    for run, one in ours():
         chance = one.oom_probability
         assert chance is not None
         assert (one.fit == "does not fit") is (chance >= 0.5)
@@ -79,7 +83,7 @@ def test_words_of_a_fit_follow_the_chance() -> None:
 def test_memory_on_one_card_is_what_was_measured() -> None:
     errors = [
         abs(one.peak_gib / run.measured_gib - 1)
-        for run, one in OURS
+        for run, one in ours()
         if run.measured_gib and one.peak_gib
     ]
     assert len(errors) >= 70
@@ -90,7 +94,7 @@ def test_memory_on_one_card_is_what_was_measured() -> None:
 @pytest.mark.parametrize("words", ["bf16", "bf16 mixed"])
 def test_states_of_a_row_matter(words: str) -> None:
     """Without the word for 16-bit states a row holds masters and moments of 32."""
-    row = next(run for run, _ in OURS if "16-bit" in (run.optimizer or ""))
+    row = next(run for run, _ in ours() if "16-bit" in (run.optimizer or ""))
     silent = row.model_copy(update={"optimizer": None, "precision": words})
     told, untold = predictions([row, silent])
     assert told.peak_gib
