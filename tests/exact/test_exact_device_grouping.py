@@ -5,7 +5,6 @@ import signal
 from fractions import Fraction
 from typing import Any
 
-import brute_force
 import numpy as np
 import pytest
 from hypothesis import given
@@ -77,15 +76,6 @@ def tiny(draw: st.DrawFn, most: int = 6) -> Data:
 def changed(data: Data, **fields: Any) -> Data:
     """The problem with other fields, checked anew."""
     return Data.model_validate({**dict(data), **fields})
-
-
-@examples(80)
-@given(tiny())
-def test_the_exact_optimum_equals_the_best_of_all_groupings(data: Data) -> None:
-    result = exact.solve(data)
-    assert result.objective == brute_force.best("device_grouping", data)
-    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
-    assert bool(result.reasons) == (result.status is Status.INFEASIBLE)
 
 
 @pytest.mark.parametrize("backend", registry.names("backends"))

@@ -68,15 +68,6 @@ def optimum(data: Data) -> int | None:
     return None if value is None else int(value)
 
 
-@examples(150)
-@given(tiny())
-def test_the_exact_optimum_equals_the_best_of_all_partitions(data: Data) -> None:
-    result = exact.solve(data)
-    assert result.objective == brute_force.best("layer_partition", data)
-    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
-    assert bool(result.reasons) == (result.status is Status.INFEASIBLE)
-
-
 @pytest.mark.parametrize("backend", registry.names("backends"))
 @pytest.mark.parametrize(
     "formulation", registry.entries_for("formulations", "layer_partition")

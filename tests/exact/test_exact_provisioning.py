@@ -74,16 +74,6 @@ def medium(random):
 MEDIUM = drawn(medium)
 
 
-@examples(60)
-@given(PROBLEMS)
-def test_optimum_and_status_equal_trying_all_plans(data):
-    result = solve(data)
-    assert result.objective == best("provisioning", data)
-    assert result.stop is Stop.PROVED
-    assert (result.status is Status.INFEASIBLE) == (result.plan is None)
-    assert bool(result.reasons) == (result.plan is None)
-
-
 def long(random):
     """Few offers, up to 5 stages: order, synchronisation and memory by position."""
     offers = tuple(

@@ -1,0 +1,70 @@
+"""Method, statement and brute force agree, on every problem that can be listed."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import brute_force
+import pytest
+import test_exact_device_grouping as of_groupings
+import test_exact_layer_partition as of_partitions
+import tiny_recoveries
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from inputs import examples, seeds, tiny_problems
+from soaking import _subproblems as soaked
+
+from hetopt import registry
+from hetopt.modelling import Limits
+from hetopt.problems import Objective
+from hetopt.result import Status, Stop
+
+
+class Listed(NamedTuple):
+    """A problem: small data of it, and the best of all its plans."""
+
+    drawn: SearchStrategy[Any]
+    best: Callable[[Any], Objective | None]
+
+
+def listed(problem: str, drawn: SearchStrategy[Any]) -> Listed:
+    """Return a problem whose plans `brute_force` lists."""
+    return Listed(drawn, lambda data: brute_force.best(problem, data))
+
+
+PROBLEMS = {
+    "device_grouping": listed("device_grouping", of_groupings.tiny()),
+    "layer_partition": listed("layer_partition", of_partitions.tiny()),
+    "provisioning": listed("provisioning", tiny_problems("provisioning")),
+    "recovery": Listed(
+        seeds().map(tiny_recoveries.tiny).filter(tiny_recoveries.few_enough),
+        tiny_recoveries.best,
+    ),
+}
+SLOW = {"device_grouping"}  # a statement that takes seconds beyond three devices
+
+
+def stated(problem: str) -> list[list[str]]:
+    """Return every statement of a problem, on every back end that carries it."""
+    return [
+        [name, backend]
+        for name in registry.entries_for("formulations", problem)
+        for backend in sorted(soaked._backends(name))
+        if name not in SLOW
+    ]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@examples(40)
+@given(data=st.data())
+def test_method_statement_and_brute_force_agree(
+    problem: str, data: st.DataObject
+) -> None:
+    method: Any = registry.entry("exact", problem)
+    posed = data.draw(PROBLEMS[problem].drawn)
+    best = PROBLEMS[problem].best(posed)
+    result = method.solve(posed, limits=Limits())
+    soaked.agree(result, best, posed)
+    assert result.stop is Stop.PROVED
+    assert bool(result.reasons) == (result.status is Status.INFEASIBLE)
+    soaked.stated(problem, posed, data.draw(st.sampled_from(stated(problem))), best)
