@@ -25,6 +25,11 @@ from .importing.clusters import Host, LeftOut
 from .importing.topology import BUS, SELF, Pairs, nvlinks
 
 OPTIONS = clusters.OPTIONS
+#: What the file is called in which a host's topology lies beside its list.
+_TOPOLOGY = ".topo"
+#: GPUs that have no memory of their own, and what is told in its place.
+_SHARING = ("NVIDIA GB10",)
+_SHARED = ("[N/A]", "[Not Supported]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -53,7 +58,7 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     """Return the hosts of all files, and the GPUs that are left out."""
     lists: dict[str, tuple[list[Listed], str]] = {}
     tables: dict[str, Pairs] = {}
-    for path in paths:
+    for path in _with_topologies(paths):
         text, where = read_text(path), str(path)
         if _is_topology(text):
             tables[where] = table(text, where)
@@ -84,6 +89,12 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
         why = clusters.reasons(left_out)
         raise InstanceError(f"{lists[name][1]}: No whole GPUs found: {why}")
     return hosts, left_out
+
+
+def _with_topologies(paths: Sequence[Path]) -> list[Path]:
+    """Return the files, and `HOST.topo` beside each where there is one."""
+    beside = (path.with_suffix(_TOPOLOGY) for path in paths)
+    return list(dict.fromkeys([*paths, *(path for path in beside if path.is_file())]))
 
 
 read = clusters.reader("nvidia-smi", listed)
@@ -133,7 +144,8 @@ def is_one(text: str, tree: Document | None) -> bool:
         return False
     begins = (
         rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|0, ?[^,\n]*, ?[0-9]+|"
-        r"\| NVIDIA-SMI |(?:index|name), |[^,\n]{3,80}, ?[0-9]{4,7} MiB$)"
+        r"0, ?[^,\n]*, ?\[N/A\]|\| NVIDIA-SMI |(?:index|name), |"
+        r"[^,\n]{3,80}, ?[0-9]{4,7} MiB$)"
     )
     return _is_topology(text) or re.search(begins, text) is not None
 
@@ -196,20 +208,26 @@ def gpus(text: str, where: str) -> list[Listed]:
                 f"{place}: found {line.strip()!r}, expected `{len(found)}, NAME, MIB`; "
                 f"print it with {_COMMAND}"
             )
-        memory = told["memory.total"]
-        mib = memory.removesuffix(" MiB")
-        if not re.fullmatch(r"[1-9][0-9]{0,8}", mib):
-            raise InstanceError(
-                f"{place}: memory.total: found {memory!r}, expected whole MiB; "
-                "correct it"
-            )
         is_cut = told.get("mig.mode.current") == "Enabled"
-        found.append(Listed(told["name"], int(mib), is_cut))
+        mib = _mib(told["name"], told["memory.total"], place)
+        found.append(Listed(told["name"], mib, is_cut))
     if not found:
         raise InstanceError(
             f"{where}: found no GPU, expected a line for each; add them"
         )
     return found
+
+
+def _mib(name: str, memory: str, place: str) -> int | None:
+    """Return the memory that a line tells; None where it is the CPU's."""
+    mib = memory.removesuffix(" MiB")
+    if name in _SHARING and mib in _SHARED:
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", mib):
+        raise InstanceError(
+            f"{place}: memory.total: found {memory!r}, expected whole MiB; correct it"
+        )
+    return int(mib)
 
 
 def _columns(header: list[str] | None, fields: Sequence[str]) -> list[str]:

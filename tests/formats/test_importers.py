@@ -24,6 +24,7 @@ from hetopt.formats import (
 )
 from hetopt.formats.assembling import assembly
 from hetopt.formats.exporting import kubernetes
+from hetopt.formats.importing import listing
 from hetopt.schema import Cluster, Instance, ModelSpec
 
 RUN = "sinfo -N -h -o '%N %G'"
@@ -165,6 +166,15 @@ def test_the_rate_of_links_within_a_host_can_be_given(tmp_path: Path) -> None:
     path = put(tmp_path, "n1.csv", *smi(2))
     found = cluster(nvidia_smi.read([path], intra_gbytes_per_s=240.0))
     assert found.nodes[0].intra_gbytes_per_s == 240.0
+
+
+def test_a_card_whose_memory_is_the_cpus_has_that_of_its_sheet(tmp_path: Path) -> None:
+    path = tmp_path / "spark.csv"
+    path.write_text("0, NVIDIA GB10, [N/A]\n")
+    assert listing.format_of(path) == "nvidia_smi"
+    read = nvidia_smi.read([path], reserve_mib=0)
+    (gpu,) = read["cluster"]["gpus"].values()
+    assert int(gpu["memory_gib"]) == 122570 // 1024  # as Linux has it
 
 
 def test_nvidia_smi_lists_gpus_by_name_with_the_memory_of_their_sheets(

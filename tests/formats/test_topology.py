@@ -104,11 +104,14 @@ def test_pairs_that_are_alike_are_not_told() -> None:
     assert links(buses) == Links("SYS")
 
 
-def test_a_host_has_the_rate_of_its_ring_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [["box.csv", "box.topo"], ["box.csv"]])
+def test_a_host_has_the_rate_of_its_ring_and_says_so(
+    given: list[str], tmp_path: Path
+) -> None:
     names = [f"{i}, Tesla V100-SXM2-16GB, 16160\n" for i in range(4)]
     (tmp_path / "box.csv").write_text("".join(names))
     (tmp_path / "box.topo").write_text(CUBE)
-    read = nvidia_smi.read([tmp_path / "box.csv", tmp_path / "box.topo"])
+    read = nvidia_smi.read([tmp_path / name for name in given])
     (node,) = read["cluster"]["nodes"]
     assert node["intra_gbytes_per_s"] == 25  # one NVLink of a V100
     (row,) = [row for row in read["assumed"] if row.what == "links within box"]
