@@ -352,7 +352,8 @@ def _fewest(
     """Return the fewest GPUs of a card with a plan, that, and the most proved too few.
 
     Any number within a machine, and whole machines beyond. Where no number has a plan,
-    it is the largest.
+    it is the last that was tried: the largest, or the first beyond those that are
+    proved too few when the time is up.
     """
     began, node = monotonic(), boxes.gpus_of_node(card)
     counts = [*range(1, node), *range(node, MOST_GPUS + 1, node)]
@@ -373,7 +374,8 @@ def _fewest(
 
     low, step = -1, 1
     while not fits(high := min(low + step, len(counts) - 1)):
-        if high == len(counts) - 1:
+        is_over = limits.after(monotonic() - began).time_s == 0
+        if high == len(counts) - 1 or (is_over and counts[high] not in refuted):
             break
         low, step = high, 2 * step
     while high - low > 1 and plans:
@@ -383,7 +385,7 @@ def _fewest(
     while plans and (place := counts.index(min(plans)) - 1) >= 0:
         if counts[place] in refuted or not fits(place, share=1.0):
             break
-    count = min(plans, default=counts[-1])
+    count = min(plans, default=counts[high])
     return count, plans.get(count), max(refuted, default=None)
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import cli
 from hetopt.api import boxes, feasibility, scheduling
-from hetopt.api.fitting import instance_with
+from hetopt.api.fitting import MOST_GPUS, instance_with
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
@@ -97,6 +97,17 @@ def test_seventy_billion_parameters_fit_by_pipelines_where_marp_has_none(
     assert verdict["fits"]
     assert verdict["too_few"] < verdict["gpus"] <= 32
     assert document["answer"].startswith("seventy fits on")
+
+
+def test_without_time_the_first_number_that_is_not_refuted_is_undecided(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "seventy.json"
+    file.write_text(json.dumps(SEVENTY_BILLION))
+    (verdict,) = hetopt.fit(file, ["H100-80GB-SXM5"], 64, limits=0).verdicts
+    assert verdict.status is Status.UNDECIDED
+    assert verdict.too_few is not None
+    assert verdict.too_few < verdict.gpus < MOST_GPUS
 
 
 def test_a_plan_that_memory_forbids_is_proved_to_be_none() -> None:

@@ -235,6 +235,16 @@ def test_a_run_of_megatron_is_the_same_in_its_relatives_files(
     assert module.claimed(asked, data).settings == MEGATRON
 
 
+@pytest.mark.parametrize("told", ["bf16", "fp32", None])
+def test_nemo_says_how_wide_gradients_are_that_it_reduces(
+    told: str | None, tmp_path: Path
+) -> None:
+    (name, text), *_ = OF_MEGATRON["NeMo"].items()
+    line = "" if told is None else f"    grad_sync_dtype: {told}\n"
+    _, asked = changes.recognise([put(tmp_path, {name: text + line})])
+    assert ("grad-reduce-in-bf16" in asked.values) == (told == "bf16")
+
+
 TITAN = Settings(4, 1, 1, 1, 1, 1, 1, "selective", 3)
 OF_TITAN: dict[str, dict[str, str]] = {
     "TOML": {

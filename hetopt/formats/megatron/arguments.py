@@ -169,7 +169,9 @@ def _of_recipes(read: _Read) -> tuple[str, ...]:
         given["fp8-format"] = "hybrid"
         if "mxfp8" in kind:
             given["fp8-recipe"] = "mxfp8"
-    if "grad-reduce-in-fp32" in read.off:
+    # NeMo's own rule: gradients are reduced in fp32 where it says just that.
+    in_narrow = given.pop("grad-sync-dtype", "fp32") != "fp32"
+    if in_narrow or "grad-reduce-in-fp32" in read.off:
         given["grad-reduce-in-bf16"] = ""
     nodes, devices = given.get("num-nodes", ""), given.get("devices", "")
     if all(re.fullmatch(r"[0-9]{1,6}", one) for one in (nodes, devices)):
