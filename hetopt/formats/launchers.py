@@ -5,7 +5,8 @@
     dstack    a task or a fleet: `resources.gpu: 8xH100`, `nodes`
 
 A machine is told by its cards, or by the name by which a cloud rents it
-(`p4d.24xlarge`; `hetopt.catalogue.rented` has these). Where a number of machines may
+(`p4d.24xlarge`; `hetopt.catalogue.rented` has these). SkyPilot's names of cards are its
+own: its `A100` has 40 GB, its `H100` is the SXM card. Where a number of machines may
 grow, the least is taken, or where that is none the most, and told. What leaves open
 which card is meant is refused. Options are those of all importers of clusters.
 """
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..catalogue import rented
+from ..catalogue import rented, skypilot_gpus
 from ..errors import InstanceError, quoted
 from ..text.parsing import read_tree
 from .documents import Document, Values
@@ -171,7 +172,12 @@ def _of_skypilot(
         )
     card, _, number = told.partition(":")
     gpus = _count(number or 1, at)
-    yield from _hosts_called(name, card, gpus, many, None, at, kind)
+    meant = skypilot_gpus().get(card)
+    for one in _hosts_called(name, card, gpus, many, None, at, kind):
+        if meant is not None and isinstance(one, Host):
+            yield one._replace(usual=meant.name)
+        else:
+            yield one
 
 
 def _of_dstack(

@@ -246,6 +246,23 @@ def test_what_a_launcher_is_asked_for_is_a_cluster(
     assert [(node.name, node.gpu, node.count) for node in found.nodes] == nodes
 
 
+@pytest.mark.parametrize(
+    ("name", "card"), [("H100", "H100-80GB-SXM5"), ("A100", "A100-40GB-SXM4")]
+)
+def test_a_card_is_what_skypilot_means_by_its_name(
+    name: str, card: str, tmp_path: Path
+) -> None:
+    text = f"name: x\nresources: {{accelerators: '{name}:8'}}\n"
+    paths = put(tmp_path, {"x.yaml": text})
+    made = document(AUTO, paths, {})
+    (node,) = made["cluster"]["nodes"]
+    assert node["gpu"] == card
+    (row,) = [one for one in made["assumed"] if one.what == f"card of {name}"]
+    assert row[1:] == (card, "what the tool means by it", f"-o types={name}:CARD")
+    other = read(paths, types=f"{name}:{name}-80GB-PCIe")
+    assert other.nodes[0].gpu == f"{name}-80GB-PCIe"
+
+
 def test_machines_that_may_start_later_are_told(tmp_path: Path) -> None:
     made = document(AUTO, put(tmp_path, {"x.yaml": RAY}), {"inter_gbytes_per_s": 1.0})
     rows = [

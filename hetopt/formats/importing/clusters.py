@@ -61,8 +61,9 @@ class Settings(NamedTuple):
 class Host(NamedTuple):
     """A machine: its GPUs by the name found; memory and links where a file tells.
 
-    Of a machine with GPUs of several types it is the part that has one; `machine` then
-    is the name of the whole.
+    `usual` is the card that the tool means by a name that several cards share. Of a
+    machine with GPUs of several types it is the part that has one; `machine` then is
+    the name of the whole.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Host(NamedTuple):
     product: str | None = None  # what nvidia-smi calls them, or a label made of it
     machine: str | None = None
     network_gbytes_per_s: float | None = None  # of a machine that is rented by a name
+    usual: str | None = None
 
 
 class LeftOut(NamedTuple):
@@ -377,7 +379,8 @@ def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
     if held.sheet.is_called(found):
         return None
     change = f"-o types={found}:CARD"
-    return Assumption(f"card of {found}", held.name, "its short name", change)
+    source = "its short name" if host.usual is None else "what the tool means by it"
+    return Assumption(f"card of {found}", held.name, source, change)
 
 
 def _links_row(host: Host, held: Card, settings: Settings) -> Assumption | None:
@@ -453,7 +456,7 @@ def card(host: Host, settings: Settings) -> Card:
             f"{host.place}: found no type of GPU for {host.name!r}; write type=NAME "
             "beside it, or give the option gpu=NAME"
         )
-    told = _meanings(settings.types).get(found.lower(), found)
+    told = _meanings(settings.types).get(found.lower(), host.usual or found)
     tflops, slash, gib = told.partition("/")
     if slash and told is not found:
         try:
