@@ -1,12 +1,15 @@
 """The page's queue: what `hetopt status` says of it, and the plans of its jobs."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import hetopt.serving
 from hetopt import cli
 from hetopt.queueing.jobs import TrainingJob
 from hetopt.queueing.passing import Queue, Settings
@@ -95,3 +98,23 @@ def test_without_a_queue_the_page_shows_none(tmp_path: Path) -> None:
         assert client.get("static/queue.js").status_code == 200
     ended = CliRunner().invoke(cli.app, ["serve", "--queue", str(tmp_path)])
     assert ended.exit_code == 2
+
+
+NODE = shutil.which("node")
+ASK = """\
+globalThis.fetch = async () => new Response("null", { status: 200 });
+const { get } = await import("./asking.mjs");
+console.log(JSON.stringify(await get("api/queue")));
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="no node, which runs the page's modules")
+def test_without_a_queue_the_page_takes_null_for_an_answer(tmp_path: Path) -> None:
+    assert NODE is not None
+    module = Path(hetopt.serving.__file__).parent / "static" / "asking.js"
+    shutil.copy(module, tmp_path / "asking.mjs")
+    (tmp_path / "ask.mjs").write_text(ASK)
+    ran = subprocess.run(
+        [NODE, "ask.mjs"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "null\n", "")

@@ -14,7 +14,8 @@ async function answered(response) {
   } catch {
     document = { error: { message: `the server answered ${response.status}` } };
   }
-  if (!response.ok || document.error) throw new Refused(document.error ?? { message: "no answer" });
+  // null is an answer, too: there is none of what was asked for.
+  if (!response.ok || document?.error) throw new Refused(document?.error ?? { message: "no answer" });
   return document;
 }
 
