@@ -1,5 +1,6 @@
 """The shelf has what the form offers: cards, models, machines, library instances."""
 
+from collections import Counter
 from functools import cache
 
 from .. import catalogue as sheets
@@ -9,16 +10,20 @@ from ..formats.importing import assumptions, clusters, finetuning
 from ..schema import ModelSpec
 from ..schema.targets import TARGETS
 from ..text.documents import Document
+from ..text.parsing import read_tree
 from .building import Form
 
 
 @cache
 def catalogue() -> Document:
-    """Names and figures, all plain values."""
+    """Names and figures, all plain values; `about` has a sentence on each instance."""
+    trees = {n: read_tree(files.path_of_known(n)) for n in files.instance_names()}
+    about = {name: _sentence(tree) for name, tree in trees.items() if "cluster" in tree}
     return {
         "cards": [_card(name) for name in sheets.gpus()],
         "models": [_model(name) for name in sheets.models()],
-        "instances": [name for name in files.instance_names() if _has_cluster(name)],
+        "instances": [*about],
+        "about": about,
         "targets": sorted(TARGETS),
         "options": sorted(
             {
@@ -58,10 +63,14 @@ def _model(name: str) -> dict[str, object]:
     }
 
 
-def _has_cluster(name: str) -> bool:
-    """Return whether an instance is to be planned: offers have no cluster."""
-    with files.path_of_known(name).open(encoding="utf-8") as file:
-        return any(line.startswith("cluster:") for line in file)
+def _sentence(tree: Document) -> str:
+    """Say which cards train which model, and whose instance that is."""
+    gpus: Counter[str] = Counter()
+    for node in tree["cluster"]["nodes"]:
+        gpus[node["gpu"]] += node["count"]
+    held = ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
+    model = tree["model"].get("name") or tree["model"]["preset"]
+    return f"{held} train {model}. {tree['source'].partition(';')[0]}."
 
 
 #: What the page begins with: two kinds of cards, one slow link, a model that all know.

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
+from hetopt.files import load_instance
 from hetopt.schema import LONGEST_NAME
 
 pytest.importorskip("starlette")
@@ -194,6 +195,13 @@ def test_the_catalogue_has_what_the_form_needs(client: TestClient) -> None:
     assert "A100-80GB-SXM4" in {card["name"] for card in found["cards"]}
     assert "llama-3-8b" in {model["name"] for model in found["models"]}
     assert TINY in found["instances"]
+    assert [*found["about"]] == found["instances"]
+    assert all(about.endswith(".") for about in found["about"].values())
+    for name in found["instances"][::20]:
+        cluster = load_instance(name).planned_cluster
+        for kind in cluster.gpus:
+            count = sum(node.count for node in cluster.nodes if node.gpu == kind)
+            assert f"{count} {kind}" in found["about"][name] or count == 0
     assert "tiny/offers" not in found["instances"]
 
 

@@ -203,7 +203,7 @@ def _unplanned_rows(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
 
 def _less(settings: Settings) -> str:
     """Return the note on `memory_gib` that a reader of the file needs."""
-    return "" if settings.reserve_mib == 0 else "; memory_gib is less a reserve"
+    return "" if settings.reserve_mib == 0 else "; memory_gib excludes a reserve"
 
 
 def cluster(hosts: Sequence[Host], settings: Settings) -> Document:

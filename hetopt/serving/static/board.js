@@ -334,7 +334,7 @@ function block(stage, place, scale, broken) {
   el("span", { class: "what" }, cardsOf(stage)),
   el("span", { class: "layers" }, plural(layers, "layer"), el("span", { class: "range" }, `: ${span(stage.layers)}`)),
   el("span", { class: "took" }, rule ? "⚠ " : "", brief(us)),
-  el("span", { class: "held" }, ...(part === null ? [] : [el("span", { class: "word" }, "memory "), `${Math.round(100 * part)} %`])),
+  el("span", { class: "held" }, ...(part === null ? [] : [el("span", { class: "word" }, "memory "), `${Math.round(100 * part)}%`])),
   bar("time", us === null ? null : us / scale.slowest, `${share(us === null ? null : us / scale.slowest)} of the slowest stage`, stage),
   bar("memory", part, full ? `${memory(full.memory_mib)} of ${memory(full.room_mib)}` : ""));
   made.style.flexGrow = us === null ? layers : Math.max(1, Math.round((1000 * us) / scale.slowest));

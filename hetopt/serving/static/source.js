@@ -27,7 +27,9 @@ function fillExamples() {
   for (const name of catalogue.instances) {
     const [family] = name.split("/");
     if (!families.has(family)) families.set(family, el("optgroup", { label: family }));
-    families.get(family).append(el("option", { value: name }, name.split("/")[1]));
+    const about = catalogue.about[name];
+    families.get(family).append(
+      el("option", { value: name, title: about }, `${name.split("/")[1]}: ${about}`));
   }
   $("example").append(el("option", { value: "" }, "choose one …"), ...families.values());
 }

@@ -55,7 +55,7 @@ export function share(value, signed = false) {
   const digits = Math.abs(percent) >= 100 ? 0 : Math.abs(percent) >= 10 ? 1 : 2;
   const text = grouped(Math.abs(percent), digits);
   const sign = percent < 0 ? "−" : signed && percent > 0 ? "+" : "";
-  return `${sign}${text} %`;
+  return `${sign}${text}%`;
 }
 
 export function memory(mib) {
