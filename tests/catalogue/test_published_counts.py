@@ -87,6 +87,31 @@ def test_counts_within_the_tolerance_agree_and_those_beyond_it_do_not(
             from_config(READ[name], name, mtp=False, parameters=told)
 
 
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("qwen2.5-7b", "qwen2_5_vl_text"),
+        ("qwen2.5-72b", "qwen2_vl_text"),
+        ("qwen3-8b", "qwen3_vl_text"),
+        ("qwen3-30b-a3b", "qwen3_vl_moe_text"),
+        ("glm-4-32b-0414", "glm4v_text"),
+        ("glm-4.5-air", "glm4v_moe_text"),
+    ],
+)
+def test_a_model_that_sees_has_the_layers_of_its_family(name: str, family: str) -> None:
+    blind = READ[name]
+    seeing = {
+        "model_type": family.removesuffix("_text"),
+        "text_config": {**blind, "model_type": family},
+        "vision_config": {"depth": 27},
+    }
+    if "tie_word_embeddings" in blind:
+        seeing["tie_word_embeddings"] = blind["tie_word_embeddings"]
+    read, own = from_config(seeing, "m"), from_config(blind, "m")
+    beside = {"architecture"}  # whose weights lie otherwise in a file with a tower
+    assert read.model_dump(exclude=beside) == own.model_dump(exclude=beside)
+
+
 def test_a_number_stands_for_all_that_round_to_it() -> None:
     for told in ("8B", "8.0B", "8.03B", "8.03e9", "8030M", "8_030_261_248"):
         from_config(LLAMA_3_8B, "m", parameters=told)

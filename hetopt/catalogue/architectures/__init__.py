@@ -33,6 +33,17 @@ _ALIASES = {
     for name in ("gemma3", "gemma3n", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")
 }
 _ALIASES |= dict.fromkeys(("gemma4_unified", "gemma4_unified_text"), "gemma4_text")
+# Language models of those that see, in the layers of a family without eyes.
+_ALIASES |= {
+    "qwen2_vl": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "glm4v_text": "glm4",
+    "glm4v_moe_text": "glm4_moe",
+}
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USED_EXPERTS = (
     *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
