@@ -160,6 +160,40 @@ def test_another_setting_is_written_where_the_old_one_stands(
     assert module.claimed(asked, data).settings == wanted
 
 
+ALONE = {
+    "Accelerate": {
+        "fsdp.yaml": ACCELERATE + "gradient_accumulation_steps: 2\n",
+    },
+    "DeepSpeed": {
+        "ds.json": json.dumps(
+            {
+                "train_batch_size": 48,
+                "gradient_accumulation_steps": 2,
+                "zero_optimization": {"stage": 3},
+                "bf16": {"enabled": True},
+            }
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_micro_batches_that_no_file_tells_make_up_the_batch(
+    name: str, tmp_path: Path
+) -> None:
+    """A script of one's own has no default of the Trainer."""
+    module, asked = changes.recognise([put(tmp_path, ALONE[name])])
+    claim = module.claimed(asked, instance(48))
+    assert claim.settings == WANTED._replace(recompute="none")
+    (note,) = [note for note in claim.notes if "size of micro-batches" in note]
+    assert "taken as 1" in note
+    text = "model_name_or_path: m\nlearning_rate: 1e-5\nfsdp: full_shard\n"
+    trainer = {"run.yaml": text}
+    module, asked = changes.recognise([put(tmp_path, trainer)])
+    with pytest.raises(InstanceError, match="sequences of a step: found 192"):
+        module.claimed(asked, instance(48))
+
+
 MEGATRON = Settings(4, 3, 1, 1, 1, 1, 2, "full", 1)
 OF_MEGATRON: dict[str, dict[str, str]] = {
     "NeMo": {

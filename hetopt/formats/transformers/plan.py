@@ -107,6 +107,8 @@ def asked(files: Sequence[File]) -> Asked | None:
     if "zero" not in values and (stage := names.stage_by_name(found)) is not None:
         values["zero"] = stage
     for name, value in _USUAL[tool].items():
+        if name == "samples" and not tools:  # none of these files is the trainer's
+            continue
         if name == "rank" and values.get("adapter", "full") in ("full", "false"):
             continue
         if name == "samples" and names.RANKS in values:
@@ -176,6 +178,14 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     ranks, shares = _ranks(given, asked, data, hosts)
     tensor, context = (_number(given, name, asked, 1) for name in ("tensor", "context"))
     replicas = replicas_of(len(ranks), tensor * context, place)
+    told = []
+    if "samples" not in given and not shares:
+        size = _size(given, asked, replicas, data)
+        given = {**given, "samples": str(size)}
+        told.append(
+            f"the size of micro-batches is not told: taken as {size}, which make up "
+            "the batch"
+        )
     samples, steps, found = _samples(given, asked, replicas, shares)
     length = _number(given, "length", asked, data.workload.sequence_length)
     workload = data.workload
@@ -200,7 +210,6 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         split=Split(context, 1, 1, groups),
         shares=shares,
     )
-    told = []
     if "length" not in given:
         told.append(f"tokens of a sequence are not told: taken as {length}")
     notes = [
@@ -239,6 +248,16 @@ def _ranks(
             "(hosts=A,B)"
         )
     return ranks, shares
+
+
+def _size(given: Values, asked: Asked, replicas: int, data: Instance) -> int:
+    """Return the size of micro-batches, by DeepSpeed's rule where none is told.
+
+    What a script of one's own loads, Accelerate's configuration does not tell.
+    """
+    batch = _number(given, "batch", asked, data.workload.global_batch)
+    steps = _number(given, "accumulation", asked, 1)
+    return max(1, batch // (steps * replicas))
 
 
 def _samples(
