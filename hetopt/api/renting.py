@@ -265,7 +265,8 @@ def rent(
             raise
         complete = False
     rows = sorted(search.rows, key=lambda r: (not job.is_in_time(r.seconds), r.usd))
-    without = search.without
+    priced = {row.price.card for row in rows}
+    without = {c: why for c, why in search.without.items() if c not in priced}
     told = spec.name, count, batch, sequence, deadline_s, tuple(rows), without, complete
     return Rentals(*told)
 

@@ -52,7 +52,9 @@ def answer(found: Rentals) -> str:
         said += f"; no plan on the machines tried costs less than {least} (proved)"
     others = [row for row in found.by_card if row is not best][: _SAID - 1]
     if others:
-        said += f". Alternatives: {'; '.join(map(_price, others))}"
+        late = {True: "", False: ", after the deadline"}
+        told = (f"{_price(row)}{late[found.is_in_time(row)]}" for row in others)
+        said += f". Alternatives: {'; '.join(told)}"
     return f"{said}. Prices of {_dates(found)}."
 
 

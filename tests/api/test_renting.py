@@ -1,6 +1,7 @@
 """What to rent: costs follow from plans, prices and losses, and are bounded."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hetopt.api.renting import Losses, Rentals, rent
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
+from hetopt.report.renting import answer
 from hetopt.schema import ModelSpec
 
 TOKENS = 10**9
@@ -80,6 +82,20 @@ def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -
     assert found.best is found.rows[0]
     assert found.best.usd == min(row.usd for row in found.rows)
     assert found.least_usd <= found.best.usd
+
+
+def test_alternatives_after_the_deadline_say_so(found: Rentals) -> None:
+    assert found.best is not None
+    fast, *rest = sorted(row.seconds for row in found.by_card)
+    assert "after the deadline" not in answer(replace(found, deadline_s=rest[-1]))
+    cut = replace(
+        found,
+        deadline_s=fast,
+        rows=tuple(sorted(found.rows, key=lambda row: (row.seconds > fast, row.usd))),
+    )
+    assert cut.best is not None
+    assert cut.best.seconds <= fast
+    assert answer(cut).count(", after the deadline") == len(rest)
 
 
 def test_every_price_is_of_a_card_with_a_date_and_a_source() -> None:
