@@ -2,13 +2,14 @@
 
 import sys
 from importlib import import_module
-from itertools import pairwise
+from itertools import combinations, pairwise
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from inputs import drawn, examples, seeds
 from places import ROOT
 from random_pipelines import random_instance
@@ -16,7 +17,7 @@ from settings import setting
 
 from hetopt.errors import NoPlan
 from hetopt.planners import hexiscale
-from hetopt.planners.hexiscale.graph import Graph, random_partition
+from hetopt.planners.hexiscale.graph import Graph, _Cut, random_partition
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search import islands
@@ -92,6 +93,74 @@ def test_partition_cuts_less_than_random_ones() -> None:
         dealt = random_partition([8] * 5, 5, Random(seed))
         assert [sum(column) for column in zip(*dealt, strict=True)] == [8] * 5
         assert _cut(bandwidth, ours) < _cut(bandwidth, dealt)
+
+
+def _crossing(edges: np.ndarray, side: list[int]) -> int:
+    pairs = combinations(range(len(side)), 2)
+    return sum(int(edges[i, j]) for i, j in pairs if side[i] != side[j])
+
+
+def _textbook(edges: np.ndarray, side: list[int]) -> int:
+    """The least cut on the way of Kernighan and Lin's one sequence of swaps."""
+    side, free = [*side], {*range(len(side))}
+    cut = least = _crossing(edges, side)
+    while pairs := [
+        (i, j) for i, j in combinations(sorted(free), 2) if side[i] != side[j]
+    ]:
+        after = {}
+        for i, j in pairs:
+            swapped = [*side]
+            swapped[i], swapped[j] = side[j], side[i]
+            after[i, j] = _crossing(edges, swapped)
+        i, j = min(pairs, key=after.__getitem__)
+        side[i], side[j] = side[j], side[i]
+        free -= {i, j}
+        cut = after[i, j]
+        least = min(least, cut)
+    return least
+
+
+@examples(25)
+@given(seeds(), st.integers(2, 5), st.sampled_from([1, -1]))
+def test_no_sequence_of_swaps_betters_a_refined_bisection(
+    seed: int, half: int, sign: int
+) -> None:
+    random = Random(seed)
+    edges = np.zeros((2 * half, 2 * half))
+    for i, j in combinations(range(2 * half), 2):
+        edges[i, j] = edges[j, i] = random.choice([0, 1, 2, 5, 10])
+    graph = Graph(edges, np.ones(2 * half))
+    start = np.array([0] * half + [1] * half)
+    found = graph._refine(np.eye(2 * half), start, 2, random, sign, 1.0)
+    side = [int(group) for group in found]
+    assert sum(side) == half
+    own = _crossing(sign * edges, side)
+    assert own <= _crossing(sign * edges, [int(group) for group in start])
+    assert _textbook(sign * edges, side) == own
+
+
+@examples(25)
+@given(seeds(), st.integers(2, 4))
+def test_a_sequence_of_swaps_lessens_the_cut_and_keeps_loads(
+    seed: int, groups: int
+) -> None:
+    random = Random(seed)
+    vertices = range(3 * groups)
+    edges = np.zeros((len(vertices), len(vertices)))
+    for i, j in combinations(vertices, 2):
+        edges[i, j] = edges[j, i] = random.randrange(9)
+    weights = np.array([float(random.randint(1, 3)) for _ in vertices])
+    part = np.array([v % groups for v in vertices])
+    cut = _Cut(edges, weights, part, groups)
+    limit = max(1.2 * cut.loads.mean(), cut.loads.max())
+    better = cut.swap_in_sequence(limit, lambda: None)
+    before, after = (_crossing(edges, [*map(int, p)]) for p in (part, cut.part))
+    assert (after < before) if better else (after == before)
+    own = np.array([weights[cut.part == g].sum() for g in range(groups)])
+    assert (own == cut.loads).all()
+    assert own.max() <= limit
+    sizes = [list(cut.part).count(g) for g in range(groups)]
+    assert sizes == [3] * groups
 
 
 @pytest.mark.parametrize(

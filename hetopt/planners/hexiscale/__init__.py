@@ -9,8 +9,7 @@ has had the better moving average of costs; every fourth round takes the other o
 Where the paper is silent: D is enumerated up to what memory allows, then drawn near
 the best; k_i is the number of nodes of the group, or by a draw one or two more, never
 fewer; ties of the walk over equal links are broken by order. Where it deviates: layers
-and micro-batches are balanced exactly rather than in proportion to compute, and cuts
-are refined by single moves and swaps, not by Kernighan-Lin (`graph`).
+and micro-batches are balanced exactly rather than in proportion to compute.
 """
 
 from collections.abc import Iterator

@@ -1,12 +1,11 @@
 """Multilevel partition of GPUs into groups: HexiScale's phase 1 (section 4.2).
 
 Coarsening by heavy edge matching, recursive bisection of the coarsest graph under a
-balance factor, projection, refinement at every level. The paper refines by
-Kernighan-Lin, which follows sequences of tentative swaps to their best prefix; here a
-vertex is moved, or swapped, only where that alone improves the cut, so that a cut is
-now and then worse. The cut is
-minimised (slow links between groups, fast ones inside) or maximised (the reverse:
-then light edges are matched, and refinement seeks heavy cuts).
+balance factor, projection, refinement at every level: moves and swaps that each
+improve the cut, and even out loads; then Kernighan-Lin, sequences of tentative swaps
+that are kept up to their best prefix, until none improves the cut. The cut is minimised
+(slow links between groups, fast ones inside) or maximised (the reverse: then light
+edges are matched, and refinement seeks heavy cuts).
 
 The graph is complete: an edge is as heavy as the bandwidth of its link. All GPUs of a
 node have the same links, so a vertex is a row of counts by node and the edges of all
@@ -24,7 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-_PASSES = 4  # of refinement at each level; later ones rarely move anything
+_PASSES = 4  # of moves and swaps at each level; later ones rarely move anything
+#: Tentative swaps behind the best prefix of a sequence, after which it ends: among
+#: hundreds of GPUs later ones gain next to nothing. Of up to 50 none is left out.
+_PATIENCE = 24
 _EXACT = 2**50  # whole numbers below are exact in a float, as are sums of a few
 
 
@@ -167,7 +169,7 @@ class Graph:
         sign: float,
         balance: float,
     ) -> NDArray[np.intp]:
-        """Moves and swaps each of which lessens `sign` times the cut."""
+        """Return a partition; no sequence of swaps lessens `sign` times its cut."""
         state = _Cut(
             sign * self._edges(vertices), vertices @ self.compute, part, groups
         )
@@ -181,6 +183,8 @@ class Graph:
                 moved = (state.move(v, limit) or state.swap(v, limit)) or moved
             if not moved:
                 break
+        while state.swap_in_sequence(limit, self._check):
+            pass
         return state.part
 
 
@@ -218,28 +222,62 @@ class _Cut:
 
     def swap(self, v: int, limit: float) -> bool:
         """Swap `v` with the vertex of another group that lessens the cut most."""
-        here, weight = self.part[v], self.weights[v]
-        there = self.part
-        gain = (
-            self.into[v, there]
-            - self.into[v, here]
-            + self.into[:, here]
-            - self.into[np.arange(len(there)), there]
-            - 2 * self.edges[v]
-        )
-        change = self.weights - weight  # what `here` gains in load
-        ceiling = np.maximum(limit, np.maximum(self.loads[here], self.loads[there]))
-        fits = (self.loads[here] + change <= ceiling) & (
-            self.loads[there] - change <= ceiling
-        )
-        gain = np.where(fits & (there != here), gain, -np.inf)
+        gain = self._gains(slice(v, v + 1), limit)[0]
         other = int(gain.argmax())
         if not gain[other] > 0:
             return False
-        group = int(there[other])
-        self._move(other, int(here))
-        self._move(v, group)
+        self._exchange(v, other)
         return True
+
+    def swap_in_sequence(self, limit: float, check: Callable[[], None]) -> bool:
+        """Swap the best pairs, each vertex once, even where one worsens the cut.
+
+        Only the swaps up to the least cut on the way are kept. Groups are looked at all
+        at once, not pair by pair. Tell whether the cut got less.
+        """
+        count = len(self.part)
+        free = np.ones(count, dtype=bool)
+        done: list[tuple[int, int]] = []
+        kept, total, best = 0, 0.0, 0.0
+        while len(done) < kept + _PATIENCE:
+            check()
+            gains = self._gains(slice(count), limit)
+            gains[~free] = -np.inf
+            gains[:, ~free] = -np.inf
+            v, other = divmod(int(gains.argmax()), count)
+            if gains[v, other] == -np.inf:
+                break
+            total += float(gains[v, other])
+            self._exchange(v, other)
+            done.append((v, other))
+            free[[v, other]] = False
+            if total > best:
+                kept, best = len(done), total
+        for v, other in reversed(done[kept:]):
+            self._exchange(v, other)
+        return kept > 0
+
+    def _gains(self, rows: slice, limit: float) -> Floats:
+        """Return what swaps of these vertices with each lessen the cut by.
+
+        It is minus infinity within a group, and where a load would get too heavy.
+        """
+        part, loads = self.part, self.loads[self.part]
+        own = self.into[np.arange(len(part)), part]
+        gain: Floats = self.into[rows][:, part] - own[rows, None]
+        gain += self.into[:, part[rows]].T - own
+        gain -= 2 * self.edges[rows]
+        here, there = loads[rows, None], loads[None, :]
+        change = self.weights[None, :] - self.weights[rows, None]  # of load `here`
+        ceiling = np.maximum(limit, np.maximum(here, there))
+        fits = (here + change <= ceiling) & (there - change <= ceiling)
+        gain[~fits | (part[rows, None] == part)] = -np.inf
+        return gain
+
+    def _exchange(self, v: int, other: int) -> None:
+        here, there = int(self.part[v]), int(self.part[other])
+        self._move(other, here)
+        self._move(v, there)
 
     def _move(self, v: int, group: int) -> None:
         here = self.part[v]
