@@ -192,7 +192,7 @@ def _layer_columns(table: CostTable, nodes: list[str], *, fits: bool) -> list[_C
     for layer in range(table.layers):
         size = (model.parameters[layer], model.active_parameters[layer])
         alike = (*size, model.kinds[layer], sorts[layer])
-        held = tuple(row.layer_mib[layer] for row in profile if row.layer_mib)
+        held = table.profile.least_of_rows(layer)
         key = (alike, tuple(row.layer_us[layer] for row in profile), held)
         costs.setdefault(key, []).append(layer)
     columns = []

@@ -16,7 +16,7 @@ def random_setting(random: Random) -> Instance:
 
 def with_holes(random: Random) -> Instance:
     """The same with a profile of which any part was measured, but at least one row."""
-    memory = random.choice(["none", "none", "layers", "parts"])
+    memory = random.choice(["none", "none", "layers", "parts", "windows"])
     instance = profiled(random, random_setting(random), memory=memory)
     rows = instance.workload.costs.profile
     share = random.choice([0.1, 0.5, 0.9])

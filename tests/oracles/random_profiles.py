@@ -1,4 +1,4 @@
-"""Random profiles for random instances: uneven layers, and memory in two ways."""
+"""Random profiles for random instances: uneven layers, memory in several ways."""
 
 from random import Random
 from typing import Any
@@ -7,7 +7,7 @@ from hetopt.schema import Instance
 
 
 def profiled(random: Random, instance: Instance, *, memory: str) -> Instance:
-    """The instance with measured layers; `memory` is none, layers or parts.
+    """The instance with measured layers; `memory` is none, layers, parts or windows.
 
     Measured memory is free of any order: it may well grow with the degree. Sizes 1 and
     2 are measured at every degree of a node; 3 is left to the binary digits. Layers
@@ -63,4 +63,21 @@ def _row(
         row["activation_mib"] = [
             random.randint(0, mib // 2) for mib in row["layer_mib"]
         ]
+    if memory == "windows":
+        row["window_mib"] = windows(random, row["layer_mib"])
     return row
+
+
+def windows(random: Random, layer_mib: list[int]) -> list[list[int]]:
+    """Runs of up to a few layers: no less than what they hold, often no more."""
+    layers, most = len(layer_mib), random.randint(0, 3)
+    known = {(i, i): mib for i, mib in enumerate(layer_mib)}
+    for more in range(1, most + 1):
+        for i in range(layers - more):
+            least = max(known[i, i + more - 1], known[i + 1, i + more])
+            added = random.choice([0, random.randint(0, layer_mib[i + more])])
+            known[i, i + more] = least + added
+    return [
+        [known[i, j] for j in range(i + 1, min(i + most, layers - 1) + 1)]
+        for i in range(layers)
+    ]

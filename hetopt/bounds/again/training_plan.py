@@ -129,7 +129,7 @@ def _distinct(tables: list[CostTable]) -> dict[int, int]:
             (model.parameters[layer], model.active_parameters[layer]),
             (model.kinds[layer], calibrated[layer]),
             tuple(row.layer_us[layer] for row in rows),
-            tuple(row.layer_mib[layer] for row in rows if row.layer_mib),
+            table.profile.least_of_rows(layer),
         )
         first.setdefault(sort, layer)
         sorts[sort] += 1
