@@ -11,6 +11,7 @@ of single runs. `--time-limit` is that of a proof.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import permutations
 from statistics import fmean, median
@@ -109,16 +110,20 @@ def planned(data: Data, planner: str, options: Row) -> float | None:
     return float(found.objective)
 
 
+class Unproved(Exception):
+    """The limit was too short for a proof."""
+
+
 def proved(data: Data, limit_s: float) -> float | None:
-    """USD of the optimum; None where there is no plan."""
+    """Return USD of the optimum; None where there is no plan."""
     found = exact.solve(data, limits=Limits(time_s=limit_s))
     if found.status.value not in ("optimal", "infeasible"):
-        raise SystemExit(f"no proof in {limit_s:g} s: give a longer --time-limit")
+        raise Unproved
     return None if found.objective is None else float(found.objective)
 
 
 def proved_within(data: Data, limit_s: float) -> float | None:
-    """The optimum of the plans that the published boundary pruning leaves."""
+    """Return the optimum of the plans that the published boundary pruning leaves."""
     found = []
     for d in data.data_parallel:
         stock = Stock.of(data, d)
@@ -139,23 +144,31 @@ def deadlines(base: Data, limit_s: float) -> list[float]:
     free = base.model_copy(update={"deadline_s": None})
     rich = free.model_copy(update={"budget_usd": 1e9})
     limits = Limits(time_s=limit_s)
-    low = exact.solve(rich, limits=limits).evaluation.parts["total_s"]
-    high = exact.solve(free, limits=limits).evaluation.parts["total_s"]
+    ends = [exact.solve(data, limits=limits).evaluation for data in (rich, free)]
+    if not all(ends):
+        raise SystemExit(f"no plan in {limit_s:g} s: give a longer --time-limit")
+    low, high = (found.parts["total_s"] for found in ends)
     steps = [low * (high / low) ** (i / 9) + 0.001 for i in range(10)]
     return sorted({*(round(step, 3) for step in steps), base.deadline_s})
 
 
 def sweep(job: str, limit_s: float) -> Iterator[Row]:
-    """USD of every method at every deadline, and CPU seconds of planning."""
+    """USD of every method at every deadline, and CPU seconds of planning.
+
+    There is none where a method has no plan, or the optimum no proof in time.
+    """
     base = data_of(job)
     for deadline_s in deadlines(base, limit_s):
         due = base.model_copy(update={"deadline_s": deadline_s})
         row: Row = {"job": job, "deadline, s": deadline_s}
         row["of the paper"] = deadline_s == base.deadline_s
         begun = process_time()
-        row["optimal"] = proved(due, limit_s)
+        row["optimal"] = row["optimal, published depth"] = None
+        with suppress(Unproved):
+            row["optimal"] = proved(due, limit_s)
         row["proof, CPU s"] = process_time() - begun
-        row["optimal, published depth"] = proved_within(due, limit_s)
+        with suppress(Unproved):
+            row["optimal, published depth"] = proved_within(due, limit_s)
         for name, (planner, options) in METHODS.items():
             begun = process_time()
             row[name] = planned(due, planner, options)
