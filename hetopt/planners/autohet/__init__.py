@@ -8,7 +8,8 @@
 The plan of the least cost among all degrees and micro-batch sizes is kept.
 
 Where it deviates from the paper, or the paper is silent:
-- Eq. 1 is the instance's cost model; `sync: bottleneck` is the paper's T_sync.
+- Eq. 1 is the instance's cost model; with `sync: bottleneck` T_sync is the volume over
+  the lowest bandwidth, as in the paper, times a ring's 2 (n - 1) / n, which it omits.
 - Eq. 4 minimises the slowest stage; here the layers minimise Eq. 1 of the group, sum
   plus (K - 1) times the slowest, since the exact method for that is at hand.
 - MIN_mem is that of the states. Where stages then do not fit (activations, layers are
