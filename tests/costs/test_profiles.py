@@ -15,7 +15,7 @@ from inputs import examples, seeds
 from pydantic import ValidationError
 from random_pipelines import random_instance, random_pipes
 from random_plans import random_plan
-from random_profiles import profiled
+from random_profiles import profiled, run_mib
 
 import hetopt
 from hetopt import files
@@ -63,23 +63,6 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
         flying, one = (sum(runs.bytes(layers, n)) for n in (flight, 1))
         more = Fraction(flying - one, memory.MIB)
     return need + ceil(more)
-
-
-def run_mib(row: Any, layers: range) -> int:
-    """Memory of a run by Metis's two equations, from its first layer on."""
-    windows = [
-        (a, *more) for a, more in zip(row.layer_mib, row.window_mib, strict=True)
-    ]
-    k = len(row.window_mib[0])
-    first = layers.start
-    found = 0
-    for m in layers:
-        if m - first <= k:
-            found = windows[first][m - first]
-            continue
-        added = [windows[n][m - n] - windows[n][m - n - 1] for n in range(m - k, m)]
-        found += max(added[0], ceil(Fraction(sum(added), k))) if k else windows[m][0]
-    return found
 
 
 def test_windows_by_hand() -> None:
