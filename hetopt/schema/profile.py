@@ -111,7 +111,7 @@ class Profile(Record):
                 f"window_mib lists {len(windows)} layers, layer_us {count}: give a "
                 "list for each layer"
             )
-        most = len(windows[0])
+        most = len(windows[0]) if windows else 0
         runs = [(mib, *row) for mib, row in zip(self.layer_mib, windows, strict=True)]
         for first, run in enumerate(runs):
             if len(run) != (want := 1 + min(most, count - 1 - first)):
