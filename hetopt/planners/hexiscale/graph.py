@@ -27,6 +27,9 @@ _PASSES = 4  # of moves and swaps at each level; later ones rarely move anything
 #: Tentative swaps behind the best prefix of a sequence, after which it ends: among
 #: hundreds of GPUs later ones gain next to nothing. Of up to 50 none is left out.
 _PATIENCE = 24
+#: Pairs of vertices that those swaps are chosen from, all together: of more than 250
+#: vertices so many fewer are tried, as each costs the square.
+_MOST_PAIRS = 1_500_000
 _EXACT = 2**50  # whole numbers below are exact in a float, as are sums of a few
 
 
@@ -238,8 +241,9 @@ class _Cut:
         count = len(self.part)
         free = np.ones(count, dtype=bool)
         done: list[tuple[int, int]] = []
+        patience = min(_PATIENCE, _MOST_PAIRS // count**2)
         kept, total, best = 0, 0.0, 0.0
-        while len(done) < kept + _PATIENCE:
+        while len(done) < kept + patience:
             check()
             gains = self._gains(slice(count), limit)
             gains[~free] = -np.inf
