@@ -236,8 +236,8 @@ def page(lines: list[dict[str, Any]]) -> str:
         "families and on the library's instances, beside the optimum that some",
         f"method proves within {limit:g} s; single runs, one thread, shared cores.",
         "Gaps are of the cases in which the optimum is proved and the rule has a plan;",
-        "*planned* says in how many it has one. Families of the library that lack",
-        "did not run; statements ran on the cases that their tables count.",
+        "*planned* says in how many it has one. Families of the library that are",
+        "missing did not run; statements ran on the cases that their tables count.",
     ]
     for problem in CASES:
         mine = [line for line in lines if line["problem"] == problem]
