@@ -392,10 +392,13 @@ def _gradients_fp32(run: Run, usual: Framework) -> bool:
 
 
 def _has_adapters(run: Run) -> bool:
-    """Tell whether frozen weights have adapters: a rank alone says so, too."""
+    """Tell whether frozen weights have adapters: a rank alone says so, too.
+
+    Ranks of latent attention, a `q_lora_rank`, are widths of the model's own.
+    """
     told = (run.lora_rank, run.lora_targets, run.frozen_bits)
     words = " ".join((run.task or "", run.shape_notes or "", run.model or ""))
-    named = re.search(r"(?<![a-z])(?:q|r|rs)?lora(?![a-z])", words.lower())
+    named = re.search(r"(?<![a-z_])(?:q|r|rs)?lora(?![a-z])", words.lower())
     return named is not None or any(one is not None for one in told)
 
 

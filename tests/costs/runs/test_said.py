@@ -185,6 +185,14 @@ def test_a_word_that_has_the_letters_of_lora_means_no_adapters() -> None:
     assert layout(model="llama-qlora").lora is True
 
 
+@pytest.mark.parametrize(
+    "notes", ["MLA attention (q_lora 1536, kv_lora 512)", "MLA, kv_lora_rank: 512"]
+)
+def test_ranks_of_latent_attention_are_no_adapters(notes: str) -> None:
+    assert layout(shape_notes=notes).lora is False
+    assert layout(shape_notes=f"{notes}; LoRA of rank 16").lora is True
+
+
 def test_adapters_weigh_all_states() -> None:
     sum_of_widths = 4 * 2 * 4096 + 3 * (4096 + 11008)
     more = gib(**{**ADAPTERS, "lora_rank": 256}) - gib(**ADAPTERS)
