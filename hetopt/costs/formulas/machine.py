@@ -19,6 +19,7 @@ class Machine(NamedTuple):
     host: str = "x86"
     rails: int = 64  # adapters that one ring uses, at the most
     site: str = ""  # a machine by name, whose pace was measured
+    neighbours: int = 0  # that a GPU's links join it to; 0: a switch joins all
 
     def across_bytes_per_s(self, members: float) -> float:
         """Return what so many GPUs of a node have between nodes, together."""
@@ -30,9 +31,11 @@ class Machine(NamedTuple):
         """The rate of each of the rings of `size` GPUs, every `stride`-th one.
 
         Rings of neighbours run at once; all that leaves a node shares its adapters.
+        Where links join pairs, those to GPUs that are not of the ring are of no use.
         """
         if size * stride <= self.domain:
-            return self.link_bytes_per_s
+            reached = (size - 1) / self.neighbours if self.neighbours else 1.0
+            return self.link_bytes_per_s * min(1.0, reached)
         return self.leaving_bytes_per_s(max(1, self.gpus // stride), stride)
 
     def leaving_bytes_per_s(self, members: int, stride: int) -> float:

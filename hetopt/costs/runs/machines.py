@@ -8,11 +8,20 @@ from ..formulas.machine import Machine, host_of
 from .rows import Run
 
 _T, _G = 1e12, 1e9
-_NAMED = {"bigscience-v100": "jean-zay-v100", "bigscience-a100": "jean-zay-a100"}
+#: Machines of collections of runs whose rows do not tell them.
+_NAMED = {
+    "bigscience-v100": "jean-zay-v100",
+    "bigscience-a100": "jean-zay-a100",
+    "vtrain": "vtrain-a100",
+}
 #: Generations whose rings of that time used one adapter each (measured: ZeRO-3 over
 #: 64 GPUs takes as long with one member a node as with four).
 _ONE_RAIL = frozenset({"Volta", "Pascal"})
 _ALL_RAILS = 4096
+#: GPUs that links join to each, by generation: no switch joins them; four in the cube
+#: mesh of a DGX-1, and all others of the node.
+_NEIGHBOURS = {"Pascal": 4, "Volta": 4, **dict.fromkeys(("CDNA2", "CDNA3", "CDNA4"), 7)}
+_SWITCHED = frozenset({"V100-32GB-SXM3"})
 #: GB that sellers count as so much less or more of what a card has.
 _NEAR = 0.9
 #: Of a bus's rate, what each of several cards has that send at once, through the host.
@@ -57,7 +66,18 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         host=host_of(card.name),
         rails=1 if card.generation in _ONE_RAIL else _ALL_RAILS,
         site=_named(run) or "",
+        neighbours=min(gpus - 1, _neighbours(run, card, usual.domain)),
     )
+
+
+def _neighbours(run: Run, card: Gpu, domain: int) -> int:
+    """Return how many GPUs a card's links join it to; 0 where all have all of them.
+
+    A rate that a row tells is what its groups reach.
+    """
+    if domain == 1 or card.name in _SWITCHED or run.intra_gbytes_per_s:
+        return 0
+    return _NEIGHBOURS.get(card.generation, 0)
 
 
 def card_of(words: str) -> Gpu | None:

@@ -1,0 +1,58 @@
+"""The machine of a run: links that no switch joins, networks of collections of runs."""
+
+from typing import Any
+
+import pytest
+
+from hetopt.costs.formulas.machine import Machine
+from hetopt.costs.runs import described
+from hetopt.costs.runs.rows import Run
+
+ROW: dict[str, Any] = {
+    "gpus": 8, "layers": 24, "hidden": 2048, "heads": 16, "vocabulary": 50257,
+    "seq": 2048, "dp": 8, "tp": 1, "pp": 1, "mbs": 1, "gbs": 64, "precision": "fp16",
+}  # fmt: skip
+
+
+def machine(gpu: str, **words: Any) -> Machine:
+    return described(Run.model_validate({**ROW, "gpu": gpu, **words})).machine
+
+
+@pytest.mark.parametrize("gpu", ["a100_80gb", "h100_80gb", "v100-32gb-sxm3"])
+def test_a_switch_gives_every_group_all_links(gpu: str) -> None:
+    one = machine(gpu)
+    rates = {one.ring_bytes_per_s(t, 1) for t in (2, 4, 8)}
+    assert rates == {one.link_bytes_per_s}
+
+
+@pytest.mark.parametrize(("gpu", "others"), [("v100_32gb", 4), ("mi300x", 7)])
+def test_links_to_gpus_outside_of_a_ring_are_of_no_use_to_it(
+    gpu: str, others: int
+) -> None:
+    one = machine(gpu)
+    for t in (2, 4, 8):
+        share = one.ring_bytes_per_s(t, 1) / one.link_bytes_per_s
+        assert share == pytest.approx(min(1, (t - 1) / others))
+
+
+def test_a_node_of_four_has_three_neighbours() -> None:
+    one = machine("v100_32gb", nodes=2)
+    assert one.ring_bytes_per_s(2, 1) == pytest.approx(one.link_bytes_per_s / 3)
+    assert one.ring_bytes_per_s(4, 1) == pytest.approx(one.link_bytes_per_s)
+
+
+def test_a_rate_that_is_told_is_what_groups_reach() -> None:
+    one = machine("v100_32gb", intra_gbytes_per_s=50)
+    assert one.ring_bytes_per_s(2, 1) == pytest.approx(50e9)
+
+
+def test_a_bus_joins_all_cards_alike() -> None:
+    one = machine("V100-16GB-PCIe")
+    assert one.ring_bytes_per_s(2, 1) == pytest.approx(one.ring_bytes_per_s(8, 1))
+
+
+def test_the_cluster_of_a_collection_has_its_own_network() -> None:
+    usual = machine("a100_80gb")
+    one = machine("a100_80gb", set="vtrain-a100-multi")
+    assert one.adapters * one.adapter_bytes_per_s == pytest.approx(100e9)
+    assert usual.adapters * usual.adapter_bytes_per_s == pytest.approx(200e9)
