@@ -46,7 +46,7 @@ class Layout:
     quantised_beside: bool = False  # weights of fewer bits are kept beside those of 16
     offload: bool = False
     overlap_tp: bool = False
-    overlap_ep: bool = False
+    overlap_ep: bool | None = False  # None: not told
     overlap_dp: bool = True
     graphs: bool = False
     flexible: bool = False  # a dispatcher of tokens that fuses permutation

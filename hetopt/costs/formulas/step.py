@@ -101,7 +101,9 @@ def part_times(
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
         exchange *= (2 + products_again) * c("exchange", fw)
-        if run.overlap_ep:
+        if run.overlap_ep is None:
+            exchange *= c("exchange.untold")
+        elif run.overlap_ep:
             exchange *= c("exchange.overlapped")
         grouped /= c("experts.share")
         waits = c("launch.experts", machine.host)

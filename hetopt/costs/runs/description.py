@@ -289,7 +289,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         overlap_tp="async tp" in words
         or "tp_comm_overlap=true" in words
         or (name == "megatron" and big and not run.experts),
-        overlap_ep=any(f"{word}=true" in words for word in _OVERLAPPED_EXPERTS),
+        overlap_ep=_overlap_ep(name, words),
         overlap_dp=usual.overlapped,
         graphs="full_iteration" in words and "graph" in words,
         flexible="hybridep" in words,
@@ -309,6 +309,18 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
 
 #: Tokens sent to experts while others are computed, as Megatron-Bridge and -LM say it.
 _OVERLAPPED_EXPERTS = ("moe_a2a_overlap", "overlap_moe_expert_parallel_comm")
+
+
+def _overlap_ep(name: str, words: str) -> bool | None:
+    """Return whether tokens are exchanged while others are computed; None: not told.
+
+    Megatron does so where it is told to, which recipes of it are from a release on.
+    """
+    if name != "megatron" or any(word in words for word in _OVERLAPPED_EXPERTS):
+        return any(f"{word}=true" in words for word in _OVERLAPPED_EXPERTS)
+    return None
+
+
 #: Of adapters, where it is not told.
 _RANK = 16
 _OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "value")

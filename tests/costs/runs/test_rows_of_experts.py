@@ -183,7 +183,18 @@ def test_norms_before_experts_can_be_computed_again() -> None:
 )
 def test_tokens_are_sent_beside_computing_where_a_run_says_so(word: str) -> None:
     assert layout(ep=4, overlap=f"{word}=True").overlap_ep
-    assert not layout(ep=4, overlap=f"{word}=False").overlap_ep
+    assert layout(ep=4, overlap=f"{word}=False").overlap_ep is False
+
+
+@pytest.mark.parametrize("words", [None, "cuda_graph_scope=[]"])
+def test_what_is_not_told_of_sending_tokens_lies_between(words: str | None) -> None:
+    told = [f"moe_a2a_overlap={x}" for x in ("True", "False")]
+    beside, between, behind = (
+        predicted(ep=8, etp=1, overlap=x)[0] for x in (told[0], words, told[1])
+    )
+    assert layout(ep=8, overlap=words).overlap_ep is None
+    assert beside < between < behind
+    assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is False
 
 
 def test_a_tower_is_whole_on_each_gpu() -> None:
