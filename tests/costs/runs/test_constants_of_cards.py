@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import hetopt
-from hetopt.costs.constants import shipped
+from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.formulas import kernels
+from hetopt.costs.formulas.architecture import Matrix
+from hetopt.costs.runs import described
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
@@ -68,3 +71,24 @@ def test_a_card_stays_as_fast_where_what_it_was_fitted_with_has_changed(
     today = seconds(written(tmp_path / "now.json", 0.8, now))
     earlier = seconds(written(tmp_path / "then.json", 1.6, then))
     assert earlier == pytest.approx(today)
+
+
+#: Shares of the sheet's 2250 TFLOP/s that SimuMax measured on a B200 (4dcaae5,
+#: configs/system/b200_bf16_ceperm.json): tokens, inputs and outputs of a product.
+ON_A_B200 = {
+    (4096, 16384, 20480): 0.533, (4096, 16384, 16384): 0.510,
+    (4096, 16384, 106496): 0.496, (4096, 53248, 16384): 0.511,
+    (4096, 8192, 57344): 0.487, (4096, 28672, 8192): 0.485,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", ON_A_B200)
+def test_large_products_in_16_bits_are_as_slow_as_on_a_b200(
+    shape: tuple[int, int, int],
+) -> None:
+    tokens, k, n = shape
+    card = described(Run.model_validate({**ROW, "gpu": "b200"})).machine
+    table = Table(plain(shipped.constants()))
+    s = kernels.product_s(table, card, "bf16", tokens, Matrix(n, k))
+    share = 2 * tokens * n * k / (s * 2250e12)
+    assert share == pytest.approx(ON_A_B200[shape], rel=0.12)
