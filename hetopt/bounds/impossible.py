@@ -7,7 +7,9 @@ memory    a plan holds the states of every layer, of embedding and of head once 
           least, however they are divided; a replica of a layer lies within a node. What
           it holds there, ZeRO divides among replicas, where the highest stage that a
           plan may have counts, and experts may lie in other nodes, where the way to be
-          divided counts that leaves the least.
+          divided counts that leaves the least;
+hosts     where optimiser states are on hosts, and all tell their memory, a plan has
+          those of every trained parameter there once at least.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +17,7 @@ from fractions import Fraction
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
-from ..problems.training_plan import settings
+from ..problems.training_plan import hosts, settings
 from ..schema import Instance
 
 _SHOWN = 6  # numbers of a list in a message
@@ -23,7 +25,11 @@ _SHOWN = 6  # numbers of a list in a message
 
 def reason(instance: Instance) -> str | None:
     """The first proof that there is no plan, as a sentence; None where none is seen."""
-    return unfit_settings(instance) or too_little_memory(instance)
+    return (
+        unfit_settings(instance)
+        or too_little_memory(instance)
+        or too_little_on_hosts(instance)
+    )
 
 
 def unfit_settings(instance: Instance) -> str | None:
@@ -188,6 +194,26 @@ def too_little_memory(instance: Instance) -> str | None:
             f"the largest has {widest} MiB: {largest - widest} MiB short"
         )
     return None
+
+
+def too_little_on_hosts(instance: Instance) -> str | None:
+    """Why offloaded states of the optimiser do not fit into all hosts together."""
+    table = CostTable(instance)
+    costs, trained = table.workload.costs, table.trained
+    rooms = [hosts.room_mib(table, node.name) for node in table.cluster.nodes]
+    told = [room for room in rooms if room is not None]
+    if not costs.memory.hosts_update or len(told) < len(rooms):
+        return None
+    # A stage that is first and last holds tied weights once.
+    tables = (1 if table.model.tied_embeddings else 2) * (trained.end or 0)
+    each = Fraction(memory.pinned_each(costs))
+    need, room = ceil(each * (sum(trained.layers) + tables) / memory.MIB), sum(told)
+    if need <= room:
+        return None
+    return (
+        f"hosts: offloaded states of the optimiser need {need} MiB, all hosts together "
+        f"have {room} MiB (host_gib): {need - room} MiB short"
+    )
 
 
 def _largest_mib(table: CostTable) -> Fraction:

@@ -96,6 +96,13 @@ def _offload(instance: Instance) -> object:
     return "optimiser" if offload.optimiser else f"activations {offload.activations}"
 
 
+def _host_memory(instance: Instance) -> object:
+    if instance.workload.costs.memory.offload is None or instance.cluster is None:
+        return None
+    rooms = (node.host_gib for node in instance.cluster.nodes)
+    return next((room for room in rooms if room is not None), None)
+
+
 def _profiled_update(instance: Instance) -> object:
     rows = instance.workload.costs.compute.profile
     return "measured" if any(row.update_us for row in rows) else None
@@ -195,6 +202,11 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         ),
         "lora": Setting("adapters (LoRA)", f"{_COSTS}.lora", _lora),
         "offload": Setting("offloading", f"{_COSTS}.offload", _offload),
+        "host_memory": Setting(
+            "memory of hosts that hold what is offloaded",
+            "cluster.nodes.host_gib",
+            _host_memory,
+        ),
         "flat_gradients": _cost("flat copies of gradients", "flat_gradients", False),
         "recompute": _cost("recomputation other than of all", "recompute", "full"),
         "activations": _cost(

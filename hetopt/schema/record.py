@@ -140,6 +140,7 @@ Efficiency = Annotated[float, Field(gt=0, le=1), Written(units.SHARE)]
 ReserveMib = Annotated[int, Field(ge=0, le=10**7), Written(units.MIB)]
 # In tables they are MiB and GFLOP/s, whole numbers below 1e9.
 MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5), Written(units.CARD_GIB)]
+HostGib = Annotated[float, Field(gt=0, lt=976_562.5)]
 PeakTflops = Annotated[float, Field(gt=0, lt=1e6)]
 
 

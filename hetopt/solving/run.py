@@ -27,6 +27,7 @@ from .. import problems, registry
 from ..errors import Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Evaluation, Objective
+from ..problems.training_plan import hosts
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
 from ..schema import Record
 from ..search.attempts import tried
@@ -119,8 +120,14 @@ class Run:
             self._keep(plan, judged)
 
     def offer(self, plan: object) -> bool:
-        """Judge a plan and keep it where it is the best so far; whether it was."""
+        """Judge a plan and keep it where it is the best so far; whether it was.
+
+        One that is right but for the memory of hosts, which no method looks at, is
+        none. `PlanRejected` where it breaks other rules.
+        """
         found = self.judge.evaluate(self.data, plan)
+        if hosts.alone(found.violations):
+            return False
         if found.violations or found.objective is None:
             raise PlanRejected(f"exact {self.problem}: {listed(found)}")
         return self._take(plan, found)

@@ -125,8 +125,9 @@ def solve(
                 break
             search.run()
     proved = all(search.proved for search in searches)
-    if clock.objective is not None and not _is_exact(instance):
-        proved = False  # the least of what is stated may be a slower plan's
+    some = clock.objective is not None or any(search.refused for search in searches)
+    if some and not _is_exact(instance):
+        proved = False  # the least of what is stated may be a slower plan's, or none
     proved = proved or clock.closed()
     bound = min(search.bound for search in searches)
     if proved and clock.objective is not None:
@@ -216,6 +217,7 @@ class _Search:
         self._costs = instance.workload.costs
         self.bound = bound
         self.proved = False
+        self.refused = False  # what was found, by a rule that is not listed
         self._complete = True  # nothing was left out
         self.explored = 0
         self._synced: dict[object, int] = {}
@@ -381,6 +383,7 @@ class _Search:
     def _found(self, better: Joined) -> None:
         plan = named(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
+        self.refused = self._clock.objective is None
         known = _is_exact(self._instance)
         if known and self._clock.objective != better.objective:
             raise InternalError(

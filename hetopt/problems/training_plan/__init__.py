@@ -42,7 +42,7 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
 from ...schema.splits import FIELDS
 from .. import Evaluation, Violation
-from . import divided, ports, shapes, targets
+from . import divided, hosts, ports, shapes, targets
 from . import links as plan_links
 
 sense: Literal["minimise"] = "minimise"
@@ -96,6 +96,9 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         broken += _runs_of_layers(split.interleave, number, pipeline)
         broken += _memory(table, number, pipeline, memory, tightest, holders)
 
+    pinned = hosts.pinned_mib(table, plan, holders)
+    broken += hosts.broken(table, pinned)
+
     costs = table.workload.costs
     timed = [_stage_times(table, pipeline) for pipeline in plan.pipelines]
     pipeline_us = [
@@ -123,6 +126,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         **_ports(passing, summing._replace(us=times * summing.us)),
         **_rates(data, table, plan, iteration_us),
         "peak_memory_mib": memory,
+        **({"host_memory_mib": pinned} if pinned else {}),
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
         "stages": timed,
         "divided": _degrees(table),

@@ -1,0 +1,151 @@
+"""Memory of hosts is a limit of plans: what they pin, counted by hand, and searches."""
+
+from typing import Any
+
+import pytest
+
+import hetopt
+from hetopt.bounds import impossible
+from hetopt.exact import training_plan as exact
+from hetopt.files import load_instance
+from hetopt.modelling import Limits
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+MIB = 2**20
+ON_HOSTS = {"optimiser": True}
+
+
+def instance(host_gib: float | None = None, nodes: int = 2, **costs: Any) -> Instance:
+    tree = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
+    tree["workload"]["costs"] = {"precision": "bf16_mixed", "offload": ON_HOSTS} | costs
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu |= {"memory_gbytes_per_s": 1000, "host_gbytes_per_s": 10}
+    for node in tree["cluster"]["nodes"][:nodes]:
+        node["host_gib"] = host_gib
+    return Instance.model_validate(tree, strict=False)
+
+
+def plans(data: Instance) -> list[TrainingPlan]:
+    """Return a pipeline over both nodes, and one on each."""
+    layers, batch = data.model.layers, data.workload.global_batch
+    first, second = data.planned_cluster.nodes
+
+    def stage(node: Any, span: tuple[int, int]) -> dict[str, Any]:
+        gpus = [f"{node.name}:{i}" for i in range(node.count)]
+        return {"layers": span, "replicas": [{"gpus": gpus, "samples": 1}]}
+
+    across = [stage(first, (0, 1)), stage(second, (1, layers))]
+    apart = [[stage(node, (0, layers))] for node in (first, second)]
+    drawn = [
+        [{"stages": across, "micro_batches": batch}],
+        [
+            {"stages": stages, "micro_batches": n}
+            for stages, n in zip(apart, (batch - 1, 1), strict=True)
+        ],
+    ]
+    return [
+        TrainingPlan.model_validate(
+            {"pipelines": [{**p, "micro_batch_size": 1} for p in pipelines]},
+            strict=False,
+        )
+        for pipelines in drawn
+    ]
+
+
+def by_hand(data: Instance, plan: TrainingPlan) -> dict[str, float]:
+    """Return the MiB of masters, moments and gradients of 32 bits: 16 a parameter."""
+    model, zero = data.model, data.workload.costs.updates.zero
+    held: dict[str, float] = {}
+    alike = len(plan.pipelines) if zero else 1
+    ends = data.workload.costs.compute.head == "include"
+    for pipeline in plan.pipelines:
+        last = len(pipeline.stages) - 1
+        for j, stage in enumerate(pipeline.stages):
+            own = sum(model.parameters[x] for x in stage.span)
+            copies = (j == 0) + (j == last)
+            if model.tied_embeddings:
+                copies = min(copies, 1)
+            own += ends * copies * model.embedding_parameters
+            (replica,) = stage.replicas
+            held[replica.node] = held.get(replica.node, 0) + 16 * own / alike / MIB
+    return held
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+@pytest.mark.parametrize("number", [0, 1])
+def test_hosts_pin_sixteen_bytes_of_every_parameter(zero: int, number: int) -> None:
+    data = instance(zero=zero)
+    plan = plans(data)[number]
+    judged = training_plan.evaluate(data, plan)
+    want = by_hand(data, plan)
+    assert judged.parts["host_memory_mib"].keys() == want.keys()
+    for node, mib in judged.parts["host_memory_mib"].items():
+        assert mib == pytest.approx(want[node], abs=1)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_host_holds_what_it_has_and_no_more(number: int) -> None:
+    plan = plans(instance())[number]
+    pinned = training_plan.evaluate(instance(), plan).parts["host_memory_mib"]
+    most = max(pinned.values())
+    enough, less = (instance(mib / 1024) for mib in (most, most - 1))
+    before = training_plan.evaluate(instance(), plan)
+    assert training_plan.evaluate(enough, plan).violations == before.violations
+    more = {*training_plan.evaluate(less, plan).violations} - {*before.violations}
+    assert {one.rule for one in more} == {"host_memory"}
+    assert {one.where for one in more} == {n for n, m in pinned.items() if m == most}
+
+
+def test_activations_on_hosts_are_pinned() -> None:
+    costs = {"recompute": "none", "activations": "architecture"}
+    half, whole = (
+        instance(offload={"optimiser": False, "activations": share}, **costs)
+        for share in (0.5, 1.0)
+    )
+    plan = plans(half)[0]
+    some, all_of = (
+        training_plan.evaluate(data, plan).parts["host_memory_mib"]
+        for data in (half, whole)
+    )
+    for node, mib in all_of.items():
+        assert 2 * some[node] == pytest.approx(mib, abs=2)
+
+
+def test_nothing_is_pinned_without_offloading() -> None:
+    data = instance(0.001, offload=None)
+    judged = training_plan.evaluate(data, plans(data)[0])
+    assert "host_memory_mib" not in judged.parts
+    assert impossible.reason(data) is None
+
+
+def test_hosts_that_hold_no_states_allow_no_plan() -> None:
+    """All states are pinned once at least, whatever the plan."""
+    data = instance()
+    least = min(sum(by_hand(data, plan).values()) for plan in plans(data))
+    small = instance(least / 1024 / 2 * 0.4)
+    reason = impossible.reason(small)
+    assert reason is not None
+    assert "hosts" in reason
+    found = hetopt.solve(small, "training_plan", limits=5)
+    assert found.status is Status.INFEASIBLE
+    assert impossible.reason(instance(0.001, nodes=1)) is None  # others are not told
+
+
+def test_a_limit_that_bites_is_no_proof_that_there_is_no_plan() -> None:
+    """Between what is certain and what is ample, a found plan keeps the limit."""
+    ample = exact.solve(instance(), limits=Limits(time_s=20))
+    assert ample.status is Status.OPTIMAL
+    assert ample.plan is not None
+    pinned = training_plan.evaluate(instance(), ample.plan).parts["host_memory_mib"]
+    tight = instance((max(pinned.values()) - 1) / 1024)
+    assert impossible.reason(tight) is None
+    found = exact.solve(tight, limits=Limits(time_s=20))
+    assert found.status is not Status.INFEASIBLE
+    assert found.bound is not None
+    assert found.bound.value <= ample.bound.value if ample.bound else False
+    if found.plan is not None:
+        assert not training_plan.evaluate(tight, found.plan).violations
+        assert found.objective >= ample.objective
