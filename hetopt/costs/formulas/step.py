@@ -80,9 +80,8 @@ def part_times(
     )  # fmt: skip
     moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
     collective = wires.tensor_s(c, machine, a, run, tokens) + wires.starts_s(c, run)
-    collective *= (2 + (products_again if run.recompute != "ops" else 0)) * c(
-        "tp", fw, "overlapped" if run.overlap_tp else "plain"
-    )
+    collective *= 2 + (products_again if run.recompute != "ops" else 0)
+    collective *= c("tp", fw, machine.site, _beside(hidden=run.overlap_tp))
     if _stays_divided(a, run, part):
         collective = 0.0
     exchange = 0.0
@@ -127,6 +126,11 @@ def part_times(
         weights_s(c, machine, a, run, part),
         launch,
     )
+
+
+def _beside(*, hidden: bool) -> str:
+    """Return the quality of what is sent beside computing, or not."""
+    return "overlapped" if hidden else "plain"
 
 
 def _products_s(
@@ -271,13 +275,14 @@ def gradients_s(
     run: Layout,
     held_by: tuple[float, float, float],
     compute: float,
+    site: str,
 ) -> float:
     """Exposed time of gradients and `weights` between replicas, an iteration.
 
     `ring` tells what a pass of so many bytes takes among so many GPUs, every stride-th.
     """
     dense, experts, ends = held_by
-    fw, group = run.framework, run.dp * run.cp
+    group = run.dp * run.cp
     width = 4.0 if run.accumulate_fp32 else 2.0
     if run.lora and not run.shard:  # those of adapters are a thousandth
         return 0.0
@@ -301,7 +306,7 @@ def gradients_s(
         alike = int(run.expert_replicas(group))
         apart = run.ep * run.experts.cut
         comm += ring((width + 2) * experts, alike, apart)
-    return c("dp", fw, "overlapped" if run.overlap_dp else "plain") * comm
+    return c("dp", run.framework, site, _beside(hidden=run.overlap_dp)) * comm
 
 
 def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms:
@@ -336,7 +341,9 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     found["bubble"] = fill
     parameters = weights(a, run)
     ring = partial(wires.ring_s, machine)
-    found["gradients"] = gradients_s(c, ring, run, parameters, n * in_layers)
+    found["gradients"] = gradients_s(
+        c, ring, run, parameters, n * in_layers, machine.site
+    )
     updated = sum(parameters)
     if run.lora:
         share = held[at] / len(a.layers)

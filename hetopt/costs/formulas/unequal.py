@@ -181,7 +181,8 @@ def _gradients(
     last = stage is one.stages[-1]
     busy = max(_group(c, a, stage, x, last=last).busy for x in stage.groups)
     parameters = (held.dense, held.experts, held.ends)
-    return step.gradients_s(c, ring, group.run, parameters, one.micro_batches * busy)
+    passes_s, site = one.micro_batches * busy, group.machine.site
+    return step.gradients_s(c, ring, group.run, parameters, passes_s, site)
 
 
 def _held(a: Architecture, one: Pipeline, j: int, run: Layout) -> memory.Parameters:

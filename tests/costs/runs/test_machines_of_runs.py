@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.runs import described
 from hetopt.costs.runs.rows import Run
@@ -56,3 +57,24 @@ def test_the_cluster_of_a_collection_has_its_own_network() -> None:
     one = machine("a100_80gb", set="vtrain-a100-multi")
     assert one.adapters * one.adapter_bytes_per_s == pytest.approx(100e9)
     assert usual.adapters * usual.adapter_bytes_per_s == pytest.approx(200e9)
+
+
+@pytest.mark.parametrize(
+    ("name", "degrees"), [("dp", {"dp": 8}), ("tp", {"dp": 1, "tp": 8})]
+)
+def test_what_is_known_of_a_machine_by_name_is_of_it_alone(
+    name: str, degrees: dict[str, int]
+) -> None:
+    rows = [
+        described(Run.model_validate({**ROW, "gpu": "a100_80gb", "set": of} | degrees))
+        for of in ("bigscience-a100", "vtrain-a100-multi")
+    ]
+    plain_values = plain(shipped.constants())
+    slower = {**plain_values, f"{name}@jean-zay-a100": 9.0}
+    ratios = [
+        sum(row.terms(Table(slower)).values())
+        / sum(row.terms(Table(plain_values)).values())
+        for row in rows
+    ]
+    assert ratios[0] > 1
+    assert ratios[1] == pytest.approx(1)
