@@ -9,7 +9,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, Generic, TypeVar
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich import table as rich_tables
 from rich.text import Text
 
@@ -194,6 +193,9 @@ def page(sheet: Sheet, template: str = "sheet.html.j2", **more: object) -> str:
 
 def rendered(template: str, **values: object) -> str:
     """A template of this folder, escaped, and strict about names."""
+    # A table needs none of it, and it takes as long to load as all tables.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("hetopt.report", "."),
         autoescape=True,

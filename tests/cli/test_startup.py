@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from hetopt import registry
+
 SOLVERS = {"ortools", "pyscipopt", "pulp"}
 HEAVY = SOLVERS | {"matplotlib", "networkx", "numpy", "pandas", "scipy", "jinja2"}
 
@@ -61,6 +63,34 @@ def test_a_plan_draws_nothing() -> None:
     assert "hetopt.portfolio.asking" in found
     heavy = HEAVY - {"numpy"} | {"rich"}
     assert found & heavy == set()
+
+
+def test_a_table_needs_no_templates_and_planners_of_no_other_problem() -> None:
+    found = loaded_after(run_commands("plan tiny/two-nodes --fresh --time-limit 1"))
+    assert {"rich", "hetopt.report.writers", "hetopt.planners.autohet"} <= found
+    others = {"hetopt.planners.espresso", "hetopt.problems.recovery"}
+    assert found & (others | {"jinja2"}) == set()
+
+
+@pytest.mark.parametrize(
+    "folder", ["planners", "formulations", "exact", "scheduling.policies"]
+)
+def test_problems_read_from_sources_are_those_of_the_modules(folder: str) -> None:
+    for problem in ("training_plan", "one_pipeline", "provisioning", "recovery"):
+        loaded = [
+            name
+            for name in registry.names(folder)
+            if problem in registry.problems_of(registry.entry(folder, name))
+        ]
+        assert registry.entries_for(folder, problem) == loaded
+
+
+def test_an_entry_whose_source_says_no_problem_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = registry.entries_for("planners", "recovery")
+    monkeypatch.setattr(registry, "_written_problems", lambda folder, name: None)
+    assert registry.entries_for("planners", "recovery") == expected
 
 
 def test_listing_loads_no_solver() -> None:
