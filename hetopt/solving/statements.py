@@ -15,7 +15,8 @@ left and from the plan that was found; without its answer the plan is kept, no m
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -54,9 +55,7 @@ def solve(
     run = _Run(problem, data, formulation, backend, limits or Limits(), report)
     run.start_from(warm_start)
     try:
-        with looking(run.check):
-            cases = cases_of(run.statement, data)
-        run.asked = len(cases)
+        cases = run.cases()
         for number, case in enumerate(cases):
             run.solve_case(case, warm_start, left=len(cases) - number)
         run.confirm()
@@ -126,28 +125,40 @@ class _Run(Run):
         self.refuted = 0  # cases without a plan
         self.doubted = 0.0  # the largest sums of answers whose word counts for nothing
         self.stops: list[Stop] = []
-        self.spent = {"build": 0.0, "solve": 0.0}
+        self.spent = {"build": 0.0}  # all else that the run takes is "solve"
 
     def _tell(self) -> None:
         """Nothing: the solver tells by itself."""
 
-    def solve_case(self, case: object, warm_start: object | None, left: int) -> None:
-        """State and solve one case; `left` cases share the time that is left."""
+    def cases(self) -> list[object]:
+        """Return the cases of the problem; to compute them is part of the building."""
+        with self._building():
+            found = cases_of(self.statement, self.data)
+        self.asked = len(found)
+        return found
+
+    @contextmanager
+    def _building(self) -> Iterator[None]:
+        """Look at the limits within the block, and count its time as building."""
         begun = time.monotonic()
-        model = self.solver.backend(self.problem, **self.choice)
-        model.watch = self._watch
         try:
             with looking(self.check):
-                read_plan = self.statement.build(case, model)
+                yield
+        finally:
+            self.spent["build"] += time.monotonic() - begun
+
+    def solve_case(self, case: object, warm_start: object | None, left: int) -> None:
+        """State and solve one case; `left` cases share the time that is left."""
+        model = self.solver.backend(self.problem, **self.choice)
+        model.watch = self._watch
+        with self._building():
+            read_plan = self.statement.build(case, model)
             if warm_start is not None and hasattr(self.statement, "hint"):
                 hinted: Mapping[str, int] = self.statement.hint(case, warm_start)
                 for name, value in hinted.items():
                     model.hint(model.variables[name], value)
-        finally:
-            self.spent["build"] += time.monotonic() - begun
         listener = self._listener(case, left, model.span)
         answer = model.solve(self._limits(left), listener)
-        self.spent["solve"] += answer.seconds
         self._take_plan(answer, read_plan)
         self._take_word(case, answer, model.span)
         if answer.stop is Stop.INTERRUPTED:
@@ -178,8 +189,7 @@ class _Run(Run):
             )
         except (BackendMissing, Unsupported):
             return
-        for part, seconds in found.seconds.items():
-            self.spent[part] += seconds
+        self.spent["build"] += found.seconds["build"]
         self.plan, self.objective = found.plan, found.objective
         # The whole problem is one case now.
         self.asked, self.bounds = 1, [found.bound.value if found.bound else None]
@@ -280,6 +290,11 @@ class _Run(Run):
             version=self.solver.version(),
             threads=min(self.limits.threads, most),
         )
+
+    def parts(self) -> dict[str, float]:
+        """Return the seconds of the building, and of all else, as solver and judge."""
+        build = self.spent["build"]
+        return {"build": build, "solve": self.seconds() - build}
 
     def infeasible(self) -> bool:
         """Return whether every case has ended without a plan."""
