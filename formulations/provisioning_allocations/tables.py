@@ -9,6 +9,7 @@ first; uncovered: synchronisation that so many stages of so many layers leave ex
 with the longest backward pass and the shortest synchronisation among their offers.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, permutations
@@ -102,18 +103,27 @@ class Tables:
     def _allocation(self, stages: Counts) -> Allocation | None:
         """Return None where it is not asked for, or no iteration is short enough."""
         look()
-        price = self.data.storage_micro_usd_per_hour // unit(self.data)
-        machines = 0
-        for n, kind in zip(stages, self.kinds, strict=True):
+        price, machines = self._storage_price, 0
+        for n, kind, each in zip(stages, self.kinds, self._prices, strict=True):
             billed = kind.offer.billed(self.d * n)
-            price += billed * (kind.offer.micro_usd_per_hour // unit(self.data))
+            price += billed * each
             machines += billed // kind.offer.gpus_per_instance
         ends = [*self.latest, *(units // price for units in self.budget if price)]
         most = min([self.longest, *ends])
         if machines in self.data.other_than_machines or any(units < 0 for units in self.budget):
             return None
-        least = min(self._leasts(stages, most), default=most + 1)
-        return Allocation(stages, price, least, most) if least <= most else None
+        least = self._least(stages, most)
+        return None if least is None else Allocation(stages, price, least, most)
+
+    @cached_property
+    def _storage_price(self) -> int:
+        """Return the price of storage, in the statement's units an hour."""
+        return self.data.storage_micro_usd_per_hour // unit(self.data)
+
+    @cached_property
+    def _prices(self) -> list[int]:
+        """Return the price of a GPU of each offer, in the statement's units an hour."""
+        return [kind.offer.micro_usd_per_hour // unit(self.data) for kind in self.kinds]
 
     @cached_property
     def longest(self) -> int:
@@ -140,29 +150,46 @@ class Tables:
             for i, kind in enumerate(self.kinds)
         ]
 
+    @cached_property
+    def _widest(self) -> list[list[int]]:
+        """Return by offer and slowest time the layers of one stage at the most."""
+        return [
+            [self.within(room, kind, slow) for slow in self.slowest]
+            for kind, room in zip(self.kinds, self.room[0], strict=True)
+        ]
+
     def within(self, room: int, kind: Kind, slow: int) -> int:
         """Return the layers that fit and take no longer than `slow` us."""
         return min(room, slow // kind.both) if kind.both else room
 
-    def _leasts(self, stages: Counts, most: int) -> Iterator[int]:
-        """The least iteration with each slowest time, where that is at most `most`, us."""
+    def _least(self, stages: Counts, most: int) -> int | None:
+        """Return the least iteration over all slowest times, us; None where it exceeds `most`."""
         used, P = [i for i, n in enumerate(stages) if n], sum(stages)
         start = sum(self.kinds[i].both * stages[i] for i in used)
         backward, sync = max(self.kinds[i].backward for i in used), min(self.kinds[i].sync for i in used)
-        for r, slow in enumerate(self.slowest):
-            time, left = start + (self.data.micro_batches - 1) * slow, self.data.layers - P
-            if time > most:
-                return
-            more = {i: self._holds[i][r][stages[i]] - stages[i] for i in used}
-            if min(more.values()) < 0 or sum(more.values()) < left:
-                continue
-            for i in used:
-                took = min(left, more[i])
+        rest = self.data.layers - P
+        holds = [(self._holds[i], stages[i]) for i in used]
+        fluid = rest * min(self.kinds[i].both for i in used)  # the layers left, at the least
+
+        def hold(r: int) -> bool:
+            """Tell whether the stages hold all layers within the r-th time: so they do within later ones."""
+            more = [held[r][n] - n for held, n in holds]
+            return min(more) >= 0 and sum(more) >= rest
+
+        least: int | None = None
+        for r in range(bisect_left(range(len(self.slowest)), True, key=hold), len(self.slowest)):
+            slow = self.slowest[r]
+            time, left = start + (self.data.micro_batches - 1) * slow, rest
+            if time + fluid > most or (least is not None and time + fluid >= least):
+                break  # nor is any later one shorter
+            for i, (held, n) in zip(used, holds, strict=True):
+                took = min(left, held[r][n] - n)
                 left, time = left - took, time + self.kinds[i].both * took
-            widest = max(self.within(self.room[0][i], self.kinds[i], slow) for i in used)
+            widest = max(self._widest[i][r] for i in used)
             time += self._least_exposed(P, widest, backward, sync)
-            if time <= most:
-                yield time
+            if time <= most and (least is None or time < least):
+                least = time
+        return least
 
     def _least_exposed(self, stages: int, widest: int, backward: int, sync: int) -> int:
         """The least exposed synchronisation of so many stages of at most `widest` layers."""
