@@ -1,22 +1,42 @@
-"""What makes the site of the tree's own pages: a hook of mkdocs (`mkdocs.yml`).
+"""The hook makes the site of the tree's own pages, for mkdocs (`mkdocs.yml`).
 
 The pages lie all over the tree, and mkdocs wants them in one folder. So its files are
 replaced by ours: every Markdown page, and whatever these link to. The links stay as
-they are, and work on the forge, too.
+they are, and work on the forge, too. Three kinds of pages are made here: notebooks
+become pages with their outputs, public names of the library a reference, and formulas
+in blocks of ```` ```math ```` become MathML, which browsers draw by themselves.
 """
 
+import ast
+import inspect
+import json
 import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
+from latex2mathml.converter import convert
 from mkdocs.exceptions import ConfigurationError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path("benchmarks", "results")
-FOLDERS = ("benchmarks", "formulations", "hetopt", "instances")
+FOLDERS = ("benchmarks", "formulations", "guide", "hetopt", "instances")
+#: Pages of the library's names: what each has, in the order of the navigation.
+REFERENCE = {
+    "hetopt": "hetopt/api/functions.md",
+    "hetopt.plans": "hetopt/api/plans.md",
+    "hetopt.modelling": "hetopt/api/modelling.md",
+    "hetopt.solving.run": "hetopt/api/run.md",
+    "hetopt.errors": "hetopt/api/errors.md",
+}
 _LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+_MATH = re.compile(r"(?ms)^```math\n(.*?)^```$")
 
 
 def pages() -> list[Path]:
@@ -38,6 +58,148 @@ def linked(page: Path) -> set[Path]:
     return found
 
 
+def notebooks() -> list[Path]:
+    """Return every notebook of the tree, from its root."""
+    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.ipynb"))
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+def page_of(book: Path) -> str:
+    """Return the place of a notebook's page."""
+    return book.with_suffix(".md").as_posix()
+
+
+# --- formulas, notebooks, names ---------------------------------------------------
+
+
+def formula(latex: str) -> str:
+    """Return a block of formulas as MathML; its lines are those of the source."""
+    return f'<div class="formula">{convert(latex.strip(), display="block")}</div>\n'
+
+
+def notebook(text: str) -> str:
+    """Return a notebook as Markdown: words, code, and what a run printed or drew."""
+    return "\n\n".join(_cells(json.loads(text)["cells"])) + "\n"
+
+
+def _cells(cells: list[Any]) -> Iterator[str]:
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            yield source
+            continue
+        yield f"```python\n{source}\n```"
+        for output in cell["outputs"]:
+            yield _output(output)
+
+
+def _output(output: dict[str, Any]) -> str:
+    """Return an output: what is drawn as it is, and else its text."""
+    data = output.get("data", {"text/plain": output.get("text", "")})
+    if "text/html" in data:
+        # A blank line would end the block of HTML.
+        drawn = re.sub(r"\n\s*\n", "\n", "".join(data["text/html"]))
+        return f'<div class="output">{drawn}</div>'
+    return f"```text\n{''.join(data['text/plain']).rstrip()}\n```"
+
+
+def reference(name: str) -> str:
+    """Return the page of a module's public names: signatures and docstrings."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    module = import_module(name)
+    parts = [f"# `{name}`", inspect.getdoc(module) or ""]
+    for inner in _public(module):
+        thing = getattr(module, inner)
+        parts += _described(f"{name}.{inner}", thing)
+    return "\n\n".join(parts) + "\n"
+
+
+def _public(module: ModuleType) -> list[str]:
+    """Return the names of a module that users may write; functions come first."""
+    own = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", "") == module.__name__
+        and (inspect.isclass(value) or inspect.isfunction(value))
+    ]
+    return sorted(own, key=lambda name: (inspect.isclass(getattr(module, name)), name))
+
+
+def _described(name: str, thing: Any) -> Iterator[str]:
+    yield f"## {name.rpartition('.')[2]}"
+    yield f"```python\n{_signature(name, thing)}\n```"
+    yield _prose(thing)
+    if not inspect.isclass(thing):
+        return
+    fields = getattr(thing, "model_fields", {})
+    if rows := [
+        f"| `{k}` | {f.description} |" for k, f in fields.items() if f.description
+    ]:
+        yield "\n".join(("| field | |", "|---|---|", *rows))
+    for inner, value in vars(thing).items():
+        if inner.startswith("_") or inner in fields or not inspect.getdoc(value):
+            continue
+        plain = getattr(value, "__func__", getattr(value, "fget", value))
+        if inspect.isfunction(plain):
+            yield f"### {name.rpartition('.')[2]}.{inner}"
+            if not isinstance(value, property):
+                yield f"```python\n{_signature(inner, plain)}\n```"
+            yield _prose(plain)
+
+
+def _prose(thing: Any) -> str:
+    """Return a docstring whose indented examples are blocks."""
+    return (inspect.getdoc(thing) or "").replace("<", "&lt;")
+
+
+def _signature(name: str, thing: Any) -> str:
+    """Return the head of a definition as its source has it, names of types and all."""
+    source = textwrap.dedent(inspect.getsource(thing))
+    (node,) = ast.parse(source).body
+    if isinstance(node, ast.ClassDef):
+        fields = [
+            ast.unparse(one) for one in node.body if isinstance(one, ast.AnnAssign)
+        ]
+        bases = ", ".join(map(ast.unparse, node.bases))
+        head = f"class {node.name}({bases}):" if bases else f"class {node.name}:"
+        return "\n    ".join((head, *fields)) if fields else head.rstrip(":")
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    given, result = (
+        node.args,
+        f" -> {ast.unparse(node.returns)}" if node.returns else "",
+    )
+    line = f"{name}({ast.unparse(given)}){result}"
+    if len(line) <= 88:
+        return line
+    return f"{name}(\n{textwrap.indent(_one_a_line(given), '    ')}\n){result}"
+
+
+def _one_a_line(given: ast.arguments) -> str:
+    """Return parameters line by line."""
+    plain = [*given.posonlyargs, *given.args]
+    missing = [None] * (len(plain) - len(given.defaults))
+    pairs = zip(plain, [*missing, *given.defaults], strict=True)
+    lines = [_parameter(a, d) for a, d in pairs]
+    if given.vararg:
+        lines.append(f"*{_parameter(given.vararg, None)}")
+    elif given.kwonlyargs:
+        lines.append("*")
+    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    lines += [_parameter(a, d) for a, d in named]
+    if given.kwarg:
+        lines.append(f"**{_parameter(given.kwarg, None)}")
+    return "\n".join(f"{line}," for line in lines)
+
+
+def _parameter(one: ast.arg, default: ast.expr | None) -> str:
+    return ast.unparse(one) + (f" = {ast.unparse(default)}" if default else "")
+
+
+# --- what mkdocs asks -------------------------------------------------------------
+
+
 def slug(text: str, separator: str) -> str:
     """The anchor of a heading, as the forge makes it."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", separator)
@@ -47,7 +209,8 @@ def on_config(config: Any) -> Any:
     """Anchors as on the forge, and every page in the navigation."""
     config.mdx_configs.setdefault("toc", {})["slugify"] = slug
     named = {str(path) for path in _named(config.nav)}
-    there = {path.as_posix() for path in pages()}
+    made = {*REFERENCE.values(), *(page_of(path) for path in notebooks())}
+    there = {path.as_posix() for path in pages()} | made
     if gone := sorted(named - there):
         raise ConfigurationError(f"mkdocs.yml: nav: found no {', '.join(gone)}")
     rest = sorted(there - named)
@@ -67,7 +230,7 @@ def _named(nav: Any) -> list[str]:
 
 def on_files(files: Files, *, config: Any) -> Files:
     """The tree's pages and what they link to, beside the theme's own files."""
-    own = set(pages())
+    own = {*pages(), *notebooks()}
     for page in pages():
         own |= linked(page)
     kept = [file for file in files if file.src_dir != config.docs_dir]
@@ -75,9 +238,16 @@ def on_files(files: Files, *, config: Any) -> Files:
         File(path.as_posix(), str(ROOT), config.site_dir, config.use_directory_urls)
         for path in sorted(own)
     ]
+    for path in notebooks():
+        text = notebook((ROOT / path).read_text("utf-8"))
+        made.append(File.generated(config, page_of(path), content=text))
+    for name, page in REFERENCE.items():
+        made.append(File.generated(config, page, content=reference(name)))
     return Files([*kept, *made])
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """What the forge reads otherwise than mkdocs: words after a block's language."""
+    """Return a page as mkdocs reads it: formulas, words after a block's language."""
+    markdown = _MATH.sub(lambda block: formula(block[1]), markdown)
+    markdown = re.sub(r"(\]\([^)\s:]+)\.ipynb\)", r"\1.md)", markdown)
     return re.sub(r"(?m)^```(\w+) .*$", r"```\1", markdown)

@@ -18,9 +18,10 @@ import pytest
 from places import ROOT
 from typer.main import get_command
 
+import hetopt
 from hetopt import cli, formats
 
-FOLDERS = ("benchmarks", "formulations", "hetopt", "instances", ".github")
+FOLDERS = ("benchmarks", "formulations", "guide", "hetopt", "instances", ".github")
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(p for f in FOLDERS for p in (ROOT / f).rglob("*.md"))]
 )
@@ -138,8 +139,12 @@ def test_commands_are_found_in_pages() -> None:
 # --- the site --------------------------------------------------------------------
 
 
-@pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed")
+@pytest.mark.skipif(
+    not (find_spec("material") and find_spec("latex2mathml")),
+    reason="the extra `site` is not installed",
+)
 def test_the_site_is_made_of_every_page_without_a_warning(tmp_path: Path) -> None:
+    """And asks no other host for anything; formulas and names are on it."""
     words = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
     told = subprocess.run(
         [sys.executable, *words, str(tmp_path / "site")],
@@ -154,3 +159,14 @@ def test_the_site_is_made_of_every_page_without_a_warning(tmp_path: Path) -> Non
         inner = page.relative_to(ROOT)
         folder = inner.parent if inner.stem == "README" else inner.with_suffix("")
         assert str(tmp_path / "site" / folder) in made, page
+    texts = {p: p.read_text("utf-8") for p in (tmp_path / "site").rglob("*.html")}
+    asked = re.compile(r"<(?:script|img|iframe)[^>]* src=\"https?:")
+    styles = re.compile(r"<link[^>]*href=\"https?:[^>]*stylesheet|@import")
+    assert [p for p, text in texts.items() if asked.search(text)] == []
+    assert [p for p, text in texts.items() if styles.search(text)] == []
+    proof = texts[tmp_path / "site" / "hetopt" / "exact" / "index.html"]
+    assert proof.count("<math ") == proof.count('class="formula"') > 0
+    names = texts[tmp_path / "site" / "hetopt" / "api" / "functions" / "index.html"]
+    there = set(re.findall(r'<h2 id="(\w+)"', names))
+    assert {name.lower() for name in hetopt.__all__} == there
+    assert (tmp_path / "site" / "search" / "search_index.json").is_file()

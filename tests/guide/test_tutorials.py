@@ -1,0 +1,73 @@
+"""The tutorials run cell by cell without Jupyter, and show the outputs of a run."""
+
+import importlib.util
+import json
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from places import ROOT
+
+GUIDE = ROOT / "guide"
+BOOKS = sorted(GUIDE.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def notebooks() -> ModuleType:
+    """The command that runs them."""
+    spec = importlib.util.spec_from_file_location("notebooks", GUIDE / "notebooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_every_cell_runs_in_its_order(path: Path, notebooks: ModuleType) -> None:
+    """And says something where its stored output does."""
+    with notebooks.place():
+        for cell, printed, value in notebooks.played(read(path)):
+            kinds = {output["output_type"] for output in cell["outputs"]}
+            assert ("stream" in kinds) == bool(printed), cell["source"]
+            assert ("execute_result" in kinds) == (value is not None), cell["source"]
+
+
+def test_every_cell_has_been_run(notebooks: ModuleType) -> None:
+    for path in BOOKS:
+        counts = [cell["execution_count"] for cell in notebooks.cells(read(path))]
+        assert counts == [*range(1, len(counts) + 1)], path.name
+
+
+def test_a_command_that_fails_ends_the_notebook(notebooks: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match="exit 3"):
+        notebooks.run({"source": ["!exit 3"]}, {"shell": notebooks.shell})
+
+
+def test_what_was_printed_and_drawn_is_kept(
+    notebooks: ModuleType, tmp_path: Path
+) -> None:
+    path = tmp_path / "book.ipynb"
+    source = ["!echo there\n", "print('here')\n", "6 * 7"]
+    cell = {"cell_type": "code", "metadata": {}, "source": source}
+    path.write_text(json.dumps({"cells": [cell]}))
+    notebooks.renew(path)
+    (made,) = read(path)["cells"]
+    printed, shown = made["outputs"]
+    assert printed["text"] == ["there\n", "here\n"]
+    assert shown["data"] == {"text/plain": ["42"]}
+    assert made["execution_count"] == 1
+
+
+def test_the_guide_leads_through_all_of_them() -> None:
+    page = (GUIDE / "README.md").read_text("utf-8")
+    assert [path.name for path in BOOKS if f"({path.name})" not in page] == []
+    for this, following in pairwise(BOOKS):
+        text = "".join(read(this)["cells"][-1]["source"])
+        assert f"({following.name})" in text
