@@ -23,6 +23,7 @@ from . import (
     queueing,
     recovering,
     replaying,
+    reporting,
     scheduling,
     serving,
 )
@@ -49,6 +50,7 @@ for _group in (
     queueing,
     serving,
     plugins,
+    reporting,
 ):
     _group.register(app)
 
