@@ -1,5 +1,7 @@
 """The files around a release: what builds, what is cited, what people fill in."""
 
+import importlib.util
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,68 @@ def test_commands_that_forms_and_pages_name_are_there() -> None:
     }
     assert named
     assert named - there == set()
+
+
+# --- habits -----------------------------------------------------------------------
+
+
+def loaded(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_people_can_report_a_card_a_model_and_a_wrong_prediction() -> None:
+    assert {"card", "model", "measured"} <= {path.stem for path in FORMS}
+    text = (ROOT / ".github" / "ISSUE_TEMPLATE" / "measured.yml").read_text("utf-8")
+    assert "`hetopt report PLAN`" in text
+
+
+def test_hooks_run_what_is_checked() -> None:
+    (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    entries = {
+        hook["entry"].removesuffix(" --force-exclude") for hook in local["hooks"]
+    }
+    lines = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+    checked = {line for line in lines if line.startswith(("ruff", ".ci/"))}
+    assert checked == {"ruff check .", "ruff format --check .", ".ci/types"}
+    assert entries == {"ruff check", "ruff format", ".ci/types"}
+    assert os.access(ROOT / ".ci" / "types", os.X_OK)
+
+
+def test_floors_of_coverage_are_of_packages_and_hold_by_lines() -> None:
+    floors = loaded(ROOT / "tests" / "coverage_floors.py")
+    assert [name for name in floors.FLOORS if not (ROOT / name).is_dir()] == []
+    lines = {"covered_lines": 90, "num_statements": 100}
+    files = {
+        "hetopt/costs/runs/a.py": {"summary": lines},
+        "hetopt/costs/b.py": {"summary": {"covered_lines": 60, "num_statements": 60}},
+        "hetopt/gaps.py": {"summary": lines},
+    }
+    found = floors.shares(files)
+    assert found == {"hetopt/costs": (150, 160), "hetopt": (90, 100)}
+    assert floors.below(found) == ["hetopt/costs", "hetopt/exact"]
+    enough = {name: (100, 100) for name in floors.FLOORS}
+    assert floors.below(enough) == []
+    assert "| hetopt/costs | 160 | 93.8% | 95% |" in floors.table(found)
+
+
+def test_every_package_that_is_installed_with_ours_declares_a_licence() -> None:
+    licences = loaded(ROOT / ".github" / "licences.py")
+    packages = licences.closure("hetopt")
+    names = {licences.canonical(one.metadata["Name"]) for one in packages}
+    assert {"hetopt", "pyscipopt", "ortools", "pulp", "numpy", "pydantic"} <= names
+    assert [n for n in names if n in ("pytest", "mkdocs", "torch", "ruff")] == []
+    told = {one.metadata["Name"]: licences.licence(one) for one in packages}
+    assert [name for name, words in told.items() if words == "not declared"] == []
+    strict = re.compile(r"(?<!L)GPL")
+    assert [name for name, words in told.items() if strict.search(words)] == []
+    bill = licences.bill(packages)
+    assert bill["metadata"]["component"]["name"] == "hetopt"
+    assert len(bill["components"]) == len(packages) - 1
 
 
 # --- the command that passes the tests -------------------------------------------
