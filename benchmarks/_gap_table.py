@@ -1,4 +1,4 @@
-"""The README's table of gaps, made from the rows of the suite `gaps`."""
+"""The table of gaps, made from the rows of the suite `gaps`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +39,7 @@ def made(folder: Path) -> str:
         f"then `python benchmarks/run.py --gaps`; time limits {limits}. The plans of",
         f"HexiScale's released planner take {', '.join(released)} s on the first",
         f"{len(released)} of them. {_dated(header)}",
-        "the leaderboard of [benchmarks](benchmarks/README.md) has what is best known.",
+        "[the table](#the-table) has what is best known.",
         "",
     ]
     columns = ["instance", "GPUs", "no plan is faster than", *methods]
@@ -55,12 +55,13 @@ def _dated(header: Mapping[str, Any]) -> str:
 
 
 def replaced(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
-    """The README with this table between the marks; `ValueError` without them."""
+    """The page with this table between the marks; `ValueError` without them."""
     before, begin, rest = text.partition(marks[0])
     _, end, after = rest.partition(marks[1])
     if not begin or not end:
         raise ValueError(
-            f"README.md: found no {marks[0]} ... {marks[1]}, expected both; add it"
+            f"benchmarks/README.md: found no {marks[0]} ... {marks[1]}, expected both; "
+            "add it"
         )
     return f"{before}{begin}\n{table}\n{end}{after}"
 

@@ -3,7 +3,7 @@
     python benchmarks/run.py proofs --workers 2 [--update-best]     the rows
     python benchmarks/proofs.py --ablations [--seconds 10]          without each part
     python benchmarks/proofs.py --check [--only WORD ...] [--workers N]   bounds again
-    python benchmarks/proofs.py --page          results/proofs.md and README.md's table
+    python benchmarks/proofs.py --page       results/proofs.md, and a table of README.md
 
 The suite runs the exact method once on each cluster of the library and of the generated
 families. "By total work" is how far the best plan is from the bound that needs no
@@ -41,7 +41,7 @@ from hetopt.stages import StageTable, classes, sync
 from hetopt.text import writing
 
 LINES, PAGE, FOLDER = "proofs.jsonl", "proofs.md", RESULTS / "proofs"
-README = RESULTS.parents[1] / "README.md"
+README = RESULTS.parent / "README.md"
 MARKS = ("<!-- proofs: begin -->", "<!-- proofs: end -->")
 ABLATED = (
     "hexiscale/case-study",
@@ -275,7 +275,7 @@ def _checked(name: str, bound: Any, file: str) -> _pages.Row:
 
 
 def write() -> None:
-    """The page, with all rows and what each part brings, and the README's counts."""
+    """The page, with all rows and what each part brings, and README.md's counts."""
     rows = list(proved())
     head, _ = journal.read(FOLDER)
     limits = ", ".join(f"{limit:g}" for limit in head["limits"]["time_limit_s"])

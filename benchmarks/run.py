@@ -1,16 +1,17 @@
-"""Suites from a checkout, into the results that are committed; and the README's table.
+"""Suites from a checkout, into the results that are committed; and tables of the page.
 
     python benchmarks/run.py SUITE [options of `hetopt bench`]    into results/SUITE
-    python benchmarks/run.py --gaps                               README's table, anew
+    python benchmarks/run.py --gaps               the table of planners beside the bound
     python benchmarks/run.py --leaderboard           what is best known, page and CSVs
     python benchmarks/run.py --take DIR      pages that `hetopt bench papers` put in DIR
 
 The same as `hetopt bench SUITE --out benchmarks/results/SUITE`. `--gaps` writes the
-table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md from the rows
-of results/gaps, which the suite of that name makes; `--leaderboard` writes the table of
-README.md in this folder, results/leaderboard.csv and results/history.csv, from what is
-kept beside the instances (`hetopt bench best --update-best`). `--take` puts all pages
-of a run, their lines and its table of figures in the place of those of results.
+table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md in this
+folder from the rows of results/gaps, which the suite of that name makes;
+`--leaderboard` writes its other table, results/leaderboard.csv and
+results/history.csv, from what is kept beside the instances (`hetopt bench best
+--update-best`). `--take` puts all pages of a run, their lines and its table of figures
+in the place of those of results.
 """
 
 import shutil
@@ -25,7 +26,7 @@ from hetopt import cli
 from hetopt.text import writing
 
 FOLDER = Path(__file__).resolve().parent
-README = FOLDER.parent / "README.md"
+README = FOLDER / "README.md"
 
 
 def main(words: list[str]) -> None:

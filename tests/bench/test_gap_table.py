@@ -1,4 +1,4 @@
-"""The README's table of gaps says what the committed rows say."""
+"""The table of gaps says what the committed rows say."""
 
 import json
 from importlib.util import module_from_spec, spec_from_file_location
@@ -70,8 +70,8 @@ def test_only_what_is_between_the_marks_is_replaced(table: ModuleType) -> None:
         table.replaced("no marks", "new")
 
 
-def test_the_readme_has_its_marks_and_what_was_committed(table: ModuleType) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_has_its_marks_and_what_was_committed(table: ModuleType) -> None:
+    text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert text.count(table.BEGIN) == text.count(table.END) == 1
     if RESULTS.exists():
         remedy = "python benchmarks/run.py --gaps"

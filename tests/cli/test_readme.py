@@ -125,7 +125,7 @@ def test_the_result_that_is_shown_is_what_the_command_prints() -> None:
 def test_a_screen_of_the_readme_has_what_a_newcomer_needs() -> None:
     """A picture, how to install, a command and its result; then five of one's own."""
     order = ("![", "pip install .", "\nhetopt compare", "```text", "no plan is f")
-    places = [FIRST.index(word) for word in (*order, "<!-- gaps: begin -->")]
+    places = [FIRST.index(word) for word in (*order, "## How far from optimal")]
     assert places == sorted(places)
     mine = FIRST.partition("\n## Your own cluster\n")[2]
     assert len(re.findall(r"^hetopt ", mine, re.MULTILINE)) == 5
