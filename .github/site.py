@@ -233,7 +233,8 @@ def on_files(files: Files, *, config: Any) -> Files:
     own = {*pages(), *notebooks()}
     for page in pages():
         own |= linked(page)
-    kept = [file for file in files if file.src_dir != config.docs_dir]
+    styles = set(config.extra_css)
+    kept = [f for f in files if f.src_dir != config.docs_dir or f.src_uri in styles]
     made = [
         File(path.as_posix(), str(ROOT), config.site_dir, config.use_directory_urls)
         for path in sorted(own)

@@ -169,4 +169,5 @@ def test_the_site_is_made_of_every_page_without_a_warning(tmp_path: Path) -> Non
     names = texts[tmp_path / "site" / "hetopt" / "api" / "functions" / "index.html"]
     there = set(re.findall(r'<h2 id="(\w+)"', names))
     assert {name.lower() for name in hetopt.__all__} == there
-    assert (tmp_path / "site" / "search" / "search_index.json").is_file()
+    for made_too in ("search/search_index.json", "site.css"):
+        assert (tmp_path / "site" / made_too).is_file(), made_too
