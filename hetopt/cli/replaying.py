@@ -107,6 +107,16 @@ def replay(
         float,
         duration(metavar="S", help="With --policy: notice before nodes are lost."),
     ] = 0.0,
+    spot_price: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Compare renting what is away: what a spot GPU costs, as a share of "
+            "usd_per_hour.",
+        ),
+    ] = None,
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
@@ -127,12 +137,13 @@ def replay(
 
     At each change of the nodes the job re-plans and recovers, as `hetopt recover` does
     for one change. --policy says what a loss costs, and how far each checkpoint policy
-    is from the bound that none exceeds. Exit code 4 if the job never ran; Ctrl-C shows
-    what was replayed.
+    is from the bound that none exceeds; --spot-price whether to rent what is away. Exit
+    code 4 if the job never ran; Ctrl-C shows what was replayed.
 
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.svg`
     """
     from ..api import replaying
+    from ..api.judging import load
     from ..modelling import Limits
     from ..report import replay as report
     from .progress import Steps
@@ -144,6 +155,8 @@ def replay(
     when = None if policy is None else _when(policy, stall, write, notice)
     if policy is None and (stall, write, notice) != (None, None, 0.0):
         raise Unsupported("--stall, --write and --notice need --policy: add it")
+    if spot_price is not None:
+        replaying.check_prices(load(instance), spot_price)
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             old_plan,
@@ -172,6 +185,12 @@ def replay(
             method: replaying.saving_document(one) for method, one in compared.items()
         }
         shown += report.saving(compared)
+    if spot_price is not None:
+        rented = found.renting(spot_price)
+        document["renting"] = {
+            method: replaying.renting_document(one) for method, one in rented.items()
+        }
+        shown += report.renting(rented)
     output.give(document, shown, as_json, failed)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)

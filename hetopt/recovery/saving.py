@@ -86,8 +86,27 @@ class Compared:
         """Return what a loss cost under a policy: training that does not count."""
         if not self.losses:
             return None
+        return self._each_us(one.kept_us)
+
+    @property
+    def least_lost_us(self) -> int | None:
+        """Return what a loss costs at least, whatever the policy."""
+        return self._each_us(self.bound_us) if self.losses else None
+
+    def _each_us(self, kept_us: int) -> int:
+        """Return training that does not count, by loss."""
         whole = sum(span.train_us for span in self.spans)
-        return (whole - one.kept_us) // self.losses
+        return (whole - kept_us) // self.losses
+
+    @property
+    def best(self) -> Outcome:
+        """The policy that keeps most of the training, the first of equals."""
+        return max(self.outcomes, key=lambda one: one.kept_us)
+
+    def behind(self, one: Outcome) -> float:
+        """Return how far a policy is from the best one, as a share of that."""
+        most = self.best.kept_us
+        return (most - one.kept_us) / most if most else 0.0
 
     def gap(self, one: Outcome) -> float:
         """Return how far a policy is from what none exceeds, as a share of that."""

@@ -11,11 +11,14 @@ from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from matplotlib.figure import Figure as Drawing
 
     from ..api.replaying import Replayed
+    from ..recovery.renting import Prices
     from ..recovery.replay import Replay
-    from ..recovery.saving import Compared
+    from ..recovery.saving import Compared, Outcome
 
 COLUMNS = (
     *("method", "iterations", "samples/s", "useful", "redone", "cut", "recovering"),
@@ -71,7 +74,7 @@ def terminal(found: "Replayed") -> Iterator[RenderableType]:
 
 SAVING = (
     *("policy", "interval", "saves", "iterations", "redone", "lost per loss"),
-    "to the bound",
+    *("to the best", "to the bound"),
 )
 
 
@@ -95,10 +98,68 @@ def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
                     f"{row.kept:,}",
                     f"{row.redone:,}",
                     words.NONE if lost is None else words.duration(lost / 1e6),
+                    words.share(one.behind(row)),
                     words.share(one.gap(row)),
                 )
             )
         yield writers.terminal(Table.of(SAVING, cells))
+        if one.losses and one.outcomes:
+            yield Text(f"{method}: {verdict(one)}")
+
+
+RENTING = ("renting", "after", "iterations", "USD", "USD per iteration", "to the bound")
+
+
+def renting(found: "Mapping[str, Prices]") -> Iterator[RenderableType]:
+    """Yield whether to rent what is away, a table for each method."""
+    for method, one in found.items():
+        cells = [
+            (
+                row.policy,
+                words.NONE
+                if row.after_us is None
+                else words.duration(row.after_us / 1e6),
+                f"{float(row.kept):,.0f}",
+                f"{float(row.usd):,.2f}",
+                _usd(row.each_usd),
+                words.share(None if (gap := one.gap(row)) is None else float(gap)),
+            )
+            for row in one.outcomes
+        ]
+        yield writers.terminal(Table.of(RENTING, cells))
+        if (best := one.best) is not None:
+            yield Text(
+                f"{method}: an iteration costs {_usd(best.each_usd)} USD with "
+                f"{best.policy}; none can cost less than {_usd(one.bound_usd)} USD"
+            )
+
+
+def _usd(value: "Fraction | None") -> str:
+    return words.NONE if value is None else f"{float(value):.4g}"
+
+
+def verdict(found: "Compared") -> str:
+    """What an interruption costs, and how far that is from the best policy."""
+    asked, best = found.outcomes[0], found.best
+    cost, least = (
+        words.duration((us or 0) / 1e6)
+        for us in (found.lost_us(asked), found.least_lost_us)
+    )
+    told = f"an interruption costs {cost} of training with {_policy(asked)}"
+    if asked is best:
+        return f"{told}, the best policy here; none can cost less than {least}"
+    lost = words.duration((found.lost_us(best) or 0) / 1e6)
+    return (
+        f"{told}, {words.share(found.behind(asked))} from the best policy "
+        f"({_policy(best)}: {lost}); none can cost less than {least}"
+    )
+
+
+def _policy(one: "Outcome") -> str:
+    """Return a policy with its interval, where the name does not say it."""
+    if one.interval_us is None or one.policy.startswith("every "):
+        return one.policy
+    return f"{one.policy}, every {words.duration(one.interval_us / 1e6)}"
 
 
 def picture(found: "Replayed") -> "Drawing":

@@ -18,6 +18,7 @@ from hetopt.api.replaying import METHODS, saving_document
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.recovery import saving
 from hetopt.recovery.saving import Saves, Span, compare
+from hetopt.report.replay import verdict
 
 
 def by_clock(span: Span, saves: Saves, after: set[int]) -> int:
@@ -152,6 +153,12 @@ def test_a_replay_tells_when_to_save_along_its_plans(tmp_path: Path) -> None:
         assert sum(span.train_us for span in made.spans) == trained
         assert made.losses == sum(leg.lost for leg in one.legs) > 0
         assert made.bound >= max(row.kept for row in made.outcomes)
+        lost = {row.policy: made.lost_us(row) for row in made.outcomes}
+        assert lost[made.best.policy] == min(lost.values())
+        assert made.least_lost_us is not None
+        assert made.least_lost_us <= min(lost.values())
+        assert min(made.behind(row) for row in made.outcomes) == 0
+        assert made.best.policy in verdict(made)
     document = saving_document(rows[METHODS[0]])
     assert [row["policy"] for row in document["policies"]][-1] == "every 60 s"
     with pytest.raises(UnknownName, match="policy"):
