@@ -37,6 +37,8 @@ PIPELINES = [pipeline(8, 1, *STAGES)]
 DATA = validated(Instance, TREE, "instance")
 PLAN = validated(TrainingPlan, {"pipelines": PIPELINES}, "plan")
 ADDRESS = {"a": "127.0.0.2", "b": "127.0.0.3", "c": "127.0.0.4"}
+#: Seconds without a row of any host, after which a run stands.
+PATIENCE_S = 600.0
 LOSSES = int(os.environ.get("LOSSES", "50"))
 # A host's process: its rows go to a file, a line each.
 PROGRAM = """
@@ -88,7 +90,7 @@ class Fleet:
         """Give a host notice, and wait until it has left in order."""
         process = self.processes.pop(host)
         process.terminate()
-        process.wait(timeout=120)
+        self.await_end(process)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what all hosts told, host by host."""
@@ -106,7 +108,11 @@ class Fleet:
     def await_steps(self, more: int) -> None:
         """Wait until so many more steps were done."""
         count = len(self.done()) + more
+        said, since = -1, time.monotonic()
         while len(self.done()) < count and self.is_running():
+            if (now := len(self.rows())) != said:
+                said, since = now, time.monotonic()
+            assert time.monotonic() - since < PATIENCE_S, f"stands: {self.rows()[-9:]}"
             time.sleep(0.05)
 
     def is_running(self) -> bool:
@@ -127,7 +133,17 @@ class Fleet:
     def wait(self) -> None:
         """Wait until all hosts have ended in order."""
         for process in self.processes.values():
-            assert process.wait(timeout=120) == 0
+            self.await_end(process)
+            assert process.returncode == 0
+
+    def await_end(self, process: "subprocess.Popen[bytes]") -> None:
+        """Wait until a process has ended, while hosts still say something."""
+        said, since = len(self.rows()), time.monotonic()
+        while process.poll() is None:
+            if (now := len(self.rows())) != said:
+                said, since = now, time.monotonic()
+            assert time.monotonic() - since < PATIENCE_S, f"stands: {self.rows()[-9:]}"
+            time.sleep(0.1)
 
     def assert_as_if_nothing_was(self) -> None:
         """Every step was done, with the losses of a run that was left alone."""

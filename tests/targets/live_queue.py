@@ -17,7 +17,9 @@ from hetopt.queueing.following import saved_step
 from hetopt.queueing.passing import Queue
 from hetopt.queueing.store import DONE, LIVE, Attempt, Entry
 
-STEPS, PATIENCE_S = 50, 900.0
+STEPS = 50
+#: Seconds without a further step, and no job in another state: the queue stands.
+PATIENCE_S = 600.0
 _LLAMA = {
     **{"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
     **{"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 256},
@@ -53,18 +55,21 @@ def followed(
     folder: Path, happens: Callable[[int, list[Entry]], None]
 ) -> tuple[list[Entry], list[str]]:
     """Pass until all jobs have ended, each time by a queue that is opened anew."""
-    deadline, told = time.monotonic() + PATIENCE_S, list[str]()
-    turn = 0
-    while time.monotonic() < deadline:
+    told, turn = list[str](), 0
+    seen, since = list[object](), time.monotonic()
+    while time.monotonic() - since < PATIENCE_S:
         queue = Queue.opened(folder)
         queue.advance(told.append)
         entries = queue.store.entries()
         if all(entry.state not in LIVE for entry in entries):
             return entries, told
+        now = [(one.state, saved_step(queue.store.states(one))) for one in entries]
+        if now != seen:
+            seen, since = now, time.monotonic()
         happens(turn, entries)
         turn += 1
         time.sleep(1.0)
-    raise AssertionError(f"not at the end in {PATIENCE_S:g} s: {told}")
+    raise AssertionError(f"nothing came for {PATIENCE_S:g} s: {told}")
 
 
 def halfway(folder: Path, entries: list[Entry]) -> Attempt | None:
