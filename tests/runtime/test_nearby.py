@@ -1,5 +1,6 @@
 """States on hosts' own disks: what is read from where, and what is gone on with."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from made_plans import pipeline, stage
 from three_hosts import three_hosts
 
-from hetopt import checkpoints
+from hetopt import checkpoints, runtime
 from hetopt.errors import Unsupported
 from hetopt.plans import Recovery, TrainingPlan
 from hetopt.runtime import supervisor
@@ -17,6 +18,7 @@ from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
 Row = dict[str, Any]
+README = Path(runtime.__file__).with_name("README.md")
 TREE = three_hosts("near", gpus=2)
 DATA = validated(Instance, TREE, "instance")
 STATE_BYTES = 3 * 8  # a weight and two moments of a parameter, in double precision
@@ -81,6 +83,7 @@ def test_states_come_from_where_they_are_nearest(tmp_path: Path) -> None:
     assert row is not None
     assert (row["restored"], row["bytes"]) == (2, {**NOTHING, "local": whole})
     rows += more
+    measured = [[*row["bytes"].values(), row["all_from_storage_bytes"]]]
 
     # A new host has nothing: b's disk serves it. Norms are not cut: both have them.
     more, row = ran(tmp_path, ON_C, 6)
@@ -89,6 +92,7 @@ def test_states_come_from_where_they_are_nearest(tmp_path: Path) -> None:
     assert row["bytes"]["local"] == row["bytes"]["peer"] >= whole
     held_to_prediction(row, whole)
     rows += more
+    measured.append([*row["bytes"].values(), row["all_from_storage_bytes"]])
 
     # All disks but one are lost, and that one has a part of the layers alone.
     shutil.rmtree(tmp_path / "disks" / "c")
@@ -100,6 +104,8 @@ def test_states_come_from_where_they_are_nearest(tmp_path: Path) -> None:
     assert row["bytes"]["storage"] < row["all_from_storage_bytes"]
     held_to_prediction(row, whole)
     rows += more
+    measured.append([*row["bytes"].values(), row["all_from_storage_bytes"]])
+    assert measured == shown(), "the table of hetopt/runtime/README.md has others"
 
     plain = Settings(
         steps=8, cpu=True, precision="fp64", optimiser=Optimiser(decay="none")
@@ -109,6 +115,14 @@ def test_states_come_from_where_they_are_nearest(tmp_path: Path) -> None:
     ):
         assert row["loss"] == pytest.approx(want["loss"], rel=1e-10)
         assert row["norm"] == pytest.approx(want["norm"], rel=1e-10)
+
+
+def shown() -> list[list[int]]:
+    """The bytes of the README's recoveries: by source, and all from storage."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    first = next(n for n, line in enumerate(lines) if "test_nearby.py" in line)
+    rows = [line.split("|")[2:6] for line in lines[first + 2 : first + 5]]
+    return [[int(re.sub(r"[ ,B]", "", cell)) for cell in row] for row in rows]
 
 
 NOTHING = {"local": 0, "peer": 0, "storage": 0}
