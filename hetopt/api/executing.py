@@ -27,13 +27,13 @@ def run(
 ) -> "Ran":
     """Train by a plan: every one that the judge calls valid runs, or is refused.
 
-    `data` is a file of tokens or "synthetic", `model` a `config.json` in place of the
+    `data` is a corpus of tokens or "synthetic", `model` a `config.json` in place of the
     instance's model, `init` a released model to begin with, whose `config.json` is then
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
     and `Optimiser`: seed, cpu, precision, checkpoint, local, every, async_save,
-    restarts, elastic, nodes, notice, init, trace, timeout_s; learning_rate, warmup,
-    decay, weight_decay, clip.
+    restarts, elastic, nodes, notice, init, trace, timeout_s, document_end, eval_data,
+    eval_every, eval_batches, logs; learning_rate, warmup, decay, weight_decay, clip.
 
     With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for
     the others, and uses nodes that the file `nodes` lists whenever it is written;
@@ -55,6 +55,7 @@ def run(
     from ..runtime import supervisor
     from ..runtime.elastic import Elastic
     from ..runtime.jobs import Optimiser, Settings, job
+    from ..runtime.logs import logging
 
     rules = {k: settings.pop(k) for k in [*settings] if k in Optimiser.model_fields}
     if unknown := [name for name in settings if name not in Settings.model_fields]:
@@ -67,20 +68,21 @@ def run(
     tell = progress or (lambda row: None)
     if address is not None and host is None:
         raise Unsupported("--address: it is where other hosts reach a --host: add it")
-    if not told.elastic:
+    if host is not None and not told.elastic:
+        raise Unsupported("--host: a run over hosts is --elastic: add it")
+    if told.nodes is not None and not told.elastic:
+        raise Unsupported("--nodes: a run whose nodes change is --elastic: add it")
+    if host is not None and told.nodes is not None:
+        raise Unsupported(
+            "--nodes: found --host with it, and hosts say themselves that they are "
+            "there: leave one out"
+        )
+    with logging(told.logs, tell) as tell:
         if host is not None:
-            raise Unsupported("--host: a run over hosts is --elastic: add it")
-        if told.nodes is not None:
-            raise Unsupported("--nodes: a run whose nodes change is --elastic: add it")
-        return supervisor.run(job(*posed, told, place), tell)
-    if host is not None:
-        if told.nodes is not None:
-            raise Unsupported(
-                "--nodes: found --host with it, and hosts say themselves that they are "
-                "there: leave one out"
-            )
-        from ..runtime.hosts import Host
+            from ..runtime.hosts import Host
 
-        return Host(*posed, told, host, address, place, tell).ran()
-    site = Elastic(*posed, told, place, tell)
-    return supervisor.run(site.job, tell, site)
+            return Host(*posed, told, host, address, place, tell).ran()
+        if told.elastic:
+            site = Elastic(*posed, told, place, tell)
+            return supervisor.run(site.job, tell, site)
+        return supervisor.run(job(*posed, told, place), tell)

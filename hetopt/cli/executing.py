@@ -58,10 +58,45 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="Tokens: .npy, or raw 2-byte numbers (4-byte above 65,536 words); "
+            help="Tokens: .npy, Megatron's .bin beside its .idx, a folder of Hugging "
+            "Face datasets, raw 2-byte numbers (4-byte above 65,536 words); "
             "`synthetic`: generated tokens.",
         ),
     ] = "synthetic",
+    document_end: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="TOKEN",
+            help="The token that ends a document: attention stays within documents.",
+        ),
+    ] = None,
+    eval_data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Evaluate on these tokens, which --data lacks."
+        ),
+    ] = None,
+    eval_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Steps between evaluations; default: 100."
+        ),
+    ] = None,
+    eval_batches: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Global batches of an evaluation; default: 1."
+        ),
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Log as the run goes: a file of JSON lines, tensorboard:FOLDER or "
+            "wandb:PROJECT; may be repeated.",
+        ),
+    ] = None,
     instance: Annotated[
         str | None,
         typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
@@ -204,6 +239,7 @@ def run(
 
     # Lines of steps are progress enough, and a bar would take them off stdout.
     bar = Steps(console(stderr=True), "training") if as_json else None
+    evaluation = {"eval_every": eval_every, "eval_batches": eval_batches}
     with bar or nullcontext():
         ran = api.run(
             plan,
@@ -233,6 +269,10 @@ def run(
             clip=clip,
             seed=seed,
             timeout_s=timeout,
+            document_end=document_end,
+            eval_data=eval_data,
+            logs=tuple(log or ()),
+            **{name: told for name, told in evaluation.items() if told is not None},
         )
     if ran.restarts:
         output.complain(f"ranks failed, and all were restarted {ran.restarts} times")
@@ -288,6 +328,8 @@ def _line(row: dict[str, object]) -> str:
         f"step {row['step']}  loss {loss}  norm {norm}  "
         f"lr {row['rate']:.2e}  {row['seconds']:.3f} s"
     )
+    if (evaluated := row.get("evaluation")) is not None:
+        words += f"  evaluation {evaluated:.4f}"
     return f"{words}  skipped: gradients overflowed" if row["skipped"] else words
 
 

@@ -54,6 +54,16 @@ class Settings(Record):
 
     steps: Count
     data: str = "synthetic"
+    document_end: Annotated[
+        int | None,
+        Field(ge=0, description="The token that ends a document."),
+    ] = None
+    eval_data: str | None = None
+    eval_every: Count = 100
+    eval_batches: Annotated[
+        Count, Field(description="Global batches of an evaluation.")
+    ] = 1
+    logs: tuple[str, ...] = ()
     seed: Annotated[int, Field(ge=0)] = 0
     cpu: bool = False
     precision: Precision | None = None
@@ -111,6 +121,7 @@ def job(
     decoder = of_spec(data.model, length) if model is None else of_config(model, length)
     if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
+    _check_words(decoder, settings)
     costs, split = data.workload.costs, shapes.split_of(data, plan)
     if settings.local is not None:
         _check_local(data, plan, decoder, settings)
@@ -186,6 +197,20 @@ def _uncut(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str
     for name, count in parts.items():
         if count < most:
             yield f"tensor-parallel degree {most} is above the {count} {name}"
+
+
+def _check_words(decoder: Decoder, settings: Settings) -> None:
+    """Raise where settings do not fit together, or not the model."""
+    end = settings.document_end
+    if end is not None and end >= decoder.vocabulary:
+        raise InstanceError(
+            f"--document-end: found {end}, expected a number below the vocabulary of "
+            f"{decoder.vocabulary}"
+        )
+    alone = {"eval_every", "eval_batches"} & settings.model_fields_set
+    if settings.eval_data is None and alone:
+        word = min(alone).replace("_", "-")
+        raise Unsupported(f"--{word}: found no --eval-data to evaluate on: give it")
 
 
 def _check_local(

@@ -266,11 +266,13 @@ class Layout:
 
     @cached_property
     def groups(self) -> list[Ranks]:
-        """Sets of ranks that exchange something, in one order for all ranks."""
-        wanted = [team.ranks for team in self.teams]
-        wanted += self.blocks
-        wanted += [lane.ranks for lane in self.lanes]
-        return list(dict.fromkeys(g for g in wanted if len(g) > 1))
+        """Sets of ranks that meet in passes, in one order for all ranks."""
+        return _several([*(team.ranks for team in self.teams), *self.blocks])
+
+    @cached_property
+    def lane_groups(self) -> list[Ranks]:
+        """Sets of ranks that sum gradients, in one order for all ranks."""
+        return _several(lane.ranks for lane in self.lanes)
 
 
 def runs_of(layers: Sequence[int], interleave: int) -> list[tuple[range, ...]]:
@@ -288,6 +290,11 @@ def runs_of(layers: Sequence[int], interleave: int) -> list[tuple[range, ...]]:
             found[stage].append(range(first, stop))
             first = stop
     return [tuple(runs) for runs in found]
+
+
+def _several(sets: Iterable[Ranks]) -> list[Ranks]:
+    """Each set of more than one rank, once."""
+    return list(dict.fromkeys(ranks for ranks in sets if len(ranks) > 1))
 
 
 def _owner(block: Ranks, parameter: Parameter) -> int | None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from typing import NamedTuple
 
 from ..schema import Recompute
 from .decoder import Decoder, Stretch
@@ -18,6 +19,26 @@ _BEND: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "silu": functional.silu,
 }
+
+
+class Documents(NamedTuple):
+    """The documents of packed sequences: a token sees those before it of its own.
+
+    `seen` is (samples, 1, tokens, tokens), `places` (samples, tokens) the number of
+    tokens before each one in its document.
+    """
+
+    seen: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, words: Tensor, end: int) -> "Documents":
+        """Return the documents of (samples, tokens), each of which ends with a word."""
+        ends = (words == end).long()
+        number = ends.cumsum(1) - ends
+        alike = number.unsqueeze(2) == number.unsqueeze(1)
+        seen = alike.tril().unsqueeze(1)
+        return cls(seen, seen.squeeze(1).sum(2) - 1)
 
 
 class StageModel:
@@ -40,7 +61,7 @@ class StageModel:
         self.cut, self.recompute, self.first_word = cut, recompute, first_word
         self.mixture = mixture
 
-    def embedded(self, tokens: Tensor) -> Tensor:
+    def embedded(self, tokens: Tensor, documents: Documents | None) -> Tensor:
         """Words (samples, tokens) as layers hold them."""
         table = self.weights[TABLE]
         own = (tokens >= self.first_word) & (tokens < self.first_word + len(table))
@@ -50,16 +71,21 @@ class StageModel:
         x = self.cut.leave(rows.masked_fill(~own.unsqueeze(-1), 0))
         if self.shape.positions == "learned":
             first = self.cut.first_token
-            x = x + self.weights["embedding.positions"][first : first + x.shape[1]]
+            mine = slice(first, first + x.shape[1])
+            positions = self.weights["embedding.positions"]
+            x = x + positions[mine if documents is None else documents.places[:, mine]]
         return x
 
-    def through_layers(self, x: Tensor, layers: range) -> Tensor:
+    def through_layers(
+        self, x: Tensor, layers: range, documents: Documents | None
+    ) -> Tensor:
         """Activations after some layers of the stage; (samples, tokens, hidden)."""
+        seen = None if documents is None else documents.seen
         for number in layers:
             if self.recompute == "full":
-                x = again(self._layer, number, x, use_reentrant=False)
+                x = again(self._layer, number, x, seen, use_reentrant=False)
             else:
-                x = self._layer(number, x)
+                x = self._layer(number, x, seen)
         return x
 
     def loss(self, x: Tensor, targets: Tensor) -> Tensor:
@@ -69,9 +95,10 @@ class StageModel:
         logits = functional.linear(x, matrix)
         return cross_entropy(logits, targets, self.first_word, self.cut)
 
-    def _layer(self, number: int, x: Tensor) -> Tensor:
+    def _layer(self, number: int, x: Tensor, seen: Tensor | None) -> Tensor:
         name = f"layers.{number}"
-        x = x + self._attention(f"{name}.attention", self._norm(f"{name}.norm_1", x))
+        y = self._norm(f"{name}.norm_1", x)
+        x = x + self._attention(f"{name}.attention", y, seen)
         y = self._norm(f"{name}.norm_2", x)
         if self.mixture is None or not self.shape.has_experts(number):
             return x + self._mlp(f"{name}.mlp", y)
@@ -93,7 +120,7 @@ class StageModel:
         bias = self.weights.get(f"{name}.bias")
         return x if bias is None else x + bias
 
-    def _attention(self, name: str, x: Tensor) -> Tensor:
+    def _attention(self, name: str, x: Tensor, seen: Tensor | None) -> Tensor:
         x = self.cut.enter(x)
         heads = (*x.shape[:2], -1, self.shape.head_dim)
         q, k, v = (
@@ -106,9 +133,9 @@ class StageModel:
             turns = _turns(self.shape, x.shape[1], x.device, x.dtype)
             q, k = _turn(q, *turns), _turn(k, *turns)
         if self.recompute == "selective":
-            mixed = again(_mixed, q, k, v, use_reentrant=False)
+            mixed = again(_mixed, q, k, v, seen, use_reentrant=False)
         else:
-            mixed = _mixed(q, k, v)
+            mixed = _mixed(q, k, v, seen)
         return self._rows(f"{name}.out", mixed.transpose(1, 2).flatten(2))
 
     def _mlp(self, name: str, x: Tensor) -> Tensor:
@@ -140,11 +167,14 @@ class StageModel:
         return functional.linear(self._wide(f"{name}.{number}", rows), down)
 
 
-def _mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention, of (samples, heads, tokens, width); keys may be shared."""
+def _mixed(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
+    """Causal attention, of (samples, heads, tokens, width); keys may be shared.
+
+    A token sees all before it, or those that are `seen`.
+    """
     shared = q.shape[1] != k.shape[1]
     return functional.scaled_dot_product_attention(
-        q, k, v, is_causal=True, enable_gqa=shared
+        q, k, v, seen, is_causal=seen is None, enable_gqa=shared
     )
 
 

@@ -1,15 +1,16 @@
 """AdamW on a rank's pieces, with master weights where passes have 16 bits.
 
-With ZeRO 1 the ranks of a lane divide its parameters: each updates its piece, then all
-gather the lane. The global norm counts every element once, on the piece's owner.
+With ZeRO 1 the ranks of a lane divide its parameters: each gets the sum of the
+gradients of its piece, updates that, and all gather the lane. The global norm counts
+every element once, on the piece's owner.
 """
 
 from typing import NamedTuple
 
-from .gradients import Sums, Tensors, View, common, put_back
+from .gradients import Sums, Tensors, View, common, put_back, shared
 from .groups import Groups, batches, gathered
 from .jobs import Optimiser
-from .layout import Lane, Layout, Piece, divided
+from .layout import Lane, Layout, Piece
 from .pytorch import Dtype, Foreign, Tensor, dist, torch
 
 _BETAS, _EPS = (0.9, 0.95), 1e-8
@@ -102,19 +103,14 @@ class Update:
 
     def _gather(self, lane: Lane) -> None:
         """Exchange what the ranks of a lane have updated, all parameters at once."""
-        shares: list[list[Tensor]] = [[] for _ in lane.ranks]
-        for view in self._sums.views(lane):
-            if view.parameter.axis is None:
-                continue
-            for share, (start, stop) in zip(
-                shares, divided(0, view.length, len(lane.ranks)), strict=True
-            ):
-                part = view._replace(first=view.first + start, length=stop - start)
-                share.append(part.of(self._weights))
+        shares = [
+            [view.of(self._weights) for view in share]
+            for share in shared(self._sums.views(lane), len(lane.ranks))
+        ]
         own = [part.reshape(-1) for part in shares[lane.ranks.index(dist.get_rank())]]
         sizes = [sum(part.numel() for part in share) for share in shares]
         dtype = common(lane, self._dtypes)
-        flat = gathered(torch.cat(own).to(dtype), sizes, 0, self._groups.of(lane.ranks))
+        flat = gathered(torch.cat(own).to(dtype), sizes, 0, self._groups.of_lane(lane))
         put_back(flat, [part for share in shares for part in share])
 
 

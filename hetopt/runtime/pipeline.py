@@ -1,14 +1,15 @@
 """One iteration of a stage: its passes in order, and what crosses its borders."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from .groups import Groups
 from .layout import Hop, Layout
-from .model import StageModel
+from .model import Documents, StageModel
 from .pytorch import Device, Dtype, Foreign, Size, Tensor, dist, torch
-from .schedule import Schedule, actions
+from .schedule import Action, Schedule, actions
 
 Span = Callable[[str], AbstractContextManager[None]]
 
@@ -20,8 +21,18 @@ class _Sent(NamedTuple):
     rows: Tensor
 
 
+class _Coming(NamedTuple):
+    """A message that was asked for; its parts are there once the works are done."""
+
+    works: list[Foreign]
+    parts: list[Tensor]
+
+
 class Border:
-    """Exchanges of one rank with the stages before and after its own."""
+    """Exchanges of one rank with the stages before and after its own.
+
+    Messages of a direction are asked for, and taken, in the order of the schedule.
+    """
 
     def __init__(
         self, layout: Layout, rank: int, groups: Groups, dtypes: list[Dtype]
@@ -32,6 +43,8 @@ class Border:
         self._dtype = dtypes[rank]
         self._team = layout.team_of[rank]
         self._under_way: list[_Sent] = []
+        self._coming: dict[int, deque[_Coming]] = {+1: deque(), -1: deque()}
+        self._beside: Foreign = None  # a stream that no pass runs on
 
     def send(self, x: Tensor, step: int) -> None:
         """Give rows to the next stage (+1) or gradients to the one before (-1)."""
@@ -42,18 +55,37 @@ class Border:
             work = dist.isend(rows, hop.peer, group=group)
             self._under_way.append(_Sent(work, rows))
 
-    def receive(self, like: Size, device: Device, step: int) -> Tensor:
-        """Rows from the stage before (step -1), or gradients from the next (+1)."""
+    def ask(self, like: Size, device: Device, step: int) -> None:
+        """Be ready for the next rows from the stage before (-1), or gradients (+1).
+
+        On GPUs a message has not to wait for the passes that run when it is asked for.
+        """
         hops = self._got_from[step]
-        parts = [self._buffer(like, device, hop) for hop in hops]
         group = self._groups.hops[-step, self._around(step)]
-        works = [
-            dist.irecv(part, hop.peer, group=group)
-            for part, hop in zip(parts, hops, strict=True)
-        ]
-        for work in works:
+        with self._aside(device):
+            parts = [self._buffer(like, device, hop) for hop in hops]
+            works = [
+                dist.irecv(part, hop.peer, group=group)
+                for part, hop in zip(parts, hops, strict=True)
+            ]
+        self._coming[step].append(_Coming(works, parts))
+
+    def take(self, step: int) -> Tensor:
+        """Wait for the first message of a direction that was asked for."""
+        coming = self._coming[step].popleft()
+        for work in coming.works:
             work.wait()
-        return torch.cat([part.to(self._dtype) for part in parts])
+        for part in coming.parts:
+            if part.is_cuda:  # it was made on the other stream
+                part.record_stream(torch.cuda.current_stream(part.device))
+        return torch.cat([part.to(self._dtype) for part in coming.parts])
+
+    def _aside(self, device: Device) -> AbstractContextManager[object]:
+        if device.type != "cuda":
+            return nullcontext()
+        self._beside = self._beside or torch.cuda.Stream(device)
+        stream: AbstractContextManager[object] = torch.cuda.stream(self._beside)
+        return stream
 
     def drain(self) -> None:
         """Wait until everything that was sent has arrived."""
@@ -81,7 +113,9 @@ class Pipeline:
         border: Border,
         schedule: Schedule,
         length: int,
+        document_end: int | None,
     ) -> None:
+        self._document_end = document_end
         self._team, self._model, self._border = layout.team_of[rank], model, border
         team = self._team
         self._runs = len(team.runs)
@@ -98,20 +132,54 @@ class Pipeline:
         `rows` are the samples of all micro-batches, (samples, length + 1), on the
         device. Gradients are those of the mean loss of the global batch, times `scale`.
         """
+        live: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        batches = rows.split(self._team.samples)
+        for kind, i, run in self._played(self._actions, rows, scale, span):
+            if kind == "forward":
+                live[i, run] = self._forward(batches[i], run, scale)
+            else:
+                self._backward(*live.pop((i, run)), self._ends(run))
+        self._border.drain()
+        return self._loss
+
+    def evaluate(self, rows: Tensor, span: Span) -> Tensor:
+        """The stage's part of the loss of a global batch, without backward passes."""
+        forward = [one for one in self._actions if one.kind == "forward"]
+        batches = rows.split(self._team.samples)
+        with torch.no_grad():
+            for _, i, run in self._played(forward, rows, 1.0, span):
+                self._forward(batches[i], run, 1.0)
+        self._border.drain()
+        return self._loss
+
+    def _played(
+        self, order: Sequence[Action], rows: Tensor, scale: float, span: Span
+    ) -> Iterator[Action]:
+        """Yield passes, each within a span, and ask for messages ahead of them.
+
+        Exchanges between GPUs are in order with what runs there, so they are asked for
+        one after another; hosts ask for the next pass's before they begin a pass.
+        """
         self._span = span
         self._loss = torch.zeros((), dtype=torch.float64, device=rows.device)
         if self._model.mixture is not None:
             self._model.mixture.set_pull(self._sequences, scale)
-        live: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        batches = rows.split(self._team.samples)
-        for kind, i, run in self._actions:
+        ahead = 0 if rows.is_cuda else 1
+        asked = 0
+        for number, action in enumerate(order):
+            for coming in order[asked : number + ahead + 1]:
+                if (step := self._source(coming)) is not None:
+                    self._border.ask(self._size, rows.device, step)
+            asked = max(asked, number + ahead + 1)
+            kind, i, run = action
             with span(f"{kind} {i}" + f" run {run}" * (self._runs > 1)):
-                if kind == "forward":
-                    live[i, run] = self._forward(batches[i], run, scale)
-                else:
-                    self._backward(*live.pop((i, run)), self._ends(run))
-        self._border.drain()
-        return self._loss
+                yield action
+
+    def _source(self, action: Action) -> int | None:
+        """Whence a pass has its input: the stage before (-1), the next (+1), none."""
+        if action.kind == "forward":
+            return None if self._begins(action.run) else -1
+        return None if self._ends(action.run) else +1
 
     def _begins(self, run: int) -> bool:
         return self._team.is_first and run == 0
@@ -120,14 +188,16 @@ class Pipeline:
         return self._team.is_last and run == self._runs - 1
 
     def _forward(self, rows: Tensor, run: int, scale: float) -> tuple[Tensor, Tensor]:
-        came = None
-        cut = self._model.cut
+        came = documents = None
+        cut, words = self._model.cut, rows[:, :-1]
+        if self._document_end is not None:
+            documents = Documents.of(words, self._document_end)
         if self._begins(run):
-            x = self._model.embedded(rows[:, :-1])
+            x = self._model.embedded(words, documents)
         else:
-            came = self._receive(rows.device, -1).requires_grad_()
+            came = self._receive(-1).requires_grad_()
             x = cut.split(came)
-        x = self._model.through_layers(x, self._team.runs[run])
+        x = self._model.through_layers(x, self._team.runs[run], documents)
         if not self._ends(run):
             x = cut.join(x)
             self._border.send(x.detach(), +1)
@@ -140,10 +210,10 @@ class Pipeline:
         if ends:
             went.backward()
         else:
-            went.backward(self._receive(went.device, +1))
+            went.backward(self._receive(+1))
         if came is not None:
             self._border.send(came.grad, -1)
 
-    def _receive(self, device: Device, step: int) -> Tensor:
+    def _receive(self, step: int) -> Tensor:
         with self._span("wait"):
-            return self._border.receive(self._size, device, step)
+            return self._border.take(step)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .dispatch import Crossing
-from .gradients import Sums
+from .gradients import Sums, Tensors
 from .groups import Groups
 from .jobs import Job
 from .layout import Layout
@@ -41,7 +41,8 @@ class Step(NamedTuple):
     """The outcome of a step; `skipped`, without an update, where gradients overflowed.
 
     Loss and norm are None where they are no finite numbers. `memory_mib` is what
-    PyTorch has had of the first rank's GPU at the most; None on CPUs.
+    PyTorch has had of the first rank's GPU at the most; None on CPUs. `evaluation` is
+    the loss on the data that are not trained on, after steps that end with one.
     """
 
     step: int
@@ -51,6 +52,7 @@ class Step(NamedTuple):
     seconds: float
     skipped: bool
     memory_mib: int | None = None
+    evaluation: float | None = None
 
 
 class LossScale:
@@ -99,22 +101,47 @@ def joined(job: Job, rank: int, meeting: str) -> Iterator[Device]:
         dist.destroy_process_group()
 
 
-class _Wide:
-    """Gradients added up over micro-batches in single precision."""
+class _Gradients:
+    """The gradients of an iteration, each of which is told once it is whole.
 
-    def __init__(self, weights: dict[str, Tensor]) -> None:
-        self._sums: dict[str, Tensor] = {}
+    Every micro-batch adds to that of each weight once. Where they are `wide`, they are
+    added up in single precision.
+    """
+
+    def __init__(
+        self,
+        weights: Tensors,
+        passes: int,
+        told: Callable[[str, Tensor], object],
+        *,
+        wide: bool,
+    ) -> None:
+        self._weights, self._passes, self._told = weights, passes, told
+        self._wide, self._sums = wide, Tensors()
+        self._left = dict.fromkeys(weights, passes)
         for name, weight in weights.items():
-            weight.register_post_accumulate_grad_hook(partial(self._add, name))
+            weight.register_post_accumulate_grad_hook(partial(self._hear, name))
 
-    def _add(self, name: str, weight: Tensor) -> None:
-        wide = weight.grad.to(torch.promote_types(weight.dtype, torch.float32))
-        self._sums[name] = self._sums[name] + wide if name in self._sums else wide
-        weight.grad = None
+    def _hear(self, name: str, weight: Tensor) -> None:
+        found = weight.grad
+        if self._wide:
+            found = found.to(torch.promote_types(weight.dtype, torch.float32))
+            if name in self._sums:
+                found = self._sums[name] + found
+            self._sums[name] = found
+            weight.grad = None
+        self._left[name] -= 1
+        if self._left[name] == 0:
+            self._told(name, found)
 
-    def taken(self) -> dict[str, Tensor]:
-        """The sums, which begin anew then."""
+    def taken(self) -> Tensors:
+        """The gradients that the passes left, which begin anew then."""
+        self._left = dict.fromkeys(self._weights, self._passes)
         found, self._sums = self._sums, {}
+        for name, weight in self._weights.items():
+            if not self._wide:
+                found[name] = weight.grad
+            weight.grad = None
         return found
 
 
@@ -144,9 +171,13 @@ class Trainer:
         groups = Groups(self.layout, job.settings.timeout_s)
         source = _begun(job)
         self.weights = own_weights(self.layout, rank, source, dtypes[rank], device)
-        self._wide = _Wide(self.weights) if job.wide_gradients else None
-        kinds = [torch.promote_types(d, torch.float32) for d in dtypes]
-        sums = Sums(self.layout, rank, groups, kinds if self._wide else dtypes)
+        kinds = dtypes
+        if wide := job.wide_gradients:
+            kinds = [torch.promote_types(d, torch.float32) for d in dtypes]
+        sums = Sums(self.layout, rank, groups, kinds)
+        self._gradients = _Gradients(
+            self.weights, self.team.micro_batches, sums.take, wide=wide
+        )
         rules = job.settings.optimiser
         self.update = Update(
             self.layout, rank, groups, sums, self.weights, dtypes, rules
@@ -154,6 +185,9 @@ class Trainer:
         self._sums = sums
         self.scale = LossScale(torch.float16 in dtypes)
         self._tokens = Tokens(job, self.layout.global_batch)
+        self._held_out: Tokens | None = None
+        if job.settings.eval_data is not None:
+            self._held_out = Tokens(job, self.layout.global_batch, held_out=True)
         self._pipeline = self._build(groups, dtypes)
         self.gradients: dict[str, Tensor] = {}
         self.trace = Trace(job.settings.trace, rank, job.gpus[rank], device)
@@ -194,7 +228,15 @@ class Trainer:
             self._mixture(groups, cut),
         )
         border = Border(self.layout, self.rank, groups, dtypes)
-        return Pipeline(self.layout, self.rank, model, border, job.schedule, length)
+        return Pipeline(
+            self.layout,
+            self.rank,
+            model,
+            border,
+            job.schedule,
+            length,
+            job.settings.document_end,
+        )
 
     def _mixture(self, groups: Groups, cut: Cut) -> Mixture | None:
         experts = self.job.decoder.experts
@@ -214,10 +256,11 @@ class Trainer:
         start = time.perf_counter()
         scale, span = self.scale.value, self.trace.span
         self.gradients = {}  # the last step's make room for this one's
-        own = self._pipeline.run(self._rows(number), scale, span)
-        self.gradients = self._taken()
+        self._sums.begin()
+        own = self._pipeline.run(self._rows(self._tokens, number), scale, span)
+        self.gradients = self._gradients.taken()
         with span("sum of gradients"):
-            self._sums.sum(self.gradients, self._sequence_cut)
+            self._sums.finish(self.gradients, self._sequence_cut)
             norm = self.update.norm(self.gradients, scale)
         rate = self.job.settings.optimiser.rate(number, self.job.settings.steps)
         overflowed = not math.isfinite(norm)
@@ -226,7 +269,7 @@ class Trainer:
                 self.update.step(self.gradients, norm, scale, rate)
             self._updates += 1
         self.scale.learn(overflowed)
-        loss = self._total(own, asked)
+        loss, self.stops = self._total(own, asked=asked)
         seconds = time.perf_counter() - start
         held = None
         if self.device.type == "cuda":
@@ -240,6 +283,19 @@ class Trainer:
             overflowed,
             held,
         )
+
+    def evaluate(self) -> float | None:
+        """Return the mean loss over some global batches that are not trained on.
+
+        They are the same ones at every step, and under every plan.
+        """
+        assert self._held_out is not None
+        count, total = self.job.settings.eval_batches, 0.0
+        for number in range(1, count + 1):
+            rows = self._rows(self._held_out, number)
+            own = self._pipeline.evaluate(rows, self.trace.span)
+            total += self._total(own)[0]
+        return _finite(total / count)
 
     def resume(self) -> tuple[int, dict[str, object] | None]:
         """Go on from the newest states that can be had: after which step.
@@ -290,33 +346,29 @@ class Trainer:
             self._saver.wait()
         self.trace.write()
 
-    def _rows(self, number: int) -> Tensor:
-        """The samples of all of its micro-batches; of inner stages they are empty."""
+    def _rows(self, tokens: Tokens, number: int) -> Tensor:
+        """The samples of all micro-batches of a stage; inner ones need none.
+
+        Where attention keeps within documents, all stages need to know these.
+        """
         team = self.team
-        if not (team.is_first or team.is_last):
+        needed = team.is_first or team.is_last
+        if not needed and self.job.settings.document_end is None:
             count = team.samples * team.micro_batches
             return torch.empty((count, 0), dtype=torch.long, device=self.device)
         samples = [g for i in range(team.micro_batches) for g in team.samples_of(i)]
-        return torch.from_numpy(self._tokens.rows(number, samples)).to(self.device)
+        return torch.from_numpy(tokens.rows(number, samples)).to(self.device)
 
-    def _taken(self) -> dict[str, Tensor]:
-        """The gradients that the passes left, which begin anew then."""
-        if self._wide:
-            return self._wide.taken()
-        found = {}
-        for name, weight in self.weights.items():
-            found[name] = weight.grad
-            weight.grad = None
-        return found
+    def _total(self, loss: Tensor, *, asked: bool = False) -> tuple[float, bool]:
+        """The loss of the whole batch, of which each pipeline has a part.
 
-    def _total(self, loss: Tensor, asked: bool) -> float:
-        """The loss of the whole batch, of which each pipeline has a part."""
+        And whether any rank is asked to stop.
+        """
         if not self.team.is_last or self.team.ranks[0] != self.rank:
             loss = torch.zeros_like(loss)
         told = torch.stack((loss, torch.full_like(loss, float(asked))))
         dist.all_reduce(told)
-        self.stops = bool(told[1] > 0)
-        return float(told[0])
+        return float(told[0]), bool(told[1] > 0)
 
 
 def train(
@@ -335,8 +387,12 @@ def train(
     if row is not None:
         restored(row)
     for number in range(last + 1, settings.steps + 1):
-        tell(trainer.step(number, asked()))
+        done = trainer.step(number, asked())
         ends = trainer.stops or number == settings.steps
+        due = number == settings.steps or number % settings.eval_every == 0
+        if settings.eval_data and due and not trainer.stops:
+            done = done._replace(evaluation=trainer.evaluate())
+        tell(done)
         if settings.checkpoint and (ends or number % settings.every == 0):
             trainer.save(number)
         if ends:

@@ -29,7 +29,8 @@ def difference(job: Job, rank: int, meeting: str, steps: int) -> Errors:
         trainer = training.Trainer(job, rank, device)
         source = drawn(job.decoder, job.settings.seed)
         whole = {p.name: source(p).double() for p in parameters(job.decoder)}
-        single = Single(job.decoder, whole, job.settings.optimiser)
+        settings = job.settings
+        single = Single(job.decoder, whole, settings.optimiser, settings.document_end)
         tokens = Tokens(job, trainer.layout.global_batch)
         worst = dict.fromkeys(("loss", "norm", "gradient", "weight"), 0.0)
         for number in range(1, steps + 1):
@@ -39,20 +40,56 @@ def difference(job: Job, rank: int, meeting: str, steps: int) -> Errors:
             )
             loss, norm = single.step(rows, done.rate)
             found = {"loss": abs(done.loss - loss), "norm": abs(done.norm - norm)}
+            for updated in trainer.update.pieces:
+                parameter, start, stop, _ = updated.piece
+                name, axis = parameter.name, parameter.axis
+                own = updated.view.of(trainer.gradients)
+                mine: Any = slice(None)
+                if axis is not None:
+                    mine = (slice(None),) * axis + (slice(start, stop),)
+                found["gradient"] = furthest(
+                    found.get("gradient", 0.0), own, single.gradients[name][mine]
+                )
             for parameter in trainer.layout.held(rank):
-                name = parameter.name
+                name, axis = parameter.name, parameter.axis
                 mine = slice(None)
-                if parameter.axis is not None:
-                    first, stop = trainer.layout.span(rank, parameter)
-                    mine = (slice(None),) * parameter.axis + (slice(first, stop),)
-                for kind, own, want in (
-                    ("gradient", trainer.gradients[name], single.gradients[name][mine]),
-                    ("weight", trainer.weights[name], single.weights[name][mine]),
-                ):
-                    away = float((own - want).detach().abs().max())
-                    found[kind] = max(found.get(kind, 0.0), away)
+                if axis is not None:
+                    span = trainer.layout.span(rank, parameter)
+                    mine = (slice(None),) * axis + (slice(*span),)
+                found["weight"] = furthest(
+                    found.get("weight", 0.0),
+                    trainer.weights[name],
+                    single.weights[name][mine],
+                )
             worst = {kind: max(value, found[kind]) for kind, value in worst.items()}
+        if settings.eval_data is not None:
+            held_out = Tokens(job, trainer.layout.global_batch, held_out=True)
+            wanted = []
+            for number in range(1, settings.eval_batches + 1):
+                batch = held_out.rows(number, range(trainer.layout.global_batch))
+                wanted.append(single.loss(torch.from_numpy(batch))[0].item())
+            want = sum(wanted) / len(wanted)
+            worst["evaluation"] = abs((trainer.evaluate() or 0.0) - want)
         return worst
+
+
+def furthest(before: float, own: Any, want: Any) -> float:
+    """The largest difference so far; parts of the smallest plans may be empty."""
+    if not own.numel():
+        return before
+    return max(before, float((own - want).detach().abs().max()))
+
+
+def difference_in_buckets(job: Job, rank: int, meeting: str, steps: int) -> Errors:
+    """The same, where each parameter is a bucket, and one is summed at a time."""
+    from hetopt.runtime import gradients
+
+    whole = gradients._ENOUGH, gradients._UNDER_WAY
+    gradients._ENOUGH = gradients._UNDER_WAY = 1
+    try:
+        return difference(job, rank, meeting, steps)
+    finally:
+        gradients._ENOUGH, gradients._UNDER_WAY = whole
 
 
 def _serve(rank: int, pipe: Any) -> None:

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from executed import Ranks, difference, ranks
-from made_plans import MIXED, UNEVEN, made
+from executed import Ranks, difference, difference_in_buckets, ranks
+from made_plans import DEEP, MIXED, UNEVEN, made, with_settings
 from runnable import runnable
 
 from hetopt.runtime.jobs import Job
@@ -16,8 +16,8 @@ from hetopt.runtime.jobs import Job
 NEAR = 1e-10
 
 
-def assert_same(pool: Ranks, one: Job, steps: int = 2) -> None:
-    for rank, errors in enumerate(pool.call(difference, one, steps)):
+def assert_same(pool: Ranks, one: Job, steps: int = 2, by: Any = difference) -> None:
+    for rank, errors in enumerate(pool.call(by, one, steps)):
         assert max(errors.values()) < NEAR, (rank, errors, one.plan)
 
 
@@ -37,6 +37,15 @@ def test_random_plans_do(four: Ranks, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_random_plans_whose_gradients_are_summed_one_by_one_do(
+    four: Ranks, seed: int
+) -> None:
+    """Each begins beside the backward pass, and waits for the one before."""
+    one = runnable(Random(f"buckets/{seed}"), 3, 4, sparse=seed == 3)
+    assert_same(four, one, by=difference_in_buckets)
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_random_plans_of_models_with_experts_do(four: Ranks, seed: int) -> None:
     assert_same(four, runnable(Random(f"experts/{seed}"), 2, 4, sparse=True))
 
@@ -47,9 +56,27 @@ def test_random_interleaved_plans_do(four: Ranks, seed: int) -> None:
     assert_same(four, runnable(rng, 2, 4, sparse=seed % 2 == 1, runs=2 + seed // 2))
 
 
+@pytest.mark.parametrize("positions", ["rope", "learned"])
+@pytest.mark.parametrize(
+    "pipelines", [MIXED, UNEVEN, DEEP], ids=["mixed", "uneven", "deep"]
+)
+def test_documents_packed_in_sequences_count_as_if_each_were_alone(
+    four: Ranks, pipelines: Any, positions: str
+) -> None:
+    """And what is evaluated without training comes to what one process says of it."""
+    one = made(pipelines, sequence_parallel=pipelines is UNEVEN)
+    decoder = one.decoder.model_copy(
+        update={"positions": positions, "max_positions": 7}
+    )
+    one = one.model_copy(update={"decoder": decoder})
+    told = {"document_end": 3, "eval_data": "synthetic", "eval_batches": 2}
+    assert_same(four, with_settings(one, **told))
+
+
 @pytest.mark.slow
 def test_hundreds_of_random_plans_do() -> None:
     pytest.importorskip("torch")
     with ranks(8) as pool:
         for seed in range(300):
-            assert_same(pool, runnable(Random(f"many/{seed}"), 2 + seed % 7, 8), 3)
+            by = difference_in_buckets if seed % 2 else difference
+            assert_same(pool, runnable(Random(f"many/{seed}"), 2 + seed % 7, 8), 3, by)
