@@ -74,7 +74,7 @@ class _Sum:
 
 @dataclass(frozen=True)
 class Rented:
-    """A policy along the segments; `after_us` is how long it waits."""
+    """A policy along the segments; `after_us` is how long it waits, None for ever."""
 
     policy: str
     after_us: int | None
@@ -154,8 +154,10 @@ def compare(along: Sequence[Segment], whole: Whole) -> Prices:
     never = replace(tried[-1], policy=NEVER, after_us=None)
     found = [never, replace(tried[0], policy=ALWAYS)]
     if able := [one for one in tried if one.kept > 0]:
-        found.append(min(able, key=lambda one: one.usd / one.kept))
-        return Prices(tuple(found), _least_usd(along, whole, found[-1]))
+        # Of equals the one that waits longest: it rents least.
+        best = min(reversed(able), key=lambda one: one.usd / one.kept)
+        found.append(replace(best, after_us=None) if best is tried[-1] else best)
+        return Prices(tuple(found), _least_usd(along, whole, best))
     return Prices(tuple(found), None)
 
 

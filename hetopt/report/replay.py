@@ -116,9 +116,7 @@ def renting(found: "Mapping[str, Prices]") -> Iterator[RenderableType]:
         cells = [
             (
                 row.policy,
-                words.NONE
-                if row.after_us is None
-                else words.duration(row.after_us / 1e6),
+                words.duration(row.after_us / 1e6) if row.after_us else words.NONE,
                 f"{float(row.kept):,.0f}",
                 f"{float(row.usd):,.2f}",
                 _usd(row.each_usd),

@@ -80,6 +80,9 @@ def test_the_bound_is_the_best_of_all_choices(seed: int) -> None:
         usd, kept = by_hand(along, whole, begins)
         if kept > 0:
             assert usd / kept >= found.bound_usd
+    searched = found.outcomes[-1]
+    if searched.after_us is None:
+        assert (searched.usd, searched.kept) == made[NEVER]
     assert found.best is not None
     assert all((found.gap(one) or 0) >= 0 for one in found.outcomes)
 
