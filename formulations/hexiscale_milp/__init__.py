@@ -180,8 +180,9 @@ def _layers(t: Tables, model: Model, v: SimpleNamespace) -> None:
     rooms = {(i, j, f, last): row for i, j in S for f, last, row in t.rooms(i, j)}
     slack = {x: max(m - room for m, room in zip(most, row, strict=True)) for x, row in rooms.items()}
 
-    def failed(i: int, j: int, f: int, last: bool) -> Any:
+    def failed(place: tuple[int, int, int, bool]) -> Any:
         """Return how many conditions fail: last or not, so many in flight."""
+        i, j, f, last = place
         number = v.next[i, j] if last else 1 - v.next[i, j]
         if f > 1:
             number = number + 1 - v.many[i, f]
@@ -201,7 +202,7 @@ def _layers(t: Tables, model: Model, v: SimpleNamespace) -> None:
     model.each("many",       {(i, f): v.batch[i] <= f - 1 + (t.batch - f + 1) * many
                                                                           for (i, f), many in v.many.items()})
     model.each("fits_there", {x: v.held[x[:2]] <= total(room * v.use[*x[:2], g] for g, room in enumerate(row))
-                                                  + slack[x] * failed(*x)        for x, row in rooms.items()})
+                                                  + slack[x] * failed(x)         for x, row in rooms.items()})
     # fmt: on
 
 

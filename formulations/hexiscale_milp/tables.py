@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 
 from hetopt import capability
 from hetopt.bounds.crossing import Crossing
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
@@ -75,7 +75,7 @@ class Tables:
 
     # --- room ------------------------------------------------------------------
 
-    def _room(self, kind: Kind, flight: int, first: bool, last: bool) -> int:
+    def _room(self, kind: Kind, flight: int, *, first: bool, last: bool) -> int:
         """Most layers that fit on each GPU with `flight` micro-batches in flight."""
         alone = self.costs.schedule.in_flight != "1f1b" or flight == 1
         behind = 1 if last and alone else max(2, flight)
@@ -83,13 +83,19 @@ class Tables:
         node = self.nodes[kind.node].name
 
         def need(held: int) -> int:
-            return sum(self.table.stage_mib(node, range(held), kind.degree, 1, flight, stages, j).values())
+            return sum(
+                self.table.stage_mib(
+                    node, range(held), (kind.degree, 1), Position(flight, stages, j)
+                ).values()
+            )
 
         return bisect_right(range(1, self.layers + 1), self.table.memory_mib(node), key=need)
 
     def most_layers(self, kind: Kind) -> int:
         """Most layers that fit at any position with one micro-batch in flight."""
-        return max(self.room(kind, 1, first, last) for first in (True, False) for last in (True, False))
+        return max(
+            self.room(kind, 1, first=first, last=last) for first in (True, False) for last in (True, False)
+        )
 
     def rooms(self, i: int, j: int) -> Iterator[tuple[int, bool, list[int]]]:
         """Rooms of all kinds at position j of pipeline i, where they bind.
@@ -103,7 +109,7 @@ class Tables:
             before = most
             deepest = self._deepest(length - j, is_last=last)
             for flight in range(1, deepest + 1):
-                rooms = [self.room(kind, flight, j == 0, last) for kind in self.kinds]
+                rooms = [self.room(kind, flight, first=j == 0, last=last) for kind in self.kinds]
                 if rooms != before:
                     yield flight, last, rooms
                 before = rooms

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import CostTable, compute, memory, traffic
+from ..costs import CostTable, Position, compute, memory, traffic
 from ..costs.compute import ceil
 from ..problems.training_plan import settings
 from ..result import Bound
@@ -202,7 +202,7 @@ def _layer_columns(table: CostTable, nodes: list[str], *, fits: bool) -> list[_C
         if by_formula:
             reduced = [_reduce_us(table, node, layers[0]) for node in nodes]
         pairs = [
-            _layer_us(table, node, layers[0], fits, reduced[kind])
+            _layer_us(table, node, layers[0], reduced[kind], fits=fits)
             if by_formula
             else _listed_us(table, node, layers[0], fits=fits)
             for kind, node in enumerate(nodes)
@@ -236,7 +236,7 @@ def _reduce_us(table: CostTable, node: str, layer: int) -> _Reductions:
 
 
 def _layer_us(
-    table: CostTable, node: str, layer: int, fits: bool, reductions: _Reductions
+    table: CostTable, node: str, layer: int, reductions: _Reductions, *, fits: bool
 ) -> _Least:
     """Least GPU time a sample and least time a micro-batch of a layer on a kind."""
     first = _least_degree(table, node, layer) if fits else 1
@@ -333,10 +333,10 @@ def _least_degree(table: CostTable, node: str, layer: int) -> int | None:
     """
     room = table.memory_mib(node)
     for t in filter(table.permitted, range(1, table.cluster.node[node].count + 1)):
-        amid = table.stage_mib(node, range(layer, layer + 1), t, 1, 1, 3, 1)
+        amid = table.stage_mib(node, range(layer, layer + 1), (t, 1), Position(1, 3, 1))
         if sum(amid.values()) <= room:
             return t
-        alone = table.stage_mib(node, range(table.layers), t, 1, 1, 1, 0)
+        alone = table.stage_mib(node, range(table.layers), (t, 1), Position(1, 1, 0))
         if sum(alone.values()) <= room:
             return t
     return None

@@ -18,7 +18,8 @@ and memory is done twice, on purpose: by the judge (`hetopt.problems.training_pl
 and by whoever searches.
 """
 
+from .memory import Position
 from .settings import fixed, under, without_update
 from .table import CostTable
 
-__all__ = ["CostTable", "fixed", "under", "without_update"]
+__all__ = ["CostTable", "Position", "fixed", "under", "without_update"]

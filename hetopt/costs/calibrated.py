@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from ..caching import cached_method
 from ..errors import InstanceError
-from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, Workload, exact
+from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, exact
 from ..schema.layers import (
     FURTHER,
     MAMBA,
@@ -133,50 +133,6 @@ def machine_of(
     )
 
 
-def layout_of(
-    calibration: Calibration,
-    model: ModelSpec,
-    workload: Workload,
-    rule: str,
-    gpu: GpuType,
-    t: int,
-    b: int,
-    stages: int = 1,
-) -> Layout:
-    """A group of `t` GPUs that recompute by `rule`, micro-batches of `b` sequences.
-
-    A group that context parallelism does not divide is one of as many as it does.
-    """
-    runs = "bf16" in (gpu.peaks or ()) or by_pytorch(calibration.framework)
-    fused = calibration.kernel != "none" and runs
-    costs, usual = workload.costs, framework(calibration.framework)
-    return Layout(
-        framework=calibration.framework,
-        style=calibration.style,
-        precision=calibration.precision,
-        sequence=workload.sequence_length,
-        micro_batch=b,
-        micro_batches=1,
-        tp=max(1, t // costs.compute.context_parallel),
-        cp=costs.compute.context_parallel,
-        ep=costs.compute.expert_parallel,
-        pp=stages,
-        zero=costs.updates.zero,
-        recompute=rule,
-        split_sequence=costs.compute.sequence_parallel,
-        kernel=calibration.kernel if fused else None,
-        sharding=usual.sharding,
-        accumulate_fp32=costs.memory.gradient_bytes == 4,
-        states="fp32" if costs.memory.precision == "fp32" else "mixed",
-        dropout=model.dropout,
-        fused_loss=costs.memory.fused_loss or usual.fused_loss,
-        lora=costs.updates.lora is not None,
-        rank=costs.updates.lora.rank if costs.updates.lora else 0,
-        adapted=_adapted(costs.updates.lora),
-        frozen_bits=costs.updates.lora.weight_bits if costs.updates.lora else None,
-    )
-
-
 def _adapted(lora: Lora | None) -> tuple[str, ...]:
     return ("attention",) if lora and lora.beside == "attention" else BESIDE_ALL
 
@@ -244,10 +200,46 @@ class Calibrated:
         part: str,
         shape: LayerShape | None,
     ) -> LayerTimes:
-        gpu = self.gpus[place.gpu]
-        run = layout_of(self.calibration, self.model, self.workload, rule, gpu, t, b)
+        run = self.layout(place.gpu, t, b, rule)
         machine = self._machine(place)
         return step.part_times(self.constant, machine, self._shaped[shape], run, part)
+
+    def layout(self, gpu: str, t: int, b: int, rule: str, stages: int = 1) -> Layout:
+        """A group of `t` GPUs that recompute by `rule`, micro-batches of `b` sequences.
+
+        A group that context parallelism does not divide is one of as many as it does.
+        """
+        calibration, costs = self.calibration, self.workload.costs
+        runs = "bf16" in (self.gpus[gpu].peaks or ()) or by_pytorch(
+            calibration.framework
+        )
+        usual = framework(calibration.framework)
+        fused = calibration.kernel != "none" and runs
+        return Layout(
+            framework=calibration.framework,
+            style=calibration.style,
+            precision=calibration.precision,
+            sequence=self.workload.sequence_length,
+            micro_batch=b,
+            micro_batches=1,
+            tp=max(1, t // costs.compute.context_parallel),
+            cp=costs.compute.context_parallel,
+            ep=costs.compute.expert_parallel,
+            pp=stages,
+            zero=costs.updates.zero,
+            recompute=rule,
+            split_sequence=costs.compute.sequence_parallel,
+            kernel=calibration.kernel if fused else None,
+            sharding=usual.sharding,
+            accumulate_fp32=costs.memory.gradient_bytes == 4,
+            states="fp32" if costs.memory.precision == "fp32" else "mixed",
+            dropout=self.model.dropout,
+            fused_loss=costs.memory.fused_loss or usual.fused_loss,
+            lora=costs.updates.lora is not None,
+            rank=costs.updates.lora.rank if costs.updates.lora else 0,
+            adapted=_adapted(costs.updates.lora),
+            frozen_bits=costs.updates.lora.weight_bits if costs.updates.lora else None,
+        )
 
     def of(self, kind: Parts) -> Architecture:
         """Return the shape that a layer of `kind` has."""
@@ -317,7 +309,9 @@ class Calibrated:
         tokens, degree = b * workload.sequence_length / c, max(1, t // c)
         machine = self._machine(place)
         frozen = workload.costs.updates.lora is not None
-        return kernels.head_s(self.constant, machine, a, tokens, degree, by, frozen)
+        return kernels.head_s(
+            self.constant, machine, a, tokens, degree, by, lora=frozen
+        )
 
     @cached_property
     def update_bytes(self) -> Fraction:

@@ -123,7 +123,9 @@ def _states_mib(model: ModelSpec, work: Workload, t: int) -> int:
     if costs.compute.head == "omit":
         return states
     return (
-        states + ends_mib(model, work, True, True, t, 1) - logits_mib(model, work, t, 1)
+        states
+        + ends_mib(model, work, t, 1, first=True, last=True)
+        - logits_mib(model, work, t, 1)
     )
 
 

@@ -55,6 +55,19 @@ def mib(number_of_bytes: Fraction | int) -> int:
     return -int(-number_of_bytes // MIB)
 
 
+class Position(NamedTuple):
+    """A stage stands at `j` (from 0) of `stages`, which so many micro-batches pass."""
+
+    micro_batches: int
+    stages: int
+    j: int
+
+    @property
+    def ends(self) -> tuple[bool, bool]:
+        """Tell whether the stage is the first, and whether it is the last."""
+        return self.j == 0, self.j == self.stages - 1
+
+
 def in_flight(
     costs: CostSettings, micro_batches: int, stages: int, j: int
 ) -> int | Fraction:
@@ -293,11 +306,12 @@ def flat_mib(costs: CostSettings, parameters: int, t: int) -> int:
 def ends_mib(
     model: ModelSpec,
     workload: Workload,
-    first: bool,
-    last: bool,
     t: int,
     b: int,
     replicas: int = 1,
+    *,
+    first: bool,
+    last: bool,
 ) -> int:
     """Embedding on the first stage, head and logits on the last."""
     costs = workload.costs

@@ -10,6 +10,7 @@ from ..schema.targets import permits
 from . import communication, compute, memory, parameters, settings, updates
 from .calibrated import Calibrated
 from .compute import LinkRate, NodeClass, ceil
+from .memory import Position
 from .parameters import Parameters
 from .profiles import Measurements
 from .weighing import Weighing
@@ -282,6 +283,7 @@ class CostTable:
         self,
         parameters: int,
         holders: Iterable[tuple[str, int]],
+        *,
         grouped: bool = True,
     ) -> int:
         """Time to synchronise `parameters` among replicas (node, degree).
@@ -289,11 +291,11 @@ class CostTable:
         They do so in groups where the costs have it so, unless they are not `grouped`.
         """
         several = grouped and self.split.groups > 1
-        return self._sync(parameters, tuple(sorted(holders)), several)
+        return self._sync(parameters, tuple(sorted(holders)), grouped=several)
 
     @cached_method
     def _sync(
-        self, parameters: int, holders: tuple[tuple[str, int], ...], grouped: bool
+        self, parameters: int, holders: tuple[tuple[str, int], ...], *, grouped: bool
     ) -> int:
         c, costs = self.split.context, self.workload.costs
         if grouped:
@@ -375,21 +377,18 @@ class CostTable:
         self,
         node: str,
         layers: range,
-        t: int,
-        b: int,
-        micro_batches: int,
-        stages: int,
-        j: int,
+        group: tuple[int, int],
+        place: Position,
         holders: Sequence[int] | None = None,
     ) -> dict[str, int]:
-        """Memory of each GPU of `node` in stage `j` of `stages`, by part.
+        """Return the memory that each GPU of `node` needs in a stage, by part.
 
-        `holders` are the replicas of every layer, among which ZeRO divides states;
-        without it as many as there can be, and no copies of gradients, for the least
-        memory.
+        `group` is a degree and the sequences of a micro-batch. `holders` are the
+        replicas of every layer, among which ZeRO divides states; without it as many as
+        there can be, and no copies of gradients, for the least memory.
         """
-        costs = self.workload.costs
-        flight = memory.in_flight(costs, micro_batches, stages, j)
+        costs, (t, b) = self.workload.costs, group
+        flight = memory.in_flight(costs, *place)
         if self.profile.weighs:
             held = {"layers": self.measured_mib(node, layers, t, b, flight)}
         else:
@@ -401,15 +400,16 @@ class CostTable:
             held = {
                 "states": states,
                 "activations": self.activations_mib(
-                    node, layers, (t, b), flight, (j == 0, j == stages - 1)
+                    node, layers, group, flight, place.ends
                 ),
             }
-        at = layers.start if j == 0 else layers.stop - 1
+        first, last = place.ends
+        at = layers.start if first else layers.stop - 1
         replicas = self.most_replicas if holders is None else holders[at]
         return {
             **held,
-            "ends": self._ends_mib(j == 0, j == stages - 1, t, b, replicas),
-            **self._flat(layers, t, holders, (j == 0) + (j == stages - 1)),
+            "ends": self._ends_mib(t, b, replicas, first=first, last=last),
+            **self._flat(layers, t, holders, first + last),
             "reserve": costs.memory.reserve_mib,
         }
 
@@ -430,8 +430,8 @@ class CostTable:
         if self.weighing is None:
             return self.activations(t, b).mib(layers, flight)
         gpu = self.cluster.node[node].gpu
-        held = self.weighing.held(gpu, layers, t, b, all(ends))
-        once = self.weighing.once(gpu, layers, t, b, *ends)
+        held = self.weighing.held(gpu, layers, t, b, alone=all(ends))
+        once = self.weighing.once(gpu, layers, t, b, first=ends[0], last=ends[1])
         largest = self.weighing.largest(gpu, layers, t, b)
         kept = memory.hosted(self.workload.costs, flight * held, largest)
         return memory.mib(kept) + memory.mib(once)
@@ -584,7 +584,7 @@ class CostTable:
 
     @cached_property
     def overhead_us(self) -> int:
-        """Return what every iteration takes beside what is told apart."""
+        """Return what every iteration takes besides what is timed by itself."""
         return ceil(exact(self.workload.costs.schedule.iteration_overhead_us))
 
     @cached_property

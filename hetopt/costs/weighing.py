@@ -17,7 +17,7 @@ import math
 
 from ..caching import cached_method
 from ..schema.layers import Parts
-from .calibrated import Calibrated, Sort, layout_of
+from .calibrated import Calibrated, Sort
 from .formulas import activations, memory
 from .formulas.layout import Layout
 
@@ -33,9 +33,11 @@ class Weighing:
         #: The sort of each layer: equal ones weigh alike.
         self.sorts = times.sorts
 
-    def held(self, gpu: str, layers: range, t: int, b: int, alone: bool) -> int:
+    def held(self, gpu: str, layers: range, t: int, b: int, *, alone: bool) -> int:
         """Return the bytes of a micro-batch; `alone`: the stage has no neighbour."""
-        handed_on = memory.passed_on(self._architecture, self._run(gpu, t, b, alone))
+        handed_on = memory.passed_on(
+            self._architecture, self._run(gpu, t, b, alone=alone)
+        )
         sorts = self.sorts[layers.start : layers.stop]
         return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)
 
@@ -45,31 +47,31 @@ class Weighing:
         return max((self._pass(gpu, t, b, x)[0] for x in sorts), default=0)
 
     def once(
-        self, gpu: str, layers: range, t: int, b: int, first: bool, last: bool
+        self, gpu: str, layers: range, t: int, b: int, *, first: bool, last: bool
     ) -> int:
         """Beside what each micro-batch keeps, and the states."""
-        run = self._run(gpu, t, b, first and last)
-        parameters = self._parameters(layers, run, first, last)
+        run = self._run(gpu, t, b, alone=first and last)
+        parameters = self._parameters(layers, run, first=first, last=last)
         leaves = memory.leaving(self._architecture, run, parameters)
         found = self._widest(gpu, layers, t, b) + math.ceil(leaves)
         more = memory.undivided(self._constant, self._architecture, run, parameters)
-        held = math.ceil(more + self._stand_ins(layers, run, last))
+        held = math.ceil(more + self._stand_ins(layers, run, last=last))
         if not last or self._times.workload.costs.compute.head == "omit":
             return found + held
         head = activations.head(self._constant, self._architecture, run)
         cuts = memory.cuts(self._constant, self._architecture, run)
         return max(found, math.ceil(head)) + math.ceil(cuts) + held
 
-    def _stand_ins(self, layers: range, run: Layout, last: bool) -> float:
+    def _stand_ins(self, layers: range, run: Layout, *, last: bool) -> float:
         kinds = frozenset(x.parts for x in self.sorts[layers.start : layers.stop])
         head = last and self._times.workload.costs.compute.head != "omit"
-        return self._stood_in(kinds, run, head)
+        return self._stood_in(kinds, run, head=head)
 
     @cached_method
-    def _stood_in(self, kinds: frozenset[Parts], run: Layout, head: bool) -> float:
+    def _stood_in(self, kinds: frozenset[Parts], run: Layout, *, head: bool) -> float:
         every = (memory.shapes(self._times.of(kind), run, [kind]) for kind in kinds)
         of = frozenset[tuple[float, float]]().union(*every)
-        return memory.stand_ins(self._constant, self._architecture, run, of, head)
+        return memory.stand_ins(self._constant, self._architecture, run, of, last=head)
 
     def _widest(self, gpu: str, layers: range, t: int, b: int) -> int:
         sorts = self.sorts[layers.start : layers.stop]
@@ -77,27 +79,18 @@ class Weighing:
 
     @cached_method
     def _pass(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:
-        run = self._run(gpu, t, b, True)
+        run = self._run(gpu, t, b, alone=True)
         shape = self._times.of(sort.parts)
         of = activations.of_stage(self._constant, shape, run, (sort.parts,))
         return math.ceil(of.held), math.ceil(of.working)
 
     @cached_method
-    def _run(self, gpu: str, t: int, b: int, alone: bool) -> Layout:
-        times = self._times
-        return layout_of(
-            times.calibration,
-            times.model,
-            times.workload,
-            times.workload.costs.compute.recompute,
-            times.gpus[gpu],
-            t,
-            b,
-            stages=1 if alone else 2,
-        )
+    def _run(self, gpu: str, t: int, b: int, *, alone: bool) -> Layout:
+        rule = self._times.workload.costs.compute.recompute
+        return self._times.layout(gpu, t, b, rule, stages=1 if alone else 2)
 
     def _parameters(
-        self, layers: range, run: Layout, first: bool, last: bool
+        self, layers: range, run: Layout, *, first: bool, last: bool
     ) -> memory.Parameters:
         model, routed = self._model, self._model.routed_parameters
         dense = sum(model.parameters[x] - routed[x] for x in layers) / run.tp

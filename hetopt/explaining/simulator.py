@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from .. import capability
-from ..costs import CostTable
+from ..costs import CostTable, Position
 from ..errors import InstanceError
 from ..plans import Pipeline, Replica, TrainingPlan
 from ..problems import training_plan
@@ -257,7 +257,7 @@ def _parts(
     flight = held if table.workload.costs.schedule.in_flight != "one" else Fraction(1)
     node, group = replica.node, (replica.degree, replica.samples)
     parts = table.stage_mib(
-        node, stage.span, *group, pipeline.micro_batches, count, j, holders
+        node, stage.span, group, Position(pipeline.micro_batches, count, j), holders
     )
     if "layers" in parts:
         parts["layers"] = table.measured_mib(node, stage.span, *group, flight)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..costs import CostTable, memory, parameters
+from ..costs import CostTable, Position, memory, parameters
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from .times import holders_of
@@ -74,7 +74,11 @@ def _parts(
     stage, last = pipeline.stages[j], len(pipeline.stages) - 1
     t, b = replica.degree, replica.samples
     whole = table.stage_mib(
-        replica.node, stage.span, t, b, pipeline.micro_batches, last + 1, j, holders
+        replica.node,
+        stage.span,
+        (t, b),
+        Position(pipeline.micro_batches, last + 1, j),
+        holders,
     )
     logits = 0
     if j == last and table.workload.costs.compute.head == "include":

@@ -45,7 +45,7 @@ _RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
 
 
 def frameworks() -> list[str]:
-    """Return the frameworks that are told apart, by name."""
+    """Return the frameworks that constants distinguish, by name."""
     return sorted(FRAMEWORKS)
 
 
@@ -146,7 +146,7 @@ def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, 
     for name, fields in gpus.items():
         whole = reserve().whole(fields["memory_gib"] * 1024) / 1024
         gpu = GpuType.model_validate({**fields, "memory_gib": whole}, strict=False)
-        room = memory.room(constant, machine_of(gpu, None), framework, alone)
+        room = memory.room(constant, machine_of(gpu, None), framework, alone=alone)
         left = int(room / 2**30 * 1000) / 1000
         gpus[name] = fields | {"memory_gib": left}
         why = "context, communicators and fragments of measured runs, and a margin"
@@ -317,7 +317,7 @@ def _constants_of(table: CostTable) -> dict[str, float]:
             for first, last in product((False, True), repeat=2):
                 for layer in range(table.layers):
                     run = range(layer, layer + 1)
-                    one.weighing.once(place.gpu, run, 1, 1, first, last)
+                    one.weighing.once(place.gpu, run, 1, 1, first=first, last=last)
         names |= one.calibrated.constant.read
     assert table.calibrated is not None
     known = table.calibrated.calibration.constants

@@ -1,6 +1,6 @@
 """A walk in the compiled core: tables for it, and the oracle that it asks.
 
-`carried` says which settings the core carries: stages of one run of layers, and nodes
+`carried` says which settings the core carries: one virtual stage per GPU, and nodes
 whose ports no pipelines share. Every number is the evaluator's (`FastCost`): the core
 asks for it once, and computes the synchronisation over plain links alone by itself.
 """
@@ -105,7 +105,9 @@ class Oracle:
         """Return the time of the optimiser on a stage."""
         is_first, is_last, replicas = ends_and_replicas
         slot = Slot(node, t, first, last)
-        return self._cost.update_us(slot, bool(is_first), bool(is_last), replicas)
+        return self._cost.update_us(
+            slot, replicas, first=bool(is_first), last=bool(is_last)
+        )
 
 
 class CompiledWalk:

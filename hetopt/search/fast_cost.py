@@ -265,12 +265,12 @@ class FastCost:
         if not self.updates:
             return end
         return end + max(
-            self.update_us(slot, j == 0, j == len(slots) - 1, len(pipes))
+            self.update_us(slot, len(pipes), first=j == 0, last=j == len(slots) - 1)
             for slots in pipes
             for j, slot in enumerate(slots)
         )
 
-    def update_us(self, slot: Slot, first: bool, last: bool, replicas: int) -> int:
+    def update_us(self, slot: Slot, replicas: int, *, first: bool, last: bool) -> int:
         held, routed = self._trained(slot)
         copies = first + last - (first and last and self.table.model.tied_embeddings)
         ends = copies * (self.table.trained.end or 0)
@@ -364,8 +364,10 @@ class FastCost:
                     self._trained(slot) if self.table.beside else (0, 0),
                 )
                 + table.activations_mib(node, layers, (slot.t, b), flight, ends)
-                + memory.ends_mib(model, work, *ends, slot.t, b, replicas or 1)
-                + (self._flat_mib(slot, *ends) if copied else 0)
+                + memory.ends_mib(
+                    model, work, slot.t, b, replicas or 1, first=ends[0], last=ends[1]
+                )
+                + (self._flat_mib(slot, first=ends[0], last=ends[1]) if copied else 0)
                 + self.costs.memory.reserve_mib
             )
         return self._needs[key]
@@ -385,7 +387,7 @@ class FastCost:
         whole = behind[slot.last] - behind[slot.first]
         return whole, sent[slot.last] - sent[slot.first]
 
-    def _flat_mib(self, slot: Slot, first: bool, last: bool) -> int:
+    def _flat_mib(self, slot: Slot, *, first: bool, last: bool) -> int:
         """The flat copy of the gradients of a stage that has replicas."""
         table, (held, _) = self.table, self._trained(slot)
         copies = memory.end_copies(table.model, table.workload, first + last)
@@ -404,8 +406,8 @@ class FastCost:
             model, workload = self.table.model, self.table.workload
             self._weighed[key] = (
                 self.table.measured_mib(name, range(first, last), t, b, flight)
-                + memory.ends_mib(model, workload, *ends, t, b)
-                + (self._flat_mib(slot, *ends) if copied else 0)
+                + memory.ends_mib(model, workload, t, b, first=ends[0], last=ends[1])
+                + (self._flat_mib(slot, first=ends[0], last=ends[1]) if copied else 0)
                 + self.costs.memory.reserve_mib
             )
         return self._weighed[key]

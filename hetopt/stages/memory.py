@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ..costs import CostTable
+from ..costs import CostTable, Position
 from .runs import Runs
 
 Flags = npt.NDArray[np.bool_]
@@ -32,7 +32,6 @@ def fitting(
     last one keeps `flight` micro-batches, the last stage one. ZeRO divides among the
     `replicas` that every layer has, or as many as there can be.
     """
-    t, s = group
     room = table.memory_mib(node)
     holders = None if replicas is None else [replicas] * runs.layers
 
@@ -40,8 +39,8 @@ def fitting(
         j = int(first > 0)
         behind = 1 if last == runs.layers else max(2, flight)
         kept = 1 if last == runs.layers else flight
-        place = kept, behind + j, j
-        need = table.stage_mib(node, range(first, last), t, s, *place, holders)
+        place = Position(kept, behind + j, j)
+        need = table.stage_mib(node, range(first, last), group, place, holders)
         return sum(need.values()) <= room
 
     return (_equal if runs.equal else _each)(runs, fits)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from float_judge import FloatJudge
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.costs.offers import provisioning_data
 from hetopt.files import load_instance
 from hetopt.files.clusters import generate
@@ -94,7 +94,7 @@ def test_memory_of_a_stage_is_the_formula_with_each_term_rounded_up(
         stages = rng.randint(1, 6)
         at = (layers, rng.choice((1, 2, 4, 8)), rng.choice((1, 3)))
         case = (*at, rng.randint(1, 9), stages, rng.randrange(stages))
-        found = sum(table.stage_mib(node, *case).values())
+        found = sum(table.stage_mib(node, at[0], at[1:], Position(*case[3:])).values())
         # As many replicas as there can be, where the table is not told how many.
         many = [table.most_replicas] * instance.model.layers
         assert rounded_up(found, floats.memory(*case, many) / MIB, terms=6)

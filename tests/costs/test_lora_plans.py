@@ -8,7 +8,7 @@ import soaking
 from hypothesis import given
 from inputs import examples, seeds
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.problems import training_plan
@@ -70,7 +70,7 @@ def test_frozen_weights_take_their_own_bytes_alone() -> None:
         table = CostTable(trained(rank=4, weight_bits=bits))
         node = table.cluster.nodes[0].name
         assert table.trained.layers == (each,) * len(layers)
-        states = table.stage_mib(node, layers, 1, 1, 1, 1, 0)["states"]
+        states = table.stage_mib(node, layers, (1, 1), Position(1, 1, 0))["states"]
         want = len(layers) * (bytes_ * 12 * h * h + 16 * each) / 2**20
         assert states - 1 < want <= states
 

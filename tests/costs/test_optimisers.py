@@ -9,7 +9,7 @@ import soaking
 from hypothesis import given
 from inputs import examples, seeds
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.schema import CostSettings, Instance
@@ -91,7 +91,7 @@ def test_states_on_hosts_leave_gpus_and_cross_the_link_twice() -> None:
     node = here.cluster.nodes[0]
     layers, alone = range(here.layers), [1] * here.layers
     states = [
-        x.stage_mib(node.name, layers, 1, 1, 1, 1, 0, alone)["states"]
+        x.stage_mib(node.name, layers, (1, 1), Position(1, 1, 0), alone)["states"]
         for x in (here, there)
     ]
     assert states[1] == pytest.approx(states[0] * 4 / 16, abs=1)

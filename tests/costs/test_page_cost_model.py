@@ -9,7 +9,7 @@ import yaml
 from places import ROOT
 
 import hetopt
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.costs.constants import Table, shipped
 from hetopt.costs.formulas.architecture import Matrix
 from hetopt.costs.formulas.kernels import product_s
@@ -62,7 +62,7 @@ def test_the_judge_says_what_the_page_computes_by_hand() -> None:
     table = CostTable(instance)
     assert judged.violations == ()
     parts = judged.parts
-    first, last = (table.stage_mib("n0", x, 2, 1, 8, 2, j, (2,) * 4)
+    first, last = (table.stage_mib("n0", x, (2, 1), Position(8, 2, j), (2,) * 4)
                    for j, x in enumerate((range(2), range(2, 4))))  # fmt: skip
     stages = parts["stages"][0]
     holders = [("n0", 2), ("n2", 2)]

@@ -20,7 +20,7 @@ from random_profiles import profiled, run_mib
 import hetopt
 from hetopt import files
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.costs import CostTable, memory
+from hetopt.costs import CostTable, Position, memory
 from hetopt.costs.offers import provisioning_data
 from hetopt.costs.profiles import _Runs
 from hetopt.errors import InstanceError, Unsupported
@@ -46,7 +46,9 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
     whole = rows.get((gpu, t, b))
     chosen = [whole] if whole else [rows[gpu, t, size] for size in digits(b)]
     need, more = costs.reserve_mib, Fraction(0)
-    need += memory.ends_mib(instance.model, instance.workload, first, last, t, b)
+    need += memory.ends_mib(
+        instance.model, instance.workload, t, b, first=first, last=last
+    )
     together = costs.profile[0].window_mib is not None
     if together:
         need += sum(run_mib(row, layers) for row in chosen)
@@ -126,7 +128,9 @@ def test_memory_of_a_stage_is_that_of_its_layers_measurements(
         j = random.randrange(stages)
         flight = memory.in_flight(instance.workload.costs, n, stages, j)
         case = (node.gpu, range(first, last), t, b, flight, j == 0, j == stages - 1)
-        found = table.stage_mib(node.name, range(first, last), t, b, n, stages, j)
+        found = table.stage_mib(
+            node.name, range(first, last), (t, b), Position(n, stages, j)
+        )
         assert sum(found.values()) == stage_mib(instance, case)
 
 

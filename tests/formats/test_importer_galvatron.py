@@ -12,7 +12,7 @@ from places import TESTS
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.errors import InstanceError
 from hetopt.formats.galvatron import profiles as galvatron
 from hetopt.schema import Instance
@@ -85,9 +85,9 @@ def test_memory_is_four_times_the_parameters_and_activations_by_degree(
     for t, b, n in ((1, 1, 1), (2, 4, 3), (4, 2, 1)):
         moved = layer["tp_activation_per_bsz_dict"][str(t)] * b
         states = 4 * layer["parameter_size"] / t
-        found = table.stage_mib("node0", range(1, 3), t, b, n, 4, 1)
+        found = table.stage_mib("node0", range(1, 3), (t, b), Position(n, 4, 1))
         assert sum(found.values()) == 2 * (ceil(states) + n * ceil(moved))
-        end = table.stage_mib("node0", range(5, 6), t, b, 1, 4, 3)
+        end = table.stage_mib("node0", range(5, 6), (t, b), Position(1, 4, 3))
         wanted = ceil(last["model_states"] / t) + ceil(last["activation"] * b / t)
         assert sum(end.values()) == wanted
 

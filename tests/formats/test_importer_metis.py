@@ -13,7 +13,7 @@ from places import TESTS
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.formats import importing
 from hetopt.formats.metis import profiles as metis
@@ -75,7 +75,7 @@ def test_times_and_memory_are_those_of_the_files(folder: Path) -> None:
         us = tuple(ceil(Fraction(repr(x)) * 1000) for x in ms)
         assert table.layer_us(node[kind], t, b) == us
         mib = tree["execution_memory"]["layer_memory_total_mb"]
-        held = table.stage_mib(node[kind], range(1, 3), t, b, 1, 3, 1)
+        held = table.stage_mib(node[kind], range(1, 3), (t, b), Position(1, 3, 1))
         assert sum(held.values()) == sum(ceil(Fraction(repr(x))) for x in mib[1:3])
 
 

@@ -13,6 +13,7 @@ from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas import kernels
 from hetopt.costs.formulas.architecture import Architecture, Matrix
 from hetopt.costs.formulas.kernels import product_s
+from hetopt.costs.formulas.layout import Layout
 from hetopt.errors import InstanceError
 from hetopt.measuring import operators
 from hetopt.measuring.kernels import documents, sheets
@@ -39,7 +40,8 @@ def machine_of_the_file() -> dict[str, Any]:
         products[f"b=1, m={n}, k={m}, n={k}, layout=NT, out_dtype=fp32"] = each
     for heads in (16, 32, 64):
         a = Architecture((("attention",),), heads * 128, heads, heads, 128, 1, False, 1)
-        once = kernels.attention_s(c, sheet, a, 1, 1, 4096, 1, "megatron", "flash2")
+        run = Layout("megatron", "eager", "bf16", 4096, 1, 1, kernel="flash2")
+        once = kernels.attention_s(c, sheet, a, run)
         base = 4096**2 * heads * 256
         shape = f"batch=1, seq_len=4096, head_num={heads}, kv_head_num={heads}, "
         shape += "qk_head_dim=128, v_head_dim=128, qkv_contiguous=True"

@@ -275,5 +275,7 @@ class FloatTimes:
         c = self.costs.context_parallel
         shape, tokens = self.shape(0), b * self.instance.workload.sequence_length / c
         machine = self.machine(node)
-        return kernels.head_s(self.constant, machine, shape, tokens, t // c, by,
-            self.costs.lora is not None)  # fmt: skip
+        lora = self.costs.lora is not None
+        return kernels.head_s(
+            self.constant, machine, shape, tokens, t // c, by, lora=lora
+        )

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.errors import NoPlan
 from hetopt.planners import alpa_like, amp, galvatron_like
 from hetopt.planners.alpa_like.stages import Programme
@@ -329,7 +329,11 @@ def best_stages(instance: Instance, b: int) -> int | None:
     def fits(span: range, t: int, samples: int, dp: int, stages: int, j: int) -> bool:
         holders = (dp,) * layers
         return all(
-            sum(table.stage_mib(x, span, t, samples, n, stages, j, holders).values())
+            sum(
+                table.stage_mib(
+                    x, span, (t, samples), Position(n, stages, j), holders
+                ).values()
+            )
             <= table.memory_mib(x)
             for x in names
         )

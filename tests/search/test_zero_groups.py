@@ -13,7 +13,7 @@ from random_pipelines import random_instance, random_pipes
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.costs import CostTable, under
+from hetopt.costs import CostTable, Position, under
 from hetopt.errors import Unsupported
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
@@ -133,7 +133,7 @@ def test_memory_is_that_of_a_group() -> None:
     data = four([2, 2], 4, "any", zero=1)
     tables = [CostTable(under(data, split=x)) for x in data.workload.splits]
     held = [
-        table.stage_mib("n0", range(2), 1, 1, 1, 1, 0, [4, 4])["states"]
+        table.stage_mib("n0", range(2), (1, 1), Position(1, 1, 0), [4, 4])["states"]
         for table in tables
     ]
     every = sum(data.model.parameters) / 2**20

@@ -27,7 +27,7 @@ from itertools import accumulate, combinations_with_replacement, pairwise
 from math import ceil, inf
 from typing import NamedTuple
 
-from ...costs import CostTable, under
+from ...costs import CostTable, Position, under
 from ...costs.communication import rounds
 from ...problems.training_plan import settings
 from ...schema import Instance, exact
@@ -290,7 +290,8 @@ class _Setting:
         parts = self.table.stage_mib(
             kind.node,
             range(first, first + x),
-            *(shape.t, shape.size, shape.n, shape.stages, j),
+            (shape.t, shape.size),
+            Position(shape.n, shape.stages, j),
             [shape.replicas] * self.layers,
         )
         return sum(parts.values()) <= self.table.memory_mib(kind.node)

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import ceil, inf
 
-from ...costs import CostTable, compute
+from ...costs import CostTable, Position, compute
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, exact
@@ -192,7 +192,10 @@ def _holds(table: CostTable, node: str, layer: int, t: int) -> bool:
             node
         )
     stages = (range(layer, layer + 1), 3, 1), (range(table.layers), 1, 0)
-    each = (table.stage_mib(node, span, t, 1, 1, many, j) for span, many, j in stages)
+    each = (
+        table.stage_mib(node, span, (t, 1), Position(1, many, j))
+        for span, many, j in stages
+    )
     return any(sum(parts.values()) <= table.memory_mib(node) for parts in each)
 
 

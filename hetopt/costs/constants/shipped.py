@@ -39,7 +39,7 @@ def entries() -> Mapping[str, Mapping[str, Any]]:
 
 
 @cache
-def priors(memory: bool = False) -> Constants:
+def priors(*, memory: bool = False) -> Constants:
     """Return what is thought of the constants of time, or of memory, before any run."""
     made = {}
     for name, entry in entries().items():

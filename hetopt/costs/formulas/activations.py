@@ -262,7 +262,7 @@ def of_stage(
     c: Constants, a: Architecture, run: Layout, layers: tuple[Layer, ...]
 ) -> Activations:
     """Return those of one micro-batch of a stage, and of a layer's backward pass."""
-    tokens = run.micro_batch * run.sequence / run.cp
+    tokens = run.tokens
     scale = tokens * c("memory.activations", run.style, run.framework)
     held = working = 0.0
     for layer in set(layers):
@@ -287,11 +287,11 @@ def head(c: Constants, a: Architecture, run: Layout) -> float:
         each = c("memory.head", run.framework, *["halves"] * halves)
     if run.chunked_loss:
         each /= LOSS_CHUNKS
-    tokens = run.micro_batch * run.sequence / run.cp
+    tokens = run.tokens
     ends = tokens * (_stream(a, run) + element(run) * a.hidden)
     return logits(a, run) * each * element(run) / 2 + ends
 
 
 def logits(a: Architecture, run: Layout) -> float:
     """Their number for a micro-batch on one GPU."""
-    return run.micro_batch * run.sequence / run.cp * a.vocabulary / run.tp
+    return run.tokens * a.vocabulary / run.tp

@@ -222,7 +222,7 @@ class Architecture:
         return (Matrix(self.hidden / t, 2 * self.hidden),)
 
     def _mlp(
-        self, width: float, rows: float = 1, times: float = 1, routed: bool = False
+        self, width: float, rows: float = 1, times: float = 1, *, routed: bool = False
     ) -> list[Matrix]:
         h = self.routed_width if routed else self.hidden
         up = Matrix(width * (2 if self.gated else 1), h, rows, times, routed)

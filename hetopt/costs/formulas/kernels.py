@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ...schema.calibration import WIDER
 from ...schema.layers import ATTENDING, ATTENTION, EXPERTS, FURTHER
 from .architecture import Architecture, Matrix
+from .layout import Layout
 from .machine import Machine
 
 #: A constant by its name, further names being what it may deviate by.
@@ -70,26 +71,17 @@ def product_s(
 
 
 def attention_s(
-    c: Constants,
-    machine: Machine,
-    a: Architecture,
-    t: int,
-    sequences: float,
-    s: float,
-    cp: int,
-    framework: str,
-    kernel: str | None,
-    part: str = ATTENTION,
+    c: Constants, machine: Machine, a: Architecture, run: Layout, part: str = ATTENTION
 ) -> float:
-    """Seconds of the forward pass of one layer's attention."""
-    heads = a.heads / t
-    if kernel is None:
-        return _unfused_s(c, machine, a, heads, sequences, s, framework)
-    seen = a.seen(part, s)
-    flops = 2 * sequences * heads * (s / cp) * seen * (a.score_width + a.value_width)
+    """Seconds of the forward pass of one layer's attention, of one micro-batch."""
+    sequences, s, heads = run.micro_batch, run.sequence, a.heads / run.tp
+    if run.kernel is None:
+        return _unfused_s(c, machine, a, heads, sequences, s, run.framework)
+    seen, each = a.seen(part, s), s / run.cp
+    flops = 2 * sequences * heads * each * seen * (a.score_width + a.value_width)
     if (y := a.indexer) is not None and y.chosen < s:
-        flops += 2 * sequences * y.heads * (s / cp) * s / 2 * y.head_dim
-    share = c(f"attention.{kernel}", machine.generation)
+        flops += 2 * sequences * y.heads * each * s / 2 * y.head_dim
+    share = c(f"attention.{run.kernel}", machine.generation)
     share *= c("chip", machine.generation, machine.card)
     width = (a.score_width + a.value_width) / 2
     narrow = 1 + c("attention.narrow") / width
@@ -120,15 +112,14 @@ def _unfused_s(
 
 
 def traffic_s(
-    c: Constants, machine: Machine, a: Architecture, part: str, m: float, t: int,
-    split: bool, by: tuple[str, ...], casts: bool, routed_share: float | None = None,
-) -> float:  # fmt: skip
+    c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
+) -> float:
     """Seconds of the forward pass over norms, sums and activations of a part.
 
-    `routed_share`, unless it is told a `t`-th, is that of the tokens on their way to
-    experts which one GPU moves.
+    A GPU moves `run.routed_share` of the tokens on their way to experts.
     """
-    h = a.hidden / (t if split else 1)
+    m, t, by = run.tokens, run.tp, (run.style, run.framework)
+    h = a.hidden / (t if run.split_sequence else 1)
     shared = 0.0
     each = 2.0
     if part in ATTENDING:
@@ -146,20 +137,25 @@ def traffic_s(
         moved += m * a.hidden * NORM_BYTES
         if part in ATTENDING:
             moved += m * (a.heads + a.kv_heads) * a.head_dim * TURN_BYTES
-    if casts:
+    if ELEMENT.get(run.precision, 2.0) < 2:  # operands are cast
         moved += c("traffic.cast") * m * (a.hidden + shared / 3)
     if part == EXPERTS:
-        own = 1 / t if routed_share is None else routed_share
-        permuted = m * own * a.experts_per_token
+        permuted = m * run.routed_share * a.experts_per_token
         inner = (3 if a.gated else 2) * a.expert_intermediate / 2
         moved += each * permuted * (a.routed_width * c("experts.passes", *by) + inner)
     return moved / machine.memory_bytes_per_s
 
 
 def head_s(
-    c: Constants, machine: Machine, a: Architecture, m: float, t: int,
-    by: tuple[str, ...], lora: bool,
-) -> float:  # fmt: skip
+    c: Constants,
+    machine: Machine,
+    a: Architecture,
+    m: float,
+    t: int,
+    by: tuple[str, ...],
+    *,
+    lora: bool,
+) -> float:
     """Seconds of head and loss, both passes; in 16 bits whatever the layers are."""
     precision = "bf16" if "bf16" in machine.flops else "fp16"
     width = a.vocabulary / t

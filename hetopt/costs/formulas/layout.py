@@ -68,6 +68,11 @@ class Layout:
         alike = self.ep if self.together else 1
         return self.dp * self.tp * self.cp * self.pp * alike
 
+    @property
+    def tokens(self) -> float:
+        """Return the tokens of a micro-batch that one GPU has."""
+        return self.micro_batch * self.sequence / self.cp
+
     @cached_property
     def experts(self) -> Division:
         """How experts are divided."""

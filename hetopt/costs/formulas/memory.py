@@ -118,7 +118,7 @@ def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:
 
 
 def parameters(
-    a: Architecture, run: Layout, layers: tuple[Layer, ...], first: bool, last: bool
+    a: Architecture, run: Layout, layers: tuple[Layer, ...], *, first: bool, last: bool
 ) -> Parameters:
     """Parameters of a stage on one of its GPUs."""
     dense = experts = unit = 0.0
@@ -274,7 +274,7 @@ def shapes(a: Architecture, run: Layout, layers: Iterable[Layer]) -> Shapes:
 
 
 def stand_ins(
-    c: Constants, a: Architecture, run: Layout, of: Shapes, last: bool
+    c: Constants, a: Architecture, run: Layout, of: Shapes, *, last: bool
 ) -> float:
     """Return the bytes of gradients that stand in for those summed in place.
 
@@ -294,14 +294,14 @@ def of_stage(
     """Bytes on a GPU of one stage by term."""
     layers = spans(a, run)[stage]
     first, last = stage == 0, stage == run.pp - 1
-    held = parameters(a, run, layers, first, last)
+    held = parameters(a, run, layers, first=first, last=last)
     found = state_bytes(c, run, held)
     found["buckets"] = _buckets(a, run)
     act = activations.of_stage(c, a, run, layers)
     found["activations"] = in_flight(run, stage) * (act.held + passed_on(a, run))
     found["activations"] *= 1 - run.hosted_layers
     found["working"] = act.working + leaving(a, run, held)
-    found["stand-ins"] = stand_ins(c, a, run, shapes(a, run, layers), last)
+    found["stand-ins"] = stand_ins(c, a, run, shapes(a, run, layers), last=last)
     if last:
         found["working"] = max(found["working"], activations.head(c, a, run))
     if run.states == "amp" and run.recompute == "full" and run.style == "eager":
@@ -335,7 +335,7 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
     estimators of DeepSpeed, 16 and 18 bytes a parameter.
     """
     layers = spans(a, run)[stage]
-    held = parameters(a, run, layers, stage == 0, stage == run.pp - 1)
+    held = parameters(a, run, layers, first=stage == 0, last=stage == run.pp - 1)
     divided = run.dp * run.cp if run.zero or run.shard else 1
     total = 0.0
     if "optimizer" in run.hosted:
@@ -401,7 +401,7 @@ def usable(c: Constants, machine: Machine) -> float:
     return machine.memory_gib * 2**30 * c("memory.usable")
 
 
-def room(c: Constants, machine: Machine, framework: str, alone: bool) -> float:
+def room(c: Constants, machine: Machine, framework: str, *, alone: bool) -> float:
     """Bytes of a card for what a plan weighs, so that runs live: see `fits`.
 
     The context, communicators (of none, where the GPU is `alone`), what the allocator

@@ -59,25 +59,17 @@ def part_times(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> LayerTimes:
     """Times of a part of a layer for one micro-batch."""
-    fw, t = run.framework, run.tp
-    tokens = run.micro_batch * run.sequence / run.cp
+    fw, t, tokens = run.framework, run.tp, run.tokens
     products_again, attention_again, traffic_again = again(c, run, part)
-    precision = run.precision
     dense, grouped = _products_s(c, machine, a, run, part, tokens)
     passes = (c("lora.passes") if run.lora else 3) + products_again
     attention = 0.0
     if part in ATTENDING:
-        forward = kernels.attention_s(
-            c, machine, a, t, run.micro_batch, run.sequence, run.cp, fw, run.kernel,
-            part,
-        )  # fmt: skip
+        forward = kernels.attention_s(c, machine, a, run, part)
         attention = forward * (1 + _BACKWARD_ATTENTION + attention_again)
         if run.sinks:
             attention /= c("attention.sinks")
-    moved = kernels.traffic_s(
-        c, machine, a, part, tokens, t, run.split_sequence and t > 1, (run.style, fw),
-        precision in ("fp8", "mxfp8", "nvfp4"), run.routed_share,
-    )  # fmt: skip
+    moved = kernels.traffic_s(c, machine, a, run, part)
     moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
     collective = wires.tensor_s(c, machine, a, run, tokens) + wires.starts_s(c, run)
     collective *= 2 + (products_again if run.recompute != "ops" else 0)
@@ -312,9 +304,9 @@ def gradients_s(
 def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms:
     """Seconds of an iteration by term; they sum to it."""
     layer = layer_times(c, machine, a, run)
-    fw, tokens = run.framework, run.micro_batch * run.sequence / run.cp
+    fw, tokens = run.framework, run.tokens
     each = busy_s(layer) * pace(c, a, run, machine.site)
-    head = kernels.head_s(c, machine, a, tokens, run.tp, (run.style, fw), run.lora)
+    head = kernels.head_s(c, machine, a, tokens, run.tp, (run.style, fw), lora=run.lora)
     hop = 0.0
     if run.pp > 1:
         hop = 2 * wires.hop_s(machine, a, run, tokens)

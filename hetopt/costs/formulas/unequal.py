@@ -125,9 +125,9 @@ def _group(
     busy *= step.pace(c, a, run, machine.site)
     head = 0.0
     if last:
-        tokens = run.micro_batch * run.sequence / run.cp
+        tokens = run.tokens
         by = (run.style, run.framework)
-        head = kernels.head_s(c, machine, a, tokens, run.tp, by, run.lora)
+        head = kernels.head_s(c, machine, a, tokens, run.tp, by, lora=run.lora)
     return _Times(LayerTimes(*total), busy, head)
 
 
@@ -188,7 +188,9 @@ def _gradients(
 def _held(a: Architecture, one: Pipeline, j: int, run: Layout) -> memory.Parameters:
     stage = one.stages[j]
     layers = a.layers[stage.first : stage.last]
-    return memory.parameters(a, run, layers, j == 0, j == len(one.stages) - 1)
+    return memory.parameters(
+        a, run, layers, first=j == 0, last=j == len(one.stages) - 1
+    )
 
 
 def _update(c: Constants, a: Architecture, one: Pipeline, j: int) -> float:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...costs import CostTable, memory
+from ...costs import CostTable, Position, memory
 from ...errors import Unsupported
 from ...schema import Instance
 
@@ -180,7 +180,7 @@ class OnNodes:
         def fits(first: int) -> bool:
             j = min(1, first)
             run = range(first, last)
-            need = table.stage_mib(name, run, t, 1, self._n, place + j, j)
+            need = table.stage_mib(name, run, (t, 1), Position(self._n, place + j, j))
             return sum(need.values()) <= table.memory_mib(name)
 
         # What fits fits without its first layers, too.

@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 import numpy as np
 import numpy.typing as npt
 
-from ...costs import CostTable
+from ...costs import CostTable, Position
 from ...errors import Unsupported
 from ...schema import Instance, exact
 
@@ -221,7 +221,9 @@ class Stages:
         def fits(first: int, last: int) -> bool:
             j, kept = min(1, first), 1 if last == layers else flight
             stages = j + (1 if last == layers else max(2, flight))
-            need = rule.stage_mib(name, range(first, last), *group, kept, stages, j)
+            need = rule.stage_mib(
+                name, range(first, last), group, Position(kept, stages, j)
+            )
             return sum(need.values()) <= room
 
         # A part of a run that fits does so, too: bisect, or move on from the last one.

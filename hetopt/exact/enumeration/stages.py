@@ -475,7 +475,9 @@ class StageTables:
             layers += table.activations_mib(node, span, (t, b), flight, ends)
         return (
             layers
-            + memory.ends_mib(model, table.workload, *ends, t, b, self._replicas)
+            + memory.ends_mib(
+                model, table.workload, t, b, self._replicas, first=ends[0], last=ends[1]
+            )
             + self.costs.memory.reserve_mib
         )
 

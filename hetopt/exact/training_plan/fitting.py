@@ -30,7 +30,7 @@ from typing import Any
 
 from ... import registry
 from ...bounds.training_plan import most_pipelines
-from ...costs import CostTable
+from ...costs import CostTable, Position
 from ...modelling import Limits
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...result import Status
@@ -54,7 +54,9 @@ class _Size:
     def fits(self, node: str, t: int, span: range, stages: int, j: int) -> bool:
         """Tell whether a stage of these layers fits, at place `j` of so many stages."""
         table, held = self.table, self.replicas
-        need = table.stage_mib(node, span, t, self.b, self.n, stages, j, held)
+        need = table.stage_mib(
+            node, span, (t, self.b), Position(self.n, stages, j), held
+        )
         return sum(need.values()) <= table.memory_mib(node)
 
     def most(self, node: str, t: int, stages: int, j: int) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ... import capability
 from ...bounds.training_plan import most_pipelines
-from ...costs import CostTable
+from ...costs import CostTable, Position
 from ...schema import Instance
 from ..one_pipeline.shares import sums
 from ..pipelines.simplex import Array, maximise
@@ -174,7 +174,7 @@ def _layers(
     def fits(x: int, stages: int, j: int) -> bool:
         last = range(table.layers - x, table.layers)
         span = last if i == 0 else range(x)
-        parts = table.stage_mib(node, span, t, s, n, stages, j)
+        parts = table.stage_mib(node, span, (t, s), Position(n, stages, j))
         return sum(parts.values()) <= table.memory_mib(node)
 
     if i == 0 and fits(table.layers, 1, 0):

@@ -88,11 +88,20 @@ def _attention(row: Row, machine: Machine) -> Iterator[Observed]:
         return
     d, s, b = int(row["d"]), int(row["s"]), int(row["b"])
     a = Architecture(
-        ((ATTENTION,),), d * row["heads"], row["heads"], row["heads"], d, 1, False, 1
+        layers=((ATTENTION,),),
+        hidden=d * row["heads"],
+        heads=row["heads"],
+        kv_heads=row["heads"],
+        head_dim=d,
+        intermediate=1,
+        gated=False,
+        vocabulary=1,
     )
 
+    run = Layout(FRAMEWORK, "eager", "bf16", s, b, micro_batches=1, kernel=kernel)
+
     def predict(c: Constants) -> float:
-        once = kernels.attention_s(c, machine, a, 1, b, s, 1, FRAMEWORK, kernel)
+        once = kernels.attention_s(c, machine, a, run)
         return _ATTENTION * once
 
     label = f"{kernel} d {d} s {s}"

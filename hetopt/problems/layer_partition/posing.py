@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import capability
-from ...costs import CostTable, fixed, memory
+from ...costs import CostTable, Position, fixed, memory
 from ...errors import InstanceError, Unsupported
 from ...plans import Pipeline, Replica, TrainingPlan
 from ...plans import Stage as PlannedStage
@@ -207,7 +207,7 @@ def _needs_of(
     for layer in range(layers):
         run = range(layer, layer + 1)
         parts = table.stage_mib(
-            *(node, run, t, samples, 1), *_place(line, layer), line.holders
+            node, run, (t, samples), _place(line, layer), line.holders
         )
         held = parts["states"] + parts["ends"] + parts.get("flat_gradients", 0)
         kept = memory.mib(table.activations(t, samples).bytes(run, 1)[0])
@@ -226,14 +226,14 @@ def _needs_of(
     return once, each
 
 
-def _place(line: Line, layer: int) -> tuple[int, int]:
-    """Return the number of stages, and the place of one that holds this layer alone."""
+def _place(line: Line, layer: int) -> Position:
+    """Return the place of a stage that holds this layer alone, of one micro-batch."""
     ends = layer == 0, layer == line.table.layers - 1
     if all(ends) or (ends[0] and len(line.pipeline.stages) == 1):
-        return 1, 0
-    if len(line.pipeline.stages) == 1:
-        return 3, 1
-    return (2, 0) if ends[0] else (2, 1) if ends[1] else (3, 1)
+        return Position(1, 1, 0)
+    if len(line.pipeline.stages) == 1 or not any(ends):
+        return Position(1, 3, 1)
+    return Position(1, 2, 0 if ends[0] else 1)
 
 
 def _memory_mib(line: Line, j: int) -> int:

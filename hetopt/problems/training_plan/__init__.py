@@ -36,7 +36,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...costs import CostTable
+from ...costs import CostTable, Position
 from ...costs.compute import LinkRate
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
@@ -307,11 +307,8 @@ def _memory(
             parts = table.under(stage.recompute).stage_mib(
                 replica.node,
                 stage.span,
-                replica.degree,
-                replica.samples,
-                pipeline.micro_batches,
-                count,
-                j,
+                (replica.degree, replica.samples),
+                Position(pipeline.micro_batches, count, j),
                 holders,
             )
             need, room = sum(parts.values()), table.memory_mib(replica.node)

@@ -100,7 +100,7 @@ def test_gradients_come_as_activations_and_casts_go() -> None:
     for b in (1, 2, 8):
         run = replace(AMP, micro_batch=b, micro_batches=1, recompute="full")
         found = memory.wanted(C, H100, gpt, run)
-        held = memory.parameters(gpt, run, gpt.layers, True, True).all
+        held = memory.parameters(gpt, run, gpt.layers, first=True, last=True).all
         passes = found["activations"] + found["working"] + found["gathered"]
         assert memory.allocated(found) == pytest.approx(
             12 * held + max(4 * held, passes)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.kernels import traffic_s
+from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
 from hetopt.schema.layers import ATTENTION, DENSE
 
@@ -16,10 +17,10 @@ H100 = Machine("H100", "Hopper", {"bf16": 989e12}, RATE, 80, 8, 8, 450e9, 8, 50e
 LLAMA = Architecture(((ATTENTION, DENSE),) * 2, 4096, 32, 8, 128, 14336, True, 128256)
 
 
-def moved(part: str, framework: str, tokens: float) -> float:
+def moved(part: str, framework: str, tokens: int) -> float:
     """Bytes of the forward pass of a part."""
-    by = ("eager", framework)
-    return traffic_s(C, H100, LLAMA, part, tokens, 1, False, by, False) * RATE
+    run = Layout(framework, "eager", "bf16", tokens, micro_batch=1, micro_batches=1)
+    return traffic_s(C, H100, LLAMA, run, part) * RATE
 
 
 @given(st.integers(1, 2**20))

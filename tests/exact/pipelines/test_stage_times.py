@@ -3,7 +3,7 @@
 import pytest
 import soaking
 
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.stages import NEVER, StageTable
@@ -19,7 +19,9 @@ def _least_us(instance: Instance, node: str, group: tuple[int, int], span, fligh
         j, ends = int(first > 0), last == layers
         kept = 1 if ends else flight  # of the micro-batches of the pipeline
         stages = j + 1 if ends else j + max(2, flight)
-        need = table.stage_mib(node, range(first, last), t, s, kept, stages, j)
+        need = table.stage_mib(
+            node, range(first, last), (t, s), Position(kept, stages, j)
+        )
         if sum(need.values()) <= table.memory_mib(node):
             us = sum(table.layer_us(node, t, s)[first:last])
             found = min(found, us + (table.head_us(node, t, s) if ends else 0))
