@@ -93,7 +93,7 @@ class Model(_running.Model):
             lambda: said.append(solver.solve(self.native, watcher)), solver.stop_search
         )
         relay.raise_again()
-        answer = self._answer(solver, said[0], limits, interrupted)
+        answer = self._answer(solver, said[0], limits, interrupted=interrupted)
         # Stopped before it began, it says 0, which it has not proved.
         unproved = answer.status is Status.UNDECIDED and not follower.heard
         return replace(answer, bound=None) if unproved else answer
@@ -127,7 +127,7 @@ class Model(_running.Model):
         return any(max(some) >= _LARGE or min(some) <= -_LARGE for some in each if some)
 
     def _answer(
-        self, solver: Library, said: Library, limits: Limits, interrupted: bool
+        self, solver: Library, said: Library, limits: Limits, *, interrupted: bool
     ) -> Answer:
         # After INFEASIBLE values read 0 and so does the bound: status first.
         if said == self._cp.INFEASIBLE:
@@ -142,11 +142,11 @@ class Model(_running.Model):
             raise SolverFailed(f"CP-SAT refuses model {self.name!r}: {reason}")
         bound = self.whole(solver.best_objective_bound)
         if said == self._cp.UNKNOWN:
-            stop = _why(solver, limits, interrupted)
+            stop = _why(solver, limits, interrupted=interrupted)
             return Answer(Status.UNDECIDED, stop, bound=bound)
         objective = self.whole(solver.objective_value)
         if said != self._cp.OPTIMAL:
-            stop = _why(solver, limits, interrupted)
+            stop = _why(solver, limits, interrupted=interrupted)
         else:  # It says OPTIMAL at the gap limit, too.
             proved = limits.gap is None or objective == bound
             stop = Stop.PROVED if proved else Stop.GAP
@@ -169,7 +169,7 @@ def _has(proto: Library, field: str) -> bool:
     return bool(getattr(proto, f"has_{field}")())
 
 
-def _why(solver: Library, limits: Limits, interrupted: bool) -> Stop:
+def _why(solver: Library, limits: Limits, *, interrupted: bool) -> Stop:
     """Why an unfinished search ended; CP-SAT itself does not say."""
     if interrupted:
         return Stop.INTERRUPTED

@@ -98,7 +98,7 @@ class Model(_running.Model):
         scip.includeEventhdlr(follower, "follower", "tells incumbents and bounds")
         interrupted = run(self._optimise, self._interrupt)
         relay.raise_again()
-        return self._answer(interrupted)
+        return self._answer(interrupted=interrupted)
 
     def _optimise(self) -> None:
         try:
@@ -136,7 +136,7 @@ class Model(_running.Model):
             self.native.setSolVal(partial, variable, value)
         self.native.addSol(partial)
 
-    def _answer(self, interrupted: bool) -> Answer:
+    def _answer(self, *, interrupted: bool) -> Answer:
         scip, said = self.native, self.native.getStatus()
         if said == "inforunbd" and self._bounded:
             said = "infeasible"

@@ -145,7 +145,9 @@ def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         if b in sizes:
             if sized is not None and sized != plan:
                 words = f"micro-batches of {b} everywhere"
-                yield Change("micro_batch_size", words, instance, (sized,), False)
+                yield Change(
+                    "micro_batch_size", words, instance, (sized,), replan=False
+                )
             continue
         wider = workload.model_copy(
             update={"micro_batch_sizes": tuple(sorted({*sizes, b}))}

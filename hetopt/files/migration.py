@@ -60,10 +60,10 @@ def migrated(path: Path, *, presets: bool = False) -> str:
         )
     if tree.get(_SCHEMA) == GROUPED:
         return text
-    made = _with_settings(tree, presets)
+    made = _with_settings(tree, presets=presets)
     if is_json:
         return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
-    edited = _apply_edits(text, _edits(text, tree, presets))
+    edited = _apply_edits(text, _edits(text, tree, presets=presets))
     if parse_tree(edited, str(path), is_json=False) != made:
         raise InstanceError.at(
             path,
@@ -74,7 +74,7 @@ def migrated(path: Path, *, presets: bool = False) -> str:
     return edited
 
 
-def _settings(costs: Mapping[str, object], presets: bool) -> str | dict[str, object]:
+def _settings(costs: Mapping[str, object], *, presets: bool) -> str | dict[str, object]:
     """Return settings in groups, or the name of the preset that they are."""
     whole = _DEFAULTS | dict(costs)
     for name, groups in PRESETS.items() if presets else ():
@@ -86,7 +86,7 @@ def _settings(costs: Mapping[str, object], presets: bool) -> str | dict[str, obj
 # --- JSON ------------------------------------------------------------------------
 
 
-def _with_settings(tree: dict[str, object], presets: bool) -> dict[str, object]:
+def _with_settings(tree: dict[str, object], *, presets: bool) -> dict[str, object]:
     """Return a tree with its settings in groups, which says its schema."""
     made: Document = json.loads(json.dumps(tree))
     for *above, last in PLACES:
@@ -94,14 +94,14 @@ def _with_settings(tree: dict[str, object], presets: bool) -> dict[str, object]:
         for part in above:
             inner = inner.get(part) if isinstance(inner, dict) else None
         if isinstance(inner, dict) and isinstance(inner.get(last), dict):
-            inner[last] = _settings(inner[last], presets)
+            inner[last] = _settings(inner[last], presets=presets)
     return {**made, _SCHEMA: GROUPED}
 
 
 # --- YAML ------------------------------------------------------------------------
 
 
-def _edits(text: str, tree: Mapping[str, object], presets: bool) -> Iterator[_Edit]:
+def _edits(text: str, tree: Mapping[str, object], *, presets: bool) -> Iterator[_Edit]:
     root = yaml.compose(text, yaml.SafeLoader)
     if _SCHEMA in tree:
         number = _settings_places(root, (_SCHEMA,))
@@ -124,7 +124,7 @@ def _edits(text: str, tree: Mapping[str, object], presets: bool) -> Iterator[_Ed
             costs = costs[part]
         start = key.end_mark.index
         end = start + len(text[start : node.end_mark.index].rstrip())
-        said = _settings(costs, presets)
+        said = _settings(costs, presets=presets)
         if isinstance(said, str):
             yield _Edit(start, end, f": {said}")
         elif node.flow_style:

@@ -58,13 +58,13 @@ def weights(shape: Shard, device: str, dtype: Any) -> dict[str, Any]:
     return {name: value.requires_grad_() for name, value in made.items()}
 
 
-def layer(shape: Shard, flash: bool) -> Layer:
+def layer(shape: Shard, *, flash: bool) -> Layer:
     """The layer as a function that PyTorch can compile; flash: no scores in memory."""
     lib = torch()
 
     def run(own: dict[str, Any], x: Any) -> Any:
         y = _norm(lib, shape, own["norm_1"], x)
-        x = x + _attention(lib, shape, own, y, flash)
+        x = x + _attention(lib, shape, own, y, flash=flash)
         return x + _mlp(lib, shape, own, _norm(lib, shape, own["norm_2"], x))
 
     return run
@@ -77,7 +77,9 @@ def _norm(lib: Any, shape: Shard, weight: Any, x: Any) -> Any:
     return functional.layer_norm(x, (shape.hidden,), weight)
 
 
-def _attention(lib: Any, shape: Shard, own: dict[str, Any], x: Any, flash: bool) -> Any:
+def _attention(
+    lib: Any, shape: Shard, own: dict[str, Any], x: Any, *, flash: bool
+) -> Any:
     b, s, _ = x.shape
     inner, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     q, k, v = lib.nn.functional.linear(x, own["qkv"]).split((inner, kv, kv), dim=-1)

@@ -195,7 +195,10 @@ class Programme:
         self.n = -(-self.total // d)  # of the pipelines that have most
         self.cuts = equal_cuts(cost.layers, stages)
         self.choices = [
-            [self._choice(j, *both) for both in zip(types, raised, strict=True)]
+            [
+                self._choice(j, nodes, raised=more)
+                for nodes, more in zip(types, raised, strict=True)
+            ]
             for j in range(stages)
         ]
         self._known: dict[tuple[int, Free], Suffix | None] = {}
@@ -203,7 +206,7 @@ class Programme:
 
     # --- what a type offers a stage ----------------------------------------------
 
-    def _choice(self, j: int, nodes: Sequence[int], raised: bool) -> Choice | None:
+    def _choice(self, j: int, nodes: Sequence[int], *, raised: bool) -> Choice | None:
         """Return the degree of a type in a stage, None where none fits."""
         largest = nodes[0]
         usable = set(self.cost.degrees(largest, self.b))

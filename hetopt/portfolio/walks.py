@@ -30,6 +30,7 @@ def improve_result(
     report: Report,
     rounds: int | None = None,
     bound: Bound | None = None,
+    *,
     visits_islands: bool = True,
 ) -> Result:
     """Return the result with the best plan that local search finds within `limits`.
@@ -129,7 +130,9 @@ def improved_from_several(
                 break
             # Another seed, or walks into one valley would be the same from there.
             walk = replace(limits, time_s=max(0.0, seconds), seed=limits.seed + number)
-            found = improve_result(start, walk, report, PORTFOLIO.rounds, bound, visits)
+            found = improve_result(
+                start, walk, report, PORTFOLIO.rounds, bound, visits_islands=visits
+            )
             if found.objective is not None and found.objective < (best.objective or 0):
                 best = replace(found, method=best.method, failed=best.failed)
             if found.stop is Stop.INTERRUPTED:

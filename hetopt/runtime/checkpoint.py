@@ -116,7 +116,7 @@ class Saver:
     """
 
     def __init__(
-        self, update: Update, folder: str, timeout_s: float, beside: bool
+        self, update: Update, folder: str, timeout_s: float, *, beside: bool
     ) -> None:
         self._update, self._root = update, Path(folder)
         self._thread: threading.Thread | None = None

@@ -181,7 +181,7 @@ def _of_config(config: dict[str, object], sequence_length: int) -> Decoder:
     return plain.model_copy(
         update={
             "gated": not gpt2,
-            "activation": _activation(config, gpt2),
+            "activation": _activation(config, gpt2=gpt2),
             "norm": "layer" if gpt2 else "rms",
             "norm_eps": _number(
                 config, "layer_norm_epsilon" if gpt2 else "rms_norm_eps", 1e-5
@@ -219,7 +219,7 @@ def _told_experts(
     )
 
 
-def _activation(config: Fields, gpt2: bool) -> Activation:
+def _activation(config: Fields, *, gpt2: bool) -> Activation:
     key = "activation_function" if gpt2 else "hidden_act"
     word = config.get(key, "gelu_new" if gpt2 else "silu")
     if word not in _ACTIVATIONS:

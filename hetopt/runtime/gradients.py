@@ -168,7 +168,7 @@ class Sums:
 
     # --- after the passes --------------------------------------------------------
 
-    def finish(self, gradients: Tensors, sequence_cut: bool) -> None:
+    def finish(self, gradients: Tensors, *, sequence_cut: bool) -> None:
         """Replace each gradient by its sum over all micro-batches of all replicas.
 
         With ZeRO 1 what is cut is summed only where the rank updates it.

@@ -116,7 +116,7 @@ def job(
         listed = "; ".join(map(str, judged.violations[:_MOST_SHOWN]))
         raise InstanceError(f"the plan cannot be run, it breaks rules: {listed}")
     length = data.workload.sequence_length
-    if reasons := list(_not_run(data, plan, model is not None)):
+    if reasons := list(_not_run(data, plan, by_config=model is not None)):
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
     decoder = of_spec(data.model, length) if model is None else of_config(model, length)
     if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
@@ -153,7 +153,7 @@ def _predicted_s(data: Instance, plan: TrainingPlan) -> float:
 # --- what is not run ---------------------------------------------------------------
 
 
-def _not_run(data: Instance, plan: TrainingPlan, by_config: bool) -> Iterator[str]:
+def _not_run(data: Instance, plan: TrainingPlan, *, by_config: bool) -> Iterator[str]:
     yield from targets.lacking("executor", data, plan)
     yield from targets.refusals("executor", data, plan)
     if Feature.LISTED_PARAMETERS in shapes.of_instance(data) and not by_config:

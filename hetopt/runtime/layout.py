@@ -262,7 +262,7 @@ class Layout:
         if self.zero == 0:
             return Piece(parameter, start, stop, lane.ranks[0] == rank)
         shares = divided(start, stop, len(lane.ranks))
-        return Piece(parameter, *shares[lane.ranks.index(rank)], True)
+        return Piece(parameter, *shares[lane.ranks.index(rank)], owned=True)
 
     @cached_property
     def groups(self) -> list[Ranks]:

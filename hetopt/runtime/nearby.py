@@ -141,7 +141,9 @@ class Nearby:
         """
         listed: list[Foreign] = [None] * len(self._hosts)
         dist.all_gather_object(listed, self._there(state.folder))
-        data = self._data({Shard(*shard) for one in listed for shard in one}, is_shared)
+        data = self._data(
+            {Shard(*shard) for one in listed for shard in one}, is_shared=is_shared
+        )
         planned: list[Foreign] = [None]
         if self._rank == 0:
             planned[0] = _plan_recovery(data)
@@ -161,7 +163,7 @@ class Nearby:
             return []
         return [tuple(one) for one in catalogue(place) if one.place == self._host]
 
-    def _data(self, shards: set[Shard], is_shared: bool) -> Data:
+    def _data(self, shards: set[Shard], *, is_shared: bool) -> Data:
         """The problem of getting every rank its shards."""
         storage = Storage()
         parts = {unit.name: unit for unit in self._manifest.units}

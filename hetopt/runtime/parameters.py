@@ -74,7 +74,7 @@ def _layer(shape: Decoder, unit: str) -> Iterator[Parameter]:
     yield from _norm(shape, "norm_1", unit)
     for name, size in (("q", inner), ("k", kv), ("v", kv)):
         yield from _columns(
-            f"attention.{name}", unit, (size, h), groups, shape.qkv_biased
+            f"attention.{name}", unit, (size, h), groups, biased=shape.qkv_biased
         )
     if shape.qk_norm:
         for name in ("q_norm", "k_norm"):
@@ -85,21 +85,21 @@ def _layer(shape: Decoder, unit: str) -> Iterator[Parameter]:
                 start="ones",
                 summed="always",
             )
-    yield from _rows("attention.out", unit, (h, inner), groups, shape.biased)
+    yield from _rows("attention.out", unit, (h, inner), groups, biased=shape.biased)
     yield from _norm(shape, "norm_2", unit)
     if shape.experts is not None and shape.has_experts(int(unit)):
         yield from _mixture(shape, shape.experts, unit)
     else:
-        yield from _mlp("mlp", shape, unit, shape.intermediate, shape.biased)
+        yield from _mlp("mlp", shape, unit, shape.intermediate, biased=shape.biased)
 
 
 def _mlp(
-    name: str, shape: Decoder, unit: str, wide: int, biased: bool
+    name: str, shape: Decoder, unit: str, wide: int, *, biased: bool
 ) -> Iterator[Parameter]:
     h = shape.hidden
     for part in ("gate", "up") if shape.gated else ("up",):
-        yield from _columns(f"{name}.{part}", unit, (wide, h), wide, biased)
-    yield from _rows(f"{name}.down", unit, (h, wide), wide, biased)
+        yield from _columns(f"{name}.{part}", unit, (wide, h), wide, biased=biased)
+    yield from _rows(f"{name}.down", unit, (h, wide), wide, biased=biased)
 
 
 def _mixture(shape: Decoder, experts: Experts, unit: str) -> Iterator[Parameter]:
@@ -108,10 +108,10 @@ def _mixture(shape: Decoder, experts: Experts, unit: str) -> Iterator[Parameter]
     size = (experts.count, h)
     yield Parameter("experts.router.weight", (unit,), size, summed="always")
     for number in range(experts.count):
-        for part in _mlp(f"experts.{number}", shape, unit, experts.width, False):
+        for part in _mlp(f"experts.{number}", shape, unit, experts.width, biased=False):
             yield part._replace(expert=Fraction(number, experts.count))
     if experts.shared:
-        yield from _mlp("shared", shape, unit, experts.shared, False)
+        yield from _mlp("shared", shape, unit, experts.shared, biased=False)
     if experts.shared_gated:
         yield Parameter("shared_gate.weight", (unit,), (1, h), summed="sequence")
 
@@ -124,7 +124,7 @@ def _norm(shape: Decoder, name: str, unit: str) -> Iterator[Parameter]:
 
 
 def _columns(
-    name: str, unit: str, size: tuple[int, int], grains: int, biased: bool
+    name: str, unit: str, size: tuple[int, int], grains: int, *, biased: bool
 ) -> Iterator[Parameter]:
     """A matrix whose outputs are cut, and its bias, cut alike."""
     yield Parameter(f"{name}.weight", (unit,), size, 0, grains)
@@ -133,7 +133,7 @@ def _columns(
 
 
 def _rows(
-    name: str, unit: str, size: tuple[int, int], grains: int, biased: bool
+    name: str, unit: str, size: tuple[int, int], grains: int, *, biased: bool
 ) -> Iterator[Parameter]:
     """A matrix whose inputs are cut; its bias is added once, to the sum."""
     yield Parameter(f"{name}.weight", (unit,), size, 1, grains, "small")

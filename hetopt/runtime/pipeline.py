@@ -138,7 +138,7 @@ class Pipeline:
             if kind == "forward":
                 live[i, run] = self._forward(batches[i], run, scale)
             else:
-                self._backward(*live.pop((i, run)), self._ends(run))
+                self._backward(*live.pop((i, run)), ends=self._ends(run))
         self._border.drain()
         return self._loss
 
@@ -206,7 +206,7 @@ class Pipeline:
         self._loss += mean.detach()
         return came, mean * scale
 
-    def _backward(self, came: Tensor, went: Tensor, ends: bool) -> None:
+    def _backward(self, came: Tensor, went: Tensor, *, ends: bool) -> None:
         if ends:
             went.backward()
         else:

@@ -75,7 +75,9 @@ class Stored(NamedTuple):
 def role(parameter: Parameter, family: str, prefix: str = "transformer.") -> Role:
     """Return where a family keeps a parameter; `prefix` begins GPT-2's names."""
     if family != "gpt2":
-        return Role(_llama(parameter.name, family == "mixtral"), None, False)
+        return Role(
+            _llama(parameter.name, mixtral=family == "mixtral"), None, transposed=False
+        )
     third = None
     if matched := re.search(r"\.attention\.([qkv])\.", parameter.name):
         third = "qkv".index(matched[1])
@@ -122,7 +124,7 @@ def _check(one: Stored, shape: tuple[int, ...], parameter: Parameter) -> None:
         )
 
 
-def _llama(name: str, mixtral: bool) -> str:
+def _llama(name: str, *, mixtral: bool) -> str:
     matched = _LAYER.fullmatch(name)
     if matched is None:
         return _LLAMA_ENDS.get(name, name)

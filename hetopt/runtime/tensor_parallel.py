@@ -35,7 +35,7 @@ class Cut:
     """
 
     def __init__(
-        self, group: Group, place: int, degree: int, length: int, by_sequence: bool
+        self, group: Group, place: int, degree: int, length: int, *, by_sequence: bool
     ) -> None:
         self.group, self.place, self.degree = group, place, degree
         self.length = length

@@ -61,10 +61,10 @@ class LossScale:
     It is halved where gradients overflow, and doubled after many steps without.
     """
 
-    def __init__(self, needed: bool) -> None:
+    def __init__(self, *, needed: bool) -> None:
         self.value, self._good, self._needed = _SCALE if needed else 1.0, 0, needed
 
-    def learn(self, overflowed: bool) -> None:
+    def learn(self, *, overflowed: bool) -> None:
         """Take note of a step."""
         if not self._needed:
             return
@@ -183,7 +183,7 @@ class Trainer:
             self.layout, rank, groups, sums, self.weights, dtypes, rules
         )
         self._sums = sums
-        self.scale = LossScale(torch.float16 in dtypes)
+        self.scale = LossScale(needed=torch.float16 in dtypes)
         self._tokens = Tokens(job, self.layout.global_batch)
         self._held_out: Tokens | None = None
         if job.settings.eval_data is not None:
@@ -197,7 +197,9 @@ class Trainer:
             from .checkpoint import Saver  # loads a good deal of PyTorch
 
             beside = told.async_save or told.local is not None
-            self._saver = Saver(self.update, told.checkpoint, told.timeout_s, beside)
+            self._saver = Saver(
+                self.update, told.checkpoint, told.timeout_s, beside=beside
+            )
         self._nearby: Any = None
         if told.local is not None:
             from .nearby import Nearby
@@ -214,7 +216,7 @@ class Trainer:
             place,
             team.degree,
             length,
-            job.sequence_parallel,
+            by_sequence=job.sequence_parallel,
         )
         self._sequence_cut = cut.by_sequence
         table = next(p for p in self.layout.parameters if p.name == TABLE)
@@ -248,7 +250,7 @@ class Trainer:
         first = experts.count // len(block) * block.index(self.rank)
         return Mixture(experts, cut, Crossing(groups.of(block), len(block)), first)
 
-    def step(self, number: int, asked: bool = False) -> Step:
+    def step(self, number: int, *, asked: bool = False) -> Step:
         """One iteration over the global batch of step `number`, counted from 1.
 
         Where any rank is `asked` to stop, `stops` is true on all of them afterwards.
@@ -260,7 +262,7 @@ class Trainer:
         own = self._pipeline.run(self._rows(self._tokens, number), scale, span)
         self.gradients = self._gradients.taken()
         with span("sum of gradients"):
-            self._sums.finish(self.gradients, self._sequence_cut)
+            self._sums.finish(self.gradients, sequence_cut=self._sequence_cut)
             norm = self.update.norm(self.gradients, scale)
         rate = self.job.settings.optimiser.rate(number, self.job.settings.steps)
         overflowed = not math.isfinite(norm)
@@ -268,7 +270,7 @@ class Trainer:
             with span("update"):
                 self.update.step(self.gradients, norm, scale, rate)
             self._updates += 1
-        self.scale.learn(overflowed)
+        self.scale.learn(overflowed=overflowed)
         loss, self.stops = self._total(own, asked=asked)
         seconds = time.perf_counter() - start
         held = None
@@ -387,7 +389,7 @@ def train(
     if row is not None:
         restored(row)
     for number in range(last + 1, settings.steps + 1):
-        done = trainer.step(number, asked())
+        done = trainer.step(number, asked=asked())
         ends = trainer.stops or number == settings.steps
         due = number == settings.steps or number % settings.eval_every == 0
         if settings.eval_data and due and not trainer.stops:

@@ -116,7 +116,11 @@ class _Planner:
         most = min(_MOST_PIPELINES, *(len(self._gpus[k]) for k in some))
         sizes = sorted(set(self._cost.instance.workload.micro_batch_sizes))
         ways = product(range(1, most + 1), sizes, _DEGREES, (False, True))
-        found = [one for way in ways if (one := self._settled(some, *way))]
+        found = [
+            one
+            for *way, alike in ways
+            if (one := self._settled(some, *way, alike=alike))
+        ]
         return min(found, key=lambda one: one[0], default=None)
 
     def _settled(
@@ -125,6 +129,7 @@ class _Planner:
         copies: int,
         size: int,
         degree: int,
+        *,
         alike: bool,
     ) -> _Found | None:
         """So many pipelines, with layers handed from site to site while that helps."""

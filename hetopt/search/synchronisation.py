@@ -259,11 +259,13 @@ class SyncTimes:
         if self._end_parameters is not None:
             for signature in (signatures[0], signatures[-1]):
                 held[signature, False] += self._end_parameters
-        parts = [(p, *self._sent_each(*key)) for key, p in held.items()]
+        parts = [
+            (p, *self._sent_each(key[0], divided=key[1])) for key, p in held.items()
+        ]
         share = lcm(*(own for _, own, _ in parts))
         return share, added((p * share // own, sent) for p, own, sent in parts)
 
-    def _sent_each(self, signature: int, divided: bool) -> tuple[int, Sent]:
+    def _sent_each(self, signature: int, *, divided: bool) -> tuple[int, Sent]:
         """Return the traffic of one parameter, which may be a divided expert's."""
         key = signature, divided
         found = self._sending.get(key)

@@ -128,7 +128,7 @@ class Job:
             last = await asyncio.to_thread(self.finish, last)
         return last
 
-    async def _add(self, event: Event, ended: bool = False) -> None:
+    async def _add(self, event: Event, *, ended: bool = False) -> None:
         async with self._news:
             self.events.append(event)
             self.ended = ended

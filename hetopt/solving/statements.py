@@ -211,7 +211,9 @@ class _Run(Run):
         def listen(incumbent: float | None, bound: float | None) -> None:
             now = self.objective
             if incumbent is not None:
-                reached = self._valued(case, _weaker(incumbent, self.minimise, span))
+                reached = self._valued(
+                    case, _weaker(incumbent, span, minimise=self.minimise)
+                )
                 now = self._best(now, reached)
             proved = self._bound(case, bound, span) if only else None
             if self.trace and (now, proved) == (
@@ -259,7 +261,7 @@ class _Run(Run):
     def _bound(self, case: object, bound: float | None, span: Span) -> Objective | None:
         if bound is None:
             return None
-        return self._valued(case, _weaker(bound, self.minimise, span))
+        return self._valued(case, _weaker(bound, span, minimise=self.minimise))
 
     def _valued(self, case: object, value: Fraction) -> Objective:
         """The best objective of the problem where the statement's is `value`."""
@@ -326,7 +328,7 @@ def _trusted(span: Span) -> bool:
     return span.row * TOLERANCE < 1
 
 
-def _weaker(value: float, minimise: bool, span: Span) -> Fraction:
+def _weaker(value: float, span: Span, *, minimise: bool) -> Fraction:
     """A solver's bound, less its tolerance; integers come from exact arithmetic."""
     if isinstance(value, int):
         return Fraction(value)

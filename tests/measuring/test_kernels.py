@@ -155,7 +155,7 @@ def test_recorded_rows_are_fitted(recorded: list[Row]) -> None:
 
 def mean_error(found: Fitted, kind: str = "", after: bool = True) -> float:
     far = [
-        abs(found.predicted_s(one, after) / one.measured_s - 1)
+        abs(found.predicted_s(one, fitted=after) / one.measured_s - 1)
         for one in found.compared
         if one.kind.startswith(kind)
     ]

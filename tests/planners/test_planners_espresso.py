@@ -370,7 +370,9 @@ def test_figure_9_of_the_paper_ratio_by_ratio() -> None:
     assert 154.8 / 48 * stock.room(a6000, 0, 3) / 22 == pytest.approx(7.91, abs=0.01)
     assert stock.room(a4000, 1, 3) == 16
     counts = (1, 1, 1)
-    begun = placer.candidate(stock, counts, tables.shares(stock, counts), 22, False)
+    begun = placer.candidate(
+        stock, counts, tables.shares(stock, counts), 22, covered=False
+    )
     assert begun == ((rtx3090, a4000, a6000), (22, 13, 28))
     whole = tables.complete(stock, *begun, tables.by_iteration, fixed=1)
     assert whole == ((rtx3090, 22), (a4000, 16), (a6000, 30))

@@ -22,7 +22,7 @@ def test_imbalance_pulls_as_transformers_has_it() -> None:
     logits = x[0] @ router.T
     (0.5 * mixtral.load_balancing_loss_func((logits,), 4, 2)).backward()
     want, router.grad = router.grad, None
-    mixture = Mixture(shape, Cut(None, 0, 1, 9, False))
+    mixture = Mixture(shape, Cut(None, 0, 1, 9, by_sequence=False))
     mixture.set_pull(sequences=1, scale=1.0)
     # Experts that give nothing leave the imbalance alone.
     mixture(x, router, lambda number, rows: 0 * rows).sum().backward()

@@ -69,7 +69,7 @@ class Model(_running.Model):
         return self._variable(name, low, high, integer=False)
 
     def _variable(
-        self, name: str, low: float, high: float, integer: bool
+        self, name: str, low: float, high: float, *, integer: bool
     ) -> Expression:
         # Names in HiGHS's files end at a space.
         plain = f"x{len(self._listed)}"

@@ -125,7 +125,7 @@ class Model(_running.Model):
             )
         with TemporaryDirectory(prefix="hetopt-pulp-") as folder:
             said, interrupted = self._run(Path(folder), limits)
-        return self._answer(said, limits, interrupted)
+        return self._answer(said, limits, interrupted=interrupted)
 
     def _run(self, folder: Path, limits: Limits) -> tuple[int, bool]:
         """PuLP's status of the solution, and whether an interrupt ended the run.
@@ -163,7 +163,7 @@ class Model(_running.Model):
             said = self._pulp.LpSolutionNoSolutionFound
         return int(said), interrupted
 
-    def _answer(self, said: int, limits: Limits, interrupted: bool) -> Answer:
+    def _answer(self, said: int, limits: Limits, *, interrupted: bool) -> Answer:
         pulp = self._pulp
         stop = Stop.INTERRUPTED if interrupted else Stop.TIME
         if said == pulp.LpSolutionInfeasible:

@@ -42,7 +42,7 @@ class Fitted:
         names = sorted(table.read - set(self.constants))
         return {name: self.before[name].value for name in names}
 
-    def predicted_s(self, one: Observed, fitted: bool = True) -> float:
+    def predicted_s(self, one: Observed, *, fitted: bool = True) -> float:
         """Seconds with the fitted constants, or with those of before."""
         moved = self.constants if fitted else {}
         return one.predict(_table({**self.before, **moved}))
@@ -61,6 +61,7 @@ def fitted(
     rows: Iterable[Row],
     machine: Machine,
     known: Mapping[str, Constant] | None = None,
+    *,
     has_sheet: bool = True,
 ) -> Fitted:
     """The constants of a card from its rows.
@@ -76,7 +77,7 @@ def fitted(
             "larger than caches: give more --seconds"
         )
     known = shipped.constants() if known is None else known
-    before = priors.completed(known, machine, KERNELS.values(), has_sheet)
+    before = priors.completed(known, machine, KERNELS.values(), has_sheet=has_sheet)
     touched: Counter[str] = Counter()
     for one in seen:
         table = _table(before)

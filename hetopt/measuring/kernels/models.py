@@ -23,27 +23,28 @@ class Shape(NamedTuple):
     heads: int
     kv_heads: int
     intermediate: int
-    gated: bool
     vocabulary: int
     seq: int
     mbs: int  # sequences of a micro-batch
     ga: int  # micro-batches
+    gated: bool
 
     @property
     def shard(self) -> Shard:
         """Its layers, on one GPU."""
         d = self.hidden // self.heads
         sizes = (self.hidden, self.heads, self.kv_heads, d, self.intermediate)
-        return Shard(*sizes, self.gated, "silu" if self.gated else "gelu", True)
+        activation = "silu" if self.gated else "gelu"
+        return Shard(*sizes, gated=self.gated, activation=activation, rms=True)
 
 
 _ON_GPU = (
-    Shape(4, 4096, 32, 8, 14336, True, 32000, 4096, 1, 2),
-    Shape(12, 1024, 16, 16, 4096, False, 50304, 2048, 8, 2),
-    Shape(12, 2048, 16, 16, 8192, False, 50304, 2048, 4, 2),
-    Shape(2, 8192, 64, 8, 28672, True, 32000, 2048, 2, 2),
+    Shape(4, 4096, 32, 8, 14336, 32000, 4096, 1, 2, gated=True),
+    Shape(12, 1024, 16, 16, 4096, 50304, 2048, 8, 2, gated=False),
+    Shape(12, 2048, 16, 16, 8192, 50304, 2048, 4, 2, gated=False),
+    Shape(2, 8192, 64, 8, 28672, 32000, 2048, 2, 2, gated=True),
 )
-_ON_CPU = (Shape(2, 128, 4, 2, 256, True, 1000, 128, 2, 2),)
+_ON_CPU = (Shape(2, 128, 4, 2, 256, 1000, 128, 2, 2, gated=True),)
 
 
 def tasks(clock: Clock) -> Iterator[Task]:
@@ -60,7 +61,7 @@ def tasks(clock: Clock) -> Iterator[Task]:
 
 def _layer(clock: Clock, shape: Shape, style: str) -> Row:
     own = weights(shape.shard, clock.device, clock.dtype)
-    run = clock.styled(layer(shape.shard, True), style)
+    run = clock.styled(layer(shape.shard, flash=True), style)
     x = clock.random(shape.mbs, shape.seq, shape.hidden, grad=True)
     above = clock.random(shape.mbs, shape.seq, shape.hidden)
     inputs = [x, *own.values()]
@@ -93,7 +94,7 @@ def _step(clock: Clock, shape: Shape, style: str) -> Callable[[], None]:
     owns = [weights(shape.shard, clock.device, single) for _ in range(shape.layers)]
     ends = [clock.random(shape.vocabulary, shape.hidden, dtype=single) for _ in "ab"]
     table, head = (x.mul_(0.02).requires_grad_() for x in ends)
-    run = clock.styled(layer(shape.shard, True), style)
+    run = clock.styled(layer(shape.shard, flash=True), style)
     every = [table, head, *(w for own in owns for w in own.values())]
     update = lib.optim.AdamW(every, fused=True)
     size = (shape.mbs, shape.seq)

@@ -18,6 +18,7 @@ def completed(
     constants: Mapping[str, Constant],
     machine: Machine,
     kernels: Iterable[str],
+    *,
     has_sheet: bool,
 ) -> dict[str, Constant]:
     """Constants, with those of a card and of kernels that no run has told yet."""

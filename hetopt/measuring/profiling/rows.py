@@ -84,14 +84,14 @@ def profiled(
             # What did not fit does not fit twice as large either.
             found = None if full else timing.timed(shape, b, asked.sequence_length, how)
             full = found is None
-            measured.append(_measured(asked, gpu, t, b, found, how.recompute))
+            measured.append(_measured(asked, gpu, t, b, found, recompute=how.recompute))
             if report is not None:
                 report(len(measured), len(shapes) * len(asked.micro_batches))
     return Profiled(gpu, str(decoder.torch().__version__), tuple(measured))
 
 
 def _measured(
-    asked: Asked, gpu: str, t: int, b: int, found: Timing | None, recompute: bool
+    asked: Asked, gpu: str, t: int, b: int, found: Timing | None, *, recompute: bool
 ) -> Measured:
     if found is None:
         return Measured(t, b, None, None)

@@ -78,7 +78,7 @@ def _timed(shape: Shard, b: int, sequence: int, how: How) -> Timing:
 
 
 def _run(shape: Shard, own: dict[str, Any], how: How) -> Callable[[Any], Any]:
-    layer = decoder.layer(shape, how.flash)
+    layer = decoder.layer(shape, flash=how.flash)
 
     def plain(x: Any) -> Any:
         return layer(own, x)

@@ -83,7 +83,7 @@ def plan(
     try:
         with keeping(trial.plan):
             _look_everywhere(
-                cost, trial, deadline, grouping, grouping_by, micro_batches
+                cost, trial, deadline, grouping_by, micro_batches, grouping=grouping
             )
     except OutOfTime:
         return trial.best_plan("in time")
@@ -94,9 +94,10 @@ def _look_everywhere(
     cost: FastCost,
     trial: "Trial",
     deadline: float | None,
-    grouping: bool,
     grouping_by: GroupingBy,
     micro_batches: int | None,
+    *,
+    grouping: bool,
 ) -> None:
     """Groups for every degree and micro-batch size; `OutOfTime` at the deadline."""
     data = cost.instance

@@ -110,7 +110,7 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
         if stock.layers * work + first * each > min(limit_us, best[0] if best else inf):
             break
         for covered in (False, True):
-            begun = candidate(stock, counts, fair, first, covered)
+            begun = candidate(stock, counts, fair, first, covered=covered)
             if begun is None or begun in seen:
                 continue
             seen.add(begun)
@@ -124,7 +124,7 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
 
 
 def candidate(
-    stock: Stock, counts: Counts, fair: Sequence[int], first: int, covered: bool
+    stock: Stock, counts: Counts, fair: Sequence[int], first: int, *, covered: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Order and layers with `first` layers on stage 0, before any are added.
 

@@ -120,7 +120,7 @@ class _Rounds:
                 pipelines = next(numbers)
                 maximise = self._option(index)
                 objective = self._round(index, pipelines, maximise=maximise)
-                self._learn(maximise, objective)
+                self._learn(objective, maximise=maximise)
                 self.history.append(Round(pipelines, maximise, objective))
 
     # --- what a round tries ----------------------------------------------------------
@@ -156,7 +156,7 @@ class _Rounds:
         maximise = self._by_option[True] < self._by_option[False]
         return maximise != (index % 4 == 3)
 
-    def _learn(self, maximise: bool, objective: int | None) -> None:
+    def _learn(self, objective: int | None, *, maximise: bool) -> None:
         if objective is not None:
             old = self._by_option.get(maximise, float(objective))
             self._by_option[maximise] = _MEMORY * old + (1 - _MEMORY) * objective
