@@ -101,7 +101,12 @@ def queues(
                 yield (
                     name,
                     [
-                        traces.queue(philly, made(), name, seed=seed, **choices)
+                        traces.queue(
+                            philly,
+                            made(),
+                            name,
+                            sample=traces.Sample(seed=seed, **choices),
+                        )
                         for seed in SEEDS[:3]
                     ],
                 )
@@ -114,9 +119,11 @@ def queues(
                             pollux,
                             made(),
                             name,
-                            where={"set": "realistic", "workload": str(number)},
-                            most_gpus=most,
-                            load=load,
+                            sample=traces.Sample(
+                                where={"set": "realistic", "workload": str(number)},
+                                most_gpus=most,
+                                load=load,
+                            ),
                         )
                         for number in (1, 2, 3)
                     ],

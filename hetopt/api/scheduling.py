@@ -96,7 +96,7 @@ def schedule(
         attempt = alone if len(chosen) == 1 else tried
         try:
             progress_of(progress).started(f"{data.name}: {name}")
-            outcomes.append(_outcome(run, rounds, attempt, proved))
+            outcomes.append(_outcome(run, attempt, proved, rounds=rounds))
         except KeyboardInterrupt:  # then nothing is known of the policy
             run.plan, run.reasons, run.stop = None, (), Stop.INTERRUPTED
             outcomes.append(Outcome(name, run.result(), None))
@@ -128,21 +128,31 @@ def load_cluster(place: Place) -> Cluster:
 
 
 def queue_of_trace(
-    trace: Place, on: Place, *, model: Place | None = None, **choices: Any
+    trace: Place,
+    on: Place,
+    *,
+    model: Place | None = None,
+    batch: int | None = None,
+    sequence_length: int | None = None,
+    **sample: Any,
 ) -> Data:
     """The queue that a trace poses to the cluster of `on` (`traces.queue`).
 
     Assumptions are those of `on` where it is a queue; where it is an instance, jobs
-    that name models have the costs of its workload. `model` is what jobs train that
-    name none, as in `fit`; `assumed` of the queue lists what was filled in.
+    that name models have the costs of its workload. `model`, as in `fit`, `batch` and
+    `sequence_length` are those of jobs that name none; `assumed` of the queue lists
+    what was filled in. A `sample` has the fields of `traces.Sample`.
     """
+    choices: dict[str, Any] = {"sample": traces.Sample(**sample)}
     _, data = files.load_problem(on)
     if isinstance(data, Data):
         choices["assumptions"] = data.assumptions
     elif isinstance(data, Instance):
         choices["costs"] = data.workload.costs
+    named = None
     if model is not None:
-        choices["model"] = traces.label_of(str(model)), load_model(model)
+        named = traces.label_of(str(model)), load_model(model)
+    choices["fallback"] = traces.Fallback(named, batch, sequence_length)
     name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
     return traces.queue(trace, load_cluster(on), name, **choices)
 
@@ -220,9 +230,10 @@ class _Proved:
 
 def _outcome(
     run: Heuristic,
-    rounds: bool | None,
     attempt: Callable[[str, Callable[[], Any]], Attempt[Any]],
     proved: "_Proved",
+    *,
+    rounds: bool | None,
 ) -> Outcome:
     data: Data = run.data
     refusals = [f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))]

@@ -525,7 +525,10 @@ def test_a_trace_by_models_knows_image_models_and_ours(trace: Any) -> None:
     assert [job.name for job in data.jobs] == ["x", "x#1", "y"]
     assert data.jobs[2].batch == 4
     only = traces.queue(
-        trace(head + rows), catalogue.simulator(), "t", where={"set": "b"}
+        trace(head + rows),
+        catalogue.simulator(),
+        "t",
+        sample=traces.Sample(where={"set": "b"}),
     )
     assert [job.name for job in only.jobs] == ["y"]
 
@@ -573,17 +576,23 @@ def test_a_choice_of_rows_needs_its_column_and_a_limit_some_job(trace: Any) -> N
     with pytest.raises(InstanceError, match="found no column set to choose rows by"):
         traces.read(path, {"set": "a"})
     with pytest.raises(InstanceError, match="found no job of at most 4 GPUs"):
-        traces.queue(path, catalogue.simulator(), "t", most_gpus=4)
+        traces.queue(
+            path, catalogue.simulator(), "t", sample=traces.Sample(most_gpus=4)
+        )
 
 
 def test_submissions_are_scaled_to_the_load_asked_for(trace: Any) -> None:
     lines = [f"{60 * i},{600 + 37 * i},{1 + i % 4}" for i in range(50)]
     path = trace("submit_s,duration_s,gpus\n" + "\n".join(lines))
     for load in (0.3, 1.0, 2.5):
-        data = traces.queue(path, catalogue.simulator(), "t", load=load, jobs=30)
+        data = traces.queue(
+            path, catalogue.simulator(), "t", sample=traces.Sample(load=load, jobs=30)
+        )
         assert len(data.jobs) == 30
         assert traces.offered_load(data) == pytest.approx(load, rel=1e-3)
-    short = traces.queue(path, catalogue.simulator(), "t", longest_s=60)
+    short = traces.queue(
+        path, catalogue.simulator(), "t", sample=traces.Sample(longest_s=60)
+    )
     assert traces.offered_load(short) < traces.offered_load(
         traces.queue(path, catalogue.simulator(), "t")
     )

@@ -174,7 +174,7 @@ def test_a_word_that_no_job_takes_is_refused(
     head, row, _ = text.split("\n")
     path = written(folder, f"submit_s,{head}\n0,{row}\n")
     with pytest.raises(InstanceError, match=message):
-        traces.queue(path, CLUSTER, "t", **words)
+        traces.queue(path, CLUSTER, "t", fallback=traces.Fallback(**words))
 
 
 # --- as pandas writes it ---------------------------------------------------------

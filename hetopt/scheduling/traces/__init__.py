@@ -20,18 +20,29 @@ ladder's batch (`catalogue.LADDER`). The GPU-hours of Pollux's image models are 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from ...errors import InstanceError, cut, naming
 from ...problems.job_scheduling import Assumed, Assumptions, Data, Job
-from ...schema import LONGEST_NAME, Cluster, CostSettings, ModelSpec, table_record
+from ...schema import LONGEST_NAME, Cluster, CostSettings, table_record
 from .. import catalogue
 from ..workloads import samples_for
 from .rows import CATEGORY, CHOOSE, MOST, Row, Work, read
-from .training import Said, Training, Trainings, label_of
+from .training import Fallback, Training, Trainings, label_of
 
-__all__ = ["CATEGORY", "RUNGS", "at_load", "label_of", "offered_load", "queue", "read"]
+__all__ = [
+    "CATEGORY",
+    "RUNGS",
+    "Fallback",
+    "Sample",
+    "at_load",
+    "label_of",
+    "offered_load",
+    "queue",
+    "read",
+]
 
 # GPU-hours up to which a job trains a model; the bounds are Sia's and Pollux's.
 RUNGS = (
@@ -43,6 +54,25 @@ RUNGS = (
 )
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A sample of a trace: some of its rows, their work and how close they come.
+
+    `where` chooses rows by their cells, and `most_gpus` leaves out jobs that ask for
+    more; `jobs` takes a seeded sample of as many rows; `longest_s` shortens the work of
+    jobs to so many seconds on the GPUs asked for (one, where the policy chooses);
+    `load` stretches or shrinks the submission times so that the work on offer is that
+    share of what the cluster could do until the last submission (`offered_load`).
+    """
+
+    where: Mapping[str, str] | None = None
+    most_gpus: int | None = None
+    jobs: int | None = None
+    load: float | None = None
+    longest_s: float | None = None
+    seed: int = 0
+
+
 def queue(
     path: str | Path,
     cluster: Cluster,
@@ -50,33 +80,21 @@ def queue(
     *,
     assumptions: Assumptions | None = None,
     costs: CostSettings | None = None,
-    model: tuple[str, ModelSpec] | None = None,
-    batch: int | None = None,
-    sequence_length: int | None = None,
-    where: Mapping[str, str] | None = None,
-    most_gpus: int | None = None,
-    jobs: int | None = None,
-    load: float | None = None,
-    longest_s: float | None = None,
-    seed: int = 0,
+    fallback: Fallback | None = None,
+    sample: Sample | None = None,
 ) -> Data:
-    """Return the queue that a trace poses to a cluster.
+    """Return the queue that a trace poses to a cluster, or a `sample` of the trace.
 
-    `where` chooses rows by their cells, and `most_gpus` leaves out jobs that ask for
-    more; `jobs` takes a seeded sample of as many rows; `longest_s` shortens the work of
-    jobs to so many seconds on the GPUs asked for (one, where the policy chooses);
-    `load` stretches or shrinks the submission times so that the work on offer is that
-    share of what the cluster could do until the last submission (`offered`). `model`
-    (its name and shape), `batch` and `sequence_length` are those of jobs that name
-    none. Without `assumptions`, jobs that name models are weighed and timed by the cost
-    model under `costs`, and a trace without any by Frenzy's MARP. Raises
-    `InstanceError` for rows that ask for more GPUs than the cluster has.
+    `fallback` is what jobs train that do not say so. Without `assumptions`, jobs that
+    name models are weighed and timed by the cost model under `costs`, and a trace
+    without any by Frenzy's MARP. Raises `InstanceError` for rows that ask for more GPUs
+    than the cluster has.
     """
-    rows, without_gpus = read(path, where)
-    rows = _choose(rows, path, cluster, most_gpus, jobs, seed)
-    rows = [_shorten(row, longest_s) for row in rows]
-    said = Said(model, batch, sequence_length)
-    trainings = Trainings(Path(path), rows, said)
+    fallback, sample = fallback or Fallback(), sample or Sample()
+    rows, without_gpus = read(path, sample.where)
+    rows = _choose(rows, path, cluster, sample)
+    rows = [_shorten(row, sample.longest_s) for row in rows]
+    trainings = Trainings(Path(path), rows, fallback)
     if assumptions is None:
         assumptions = _assumptions(costs) if trainings.models else Assumptions()
     models = trainings.models
@@ -91,7 +109,7 @@ def queue(
             jobs=tuple(_named_once(rows, trainings.of, path)),
             assumptions=assumptions,
         )
-    made = _size(made, rows, trainings.of, longest_s)
+    made = _size(made, rows, trainings.of, sample.longest_s)
     made = made.model_copy(
         update={
             "assumed": (
@@ -102,7 +120,7 @@ def queue(
             "models": {k: m for k, m in models.items() if k in _names_trained(made)},
         }
     )
-    return made if load is None else at_load(made, load)
+    return made if sample.load is None else at_load(made, sample.load)
 
 
 def _names_trained(data: Data) -> set[str]:
@@ -119,15 +137,10 @@ def _assumptions(costs: CostSettings | None) -> Assumptions:
 
 
 def _choose(
-    rows: list[Row],
-    path: str | Path,
-    cluster: Cluster,
-    most_gpus: int | None,
-    jobs: int | None,
-    seed: int,
+    rows: list[Row], path: str | Path, cluster: Cluster, sample: Sample
 ) -> list[Row]:
-    if most_gpus is not None:
-        rows = _small(rows, most_gpus, path)
+    if sample.most_gpus is not None:
+        rows = _small(rows, sample.most_gpus, path)
     for number, row in enumerate(rows):
         if (row.gpus or 1) > cluster.gpu_count:
             raise InstanceError.at(
@@ -136,9 +149,10 @@ def _choose(
                 f"found {row.gpus}, expected at most {cluster.gpu_count}, all that the "
                 "cluster has; remove the job or give a larger cluster",
             )
-    if jobs is None or jobs >= len(rows):
+    if sample.jobs is None or sample.jobs >= len(rows):
         return rows
-    picked = sorted(Random(f"trace {seed}").sample(range(len(rows)), jobs))
+    drawn = Random(f"trace {sample.seed}").sample(range(len(rows)), sample.jobs)
+    picked = sorted(drawn)
     return [rows[index] for index in picked]
 
 

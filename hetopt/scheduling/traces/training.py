@@ -24,12 +24,12 @@ BATCH, SEQUENCE, LORA_RANK = 8, 2048, 16  # where neither trace nor user says
 
 
 @dataclass(frozen=True)
-class Said:
-    """The user fills in what a trace does not tell of its jobs; None: nothing."""
+class Fallback:
+    """Jobs that name no model, batch or sequence train these; None: a default."""
 
     model: tuple[str, ModelSpec] | None = None
     batch: int | None = None
-    sequence: int | None = None
+    sequence_length: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Training:
 class Trainings:
     """The models of a trace's rows; `of` is None where GPU-hours must decide."""
 
-    def __init__(self, path: Path, rows: Sequence[Row], said: Said) -> None:
-        self.path, self.said = path, said
+    def __init__(self, path: Path, rows: Sequence[Row], fallback: Fallback) -> None:
+        self.path, self.fallback = path, fallback
         self.models: dict[str, JobModel] = {}
         self._specs: dict[str, ModelSpec] = {}
         self._filled: dict[tuple[str, str, str], int] = {}
-        if said.model is not None:
-            self._specs[said.model[0]] = said.model[1]
+        if fallback.model is not None:
+            self._specs[fallback.model[0]] = fallback.model[1]
         shapes = [self._shape(row) for row in rows]
         lengths = {(label, rank) for label, _, rank in filter(None, shapes)}
         several = {
@@ -86,7 +86,7 @@ class Trainings:
                     "model beside it; name one there or with --model",
                 )
             return None
-        length = row.sequence or self.said.sequence
+        length = row.sequence or self.fallback.sequence_length
         if length is None:
             length = job_model(label).sequence_length if label in LADDER else SEQUENCE
             change = "column sequence_length, or --sequence-length"
@@ -107,9 +107,9 @@ class Trainings:
                 if is_path(row.model)
                 else row.model
             )
-        if self.said.model is None:
+        if self.fallback.model is None:
             return None
-        label = self.said.model[0]
+        label = self.fallback.model[0]
         self._fill("model", f"{label}, as --model says", "column model")
         return label
 
@@ -152,7 +152,7 @@ class Trainings:
                 self._specs[label] = ModelSpec.model_validate(model_fields(label))
             spec = self._specs[label]
             self.models[key] = _job_model(spec, length, rank, self.path, row.line)
-        batch = row.batch or self.said.batch
+        batch = row.batch or self.fallback.batch
         if batch is None:
             batch = LADDER.get(label, BATCH)
             change = "column batch, or --batch"
@@ -163,9 +163,9 @@ class Trainings:
         """Words of the user that no row takes are a mistake of theirs."""
         named = [row for row, of in zip(rows, self.of, strict=True) if of is not None]
         idle = {
-            "--model": self.said.model and all(row.names_a_model for row in rows),
-            "--batch": self.said.batch and all(row.batch for row in named),
-            "--sequence-length": self.said.sequence
+            "--model": self.fallback.model and all(row.names_a_model for row in rows),
+            "--batch": self.fallback.batch and all(row.batch for row in named),
+            "--sequence-length": self.fallback.sequence_length
             and all(row.sequence for row in named),
         }
         for word, unused in idle.items():

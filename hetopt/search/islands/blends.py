@@ -41,6 +41,14 @@ class _Blend(NamedTuple):
     timing: Timing
 
 
+class _Mix(NamedTuple):
+    """Blends, the sequences that a pipeline of each trains, and how many there are."""
+
+    blends: Sequence[_Blend]
+    values: NDArray[np.float64]
+    many: NDArray[np.float64]
+
+
 def plans(
     cost: FastCost, balancer: Balancer, power: Sequence[float]
 ) -> Iterator[tuple[Pipe, ...]]:
@@ -78,8 +86,9 @@ def _plan(
         values = np.array([_trained(blend, us) for blend in blends], float)
         many = _best_mix(values, uses, limits)
         if values @ many >= batch:
+            mix = _Mix(blends, values, many)
             order = _by_power(members, power)
-            rows = _dealt(cost, balancer, blends, values, many, members, order, way)
+            rows = _dealt(cost, balancer, mix, members, order, way)
             return with_batch(cost, rows)
         us *= _STEP
     return None
@@ -184,9 +193,7 @@ def _best_mix(
 def _dealt(
     cost: FastCost,
     balancer: Balancer,
-    blends: Sequence[_Blend],
-    values: NDArray[np.float64],
-    many: NDArray[np.float64],
+    mix: _Mix,
     members: Sequence[Sequence[int]],
     order: Sequence[int],
     way: _Way,
@@ -196,24 +203,24 @@ def _dealt(
     found: list[tuple[int, tuple[Slot, ...]]] = []
 
     def deal(k: int) -> None:
-        blend = blends[k]
+        blend = mix.blends[k]
         taken = [some[:n] for some, n in zip(left, blend.nodes, strict=True)]
         for some, n in zip(left, blend.nodes, strict=True):
             del some[:n]
-        n = max(1, int(values[k]) // blend.size)
+        n = max(1, int(mix.values[k]) // blend.size)
         slots = _slots(cost, balancer, taken, order, way, blend.size, n)
         if slots is not None:
             found.append((blend.size, slots))
 
-    for k, number in enumerate(many.tolist()):
+    for k, number in enumerate(mix.many.tolist()):
         for _ in range(int(number + _ROUNDED)):
             deal(k)
     ranked = sorted(
-        (k for k in range(len(blends)) if values[k] > 0),
-        key=lambda k: (-values[k] / sum(blends[k].nodes), k),
+        (k for k in range(len(mix.blends)) if mix.values[k] > 0),
+        key=lambda k: (-mix.values[k] / sum(mix.blends[k].nodes), k),
     )
     for k in ranked:
-        nodes = blends[k].nodes
+        nodes = mix.blends[k].nodes
         while all(n <= len(some) for n, some in zip(nodes, left, strict=True)):
             deal(k)
     return found
