@@ -193,7 +193,8 @@ def without_each_group(
     result that is of no training plan.
     """
     data = _planned_on(result)
-    search = _Search(data, "time", limits_of(limits), progress_of(progress), result)
+    asked = _Asked("time", limits_of(limits), progress_of(progress))
+    search = _Search(data, asked, result)
     search.known = known_of(data, data, start, library=known)
     groups = groups_of(data)
     search.look_at([(group,) for group in groups] if len(groups) > 1 else [])
@@ -240,7 +241,8 @@ def choose_nodes(
         limits=whole,
         progress=heard,
     )
-    search = _Search(data, objective, whole, heard, result, planner, options, prices)
+    asked = _Asked(objective, whole, heard, prices, planner, options)
+    search = _Search(data, asked, result)
     search.known = beforehand or NOTHING
     if result.stop is not Stop.INTERRUPTED:
         search.look_at_sets(groups_of(data))
@@ -250,23 +252,26 @@ def choose_nodes(
 # --- how it is done --------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """All sets of nodes are planned for one objective, by one planner, or by all.
+
+    `prices` are those of a us of each type of GPU; None where time alone counts.
+    """
+
+    objective: str
+    limits: Limits
+    progress: Progress
+    prices: dict[str, Fraction] | None = None
+    planner: str | None = None
+    options: Options | None = None
+
+
 class _Search:
     """Plans of sets of nodes, within limits that they share."""
 
-    def __init__(
-        self,
-        data: Instance,
-        objective: str,
-        limits: Limits,
-        progress: Progress,
-        result: Result,
-        planner: str | None = None,
-        options: Options | None = None,
-        prices: dict[str, Fraction] | None = None,
-    ) -> None:
-        self._data, self._objective, self._limits = data, objective, limits
-        self._progress, self._result, self._prices = progress, result, prices
-        self._planner, self._options = planner, options
+    def __init__(self, data: Instance, asked: _Asked, result: Result) -> None:
+        self._data, self._asked, self._result = data, asked, result
         self._start, self._interrupted = monotonic(), False
         self.known = NOTHING
         self.sets = [self._judge_set((), result, result.plan)]
@@ -301,9 +306,9 @@ class _Search:
                 self._interrupted = True
 
     def _look_at(self, without: tuple[NodeGroup, ...], parts: int) -> None:
-        left = self._limits.after(monotonic() - self._start)
+        left = self._asked.limits.after(monotonic() - self._start)
         gone = {name for group in without for name in group.nodes}
-        self._progress.started(f"without {', '.join(sorted(gone)[:3])}")
+        self._asked.progress.started(f"without {', '.join(sorted(gone)[:3])}")
         plan = self._result.plan
         if plan is not None and not gone & used_nodes(plan):
             self.sets.append(self._judge_set(without, self._result, plan))
@@ -314,9 +319,9 @@ class _Search:
         if why := support.reason(some):
             self.sets.append(NodeSet(without, None, None, None, None, (why,)))
             return
-        if self._prices is not None:
+        if self._asked.prices is not None:
             best, least = self._best(), self.least_of(some).value
-            reached = None if best is None else best.value(self._objective)
+            reached = None if best is None else best.value(self._asked.objective)
             if reached is not None and least >= reached:
                 self.sets.append(NodeSet(without, None, None, None, None, NO_BETTER))
                 return
@@ -331,18 +336,18 @@ class _Search:
 
         A planner that was named is followed by local search.
         """
-        if self._planner is None:
+        if self._asked.planner is None:
             found = (("another set of nodes", one) for one in self._plans())
             known = Known((*self.known.plans, *found))
             return planning.plan(some, start=known, limits=limits)
         return portfolio.improve(
-            some, limits, planner=self._planner, options=self._options
+            some, limits, planner=self._asked.planner, options=self._asked.options
         )
 
     def least_of(self, some: Instance) -> Bound:
         """No plan on these nodes spends less; of what has prices."""
-        assert self._prices is not None
-        return spending_bound(some, self._prices)
+        assert self._asked.prices is not None
+        return spending_bound(some, self._asked.prices)
 
     def _plans(self) -> list[TrainingPlan]:
         """Plans of all sets so far."""
@@ -358,7 +363,7 @@ class _Search:
         result = replace(result, seconds=spent)
         if self._interrupted:
             result = replace(result, stop=Stop.INTERRUPTED)
-        return NodeChoice(self._objective, result, tuple(self.sets), best, bound)
+        return NodeChoice(self._asked.objective, result, tuple(self.sets), best, bound)
 
     def _with_fastest(self, one: NodeSet) -> NodeSet:
         """The set with the fastest plan of any set that needs no node it leaves out."""
@@ -379,7 +384,7 @@ class _Search:
 
     def _as_result(self, best: NodeSet) -> Result:
         """The plan as one for all nodes; a bound on the time belongs to the time."""
-        made, timed = best.result, self._objective == "time"
+        made, timed = best.result, self._asked.objective == "time"
         assert made is not None
         if made is self._result and timed:
             return self._result
@@ -401,12 +406,16 @@ class _Search:
 
     def _best(self) -> NodeSet | None:
         """The first of those that take least."""
-        known = [one for one in self.sets if one.value(self._objective) is not None]
-        return min(known, key=lambda one: one.value(self._objective) or 0, default=None)
+        known = [
+            one for one in self.sets if one.value(self._asked.objective) is not None
+        ]
+        return min(
+            known, key=lambda one: one.value(self._asked.objective) or 0, default=None
+        )
 
     def _over(self) -> bool:
         """Return whether there is no time, or no plan on all nodes, so none on some."""
-        left = self._limits.after(monotonic() - self._start)
+        left = self._asked.limits.after(monotonic() - self._start)
         impossible = self._result.status is Status.INFEASIBLE
         return self._interrupted or impossible or left.time_s == 0
 

@@ -225,7 +225,7 @@ def compare(
         for instance, mine in zip(loaded, beforehand, strict=True):
             for one in each:
                 rows = _compare_planners(
-                    instance, mine, chosen, bool(exact), one, heard
+                    instance, mine, chosen, one, heard, exact=bool(exact)
                 )
                 for result in rows:
                     results.append(result)
@@ -247,9 +247,10 @@ def _compare_planners(
     instance: Instance,
     known: Known,
     planners: list[str],
-    exact: bool,
     limits: Limits,
     progress: Progress,
+    *,
+    exact: bool,
 ) -> Iterator[Result]:
     """Results of the planners, then what `plan` finds from the best of them."""
     results: list[Result] = []

@@ -310,12 +310,13 @@ def replay(
     rules = Rules(
         interval_us=round(checkpoint_s * _US),
         overhead_us=round(overhead * _US),
+        storage=storage,
         horizon=horizon or Horizon(),
     )
     names = list(dict.fromkeys(methods))
     attempt = alone if len(names) == 1 else tried
     replays = tuple(
-        Replay(name, data, old, pool, rules, storage, asked, attempt) for name in names
+        Replay(name, data, old, pool, rules, asked, attempt) for name in names
     )
     end_us = along(moments, replays, progress_of(progress).report)
     told = series or Path(trace).stem

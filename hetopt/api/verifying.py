@@ -144,7 +144,7 @@ def _plan_checks(name: str, data: object, place: str) -> Iterator[Check]:
     try:
         first = portfolio.ask(name, data, limits)
     except HetoptError as error:
-        yield Check(place, "valid", False, str(error))
+        yield Check(place, "valid", passed=False, seen=str(error))
         return
     spent = process_time() - before
     allowed = _LATE * _SECONDS + _SLACK_S
@@ -154,7 +154,7 @@ def _plan_checks(name: str, data: object, place: str) -> Iterator[Check]:
         seen = "; ".join(first.reasons) or f"no plan, no reason ({first.stop})"
         yield Check(place, "says why there is no plan", told, seen)
         return
-    yield Check(place, "valid", True, repr(first))
+    yield Check(place, "valid", passed=True, seen=repr(first))
     if first.stop is not Stop.TIME:  # the clock is no seed
         again = portfolio.ask(name, data, replace(limits, time_s=10 * _SECONDS))
         same = again.plan == first.plan
@@ -189,7 +189,7 @@ def _of_statement(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
         try:
             stated = solve(data, method=name, limits=limits)
         except HetoptError as error:
-            yield Check(place, "valid", False, str(error))
+            yield Check(place, "valid", passed=False, seen=str(error))
             continue
         proved = portfolio.exactly(problem, data, limits, None, None)
         yield _alike(place, stated, proved)
@@ -225,7 +225,7 @@ def _of_policy(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
             (outcome,) = schedule(place, [name])
             (again,) = schedule(place, [name])
         except HetoptError as error:
-            yield Check(place, "valid", False, str(error))
+            yield Check(place, "valid", passed=False, seen=str(error))
             continue
         result = outcome.result
         yield Check(place, "valid", result.plan is not None, repr(result))

@@ -53,10 +53,11 @@ KINDS = ("useful", "redone", "cut", "recovering", "idle")
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules say how checkpoints are written, and what a move costs besides."""
+    """Rules say how and where checkpoints are written, and what else a move costs."""
 
     interval_us: int
     overhead_us: int = 0
+    storage: Storage = field(default_factory=Storage)
     horizon: Horizon = field(default_factory=Horizon)
 
 
@@ -133,7 +134,6 @@ class Replay:
         old: tuple[Instance, TrainingPlan],
         pool: Pool,
         rules: Rules,
-        storage: Storage,
         limits: Limits,
         attempt: Callable[[str, Callable[[], int]], Attempt[int]] = alone,
     ) -> None:
@@ -143,7 +143,7 @@ class Replay:
         """
         self.method, self.tally, self.legs = method, Tally(), list[Leg]()
         self._instance, self._pool, self._rules = instance, pool, rules
-        self._storage, self._limits, self._attempt = storage, limits, attempt
+        self._limits, self._attempt = limits, attempt
         self.failed: tuple[str, ...] = ()  # what failed, each reason once
         self._overhead_us = rules.overhead_us
         if self.exact and limits.time_s is not None:
@@ -242,7 +242,7 @@ class Replay:
             base, gone = (run.instance, run.plan), set()
         change = changes.between(base[0], _only(self._instance, self._there))
         known = set(base[0].planned_cluster.node)
-        storage = self._storage.model_copy(
+        storage = self._rules.storage.model_copy(
             update={"unsaved": tuple(sorted(gone & known))}
         )
         self.tally.replans += 1

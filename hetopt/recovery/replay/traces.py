@@ -1,7 +1,7 @@
 """Traces of spot GPUs: how many there are at which time, and which nodes that makes.
 
 A CSV file has a header and a row a change: `time_s` (seconds, rising) and `gpus` (how
-many there are from then on); with a column `series` it holds several, told apart by
+many there are from then on); with a column `series` it holds several, distinguished by
 name. Other columns are ignored. The last row of a series ends it.
 
 A count says how many GPUs there are, not which. Here nodes leave and arrive whole:
