@@ -56,7 +56,7 @@ def make(folder: Path, host: str) -> None:
     """Plans of every model and shape."""
     import hetopt
     from hetopt.formats import importing
-    from hetopt.formats.assembling import assembly
+    from hetopt.formats.assembling import Listed, assembly
 
     folder.mkdir(parents=True, exist_ok=True)
     hosts = folder / "hosts"
@@ -69,7 +69,11 @@ def make(folder: Path, host: str) -> None:
             work = {"sequence_length": TOKENS, "global_batch": SEQUENCES}
             work["micro_batch_sizes"] = [int(size)]  # type: ignore[assignment]
             made = assembly(
-                folder / "config.json", "hostfile", [hosts], options, work, name=name
+                folder / "config.json",
+                Listed("hostfile", [hosts]),
+                options,
+                work,
+                name=name,
             )
             importing.write(place.with_suffix(".yaml"), made.document)
             found = hetopt.plan(place.with_suffix(".yaml"), limits=5)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import InstanceError
 from . import journal, machine, suites, sweep
@@ -13,27 +14,37 @@ from .records import Task
 FAILED = ("crashed", "timeout", "out of memory")
 
 
+class Chosen(NamedTuple):
+    """A suite, of a file of one's own perhaps, for other times, or a part of it.
+
+    `only` is a word that the names of the part hold.
+    """
+
+    suite: str
+    file: Path | None = None
+    time_limit_s: float | None = None
+    only: str | None = None
+
+
 def go(
-    suite: str,
+    chosen: Chosen,
     out: Path,
     *,
-    file: Path | None = None,
-    time_limit_s: float | None = None,
     workers: int = 1,
     dask: str | None = None,
     resume: bool = False,
-    only: str | None = None,
     told: Callable[[Row | None, int], None] | None = None,
     before: Callable[[Sequence[Task]], None] | None = None,
 ) -> list[Row]:
-    """Run a suite into the folder `out`; its rows, in the suite's order.
+    """Run what is `chosen` of a suite into the folder `out`; its rows, in order.
 
     With `resume` the rows that are there are kept, and only the others are made.
     `told(row, left)` hears of every new row, and once of None before the first;
     `before(tasks)` hears of the tasks that are left.
     Raises what `suites.tasks` and `journal.journal` raise.
     """
-    tasks = suites.tasks(suite, file, time_limit_s, only)
+    suite, only = chosen.suite, chosen.only
+    tasks = suites.tasks(suite, chosen.file, chosen.time_limit_s, only)
     tasks = [task.model_copy(update={"out": str(out.resolve())}) for task in tasks]
     if not tasks and only is not None:
         raise InstanceError(

@@ -55,7 +55,7 @@ class _Answering(TyperGroup):
         except HetoptError as error:
             fail(error, as_json=self.as_json)
         except KeyboardInterrupt:
-            stopped("interrupted before anything was found", self.as_json)
+            stopped("interrupted before anything was found", as_json=self.as_json)
         except OSError as error:
             fail(_of_the_system(error), as_json=self.as_json)
 
@@ -66,7 +66,7 @@ class _Answering(TyperGroup):
         if name is None and parameter is not None:
             name = max(parameter.opts, key=len)
         message, code = error.format_message(), error.exit_code
-        answer_error(self.as_json, "usage_error", message, code, None, name)
+        answer_error("usage_error", message, code, None, name, as_json=self.as_json)
 
 
 def _of_the_system(error: OSError) -> HetoptError:

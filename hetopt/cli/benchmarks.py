@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from ..bench.records import Task
+    from ..bench.running import Chosen
 from ..errors import Unsupported
 from . import output
 from .options import flag
@@ -90,7 +91,7 @@ def bench(
     Example: `hetopt bench smoke --workers 2 --out smoke-run`
     """
     from ..bench import gate, journal
-    from ..bench.running import failed
+    from ..bench.running import Chosen, failed
     from ..report import bench as reports
     from ..report import bench_summary
     from ..text.writing import write_text
@@ -105,15 +106,12 @@ def bench(
     else:
         folder = _folder(suite, out)
         _run(
-            str(suite),
+            Chosen(str(suite), suites, time_limit, only),
             folder,
             as_json=as_json,
-            file=suites,
-            time_limit_s=time_limit,
             workers=workers,
             dask=dask,
             resume=resume,
-            only=only,
         )
     header, rows = journal.read(folder)
     made = bench_summary.report(folder, header, rows)
@@ -130,7 +128,7 @@ def bench(
     document = reports.document(made)
     if judged:
         document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
-    output.give(document, reports.terminal(made), as_json, lost)
+    output.give(document, reports.terminal(made), lost, as_json=as_json)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)
@@ -157,17 +155,17 @@ def _folder(suite: str | None, out: Path | None) -> Path:
     return out
 
 
-def _run(suite: str, out: Path, *, as_json: bool, **choices: Any) -> None:
+def _run(chosen: "Chosen", out: Path, *, as_json: bool, **how: Any) -> None:
     from ..bench import running
     from .bench_progress import Bar
     from .terminal import console
 
     try:
-        with Bar(console(stderr=True), suite) as bar:
-            running.go(suite, out, told=bar.told, before=_tell_hours, **choices)
+        with Bar(console(stderr=True), chosen.suite) as bar:
+            running.go(chosen, out, told=bar.told, before=_tell_hours, **how)
     except KeyboardInterrupt:
         words = f"interrupted: {out} keeps the rows so far; --resume continues"
-        stopped(words, as_json)
+        stopped(words, as_json=as_json)
 
 
 def _tell_hours(tasks: Sequence["Task"]) -> None:

@@ -89,7 +89,7 @@ def checkpoint(
         return
     if out is None:
         found = _unit_rows(folder)
-        output.give(found, _shown(found), as_json)
+        output.give(found, _shown(found), as_json=as_json)
         raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
     if split is None:
         manifest = checkpoints.from_huggingface(folder, out)

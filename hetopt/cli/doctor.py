@@ -48,9 +48,15 @@ def _try(name: str) -> Finding:
     try:
         result = api.solve(trial, backend=name, limits=_LIMIT_S)
     except BackendMissing as error:
-        return Finding(name, None, False, None, str(error))
+        return Finding(name, None, healthy=False, seconds=None, reason=str(error))
     except HetoptError as error:
-        return Finding(name, None, False, None, f"the trial failed: {error}")
+        return Finding(
+            name,
+            None,
+            healthy=False,
+            seconds=None,
+            reason=f"the trial failed: {error}",
+        )
     seconds = round(sum(result.seconds.values()), 3)
     right = result.status is Status.OPTIMAL and result.objective == _EXPECTED
     reason = None

@@ -107,7 +107,7 @@ def assemble(
     --sequence-length 4096 -o inter_gbytes_per_s=12.5 --out instance.yaml`
     """
     from ..formats import importing
-    from ..formats.assembling import assembly
+    from ..formats.assembling import Listed, assembly
 
     output.check_writable(out)
     importing.check(out)
@@ -118,16 +118,14 @@ def assemble(
     }
     found = assembly(
         config,
-        format,
-        hosts,
+        Listed(format, hosts, islands=island or ()),
         option or [],
         workload,
         name,
-        islands=island or (),
         times=times,
     )
     importing.write(out, found.document)
-    told(found, out, as_json)
+    told(found, out, as_json=as_json)
 
 
 def export(
@@ -181,7 +179,7 @@ def export(
     if explain:
         with naming(plan):
             rows = exporting.explain(data, made)
-        output.give(rows, _able(rows), as_json)
+        output.give(rows, _able(rows), as_json=as_json)
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
@@ -262,14 +260,16 @@ def simulate(
         trace, lambda path: writing.write_json(path, found.to_chrome_trace())
     )
     if beside is not None:
-        _give_beside(measured(found, made, beside), out, as_json, traced)
+        _give_beside(measured(found, made, beside), out, traced, as_json=as_json)
         return
     drawn = written(out, lambda path: timeline.write(found, path))
-    output.give(found.to_json(), [_simulation_table(found)], as_json, traced, drawn)
+    output.give(
+        found.to_json(), [_simulation_table(found)], traced, drawn, as_json=as_json
+    )
 
 
 def _give_beside(
-    ran: "Beside", out: Path | None, as_json: bool, traced: HetoptError | None
+    ran: "Beside", out: Path | None, traced: HetoptError | None, *, as_json: bool
 ) -> None:
     """A simulation with the step that ran."""
     from ..report import beside, writers
@@ -281,7 +281,7 @@ def _give_beside(
         f"step {ran.step} of {ran.steps}, the one of median time:",
         writers.terminal(beside.table(ran)),
     ]
-    output.give(document, shown, as_json, traced, drawn)
+    output.give(document, shown, traced, drawn, as_json=as_json)
 
 
 def doctor(
@@ -313,12 +313,12 @@ def doctor(
         output.give(
             {"targets": rows},
             [output.table(headings, cells, texts=headings)],
-            as_json,
+            as_json=as_json,
         )
         return
 
     found = report(examined())
-    output.give(found, _tables(found), as_json)
+    output.give(found, _tables(found), as_json=as_json)
     if not all(one["healthy"] for one in found["backends"]):
         raise typer.Exit(output.BAD_INPUT)
 

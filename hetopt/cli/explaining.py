@@ -61,7 +61,7 @@ def explain(
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
     failed = written(out, lambda path: explanation.write(found, path))
-    output.give(found.to_json(), explanation.terminal(found), as_json, failed)
+    output.give(found.to_json(), explanation.terminal(found), failed, as_json=as_json)
     if found.violations:
         output.complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
         raise typer.Exit(output.BAD_INPUT)

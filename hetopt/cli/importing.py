@@ -85,7 +85,7 @@ def import_file(
         output.check_writable(out)
         rows = importing.evaluations(format, files, options, instance)
         failed = written(out, lambda path: write_json(path, rows))
-        output.give(rows, [_judged(rows)], as_json, failed)
+        output.give(rows, [_judged(rows)], failed, as_json=as_json)
         return
     if out is None:
         raise Unsupported("expected --out FILE, or --judge for a list of plans; add it")
@@ -93,7 +93,7 @@ def import_file(
     importing.check(out)
     found = importing.imported(format, files, options, instance)
     importing.write(out, found.document)
-    told(found, out, as_json)
+    told(found, out, as_json=as_json)
 
 
 def migrate(
@@ -137,7 +137,7 @@ def migrate(
         output.tell(f"written to {place}")
 
 
-def told(found: "Imported", out: Path, as_json: bool) -> None:
+def told(found: "Imported", out: Path, *, as_json: bool) -> None:
     """Say where a document was written, and what was assumed in it."""
     if as_json:
         output.print_json({"written": str(out), **found.to_json()})
@@ -156,8 +156,8 @@ def _judged(rows: Iterable[Document]) -> Any:
             str(row["rank"]),
             _seconds(row["claimed_us"]),
             _seconds(row["judged_us"]),
-            _word(row["complete"]),
-            _word(row["fits"]),
+            _word(value=row["complete"]),
+            _word(value=row["fits"]),
             row["refused"] or "; ".join(row["broken"][:2]),
         )
     return table
@@ -167,5 +167,5 @@ def _seconds(us: int | None) -> str:
     return "" if us is None else f"{us / 1e6:.6f}"
 
 
-def _word(value: bool | None) -> str:
+def _word(*, value: bool | None) -> str:
     return "" if value is None else "yes" if value else "NO"

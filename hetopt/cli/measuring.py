@@ -72,7 +72,7 @@ def detect(
         tell_assumed(found.assumed)
     if as_json or out is None or failed is not None:
         document = found.to_json() if as_json else found.document
-        output.give(document, (), True, failed)
+        output.give(document, (), failed, as_json=True)
 
 
 def profile(
@@ -208,7 +208,7 @@ def profile(
             "nothing fits into this device's memory: give smaller sizes"
         )
     failed = written(out, lambda path: writing.write_json(path, found.rows))
-    output.give(_document(found), _shown(found), as_json, failed)
+    output.give(_document(found), _shown(found), failed, as_json=as_json)
 
 
 def _refuse(given: dict[str, object]) -> None:
@@ -246,7 +246,7 @@ def _constants(
     found = documents.fit(rows, gpu)
     document = documents.document(found, rows)
     failed = written(out, lambda path: writing.write_json(path, document))
-    output.give(document, _fit_shown(found), as_json, failed)
+    output.give(document, _fit_shown(found), failed, as_json=as_json)
 
 
 def _fit_shown(found: "Fitted") -> Iterator[object]:

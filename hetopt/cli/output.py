@@ -163,8 +163,8 @@ def written(
 def give(
     document: object,
     shown: Iterable[object],
-    as_json: bool,
     *failures: HetoptError | None,
+    as_json: bool,
 ) -> None:
     """Print the answer; then raise the first of what failed to be written."""
     if as_json:
@@ -179,8 +179,8 @@ def give(
 def deliver(
     result: "Result",
     out: Path | None,
-    as_json: bool,
     *failures: HetoptError | None,
+    as_json: bool,
     answer: str | None = None,
 ) -> NoReturn:
     """Write and show a result, an answer in words first; leave with its exit code.
@@ -193,7 +193,7 @@ def deliver(
     failed = written(out, lambda path: write_json(path, result.to_file()))
     first = [] if answer is None else [answer, ""]
     lines = [*first, *results.solved(result)]
-    give(result.to_json(), lines, as_json, failed, *failures)
+    give(result.to_json(), lines, failed, *failures, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
 
 
@@ -246,24 +246,25 @@ def fail(error: HetoptError, *, as_json: bool) -> NoReturn:
     said = f"a bug in hetopt, please report it: {error}" if ours else str(error)
     complain(said)
     code = OURS if ours else BAD_INPUT
-    answer_error(as_json, error.kind, str(error), code, error.file, error.field)
+    answer_error(error.kind, str(error), code, error.file, error.field, as_json=as_json)
     raise typer.Exit(code)
 
 
-def stopped(words: str, as_json: bool) -> NoReturn:
+def stopped(words: str, *, as_json: bool) -> NoReturn:
     """Leave after Ctrl-C that came before there was an answer."""
     complain(words)
-    answer_error(as_json, "interrupted", words, NOT_FOUND)
+    answer_error("interrupted", words, NOT_FOUND, as_json=as_json)
     raise typer.Exit(NOT_FOUND)
 
 
 def answer_error(
-    as_json: bool,
     kind: str,
     message: str,
     code: int,
     file: str | None = None,
     field: str | None = None,
+    *,
+    as_json: bool,
 ) -> None:
     """With `--json` and no document so far: what is wrong is the document."""
     if not as_json or _answered.get():
@@ -290,4 +291,4 @@ def unexpected(
     print_exception(kind, error, trace)
     complain("a bug in hetopt, please report it with the lines above")
     message = f"{kind.__name__}: {error}"
-    answer_error(wants_json(sys.argv[1:]), InternalError.kind, message, OURS)
+    answer_error(InternalError.kind, message, OURS, as_json=wants_json(sys.argv[1:]))

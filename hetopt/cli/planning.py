@@ -167,7 +167,7 @@ def plan(
                 instance, objective.value, limits=limits, progress=watch, **how
             )
         elif without:
-            nodes = _with_and_without(instance, exact, limits, watch, how)
+            nodes = _with_and_without(instance, limits, watch, how, exact=exact)
         else:
             result = api.plan(
                 instance, exact=exact, limits=limits, progress=watch, **how
@@ -258,7 +258,7 @@ def solve(
             limits=Limits(time_limit, gap, threads, seed, limit_mib(memory)),
             progress=watch,
         )
-    output.deliver(result, out, as_json)
+    output.deliver(result, out, as_json=as_json)
 
 
 def compare(
@@ -387,7 +387,7 @@ def compare(
     lost = output.written(
         curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
     )
-    output.give(report.to_json(), gaps.terminal(report), as_json, failed, lost)
+    output.give(report.to_json(), gaps.terminal(report), failed, lost, as_json=as_json)
     raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
 
 
@@ -427,7 +427,7 @@ def _deliver_targets(
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)
     failed = output.written(out, lambda path: targets.FILES.write(report, path))
-    output.give(report.to_json(), targets.terminal(report), as_json, failed)
+    output.give(report.to_json(), targets.terminal(report), failed, as_json=as_json)
     # That one trainer runs no plan of an instance is an answer beside the others.
     codes: dict[str, list[int]] = {}
     for row in report.rows:
@@ -555,7 +555,7 @@ def provision(
         lambda path: _write_rented(result, path),
         "training plan ",
     )
-    output.deliver(result, out, as_json, lost, answer=front.answer(result))
+    output.deliver(result, out, lost, as_json=as_json, answer=front.answer(result))
 
 
 def list_entries(
@@ -653,10 +653,11 @@ def register(app: typer.Typer) -> None:
 
 def _with_and_without(
     instance: str,
-    exact: bool,
     limits: "Limits",
     watch: Any,
     how: Document,
+    *,
+    exact: bool,
 ) -> "NodeChoice":
     """A plan, then plans without each group of nodes in as much time again."""
     from .. import api
@@ -682,7 +683,7 @@ def _deliver_plan(
     shown = (
         part for parts in (results.solved(result), found.shown()) for part in parts
     )
-    output.give(document, shown, as_json, failed)
+    output.give(document, shown, failed, as_json=as_json)
     if not as_json and _kernels.core is None:
         why = _kernels.status.reason
         output.tell(f"kernels are not compiled, so proofs take longer: {why}")
@@ -721,7 +722,7 @@ def _deliver_front(found: "Tradeoffs", out: Path | None, *, as_json: bool) -> No
     from ..report import front
 
     failed = output.written(out, lambda path: front.FILES.write(found, path))
-    output.give(found.to_json(), front.terminal(found), as_json, failed)
+    output.give(found.to_json(), front.terminal(found), failed, as_json=as_json)
     if found.front.points:
         raise typer.Exit(output.PLAN)
     raise typer.Exit(
@@ -740,7 +741,7 @@ def _deliver_alternatives(
     document = {**found[0].to_json(), "alternatives": others}
     failed = output.written(out, lambda path: write_json(path, document))
     shown = [*results.solved(found[0]), "", results.alternatives(found)]
-    output.give(document, shown, as_json, failed)
+    output.give(document, shown, failed, as_json=as_json)
     raise typer.Exit(output.exit_of(found[0].status))
 
 

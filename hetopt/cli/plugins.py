@@ -33,6 +33,6 @@ def verify(
 
     with output.watch("us", math.inf) as watch:
         found = verified(plugin, watch.started)
-    output.give(found.to_json(), verifying.terminal(found), as_json)
+    output.give(found.to_json(), verifying.terminal(found), as_json=as_json)
     if not found.passed:
         raise typer.Exit(2)

@@ -68,7 +68,7 @@ def predict(
 
     beside = _beside(config, told)
     found = api.predict(runs, constants=constants, fit_on=fit_on, **beside)
-    output.give(found.to_json(), predicted.terminal(found), as_json)
+    output.give(found.to_json(), predicted.terminal(found), as_json=as_json)
 
 
 def calibrate(
@@ -108,7 +108,7 @@ def calibrate(
     beside = _beside(config, told)
     found = api.calibrate(runs or (), constants=constants, machine=machine, **beside)
     failed = written(out, found.write, "constants ")
-    output.give(found.to_json(), predicted.calibrated(found), as_json, failed)
+    output.give(found.to_json(), predicted.calibrated(found), failed, as_json=as_json)
 
 
 def _beside(config: list[Path] | None, told: list[str] | None) -> dict[str, object]:

@@ -128,7 +128,7 @@ def fit(
     if not found.complete:
         output.complain("interrupted: this is what is known so far")
     document = found.to_json() | {"answer": fitting.answer(found)}
-    output.give(document, fitting.terminal(found), as_json)
+    output.give(document, fitting.terminal(found), as_json=as_json)
     raise typer.Exit(_exit(found))
 
 
@@ -179,7 +179,7 @@ def scale(
         )
     failed = output.written(out, lambda path: scaling.FILES.write(found, path))
     document = found.to_json() | {"answer": scaling.answer(found)}
-    output.give(document, scaling.terminal(found), as_json, failed)
+    output.give(document, scaling.terminal(found), failed, as_json=as_json)
     known = any(point.iteration_us is not None for point in found.points)
     raise typer.Exit(output.PLAN if known else output.NOT_FOUND)
 
@@ -289,7 +289,7 @@ def rent(
         )
     failed = output.written(out, lambda path: renting.FILES.write(found, path))
     document = found.to_json() | {"answer": renting.answer(found)}
-    output.give(document, renting.terminal(found), as_json, failed)
+    output.give(document, renting.terminal(found), failed, as_json=as_json)
     raise typer.Exit(output.PLAN if found.best is not None else output.NOT_FOUND)
 
 
@@ -322,7 +322,7 @@ def claim(
             instance, text, runs_on=runs_on, limits=limit_s(time_limit), progress=watch
         )
     document = found.to_json() | {"answer": claims.answer(found)}
-    output.give(document, claims.terminal(found), as_json)
+    output.give(document, claims.terminal(found), as_json=as_json)
     codes = {"possible": output.PLAN, "open": output.NOT_FOUND}
     raise typer.Exit(codes.get(found.truth.value, output.NO_PLAN))
 
@@ -353,7 +353,7 @@ def roles(
             progress=watch,
         )
     document = found.to_json() | {"answer": report.answer(found)}
-    output.give(document, report.terminal(found), as_json)
+    output.give(document, report.terminal(found), as_json=as_json)
     raise typer.Exit(output.PLAN if found.options else output.NOT_FOUND)
 
 

@@ -102,13 +102,13 @@ def submit(
     if dry_run:
         found = queue.placements(asked)
         document = {"jobs": [_placement_row(one) for one in found]}
-        output.give(document, [_words_of(one) for one in found], as_json)
+        output.give(document, [_words_of(one) for one in found], as_json=as_json)
         refused = any(one.refused for one in found)
         raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
     numbers = [entry.number for entry in queue.submit(asked)]
     queue.advance(output.tell)
     entries = [e for e in queue.store.entries() if e.number in numbers]
-    output.give(documents.document(queue, entries), [_table(entries)], as_json)
+    output.give(documents.document(queue, entries), [_table(entries)], as_json=as_json)
     refused = any(entry.state == "refused" for entry in entries)
     raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
 
@@ -151,7 +151,7 @@ def queue(
         except HetoptError as error:  # an engine that is away comes back
             output.complain(f"{error}; trying again in {every:g} s")
     entries = found.store.entries()
-    output.give(documents.document(found, entries), [_table(entries)], as_json)
+    output.give(documents.document(found, entries), [_table(entries)], as_json=as_json)
 
 
 def status(
@@ -171,13 +171,15 @@ def status(
     found = Queue.opened(folder.expanduser())
     if job is None:
         entries = found.store.entries()
-        output.give(documents.document(found, entries), [_table(entries)], as_json)
+        output.give(
+            documents.document(found, entries), [_table(entries)], as_json=as_json
+        )
         return
     entry = found.store.entry(job)
     shown = [_table([entry]), *([entry.why] if entry.why else [])]
     if entry.attempts:
         shown.append(_attempts(entry))
-    output.give(documents.document(found, [entry]), shown, as_json)
+    output.give(documents.document(found, [entry]), shown, as_json=as_json)
 
 
 def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> None:
@@ -191,7 +193,7 @@ def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> N
     found = Queue.opened(folder.expanduser())
     entry = found.cancel(job)
     text = f"job {entry.number} ({entry.job.name}) is cancelled"
-    output.give(documents.document(found, [entry]), [text], as_json)
+    output.give(documents.document(found, [entry]), [text], as_json=as_json)
 
 
 def logs(

@@ -121,7 +121,7 @@ def recover(
         asked = recovering.request(old_plan, instance, new_plan, [*words, *more])
         if (document := recovering.earlier(out, asked)) is not None:
             failed = _write(document["new_plan"], plan_out)
-            _move(document, apply, out, as_json, failed)
+            _move(document, apply, out, failed, as_json=as_json)
     if planner is not None and new_plan is not None:
         raise Unsupported("--planner and --new-plan exclude each other: give one")
     with output.watch("us", time_limit) as watch:
@@ -145,11 +145,11 @@ def recover(
         )
     failed = _write(found.plan_file(), plan_out)
     if apply is None or out is None or found.result.plan is None:
-        _deliver(found, None if apply else out, as_json, failed)
+        _deliver(found, None if apply else out, failed, as_json=as_json)
     if not as_json:
         output.show(recovery.terminal(found))
     document = recovering.to_apply(found.to_json(), asked, places)
-    _move(document, apply, out, as_json, failed)
+    _move(document, apply, out, failed, as_json=as_json)
 
 
 # --- words of `recover` and `replay` ---------------------------------------------
@@ -199,7 +199,7 @@ def _value(name: str, text: str) -> object:
 
 
 def _deliver(
-    found: "Recovered", out: Path | None, as_json: bool, failed: HetoptError | None
+    found: "Recovered", out: Path | None, failed: HetoptError | None, *, as_json: bool
 ) -> NoReturn:
     from ..report import recovery
 
@@ -208,7 +208,7 @@ def _deliver(
         lost = written(out, lambda path: recovery.FILES.write(found, path))
     else:
         lost = _write(document, out)
-    output.give(document, recovery.terminal(found), as_json, lost, failed)
+    output.give(document, recovery.terminal(found), lost, failed, as_json=as_json)
     raise typer.Exit(output.exit_of(found.result.status))
 
 
@@ -224,8 +224,9 @@ def _move(
     document: dict[str, object],
     checkpoint: Path,
     out: Path,
-    as_json: bool,
     failed: HetoptError | None,
+    *,
+    as_json: bool,
 ) -> NoReturn:
     """Carry a recovery out on files, and say what was done."""
     from ..api import recovering
@@ -241,5 +242,5 @@ def _move(
     if not as_json:
         output.tell(f"{done.written} shards written to {out}, {done.kept} kept")
     moved = {**document, "applied": checkpoints.document(done)}
-    output.give(moved, (), as_json, failed)
+    output.give(moved, (), failed, as_json=as_json)
     raise typer.Exit(output.PLAN)

@@ -191,7 +191,7 @@ def replay(
             method: replaying.renting_document(one) for method, one in rented.items()
         }
         shown += report.renting(rented)
-    output.give(document, shown, as_json, failed)
+    output.give(document, shown, failed, as_json=as_json)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)
 

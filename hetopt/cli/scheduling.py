@@ -166,7 +166,9 @@ def _deliver(
         output.complain(f"interrupted in {outcomes[-1].policy}: these are the others")
     report = reports.Report(data, tuple(outcomes))
     failed = written(out, lambda path: reports.FILES.write(report, path))
-    output.give(reports.document(report), reports.terminal(report), as_json, failed)
+    output.give(
+        reports.document(report), reports.terminal(report), failed, as_json=as_json
+    )
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     raise typer.Exit(worst)

@@ -1,6 +1,7 @@
 """An instance from the files that people have: a configuration and a list of hosts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..catalogue import Gpu, find_gpu, models
@@ -28,41 +29,52 @@ from .importing import (
 _OF_MODEL: Document = {"mtp": bool, "parameters": str}
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A cluster is listed in files of a format; `islands` share a faster network.
+
+    An island is a text, as `a100-*=400Gb/s`.
+    """
+
+    format: str
+    paths: Sequence[Path]
+    islands: Iterable[str] = ()
+
+    def read(self, options: Document) -> Imported:
+        """Return the cluster, by its importer's options."""
+        format = listing.format_named(self.format)
+        found = put_in(listing.document(format, self.paths, options), format, None)
+        if links := [_island(word) for word in self.islands]:
+            inter = found.document["cluster"].setdefault("inter", {})
+            inter["islands"] = [*inter.get("islands", ()), *links]
+        return found
+
+
 def assembly(
     config: Path | str,
-    format: str,
-    paths: Sequence[Path],
+    hosts: Listed,
     options: Iterable[str],
     workload: Document,
     name: str | None = None,
-    islands: Iterable[str] = (),
     times: str = "calibrated",
 ) -> Imported:
-    """Return an instance with the model of `config` and the cluster of `paths`.
+    """Return an instance with the model of `config` and the cluster of `hosts`.
 
     `config` is a file, or where there is none of that path a model's name in the
     catalogue; as text it is such a name, and no file is looked for.
     `options` are those of the cluster's importer, `mtp` and `parameters` of the
     configuration's, and of how and what is trained (`importing.assumptions`,
     `finetuning`), as `name=value`; `workload` has the rest of it, and where that has
-    `costs`, they say how it is trained. `islands` are hosts that a faster network
-    joins, as `a100-*=400Gb/s`. `times` are `calibrated`, where all cards are in the
-    catalogue and no `efficiency` is told, or `analytic`. Raises `InstanceError` for a
-    format that describes no cluster, and for what the importers and the instance
+    `costs`, they say how it is trained. `times` are `calibrated`, where all cards are
+    in the catalogue and no `efficiency` is told, or `analytic`. Raises `InstanceError`
+    for a format that describes no cluster, and for what the importers and the instance
     refuse.
     """
     if times not in calibrating.TIMES:
         raise UnknownName("times", times, [*calibrating.TIMES])
-    format = listing.format_named(format)
-    return _assembly_from(
-        config,
-        lambda told: put_in(listing.document(format, paths, told), format, None),
-        options,
-        workload,
-        (name, paths[0].stem),
-        islands=islands,
-        times=times,
-    )
+    listing.format_named(hosts.format)
+    names = name, hosts.paths[0].stem
+    return _assembly_from(config, hosts.read, options, workload, names, times)
 
 
 def on_hosts(
@@ -93,7 +105,6 @@ def _assembly_from(
     options: Iterable[str],
     workload: Document,
     names: tuple[str | None, str],
-    islands: Iterable[str] = (),
     times: str = "calibrated",
 ) -> Imported:
     """Return the instance of `assembly`, whose cluster a function reads by its options.
@@ -111,9 +122,6 @@ def _assembly_from(
     model = read.document
     found = read_cluster(told)
     cluster = found.document["cluster"]
-    if links := [_island(word) for word in islands]:
-        inter = cluster.setdefault("inter", {})
-        inter["islands"] = [*inter.get("islands", ()), *links]
     cards = {name: find_gpu(name) for name in cluster["gpus"]}
     cluster["gpus"] = finetuning.with_links(cluster["gpus"], cards, how)
     trained, rows = _training_fields(cards, how) if own else ({}, ())

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..errors import HetoptError, InstanceError
-from ..formats.assembling import assembly
+from ..formats.assembling import Listed, assembly
 from ..problems.job_scheduling import Assumptions, JobModel
 from ..problems.job_scheduling import Data as QueueData
 from ..problems.job_scheduling import Job as QueueJob
@@ -52,8 +52,7 @@ class Site:
             path.write_text(self._machines.text, encoding="utf-8")
             made = assembly(
                 job.config or Path(job.model),
-                self._machines.format,
-                [path],
+                Listed(self._machines.format, [path]),
                 [*self._options, *job.finetuning, *job.options],
                 job.workload,
                 job.name,

@@ -73,7 +73,7 @@ def _pipeline(found: Beside, p: int, last: float) -> Section:
     lanes = []
     for j in range(len(line.times)):
         told = (one for one in line.passes if one.stage == j)
-        bars = tuple(bar_of(x, scale, False, line.runs) for x in told)
+        bars = tuple(bar_of(x, scale, line.runs, critical=False) for x in told)
         lanes.append(timeline.Lane(f"{p}.{j}", bars, f"stage {j}, predicted"))
         lanes += [
             timeline.Lane("ran", tuple(_bars(one, scale)), words.plain(one.gpu))

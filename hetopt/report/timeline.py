@@ -190,7 +190,9 @@ def _pipeline(numbers: list[int], line: Timeline, last: Fraction) -> Section:
     lanes = []
     for j in range(len(line.times)):
         mine = (one for one in line.passes if one.stage == j)
-        bars = tuple(bar_of(one, scale, one in critical, line.runs) for one in mine)
+        bars = tuple(
+            bar_of(one, scale, line.runs, critical=one in critical) for one in mine
+        )
         lanes.append(Lane(f"{numbers[0]}.{j}", bars, f"stage {j}"))
     several = f"s {words.spans(numbers)}" if len(numbers) > 1 else f" {numbers[0]}"
     title = f"Pipeline{several}"
@@ -218,7 +220,7 @@ def drawn(title: str, lanes: list[Lane], last_us: float) -> Figure:
     return Figure(title, "", lambda: svg)
 
 
-def bar_of(one: Pass, scale: Fraction, critical: bool, runs: int) -> Bar:
+def bar_of(one: Pass, scale: Fraction, runs: int, *, critical: bool) -> Bar:
     run = f", run {one.run}" if runs > 1 else ""
     return Bar(
         round(float(one.start_us * scale), 3),

@@ -132,7 +132,7 @@ def interval_of(parts: Fields) -> str | None:
     return interval(low, parts["high_s"])
 
 
-def share(value: float | None, signed: bool = False) -> str:
+def share(value: float | None, *, signed: bool = False) -> str:
     """A fraction of one as a percentage."""
     if value is None:
         return NONE

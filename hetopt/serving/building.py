@@ -17,7 +17,7 @@ from .. import api, files
 from ..api.calling import Place
 from ..api.starts import NOTHING, Known, known_of
 from ..errors import HetoptError, InstanceError
-from ..formats.assembling import assembly
+from ..formats.assembling import Listed, assembly
 from ..formats.importing import clusters
 from ..formats.importing.assumptions import Assumption
 from ..plans import TrainingPlan
@@ -141,12 +141,10 @@ def built(form: Form) -> Posed:
         hosts.write_text("".join(_lines(form)), encoding="utf-8")
         found = assembly(
             _config(form.model, folder),
-            "hostfile",
-            [hosts],
+            Listed("hostfile", [hosts], islands=_islands(form)),
             options,
             workload,
             _title(form),
-            islands=_islands(form),
             times=times,
         )
     document, rows = _links(found.document, found.assumed, form)

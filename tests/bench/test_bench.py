@@ -375,7 +375,9 @@ def test_plans_of_a_run_are_files_that_check_takes(tmp_path: Path) -> None:
     file = suite(tmp_path / "s.toml", group(["tiny/one-gpu"], ["exact", "megatron"]))
     told: list[Any] = []
     rows = running.go(
-        "mine", tmp_path / "out", file=file, told=lambda row, n: told.append((row, n))
+        running.Chosen("mine", file),
+        tmp_path / "out",
+        told=lambda row, n: told.append((row, n)),
     )
     assert told[0] == (None, 2)
     assert sorted(row["key"] for row, _ in told[1:]) == sorted(r["key"] for r in rows)
@@ -396,7 +398,9 @@ def test_papers_tables_are_made_by_a_script_beside_the_suite(tmp_path: Path) -> 
     )
     text = "[[mine.figures]]\nscript = 'my_figures'\ntables = ['one', 'two']\n"
     rows = running.go(
-        "mine", tmp_path / "out", file=suite(tmp_path / "s.toml", text), workers=2
+        running.Chosen("mine", suite(tmp_path / "s.toml", text)),
+        tmp_path / "out",
+        workers=2,
     )
     assert [row["status"] for row in rows] == ["figures", "crashed"]
     assert rows[0]["figures"][0]["ours"] == pytest.approx(2.0)

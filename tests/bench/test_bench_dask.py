@@ -20,15 +20,17 @@ def test_an_address_without_a_scheduler_says_so(
 ) -> None:
     monkeypatch.setattr(dask, "PATIENCE_S", 1)
     file = suite(tmp_path / "s.toml", group(["tiny/star"], ["megatron"]))
+    mine = running.Chosen("mine", file)
     with pytest.raises(Unsupported, match=r"--dask tcp://127\.0\.0\.1:9: found no"):
-        running.go("mine", tmp_path / "out", file=file, dask="tcp://127.0.0.1:9")
+        running.go(mine, tmp_path / "out", dask="tcp://127.0.0.1:9")
 
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path) -> None:
     instances = ["tiny/two-nodes", "tiny/islands", "generated:unequal/6/0..3"]
     file = suite(tmp_path / "s.toml", group(instances, ["megatron", "autohet"]))
-    running.go("mine", tmp_path / "here", file=file)
+    mine = running.Chosen("mine", file)
+    running.go(mine, tmp_path / "here")
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None
@@ -43,6 +45,6 @@ def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path) -> None:
                 os.kill(killed[0], signal.SIGKILL)
 
         address = cluster.scheduler_address
-        running.go("mine", tmp_path / "there", file=file, dask=address, told=told)
+        running.go(mine, tmp_path / "there", dask=address, told=told)
     assert killed
     assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")

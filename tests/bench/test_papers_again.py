@@ -94,7 +94,7 @@ def test_every_page_of_the_suite_says_what_it_depends_on(script: object) -> None
 
 def test_a_section_that_is_there_is_not_made_again(suite: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = running.go("mine", out, file=suite)
+    first = running.go(running.Chosen("mine", suite), out)
     assert [row["status"] for row in first] == ["made", "made", "crashed"]
     assert "no such section" in first[2]["reasons"][0]
     assert [row["figures"][0]["figure"] for row in first[:2]] == ["one", "two"]
@@ -102,9 +102,8 @@ def test_a_section_that_is_there_is_not_made_again(suite: Path, tmp_path: Path) 
     (out / journal.ROWS).write_text("\n".join([rows[0], rows[2]]) + "\n")
     told: list[list[str]] = []
     running.go(
-        "mine",
+        running.Chosen("mine", suite),
         out,
-        file=suite,
         resume=True,
         before=lambda tasks: told.append([task.key for task in tasks]),
     )
@@ -265,9 +264,9 @@ def test_a_run_is_gone_on_with_when_its_minutes_are_told_anew(
     suite: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    running.go("mine", out, file=suite, only="two")
+    running.go(running.Chosen("mine", suite, only="two"), out)
     other = tmp_path / "other.toml"
     other.write_text(SUITE.replace("minutes = 90", "minutes = 45"))
-    (row,) = running.go("mine", out, file=other, only="two", resume=True)
+    (row,) = running.go(running.Chosen("mine", other, only="two"), out, resume=True)
     assert row["status"] == "made"
     assert len((out / "pages" / "page.md").read_text().splitlines()) == 1

@@ -12,7 +12,7 @@ from hetopt import catalogue
 from hetopt.catalogue import Gpu
 from hetopt.errors import HetoptError, InstanceError
 from hetopt.formats import exporting, importing
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing.clusters import Host, Settings, assumed, cluster
 from hetopt.formats.importing.topology import Links
 from hetopt.scheduling.fitting import named_gpus
@@ -39,7 +39,9 @@ def assembled(folder: Path, cards: list[str], *options: str) -> dict[str, Any]:
     config, hosts = folder / "config.json", folder / "hosts"
     config.write_text(json.dumps(LLAMA))
     hosts.write_text("".join(f"n{i} slots=2 type={c}\n" for i, c in enumerate(cards)))
-    return assembly(config, "hostfile", [hosts], [LINK, *options], WORK).document
+    return assembly(
+        config, Listed("hostfile", [hosts]), [LINK, *options], WORK
+    ).document
 
 
 def of(card: str) -> Instance:

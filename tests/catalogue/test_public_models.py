@@ -16,7 +16,7 @@ from parameter_counts import COUNTS
 
 from hetopt.catalogue.architectures import from_config, remarks
 from hetopt.costs import CostTable, compute, memory
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems.training_plan.shapes import of_instance
 from hetopt.schema import Instance, ModelSpec, Workload
 from hetopt.schema.targets import TARGETS, Feature
@@ -253,7 +253,9 @@ LINK = ["inter_gbytes_per_s=12.5"]
 def assembled(name: str, hosts: Path, *options: str, times: str = "calibrated") -> Any:
     hosts.write_text(HOSTS)
     words = [*LINK, *options]
-    return assembly(CONFIGS[name], "hostfile", [hosts], words, WORK, times=times)
+    return assembly(
+        CONFIGS[name], Listed("hostfile", [hosts]), words, WORK, times=times
+    )
 
 
 @pytest.mark.parametrize("name", CONFIGS)

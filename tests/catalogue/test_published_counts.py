@@ -13,7 +13,7 @@ from hetopt.catalogue.architectures import from_config
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.formats import huggingface
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 
 HERE = Path(__file__).parent
 COUNTED: dict[str, int] = yaml.safe_load((HERE / "counts.yaml").read_text())
@@ -247,7 +247,9 @@ def test_assembling_compares_a_count_that_is_told(model: str, tmp_path: Path) ->
     hosts.write_text("fast-1 slots=8 type=H100-80GB-SXM5\n")
     work = {"sequence_length": 8192, "global_batch": 32}
     told = ["inter_gbytes_per_s=12.5", "parameters=8B"]
-    made = assembly(Path(model), "hostfile", [hosts], told, work)
+    made = assembly(Path(model), Listed("hostfile", [hosts]), told, work)
     assert made.document["model"]["layers"] == 32
     with pytest.raises(InstanceError, match="option parameters: found 70B"):
-        assembly(Path(model), "hostfile", [hosts], [told[0], "parameters=70B"], work)
+        assembly(
+            Path(model), Listed("hostfile", [hosts]), [told[0], "parameters=70B"], work
+        )

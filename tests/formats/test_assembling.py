@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import catalogue, cli
-from hetopt.costs import CostTable
+from hetopt.costs import CostTable, Position
 from hetopt.costs.calibrated import Calibrated, machine_of
 from hetopt.costs.constants import Stated
 from hetopt.costs.constants.shipped import values
@@ -22,7 +22,7 @@ from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
 from hetopt.formats import exporting, importing
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import Imported, assumptions
 from hetopt.formats.importing.assumptions import Assumption
 from hetopt.problems import training_plan
@@ -68,7 +68,7 @@ def made(folder: Path, hosts: list[str], *options: str) -> Instance:
     """The instance of Llama-3-8B on hosts."""
     config, listed = put(folder, LLAMA, *hosts)
     document = assembly(
-        config, "hostfile", [listed], [LINK, *options], dict(WORK)
+        config, Listed("hostfile", [listed]), [LINK, *options], dict(WORK)
     ).document
     return validated(Instance, document, "made")
 
@@ -78,7 +78,7 @@ def test_a_model_of_the_catalogue_is_taken_by_its_name_where_there_is_no_such_fi
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _, listed = put(tmp_path / "other", LLAMA, "n slots=2 type=A100-80GB-SXM4")
-    words: Any = (Path("llama-3-8b"), "hostfile", [listed], [LINK], dict(WORK))
+    words: Any = (Path("llama-3-8b"), Listed("hostfile", [listed]), [LINK], dict(WORK))
     found = assembly(*words)
     named = validated(Instance, found.document, "made").model
     shape = {"name": "llama-3-8b", **catalogue.models()["llama-3-8b"]}
@@ -124,7 +124,9 @@ def test_no_old_card_is_planned_with_flash_attention(tmp_path: Path, gpu: str) -
     config, hosts = put(tmp_path, LLAMA, f"n1 slots=2 type={gpu}")
 
     def read(*options: str, times: str = "calibrated") -> Imported:
-        return assembly(config, "hostfile", [hosts], [*options], WORK, times=times)
+        return assembly(
+            config, Listed("hostfile", [hosts]), [*options], WORK, times=times
+        )
 
     own = read()
     without = read("flash=false")
@@ -145,7 +147,7 @@ def test_pytorch_has_a_kernel_of_attention_for_old_cards(
 
     def read(*options: str) -> Imported:
         told = [f"framework={framework}", "recompute=none", *options]
-        return assembly(config, "hostfile", [hosts], told, WORK)
+        return assembly(config, Listed("hostfile", [hosts]), told, WORK)
 
     own = read()
     assert own.document["workload"]["costs"]["flash"]
@@ -172,10 +174,12 @@ def test_frozen_weights_of_few_bits_are_timed_as_peft_runs_them(
     tmp_path: Path, option: str, framework: str
 ) -> None:
     config, hosts = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
-    own = assembly(config, "hostfile", [hosts], [option], WORK)
+    own = assembly(config, Listed("hostfile", [hosts]), [option], WORK)
     costs = own.document["workload"]["costs"]
     assert costs["calibration"]["framework"] == framework
-    told = assembly(config, "hostfile", [hosts], [option, "framework=torch"], WORK)
+    told = assembly(
+        config, Listed("hostfile", [hosts]), [option, "framework=torch"], WORK
+    )
     assert told.document["workload"]["costs"]["calibration"]["framework"] == "torch"
 
 
@@ -196,7 +200,7 @@ def own_name(made: Imported) -> str:
 def test_an_old_card_beside_a_new_one_keeps_its_scores(tmp_path: Path) -> None:
     lines = "n1 slots=2 type=T4\nn2 slots=2 type=A100-80GB"
     config, hosts = put(tmp_path, LLAMA, lines)
-    made = assembly(config, "hostfile", [hosts], [LINK], WORK)
+    made = assembly(config, Listed("hostfile", [hosts]), [LINK], WORK)
     assert made.document["workload"]["costs"]["flash"]
     assert [row.value for row in made.assumed if row.what == "flash on T4"] == ["off"]
 
@@ -205,7 +209,7 @@ def test_a_card_has_the_figures_of_the_catalogue_less_a_reserve(tmp_path: Path) 
     hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
     config, listed = put(tmp_path, LLAMA, *hosts)
     document = assembly(
-        config, "hostfile", [listed], [LINK], dict(WORK), times="analytic"
+        config, Listed("hostfile", [listed]), [LINK], dict(WORK), times="analytic"
     ).document
     data = validated(Instance, document, "made")
     for name, gpu in data.planned_cluster.gpus.items():
@@ -302,7 +306,9 @@ def test_times_are_by_a_share_of_the_peak_otherwise(
     tmp_path: Path, host: str, options: list[str], times: str
 ) -> None:
     config, listed = put(tmp_path, LLAMA, host)
-    found = assembly(config, "hostfile", [listed], options, dict(WORK), times=times)
+    found = assembly(
+        config, Listed("hostfile", [listed]), options, dict(WORK), times=times
+    )
     data = validated(Instance, found.document, "made")
     assert data.workload.costs.layer_times == "analytic"
     for name, gpu in data.planned_cluster.gpus.items():
@@ -324,7 +330,7 @@ def test_times_that_there_are_not_are_refused(
 ) -> None:
     config, listed = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
     with pytest.raises((InstanceError, UnknownName), match=message):
-        assembly(config, "hostfile", [listed], options, dict(WORK), times=times)
+        assembly(config, Listed("hostfile", [listed]), options, dict(WORK), times=times)
 
 
 def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
@@ -332,7 +338,7 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
 ) -> None:
     config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB", "n2 slots=1")
     options = [LINK, "gpu=V100-16G"]
-    rows = assembly(config, "hostfile", [hosts], options, dict(WORK)).assumed
+    rows = assembly(config, Listed("hostfile", [hosts]), options, dict(WORK)).assumed
     assert len({row.what for row in rows}) == len(rows)
     assert all(row.value and row.source for row in rows)
     told = {
@@ -354,10 +360,14 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
     for name, value in told.items():
         options.append(f"{name}={value}")
         left.remove(name)
-        rows = assembly(config, "hostfile", [hosts], options, dict(WORK)).assumed
+        rows = assembly(
+            config, Listed("hostfile", [hosts]), options, dict(WORK)
+        ).assumed
         calibrated = {"interleave"} if "efficiency" in left else set()
         assert changes(rows) == left | calibrated
-    document = assembly(config, "hostfile", [hosts], options, dict(WORK)).document
+    document = assembly(
+        config, Listed("hostfile", [hosts]), options, dict(WORK)
+    ).document
     data = validated(Instance, document, "made")
     gpus = data.planned_cluster.gpus
     assert gpus["A100-80GB-PCIe"].memory_gib == pytest.approx(76)
@@ -455,7 +465,9 @@ def test_what_is_assembled_is_planned_with_room_to_spare(
     hosts = [f"a100-{i} slots=8 type=A100-80GB" for i in range(4)]
     config, listed = put(tmp_path / name, MODELS[name], *hosts, "r slots=8 type=L40S")
     out = tmp_path / "instance.json"
-    document = assembly(config, "hostfile", [listed], [LINK], dict(WORK)).document
+    document = assembly(
+        config, Listed("hostfile", [listed]), [LINK], dict(WORK)
+    ).document
     importing.write(out, document)
     data = load_instance(out)
     result = hetopt.plan(out, planner="megatron")
@@ -474,12 +486,16 @@ def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
     )
     work = {"sequence_length": 131_072, "global_batch": 16, "micro_batch_sizes": [1]}
     out = tmp_path / "instance.json"
-    importing.write(out, assembly(config, "hostfile", [hosts], [LINK], work).document)
+    importing.write(
+        out, assembly(config, Listed("hostfile", [hosts]), [LINK], work).document
+    )
     result = hetopt.plan(out, planner="megatron")
     assert result.plan is not None
     assert training_plan.evaluate(load_instance(out), result.plan).valid
     options = [LINK, "flash=false", "recompute=full", "zero=0"]
-    importing.write(out, assembly(config, "hostfile", [hosts], options, work).document)
+    importing.write(
+        out, assembly(config, Listed("hostfile", [hosts]), options, work).document
+    )
     assert hetopt.plan(out, planner="megatron").plan is None
 
 
@@ -488,13 +504,13 @@ def test_a_workload_with_costs_of_its_own_says_how_it_is_trained(
 ) -> None:
     config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB")
     work = {**WORK, "costs": {"recompute": "none"}}
-    found = assembly(config, "hostfile", [hosts], [], work)
+    found = assembly(config, Listed("hostfile", [hosts]), [], work)
     data = validated(Instance, found.document, "made")
     assert data.workload.recomputes == ("none",)
     assert not data.workload.costs.flash
     assert not changes(found.assumed) & set(assumptions.OPTIONS)
     with pytest.raises(UnknownName, match="flash"):
-        assembly(config, "hostfile", [hosts], ["flash=true"], work)
+        assembly(config, Listed("hostfile", [hosts]), ["flash=true"], work)
 
 
 # --- one catalogue: every spelling of a card means it in every command --------------
@@ -574,7 +590,8 @@ def test_what_is_fine_tuned_is_said(
     assert some.head_us(node, 1, 1) < full.head_us(node, 1, 1)
     alone = [1] * full.layers
     needs = [
-        x.stage_mib(node, layers, 8, 1, 1, 1, 0, alone)["states"] for x in (full, some)
+        x.stage_mib(node, layers, (8, 1), Position(1, 1, 0), alone)["states"]
+        for x in (full, some)
     ]
     assert needs[1] < needs[0] / 6
 
@@ -606,7 +623,7 @@ def test_who_can_where_the_executor_cannot_is_named(
 ) -> None:
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
     config, listed = put(tmp_path, LLAMA, *hosts)
-    found = assembly(config, "hostfile", [listed], [LINK, option], dict(WORK))
+    found = assembly(config, Listed("hostfile", [listed]), [LINK, option], dict(WORK))
     data = validated(Instance, found.document, "made")
     (row,) = (one for one in found.assumed if one.what == "what runs the plan")
     named = set(row.change.removeprefix("plan --for ").split(", "))

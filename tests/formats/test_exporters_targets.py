@@ -69,7 +69,7 @@ LACKS = {
 
 
 def groups(plan: TrainingPlan) -> list[tuple[list[tuple[int, int]], int, list[Row]]]:
-    """Pipelines that cut and count alike: the cuts, micro-batches, rows of stages."""
+    """Pipelines that cut and count alike: the cuts, micro-batches, pipelines."""
     found: dict[tuple[tuple[tuple[int, int], ...], int], list[list[Row]]] = {}
     for one in plan.pipelines:
         rows = [

@@ -22,9 +22,9 @@ from hetopt.formats import (
     nvidia_smi,
     sinfo,
 )
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.exporting import kubernetes
-from hetopt.formats.importing import listing
+from hetopt.formats.importing import Imported, listing
 from hetopt.schema import Cluster, Instance, ModelSpec
 
 RUN = "sinfo -N -h -o '%N %G'"
@@ -259,14 +259,18 @@ def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(
 ) -> None:
     path = put(tmp_path, "hosts", "n1 gpu:rtx4090:1,gpu:rtx3090:2", "n2 gpu:l40s:2")
     workload = {"sequence_length": 128, "global_batch": 8, "micro_batch_sizes": [1]}
-    args: Any = (Path("gpt2"), "sinfo", [path], ["inter_gbytes_per_s=1"], workload)
-    rows = [row for row in assembly(*args).assumed if row.what.startswith("n1, which")]
+
+    def assembled(*islands: str) -> Imported:
+        hosts = Listed("sinfo", [path], islands)
+        return assembly(Path("gpt2"), hosts, ["inter_gbytes_per_s=1"], workload)
+
+    rows = [row for row in assembled().assumed if row.what.startswith("n1, which")]
     words = rows[0].change.removeprefix("--island '").removesuffix("X'") + "64Gb/s"
-    made = assembly(*args, islands=[words, "n1-*,n2=2GB/s@1us"]).document
+    made = assembled(words, "n1-*,n2=2GB/s@1us").document
     data = Instance.model_validate_json(json.dumps(made))
     link = data.planned_cluster.link
     assert link("n1-rtx4090", "n1-rtx3090") == (Fraction(1, 10**6), 2 * 10**9)
-    made = assembly(*args, islands=[words]).document
+    made = assembled(words).document
     link = Instance.model_validate_json(json.dumps(made)).planned_cluster.link
     assert link("n1-rtx4090", "n1-rtx3090") == (0, 8 * 10**9)
     assert link("n1-rtx4090", "n2") == (0, 10**9)

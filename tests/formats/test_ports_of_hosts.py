@@ -9,7 +9,7 @@ from hetopt.catalogue import gpu as card
 from hetopt.catalogue import gpus, machine
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.formats import hostfile, nvidia_smi, sinfo
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import ports
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
@@ -29,7 +29,9 @@ def hosts(folder: Path, text: str = HOSTS) -> Path:
 def made(folder: Path, *options: str, text: str = HOSTS) -> tuple[Instance, Any]:
     """The instance of `assemble`, and the row of what is between hosts."""
     path = hosts(folder, text)
-    found = assembly(Path("llama-3-8b"), "hostfile", [path], options, dict(WORK))
+    found = assembly(
+        Path("llama-3-8b"), Listed("hostfile", [path]), options, dict(WORK)
+    )
     rows = [row for row in found.assumed if row.what == "between hosts"]
     assert len(rows) < 2
     return validated(Instance, found.document, "made"), rows[0] if rows else None

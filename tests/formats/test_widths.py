@@ -12,7 +12,7 @@ from exporter_plans import ALONE, EVEN, even_for, instance
 from places import ROOT
 
 from hetopt.formats import exporting
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
 from hetopt.schema import PRECISIONS, CostSettings, Instance
@@ -210,7 +210,7 @@ def test_wider_gradients_are_timed_as_if_assembled_with_them(
 
     def assembled(precision: str) -> Instance:
         told = [*options, f"precision={precision}"]
-        found = assembly(Path("llama-3-8b"), "hostfile", [hosts], told, work)
+        found = assembly(Path("llama-3-8b"), Listed("hostfile", [hosts]), told, work)
         return validated(Instance, found.document, "assembled", file="")
 
     narrow, wide = map(assembled, ("bf16_mixed", "bf16_fp32_gradients"))

@@ -206,7 +206,7 @@ def test_the_catalogue_has_what_the_form_needs(client: TestClient) -> None:
 
 
 def test_the_form_makes_what_assemble_makes(client: TestClient, tmp_path: Path) -> None:
-    from hetopt.formats.assembling import assembly
+    from hetopt.formats.assembling import Listed, assembly
 
     config = ROOT / "instances" / "examples" / "llama-3-8b" / "config.json"
     model = {"name": "llama-3-8b", "config": config.read_text(encoding="utf-8")}
@@ -220,7 +220,9 @@ def test_the_form_makes_what_assemble_makes(client: TestClient, tmp_path: Path) 
     )
     workload = {"global_batch": 64, "sequence_length": 4096, "micro_batch_sizes": [1]}
     options = ["inter_gbytes_per_s=12.5"]
-    made = assembly(config, "hostfile", [hostfile], options, workload, found["name"])
+    made = assembly(
+        config, Listed("hostfile", [hostfile]), options, workload, found["name"]
+    )
     path = tmp_path / "instance.json"
     path.write_text(json.dumps({**made.document, "source": found["source"]}))
     assert hetopt.load(path).digest == found["digest"]

@@ -15,7 +15,7 @@ from claims import refuted, solved
 
 from hetopt import formats
 from hetopt.errors import InstanceError
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
@@ -55,7 +55,7 @@ def _read(folder: Path, data: Tree) -> Tree:
     if data["format"] == "assembled":
         told = [f"{name}={value}" for name, value in options.items()]
         return assembly(
-            paths[0], "hostfile", paths[1:], told, data["workload"]
+            paths[0], Listed("hostfile", paths[1:]), told, data["workload"]
         ).document
     options |= {k: folder / v for k, v in options.items() if k in _PATHS}
     made: Tree = formats.importer(data["format"]).read(paths, **options)

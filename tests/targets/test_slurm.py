@@ -17,7 +17,7 @@ from slurm_cluster import cluster, free_port, lacking
 from hetopt import api
 from hetopt.errors import Unsupported
 from hetopt.formats import exporting
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
@@ -68,7 +68,7 @@ def planned(env: dict[str, str], place: Path) -> tuple[Instance, TrainingPlan]:
     workload = {"sequence_length": 32, "global_batch": 4, "micro_batch_sizes": [1]}
     options = [TYPES, "inter_gbytes_per_s=3", "recompute=none", "zero=0"]
     made = assembly(
-        *(place / "config.json", "sinfo", [place / "nodes"], options, workload)
+        place / "config.json", Listed("sinfo", [place / "nodes"]), options, workload
     )
     gpus = ["nfast1:2", "nfast1:3", "nold1:0", "nold2:1"]
     whole = pipeline(gpus, [(3, 2, 1), (2, 1, 1), (1, 1, 1)], 4, 1)

@@ -20,7 +20,7 @@ from hetopt.costs.runs import Run, predictions, read_runs
 from hetopt.costs.runs.mixed import Mixed
 from hetopt.costs.runs.reading import described
 from hetopt.errors import InstanceError
-from hetopt.formats.assembling import assembly
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
@@ -143,8 +143,7 @@ def test_stages_take_what_the_judge_of_plans_says(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text(hosts)
     made = assembly(
         tmp_path / "config.json",
-        "hostfile",
-        [tmp_path / "hosts"],
+        Listed("hostfile", [tmp_path / "hosts"]),
         ["inter_gbytes_per_s=25", "framework=torch", "kernel=flash2", "recompute=none"],
         {"sequence_length": 4096, "global_batch": 16, "micro_batch_sizes": [1]},
     ).document
