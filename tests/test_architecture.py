@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+import hetopt
 from hetopt import registry
 from hetopt.entries import ExactMethod, Planner, Statement
 
@@ -184,3 +185,62 @@ def test_entries_take_what_callers_give_by_name(folder: str) -> None:
         taken = signature(work).parameters
         keywords = {p for p, one in taken.items() if one.kind is one.KEYWORD_ONLY}
         assert named[folder] <= keywords, (folder, name)
+
+
+#: Functions of others, and of ours that take any value, which a truth may be.
+TAKE_A_TRUTH = {
+    *("Field", "bisect_left", "get", "getattr", "index", "set", "setParam"),
+    *("set_visible", "_cost", "put", "settle"),
+}
+
+
+def is_truth(node: ast.expr | None) -> bool:
+    """Tell whether an annotation is `bool`, with None or without."""
+    return node is not None and ast.unparse(node) in ("bool", "bool | None")
+
+
+def test_a_truth_is_given_by_name() -> None:
+    """`f(x, last=True)` says what `f(x, True)` does not; options are named anyway."""
+    taken, given = set(), set()
+    for path in sources():
+        if part_of(path) == "exact":  # its kernels count arguments
+            continue
+        for node in walked(path):
+            where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                places = [*node.args.posonlyargs, *node.args.args]
+                truths = any(is_truth(place.annotation) for place in places)
+                if truths and node.name != "_version":  # which Typer calls
+                    taken.add(f"{where} {node.name}")
+            elif isinstance(node, ast.Call) and any(
+                isinstance(x, ast.Constant) and isinstance(x.value, bool)
+                for x in node.args
+            ):
+                name = ast.unparse(node.func).rpartition(".")[2]
+                if name not in TAKE_A_TRUTH:
+                    given.add(f"{where} {name}")
+    assert not taken | given
+
+
+#: A function has this many parameters at most: more are a record.
+MOST_PARAMETERS = 7
+#: Entries, whose further parameters are options of the command line.
+HAVE_OPTIONS = {("planners", "plan"), ("problems", "data")}
+
+
+def test_many_parameters_are_a_record() -> None:
+    """Commands and what `hetopt` offers take options, kernels of proofs arrays."""
+    many = set()
+    for path in sources():
+        if part_of(path) in ("cli", "exact"):
+            continue
+        for node in walked(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                of = node.args
+                places = [*of.posonlyargs, *of.args, *of.kwonlyargs]
+                names = [x.arg for x in places if x.arg not in ("self", "cls")]
+                public = part_of(path) == "api" and node.name in hetopt.__all__
+                entry = (part_of(path), node.name) in HAVE_OPTIONS
+                if len(names) > MOST_PARAMETERS and not (public or entry):
+                    many.add(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert not many
