@@ -59,18 +59,7 @@ class TargetReport:
     def to_json(self) -> Document:
         """The report document: rows with their results."""
         return {
-            "rows": [
-                {
-                    "instance": row.instance,
-                    "target": row.target,
-                    "slower": row.slower,
-                    "slower_at_least": row.slower_at_least,
-                    "slower_at_most": row.slower_at_most,
-                    "unsupported": row.unsupported,
-                    "result": row.result.to_json(),
-                }
-                for row in self.rows
-            ]
+            "rows": [{**vars(row), "result": row.result.to_json()} for row in self.rows]
         }
 
 

@@ -28,7 +28,7 @@ The judge shares no code with statements, exact methods or planners: it recomput
 the objective from the plan alone and names every rule that the plan breaks.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, Protocol
 
@@ -75,10 +75,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the parts, and the violations as objects."""
-        found = [
-            {"rule": v.rule, "where": v.where, "by": v.by} for v in self.violations
-        ]
-        return {**self.parts, "violations": found}
+        return {**self.parts, "violations": [asdict(v) for v in self.violations]}
 
 
 def _in_seconds(value: Any) -> Any:
