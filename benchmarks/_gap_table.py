@@ -81,4 +81,4 @@ def _cell(entry: Entry | None) -> str:
         return entry.status
     gap = 100 * entry.gap_to_bound
     shown = f"{gap:.0f}" if gap >= 100 else f"{gap:.1f}"
-    return f"{words.amount(entry.objective, 'us')}, {shown} %"
+    return f"{words.amount(entry.objective, 'us')}, {shown}%"

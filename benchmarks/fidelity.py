@@ -154,7 +154,7 @@ def _means(found: list[Row]) -> Iterator[str]:
         if len(errors) < 3 or header == "mean error, %":
             continue
         told = sections.summary(errors)
-        parts = ", ".join(f"{name[:-3]} {value:.1f} %" for name, value in told.items())
+        parts = ", ".join(f"{name[:-3]} {value:.1f}%" for name, value in told.items())
         yield f"\n{header[:-3]}: {parts}" + (
             ", the fitted row left out" if len(errors) < len(found) else ""
         )

@@ -51,8 +51,8 @@ def asymmetric(_: None) -> Iterator[Row]:
         yield {
             "model": model,
             "degrees": f"{even[0]} + {even[1]} -> {uneven[0]} + {uneven[1]}",
-            "throughput, equal samples": f"{100 * same / equal:.1f} %",
-            "samples by GPUs": f"{100 * same / shared:.1f} %",
+            "throughput, equal samples": f"{100 * same / equal:.1f}%",
+            "samples by GPUs": f"{100 * same / shared:.1f}%",
             "the paper's, equal samples": "51 to 92 %",
         }
 

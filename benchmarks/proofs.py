@@ -335,7 +335,7 @@ def _middle(found: list[str]) -> tuple[str, str]:
     )
     if not gaps:
         return "–", "–"
-    return f"{gaps[(len(gaps) - 1) // 2]:g} %", f"{gaps[-1]:g} %"
+    return f"{gaps[(len(gaps) - 1) // 2]:g}%", f"{gaps[-1]:g}%"
 
 
 def main() -> None:

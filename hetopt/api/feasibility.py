@@ -178,7 +178,7 @@ class _Search:
     ) -> None:
         """`make` gives the instance of a value, `stretch` how far a plan reaches.
 
-        Values that differ by `near` are not told apart.
+        Values that differ by `near` count as equal.
         """
         self._make, self._stretch, self._limits = make, stretch, limits
         self._near = near

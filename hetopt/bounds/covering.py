@@ -32,7 +32,7 @@ from ..stages.classes import Whole
 from ..stages.memory import fitting
 from .training_plan import most_pipelines
 
-#: Micro-batches in flight that are told apart; stages that keep more count as these.
+#: Micro-batches in flight with tables of their own; more count as these.
 _MOST_KEPT = 16
 #: Layers of a model up to which a cover is looked for: tables grow with their square.
 _MOST_LAYERS = 256

@@ -38,7 +38,7 @@ def unfit_settings(instance: Instance) -> str | None:
     layers = instance.model.layers
     if runs > layers:
         return (
-            f"layers: workload.costs.interleave asks for {runs} runs of layers in each "
+            f"layers: workload.costs.interleave asks for {runs} virtual stages in each "
             f"stage, the model has {layers} layers: give interleave {layers} or less"
         )
     return _unshared_batch(instance)

@@ -72,7 +72,7 @@ _APART: Reasons = MappingProxyType(
         "zero_groups": "groups of replicas reach across pipelines",
         "gathers": "how often weights are gathered depends on the whole plan",
         "flat_gradients": "what a stage copies depends on other pipelines",
-        "interleave": "its stages have one run of layers each",
+        "interleave": "it plans one virtual stage per GPU",
         "hops": "it charges a transfer to the stage that sends",
         "hop_parts": "it has each GPU of a group send an equal part",
         "adapters": "stages share the ports of a node, and it times them one by one",

@@ -103,7 +103,7 @@ def exactly(
     report: Report | None = None,
     options: Options | None = None,
 ) -> Result:
-    """Return what the exact method of a problem finds, in words of the data."""
+    """Return what the exact method of a problem finds, in terms of the data."""
     ways = settings.split_variants(data) if problem == "training_plan" else [data]
     if len(ways) > 1:
 

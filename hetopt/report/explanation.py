@@ -58,7 +58,7 @@ _Row = TypeVar("_Row", StageTime, GpuMemory)
 
 
 def _alike(rows: Iterable[tuple[_Row, object]]) -> Iterator[tuple[str, _Row]]:
-    """Rows of stages that have one key, with a label that names them all."""
+    """Stages that have one key, with a label that names them all."""
     merged: dict[object, tuple[list[int], _Row]] = {}
     runs = groupby(rows, lambda pair: (pair[0].pipeline, pair[1]))
     for (pipeline, key), pairs in runs:

@@ -158,7 +158,7 @@ class Axis:
     def text(self, value: float) -> str:
         """A mark's words."""
         if self.kind == "share":
-            return f"{value * 100:g} %"
+            return f"{value * 100:g}%"
         if self.kind == "factor":
             return f"{value:g} ×"
         return f"{value:g} s" if self.kind == "seconds" else f"{value:g}"
@@ -273,7 +273,7 @@ def profiles(title: str, note: str, found: Mapping[str, Profile]) -> Figure | No
 
 
 def traces(curves: Mapping[str, Sequence[Point]]) -> Figure | None:
-    """Gap against time; a gap of 0 is drawn at the bottom, at 0.01 %."""
+    """Gap against time; a gap of 0 is drawn at the bottom, at 0.01%."""
     least = 1e-4
     drawn = {
         name: [(seconds, max(gap, least)) for seconds, gap in curve]

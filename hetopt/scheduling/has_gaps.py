@@ -5,7 +5,7 @@ waiting jobs and the idle GPUs (running jobs stay, as HAS leaves them) and solve
 proof; HAS's own choice then costs what its starts cost at their step times, lambda
 for each job left waiting. A start that is no configuration of the problem (several
 types, or a node shared in part) can cost less than the optimum over configurations:
-such rounds are told apart.
+such rounds are distinguished.
 """
 
 from dataclasses import dataclass

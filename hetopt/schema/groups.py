@@ -199,7 +199,7 @@ class Schedule(Record):
     """These settings say in which order a pipeline works, and how long it takes.
 
     `interleave: v` gives each GPU v virtual stages in place of one.
-    `iteration_overhead_us` is what an iteration takes beside what is told apart:
+    `iteration_overhead_us` is what an iteration takes besides what is timed by itself:
     launches, clipping, loss.
     """
 

@@ -118,7 +118,7 @@ class CostSettings(Record):
         if self.updates.zero and any(row.layer_mib for row in compute.profile):
             raise ValueError(
                 f"zero is {self.updates.zero} and profile has layer_mib, whose states "
-                "are not told apart: remove layer_mib, or zero"
+                "are not weighed separately: remove layer_mib, or zero"
             )
         return self
 

@@ -8,7 +8,7 @@ Parallel = Annotated[int, Field(ge=1, le=4096)]
 
 
 class Split(NamedTuple):
-    """Context-parallel and expert-parallel degree, runs of layers, groups of ZeRO.
+    """Context-parallel and expert-parallel degree, virtual stages, groups of ZeRO.
 
     `CostSettings` says what they are. A group of g GPUs is `context` tensor-parallel
     ones of g / context GPUs.

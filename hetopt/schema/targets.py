@@ -81,7 +81,7 @@ class Feature(StrEnum):
     ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
     ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
     ZERO_GROUPS = "states divided in groups of replicas (HSDP)"
-    INTERLEAVED = "several runs of layers on a GPU (interleaved 1F1B)"
+    INTERLEAVED = "virtual stages (interleaved 1F1B)"
     SELECTIVE = "selective recomputation"
     NOT_RECOMPUTED = "layers that are not recomputed"
     SINGLE_PRECISION = "training in single precision"

@@ -115,7 +115,7 @@ class Workload(Record):
         if other.zero and any(row.layer_mib for row in costs.compute.profile):
             raise ValueError(
                 "found alternatives.zero and profile with layer_mib, whose states are "
-                "not told apart: remove layer_mib, or the alternatives"
+                "not weighed separately: remove layer_mib, or the alternatives"
             )
         return self
 

@@ -45,11 +45,11 @@ class BoxTree(Record):
     `prices` are whole numbers, in sequences / scale: of a GPU of each class, of what
     stages need of the nodes of each class beyond what these hold, of all needs, of a
     pipeline, and of what is held; sizes are those of an average layer. So many `places`
-    of stages from the end of a pipeline are told apart, or one. A box of one pipeline,
-    whose micro-batches have one sequence, may be `laid`: looked at on named nodes. A
-    box with nothing of all that is one in which no time is left. Where `whole`
-    pipelines of a box take less than the batch, its prices are worth more than that,
-    and say which pipelines are too dear.
+    of stages from the end of a pipeline are distinguished, or one. A box of one
+    pipeline, whose micro-batches have one sequence, may be `laid`: looked at on named
+    nodes. A box with nothing of all that is one in which no time is left. Where
+    `whole` pipelines of a box take less than the batch, its prices are worth more than
+    that, and say which pipelines are too dear.
     """
 
     prices: Annotated[tuple[Natural, ...], Field(max_length=40_003)] | None = None

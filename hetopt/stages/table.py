@@ -40,7 +40,7 @@ class StageTable:
         #: Sizes of micro-batches, in ascending order.
         self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
         self.classes = node_classes(self.costs, self.sizes[-1], sites, apart)
-        #: Whether nodes are told apart by sites.
+        #: Whether nodes are distinguished by sites.
         self.several_sites = len(sites) > 1
         #: Nodes and GPUs of each class; GPUs of one node.
         self.nodes = _fixed([len(each.nodes) for each in self.classes])

@@ -1,7 +1,7 @@
 """Quantities as people write them: `3d`, `1h30m`, `400Gb/s`, `80GB`, `15T`, `5%`.
 
 A `Quantity` says what a bare number has always meant there and which units there are
-besides. Units are told apart by their letters' case where it carries the meaning (Gb is
+besides. The case of letters distinguishes units where it carries the meaning (Gb is
 an eighth of GB). What can be read in two ways is not read: the error names both.
 """
 
@@ -172,7 +172,7 @@ _PREFIXES = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
 
 
 def _rates() -> dict[str, Fraction]:
-    """GB/s by unit; bits and bytes are told apart by the case of the b."""
+    """GB/s by unit; bits and bytes are distinguished by the case of the b."""
     found = {}
     for prefix, power in _PREFIXES.items():
         gigabytes = Fraction(1000) ** (power - 3)

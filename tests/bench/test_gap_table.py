@@ -55,7 +55,7 @@ def test_a_line_of_the_table_has_the_strongest_bound_and_every_gap(
     assert made[-4:] == [
         "| instance | GPUs | no plan is faster than | quick | exact |",
         "| --- | ---: | ---: | ---: | ---: |",
-        "| one | 40 | 30.00 s | 45.00 s, 50.0 % | 31.50 s, 5.0 % |",
+        "| one | 40 | 30.00 s | 45.00 s, 50.0% | 31.50 s, 5.0% |",
         "| two | 40 | 10.00 s | timeout | – |",
     ]
     assert "on 2 cores" in made[0]

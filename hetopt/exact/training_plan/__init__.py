@@ -315,12 +315,12 @@ def _search_on(task: _Task, first: TrainingPlan | None, seeds: Iterator[int]) ->
 
 
 def _list(task: _Task) -> None:
-    """All rows of stages of a cluster that is rather small, in some of the time."""
+    """All pipelines of a cluster that is rather small, in some of the time."""
     run = task.run
     if run.plan is not None:
         check = task.clock(task.shares.listing).check
         known = enumeration.solve(task.instance, run, fewer=False, check=check)
-        run.tighten(known.bound_us, "all rows of stages on the cluster")
+        run.tighten(known.bound_us, "all pipelines on the cluster")
         _forget(run)
         run.check()
 

@@ -5,7 +5,7 @@
         p2p_bandwidth_2nodes_8gpus_per_node.json --gpu A100-80GB-SXM4 --layers 32
         --hidden H --heads A --vocabulary V --sequence-length S --global-batch B
 
-Files are told apart by the beginnings of their names; nodes and GPUs stand in theirs,
+Files are known by the beginnings of their names; nodes and GPUs stand in theirs,
 or are the options `nodes` and `gpus_per_node`. Galvatron's own model is followed:
 
 computation  `layernum[n]_bsz<b>(_seq<S>)`, ms of a forward pass of n layers. The time

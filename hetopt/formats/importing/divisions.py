@@ -1,7 +1,7 @@
 """Ways to be divided that an assembled instance offers a plan.
 
 Powers of two: of long sequences up to the GPUs of a host, of experts up to all GPUs,
-and stages of one, two or four runs of layers. A trainer that has none of it is planned
+and one, two or four virtual stages per GPU. A trainer that has none of it is planned
 for without (`hetopt.search.choices`).
 """
 

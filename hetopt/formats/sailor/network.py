@@ -2,7 +2,7 @@
 
 A fit is `[[a, b, c], cap]`: GB/s = a x^2 + b x + c with x = log2(message in MB), at
 most `cap` bytes/s. Its link is the line nearest to the times of messages of 1 MB to
-1 GB: a latency and a rate. Files are told apart by their shape:
+1 GB: a latency and a rate. Files are distinguished by their shape:
 
     {zone: {type: {GPUs: {zone: {type: {GPUs: fit}}}}}}    between machines, one way
     {"inter": {type: {GPUs: fit}}, "intra": {...}}         between and within equal ones
