@@ -70,7 +70,7 @@ def run_of(
     """
     length = length_of(tokens, dataset, epochs)
     data, made = posed_training(plan, instance)
-    return estimated(data, made, training_plan.evaluate(data, made), length)
+    return estimate(data, made, training_plan.evaluate(data, made), length)
 
 
 def length_of(
@@ -108,7 +108,7 @@ def _count(name: str, value: int | str) -> int:
     return int(number)
 
 
-def estimated(
+def estimate(
     data: Instance, plan: TrainingPlan, judged: Evaluation, tokens: int
 ) -> TrainingRun:
     """The run under a plan that was judged; `InstanceError` where it was not timed."""

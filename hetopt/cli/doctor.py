@@ -38,7 +38,7 @@ class Finding:
     reason: str | None
 
 
-def examined() -> list[Finding]:
+def findings() -> list[Finding]:
     """Every back end, tried on a problem whose optimum is known."""
     return [_try(name) for name in registry.names("backends")]
 

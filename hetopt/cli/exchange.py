@@ -9,7 +9,7 @@ import typer
 from ..errors import HetoptError, Unsupported, naming
 from ..text.documents import Document
 from . import output
-from .importing import told
+from .importing import tell_imported
 from .options import AsJson, flag
 from .output import written
 from .quantities import length
@@ -125,7 +125,7 @@ def assemble(
         times=times,
     )
     importing.write(out, found.document)
-    told(found, out, as_json=as_json)
+    tell_imported(found, out, as_json=as_json)
 
 
 def export(
@@ -295,7 +295,7 @@ def doctor(
 
     Examples: `hetopt doctor`; `hetopt doctor --targets`
     """
-    from .doctor import examined, report, tools
+    from .doctor import findings, report, tools
 
     if targets:
         rows = tools()
@@ -317,7 +317,7 @@ def doctor(
         )
         return
 
-    found = report(examined())
+    found = report(findings())
     output.give(found, _tables(found), as_json=as_json)
     if not all(one["healthy"] for one in found["backends"]):
         raise typer.Exit(output.BAD_INPUT)

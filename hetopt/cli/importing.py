@@ -93,7 +93,7 @@ def import_file(
     importing.check(out)
     found = importing.imported(format, files, options, instance)
     importing.write(out, found.document)
-    told(found, out, as_json=as_json)
+    tell_imported(found, out, as_json=as_json)
 
 
 def migrate(
@@ -137,7 +137,7 @@ def migrate(
         output.tell(f"written to {place}")
 
 
-def told(found: "Imported", out: Path, *, as_json: bool) -> None:
+def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
     """Say where a document was written, and what was assumed in it."""
     if as_json:
         output.print_json({"written": str(out), **found.to_json()})

@@ -98,5 +98,5 @@ def answers(
     timed = isinstance(judged.objective, int)
     run = None
     if timed and tokens is not None:
-        run = runs.estimated(data, made, judged, tokens)
+        run = runs.estimate(data, made, judged, tokens)
     return Answers(run, nodes, margins.warnings(data, judged))

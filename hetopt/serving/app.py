@@ -93,7 +93,7 @@ class Desktop:
             laid = desk.laid[desk.current]
             name = laid.best or laid.opened
             if name is not None and name in desk.sheets:
-                board = desk.seen(name)
+                board = desk.view(name)
             if desk.job is not None and desk.job.data.digest == desk.current:
                 job = desk.job.id
         found = {"instance": shown, "board": board, "job": job}
@@ -127,16 +127,16 @@ class Desktop:
         """An instance from the form."""
         return await self._lay(building.built, await _read(request, building.Form))
 
-    async def named(self, request: Request) -> Response:
+    async def open_named(self, request: Request) -> Response:
         """An instance of the library."""
         order = await _read(request, building.Named)
         return await self._lay(building.named, order.name)
 
-    async def uploaded(self, request: Request) -> Response:
+    async def upload(self, request: Request) -> Response:
         """An instance, or a plan with its instance, from a file."""
         return await self._lay(building.uploaded, await _read(request, building.File))
 
-    async def changed(self, request: Request) -> Response:
+    async def change(self, request: Request) -> Response:
         """An instance on the desk with changes."""
         order = await _read(request, Changed)
         instance = self.desk.find(order.instance).instance
@@ -151,21 +151,21 @@ class Desktop:
 
     # -- plans -------------------------------------------------------------------
 
-    async def edited(self, request: Request) -> Response:
+    async def edit(self, request: Request) -> Response:
         """A plan changed by hand, judged."""
         order = await _read(request, Edited)
-        work = partial(self.desk.edited, order.plan, order.edit)
+        work = partial(self.desk.edit, order.plan, order.edit)
         return JSONResponse(await self._work(work))
 
-    async def judged(self, request: Request) -> Response:
+    async def judge(self, request: Request) -> Response:
         """A plan from anywhere, judged."""
         order = await _read(request, Given)
         work = partial(self.desk.put, order.instance, order.plan)
         return JSONResponse(await self._work(work))
 
-    async def seen(self, request: Request) -> Response:
+    async def view(self, request: Request) -> Response:
         """A plan on the desk."""
-        return JSONResponse(self.desk.seen(request.path_params["name"]))
+        return JSONResponse(self.desk.view(request.path_params["name"]))
 
     async def plan_file(self, request: Request) -> Response:
         """The plan file that `hetopt check` takes."""
@@ -181,10 +181,10 @@ class Desktop:
         text = await self._work(self.desk.timeline, name)
         return attachment(text, "timeline.html", "text/html")
 
-    async def explained(self, request: Request) -> Response:
+    async def explain(self, request: Request) -> Response:
         """Return what limits a plan, and what would help: a page by itself."""
         name = request.path_params["name"]
-        text = await self._work(self.desk.explained, name)
+        text = await self._work(self.desk.explain, name)
         return attachment(text, "explained.html", "text/html")
 
     async def launchers(self, request: Request) -> Response:
@@ -192,28 +192,28 @@ class Desktop:
         work = partial(self.desk.launchers, request.path_params["name"])
         return JSONResponse(await self._work(work))
 
-    async def exported(self, request: Request) -> Response:
+    async def export(self, request: Request) -> Response:
         """The files that launch a plan, in an archive."""
         name, target = (request.path_params[x] for x in ("name", "target"))
-        held = await self._work(self.desk.exported, name, target)
+        held = await self._work(self.desk.export, name, target)
         return attachment(held, f"{target}.zip", "application/zip")
 
     # -- jobs --------------------------------------------------------------------
 
-    async def begun(self, request: Request) -> Response:
+    async def begin(self, request: Request) -> Response:
         """Start a plan."""
         order = await _read(request, Order)
         job = await self.desk.begin(order.instance, order.time_limit)
         return JSONResponse({"job": job.id}, 202)
 
-    async def stopped(self, request: Request) -> Response:
+    async def stop(self, request: Request) -> Response:
         """End a plan's search; what it has by then comes over its events."""
-        self.desk.known(request.path_params["job"]).stop()
+        self.desk.job_of(request.path_params["job"]).stop()
         return JSONResponse({}, 202)
 
     async def events(self, request: Request) -> Response:
         """Server-sent events of a job, from the first, or behind the last one seen."""
-        job = self.desk.known(request.path_params["job"])
+        job = self.desk.job_of(request.path_params["job"])
         last = request.headers.get("last-event-id", "0")
         after = int(last) if last.isdecimal() and len(last) < 10 else 0
 
@@ -256,23 +256,23 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
             "/api/queue": at.queue,
             "/api/queue/{job:int}/plan.json": at.queue_plan,
             "/api/instances/{digest}/instance.yaml": at.instance_file,
-            "/api/plans/{name}": at.seen,
+            "/api/plans/{name}": at.view,
             "/api/plans/{name}/plan.json": at.plan_file,
             "/api/plans/{name}/timeline.html": at.timeline,
-            "/api/plans/{name}/explained.html": at.explained,
+            "/api/plans/{name}/explained.html": at.explain,
             "/api/plans/{name}/launchers": at.launchers,
-            "/api/plans/{name}/export/{target}.zip": at.exported,
+            "/api/plans/{name}/export/{target}.zip": at.export,
             "/api/jobs/{job}/events": at.events,
         },
         "POST": {
             "/api/instances/form": at.form,
-            "/api/instances/named": at.named,
-            "/api/instances/file": at.uploaded,
-            "/api/instances/changed": at.changed,
-            "/api/plans": at.judged,
-            "/api/plans/edited": at.edited,
-            "/api/jobs": at.begun,
-            "/api/jobs/{job}/stop": at.stopped,
+            "/api/instances/named": at.open_named,
+            "/api/instances/file": at.upload,
+            "/api/instances/changed": at.change,
+            "/api/plans": at.judge,
+            "/api/plans/edited": at.edit,
+            "/api/jobs": at.begin,
+            "/api/jobs/{job}/stop": at.stop,
         },
     }
     routes = [

@@ -139,9 +139,9 @@ class Desk:
         sheet = Sheet(token_hex(8), digest, plan, objective, drawn, document)
         self.sheets[sheet.name] = sheet
         self._make_room(self.sheets, _MOST_PLANS)
-        return self.seen(sheet.name)
+        return self.view(sheet.name)
 
-    def seen(self, name: str) -> Document:
+    def view(self, name: str) -> Document:
         """A plan as the page draws it, beside the planner's and what is proved."""
         sheet = self.sheet(name)
         laid = self.find(sheet.digest)
@@ -175,7 +175,7 @@ class Desk:
         timeline.check_size(found, Path("timeline.html"))
         return timeline.page(found)
 
-    def explained(self, name: str) -> str:
+    def explain(self, name: str) -> str:
         """Return the page of `hetopt explain`: where time goes, and what would help."""
         sheet = self.sheet(name)
         instance = self.find(sheet.digest).instance
@@ -195,7 +195,7 @@ class Desk:
             for row in rows
         ]
 
-    def exported(self, name: str, target: str) -> bytes:
+    def export(self, name: str, target: str) -> bytes:
         """Return the files of `hetopt export --to TARGET`, in an archive."""
         sheet = self.sheet(name)
         instance = self.find(sheet.digest).instance
@@ -215,7 +215,7 @@ class Desk:
             raise _gone("plan", name)
         return self.sheets[name]
 
-    def edited(self, name: str, edit: Edit) -> Document:
+    def edit(self, name: str, edit: Edit) -> Document:
         """Another plan: that of the name, changed."""
         sheet = self.sheet(name)
         return self.put(sheet.digest, edit.of(sheet.plan))
@@ -254,7 +254,7 @@ class Desk:
         known = Known((*here, *laid.posed.known.plans))
         return [(one.source, one.plan) for one in known.starts(laid.instance)[:1]]
 
-    def known(self, job: str) -> Job:
+    def job_of(self, job: str) -> Job:
         """The job of that name, which is the last one."""
         if self.job is None or self.job.id != job:
             raise _gone("plan in the making", job)
@@ -282,7 +282,7 @@ class Desk:
                 plan = validated(TrainingPlan, document["plan"], "the planner's plan")
                 shown = self.put(digest, plan, document)
                 laid.best, laid.status = shown["id"], document["status"]
-                event["board"] = self.seen(shown["id"])
+                event["board"] = self.view(shown["id"])
         except HetoptError as error:
             return {"kind": "error", **told(error)}
         return event

@@ -31,7 +31,7 @@ def test_a_missing_solver_is_told_with_the_remedy(
         raise BackendMissing(backend, "pyscipopt")
 
     monkeypatch.setattr(api, "solve", missing)
-    assert all("pip install" in str(one.reason) for one in doctor.examined())
+    assert all("pip install" in str(one.reason) for one in doctor.findings())
     told = CliRunner().invoke(cli.app, ["doctor"])
     assert told.exit_code == 2
     assert "not installed" in told.stdout
@@ -39,7 +39,7 @@ def test_a_missing_solver_is_told_with_the_remedy(
 
 def test_a_solver_that_is_wrong_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_EXPECTED", 2)
-    for one in doctor.examined():
+    for one in doctor.findings():
         assert not one.healthy
         assert "found 3 (optimal), expected 2" in str(one.reason)
 
