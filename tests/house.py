@@ -4,7 +4,8 @@
 
 Constants are private names in capitals at the top of a
 module; tolerances are float literals below 1e-3; a docstring leans where its first word
-needs the one before it; private words are those that `WORDS` names.
+needs the one before it; private words are those that `WORDS` names. Long functions have
+more than 60 lines, wide ones eight parameters and more.
 """
 
 import ast
@@ -25,6 +26,8 @@ COLUMNS = (
     "Any",
     "leaning",
     "private",
+    "long",
+    "wide",
 )
 LEANING = re.compile(r"(The same|What|Whether|As|Of|It is|Nor|And|Those|That)\b")
 WORDS = re.compile(
@@ -48,6 +51,11 @@ def counted(path: Path) -> Counter[str]:
     for node in ast.walk(tree):
         found["classes"] += isinstance(node, ast.ClassDef)
         found["functions"] += isinstance(node, _FUNCTIONS)
+        if isinstance(node, _FUNCTIONS):
+            places = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            own = [place for place in places if place.arg not in ("self", "cls")]
+            found["long"] += (node.end_lineno or 0) - node.lineno >= 60
+            found["wide"] += len(own) >= 8
         found["Any"] += isinstance(node, ast.Name) and node.id == "Any"
         if isinstance(node, ast.Constant) and isinstance(node.value, float):
             found["tolerances"] += 0 < node.value < 1e-3
