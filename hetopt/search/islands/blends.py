@@ -26,8 +26,10 @@ _ROUNDED = 1e-9
 
 
 class _Way(NamedTuple):
-    """What all pipelines keep to, for what they synchronise: stages of each node, and
-    layers of each stage at the most."""
+    """All pipelines keep to the stages of each node, and to the layers of each stage.
+
+    So they synchronise alike; `most` is of layers, at the most.
+    """
 
     parts: int
     most: int
