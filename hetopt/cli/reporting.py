@@ -44,7 +44,7 @@ def report(
     from ..text.writing import write_json
 
     output.check_writable(out)
-    document = _packed(file, keep_names)
+    document = _packed(file, keep_names=keep_names)
     failed = output.written(out, lambda path: write_json(path, document))
     versions = document["versions"]
     rows = [
@@ -55,13 +55,13 @@ def report(
         ("names", "kept" if keep_names else "of nodes and instance replaced"),
     ]
     table = output.table(("packed", ""), rows, texts=("packed", ""))
-    output.give(document, [table], as_json, failed)
+    output.give(document, [table], failed, as_json=as_json)
 
 
-def _packed(file: str, keep_names: bool) -> Document:
+def _packed(file: str, *, keep_names: bool) -> Document:
     """Return the report; that the plan is judged alike under new names is checked."""
     from .. import files, problems
-    from .doctor import examined
+    from .doctor import findings
     from .doctor import report as examination
 
     name, data, plan = _read(file)
@@ -81,7 +81,7 @@ def _packed(file: str, keep_names: bool) -> Document:
                 "give --keep-names"
             )
         given["evaluation"] = after.to_json()
-    versions = examination(examined()) | {"platform": platform.platform()}
+    versions = examination(findings()) | {"platform": platform.platform()}
     return given | {"versions": versions}
 
 

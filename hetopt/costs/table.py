@@ -458,7 +458,7 @@ class CostTable:
             found = self.activations(t, b).sent(layers, flight)
         else:
             gpu = self.cluster.node[node].gpu
-            held = flight * self.weighing.held(gpu, layers, t, b, all(ends))
+            held = flight * self.weighing.held(gpu, layers, t, b, alone=all(ends))
             largest = self.weighing.largest(gpu, layers, t, b)
             found = memory.sent(costs, held, largest)
         if not costs.memory.hosts_update:
