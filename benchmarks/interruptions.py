@@ -46,9 +46,9 @@ knows nothing beforehand.
 
 **Renting.** Iterations and money where nodes that are away are rented at list prices:
 never, always, or once they have been away for the time that is best for this trace.
-Bound: no choice of when to rent has an iteration for less. Prices are assumed: 4.0 USD an
-hour of an A100, 2.5 of an H20, 0.35 of that on the spot market; and what pays depends on
-the planners, which here are autohet, megatron and hexiscale: they end by themselves.
+Bound: no choice of when to rent has an iteration for less. Prices are assumed: 4.0 USD
+an hour of an A100, 2.5 of an H20, 0.35 of that on the spot market. What pays depends on
+the planners, too, which here are autohet, megatron and hexiscale: these end unasked.
 """
 
 

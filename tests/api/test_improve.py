@@ -330,7 +330,7 @@ def test_equal_plans_are_one_start_and_bad_ones_none(
 ) -> None:
     begun: list[Result] = []
 
-    def improved(result: Result, *_: object) -> Result:
+    def improved(result: Result, *_: object, **__: object) -> Result:
         begun.append(result)
         return result
 

@@ -89,7 +89,7 @@ def test_stages_of_too_few_layers_are_told_under_every_alternative() -> None:
     tree["workload"]["alternatives"] = {"interleave": [layers + 1]}
     reason = impossible.reason(Instance.model_validate(tree, strict=False))
     assert reason is not None
-    assert f"{layers + 1} runs" in reason
+    assert f"{layers + 1} virtual stages" in reason
 
 
 @pytest.mark.parametrize("gbytes_per_s", [0.001, 0.1, 0.5])

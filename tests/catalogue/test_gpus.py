@@ -178,7 +178,6 @@ def test_a_card_that_is_not_known_is_no_other(name: str) -> None:
         ("NVIDIA RTX A2000 12GB", "RTXA2000-12GB"),
         ("Quadro RTX 4000", "RTX4000-Turing"),
         ("NVIDIA A800 40GB Active", "A800-40GB-PCIe"),
-        ("NVIDIA A100-SXM-64GB", "A100-64GB-SXM4"),
         ("NVIDIA H20-3e", "H20-141GB-SXM5"),
         ("NVIDIA H800", "H800-80GB-SXM5"),
         ("H800-80GB", "H800-80GB-SXM5"),

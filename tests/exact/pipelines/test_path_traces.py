@@ -16,7 +16,8 @@ from hetopt.exact.pipelines.pricing import Limits, Prices, Pricing, Rows, flat
 from hetopt.problems.training_plan.settings import variants
 from hetopt.stages import StageTable
 
-_SEEDS = range(60)
+_LEAST, _MOST = 60, 200  # seeds, on until every way was among them
+_WAYS = {"chain", "several nodes", "none", "places", "dear shares"}
 
 
 def _pricing(table, rng):
@@ -48,14 +49,16 @@ def _prices(pricing, rng):
 
 def test_a_path_costs_what_the_kernel_says_and_its_stages_are_possible():
     found = Counter()
-    for seed in _SEEDS:
+    for seed in range(_MOST):
+        if seed >= _LEAST and set(found) >= _WAYS:
+            break
         rng = Random(seed)
         try:
             instance = variants(drawing.read(soaked.draw(rng)["instance"]))[0]
         except InstanceError:
             continue
         found.update(_examined(StageTable(instance), rng))
-    assert {"chain", "several nodes", "none", "places", "dear shares"} <= set(found)
+    assert set(found) >= _WAYS
 
 
 def _examined(table, rng):
