@@ -81,21 +81,15 @@ class ConstantsFile(BaseModel):
 
 def read_file(path: Place) -> ConstantsFile:
     """A file of constants; `InstanceError` that names file, field and remedy."""
-    tree = read_tree(Path(path))
-    if tree.get("hetopt") != KIND:
-        raise InstanceError.at(
-            path,
-            "hetopt",
-            f"found {tree.get('hetopt')!r:.60}, expected {KIND!r}: name a file that "
-            "`hetopt profile --constants FILE` wrote",
-        )
-    if tree.get("version") != VERSION:
-        raise InstanceError.at(
-            path,
-            "version",
-            f"found {tree.get('version')!r:.60}, expected {VERSION}: measure again "
-            "with `hetopt profile --constants FILE`, or use the hetopt that wrote it",
-        )
+    tree, profile = read_tree(Path(path)), "`hetopt profile --constants FILE`"
+    again = f"measure again with {profile}, or use the hetopt that wrote it"
+    for field, expected, remedy in (
+        ("hetopt", KIND, f"name a file that {profile} wrote"),
+        ("version", VERSION, again),
+    ):
+        if (found := tree.get(field)) != expected:
+            fault = f"found {found!r:.60}, expected {expected!r}: {remedy}"
+            raise InstanceError.at(path, field, fault)
     return validated(ConstantsFile, tree, str(path))
 
 
