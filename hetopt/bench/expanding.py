@@ -58,7 +58,7 @@ def figures(suite: Suite, place: Path) -> Iterator[Task]:
 
 
 def pages(suite: Suite, place: Path) -> Iterator[Task]:
-    """Return a task for every section of every page of the suite."""
+    """Yield a task for every section of every page of the suite."""
     for group in suite.pages:
         limits = limits_of(suite, group)
         limit = f"{limits['time_limit_s']:g}"

@@ -111,7 +111,7 @@ def states_mib(
 def shares(
     costs: CostSettings, parameters: int, routed: int, t: int, replicas: int
 ) -> Iterator[Share]:
-    """Return what each of `t` GPUs of a replica holds, and how many hold the same."""
+    """Yield what each of `t` GPUs of a replica holds, and how many hold the same."""
     c, e = costs.compute.context_parallel, costs.compute.expert_parallel
     yield Fraction((parameters - routed) * c, t), replicas * c
     if routed:

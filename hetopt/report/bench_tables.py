@@ -39,7 +39,7 @@ def summary(found: Sequence[Summary]) -> Table:
 
 
 def _failures(one: Summary) -> Cell:
-    """Yield what has no plan; that a planner found none in time is no failure."""
+    """Return how many have no plan; that a planner found none in time is no failure."""
     counts = ", ".join(f"{n} {status}" for status, n in one.unsolved.items())
     failed = any(status in FAILED for status in one.unsolved)
     return Cell(counts, counts, "bad" if failed else "") if counts else Cell.of(None)

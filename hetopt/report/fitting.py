@@ -100,7 +100,7 @@ def _table(found: Fitting) -> Table:
 
 
 def _scope(least: dict[str, int]) -> Iterator[str]:
-    """Return in words what the rows look at, and where to ask for more."""
+    """Yield in words what the rows look at, and where to ask for more."""
     counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
     yield f"Rows above: {LOOKED_AT}."
     yield (

@@ -43,7 +43,7 @@ def page(rows: Iterable[Row]) -> str:
 
 
 def terminal(rows: Iterable[Row]) -> RenderableType:
-    """Yield the fields as a table."""
+    """Return the fields as a table."""
     cells = (
         (
             row["name"],

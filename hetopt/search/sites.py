@@ -88,7 +88,7 @@ def on_quick_links(
 
 
 def _speeds(cost: FastCost, site: _Site) -> Iterator[float]:
-    """Return the speed of each GPU alone, or with all of its node if measured so."""
+    """Yield the speed of each GPU alone, or with all of its node if measured so."""
     size = cost.instance.workload.micro_batch_sizes[0]
     for i in site:
         degrees = cost.degrees(i, size)

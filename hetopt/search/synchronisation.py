@@ -475,7 +475,7 @@ class SyncTimes:
     def _weighed(
         self, counts: Sequence[int], per: int, weights: dict[int, int]
     ) -> Iterable[tuple[int, int]]:
-        """Return the weight where adapters are told."""
+        """Yield latencies and inverse bandwidths as `_to_others` does, by weights."""
         among = Counter[int]()  # replicas on nodes of each weight
         for a, weight in weights.items():
             among[weight] += counts[a]

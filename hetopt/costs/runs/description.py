@@ -39,7 +39,7 @@ def symmetric(run: Run) -> Described:
 
 
 def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
-    """Return what of a run contradicts itself."""
+    """Yield what of a run contradicts itself."""
     if run.gpus is not None and layout.gpus != run.gpus:
         yield f"dp x tp x pp x cp is {layout.gpus}, gpus {run.gpus}"
     if a.latent is None and a.head_dim < 1:

@@ -56,7 +56,7 @@ def attempts(
     now: Callable[[], float],
     report: Report | None = None,
 ) -> Iterator[Row]:
-    """Return what the benchmarks of groups give, none begun after its group's time.
+    """Yield what the benchmarks of groups give, none begun after its group's time.
 
     None begins, either, that would end after all time if it took as long as the longest
     one so far: what is compiled takes many times what others do.

@@ -46,7 +46,7 @@ Placer = Callable[[Stock, Counts, float], Stages | None]
 def plan_of_all(
     data: Data, placer: Placer, name: str, deadline: float | None
 ) -> Provisioning:
-    """Yield the best plan of a placer that uses every offered GPU."""
+    """Return the best plan of a placer that uses every offered GPU."""
     why = "no degree divides every quota into at most max_stages stages"
 
     def placements() -> Iterator[tuple[Stock, Stages]]:
