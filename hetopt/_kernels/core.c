@@ -9,6 +9,7 @@
 #include "counts.h"
 #include "cuts.h"
 #include "labels.h"
+#include "single.h"
 #include "unordered.h"
 #include "walk.h"
 
@@ -230,6 +231,10 @@ static PyMethodDef methods[] = {
     {"extended", core_extended, METH_VARARGS, NULL},
     {"completed", core_completed, METH_VARARGS, NULL},
     {"longest", core_longest, METH_VARARGS, NULL},
+    {"pattern_us", core_pattern_us, METH_VARARGS, NULL},
+    {"swept", core_swept, METH_VARARGS, NULL},
+    {"through", core_through, METH_VARARGS, NULL},
+    {"completed_by_count", core_completed_by_count, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

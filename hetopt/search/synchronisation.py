@@ -195,6 +195,18 @@ class SyncTimes:
         """Return the time of the embedding or of the head."""
         return self._time(self._end_parameters or 0, signature)
 
+    def among_us(
+        self, parameters: int, t: int, places: Iterable[tuple[int, int]]
+    ) -> int:
+        """Return the time of parameters whose replicas of `t` GPUs are at `places`.
+
+        A place is a node and its replicas; none of the parameters are of experts.
+        """
+        each, signature = 1 << self._bits * (self._count + t - 1), 0
+        for node, count in places:
+            signature += count * ((1 << self._bits * node) + each)
+        return self._time(parameters, signature)
+
     def weights(self, slots: tuple[Slot, ...]) -> list[int]:
         """Return what a pipeline adds to the signature of each layer."""
         found = self._weights.get(slots)

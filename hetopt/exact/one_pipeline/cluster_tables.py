@@ -18,6 +18,7 @@ from ...schema import Instance
 from ...search.fast_cost import FastCost, Slot
 
 Array = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 BIG = 1 << 60  # longer than any plan, in us; twice of it is still an int64
 
@@ -43,31 +44,51 @@ class ClusterTables:
         pairs = instance.planned_cluster.inter.pairs
         same = list(zip(self.kind, self.count, strict=True))
         self.alike = [i if pairs else same.index(one) for i, one in enumerate(same)]
-        self._prefixes: dict[tuple[int, int, int], Array | None] = {}
+        self._sums: dict[tuple[int, int, int], tuple[Array, Flags]] = {}
         self._tops: dict[tuple[int, ...], int] = {}
         self._syncs: dict[tuple[int, tuple[tuple[int, int], ...]], list[int]] = {}
 
     # --- time ------------------------------------------------------------------
 
-    def prefix(self, kind: int, t: int, s: int) -> Array | None:
-        """Sums of layer times before each layer for `s` samples; None unmeasured."""
-        key = (kind, t, s)
-        if key not in self._prefixes:
-            node = self.members[kind][0]
-            known = self.table.usable(self.cost.names[node], t, s)
-            sums = self.cost.prefix(node, t, s)[0] if known else None
-            self._prefixes[key] = None if sums is None else np.array(sums, np.int64)
-        return self._prefixes[key]
+    def times_us(
+        self, kind: int, t: int, n: int, run: tuple[int, int, int], most: int
+    ) -> Array:
+        """Return the times of 1, 2, ... `most` samples on a replica of a stage.
 
-    def span_us(self, kind: int, t: int, s: int, first: int, last: int) -> int:
-        """Compute time of a run of layers, the head's included at the end."""
-        sums = self.prefix(kind, t, s)
-        if sums is None:
-            return BIG
-        us = int(sums[last] - sums[first])
+        `run` is its first layer, one past its last, and its position from the end. The
+        head's time is included at the end. `BIG` where samples do not fit, or were not
+        measured.
+        """
+        times = np.full(most, BIG, np.int64)
+        if t > self.largest[kind]:
+            return times
+        sums, known = self._measured(kind, t, most)
+        fits = known & self._fitting(kind, t, n, run, known)
+        first, last, _ = run
+        us = sums[:, last] - sums[:, first]
         if last == self.layers:
-            us += self.cost.head_us(self.members[kind][0], t, s)
-        return us
+            us += sums[:, -1]
+        times[fits] = us[fits]
+        return times
+
+    def _measured(self, kind: int, t: int, most: int) -> tuple[Array, Flags]:
+        """Sums of layer times before each layer, then the head's, by samples.
+
+        And whether these times are known: where they are not, the sums are 0.
+        """
+        key = (kind, t, most)
+        if key not in self._sums:
+            node = self.members[kind][0]
+            name = self.cost.names[node]
+            sums = np.zeros((most, self.layers + 2), np.int64)
+            known = np.zeros(most, np.bool_)
+            for s, row in enumerate(sums, start=1):
+                if self.table.usable(name, t, s):
+                    row[:-1] = self.cost.prefix(node, t, s)[0]
+                    row[-1] = self.cost.head_us(node, t, s)
+                    known[s - 1] = True
+            self._sums[key] = sums, known
+        return self._sums[key]
 
     # --- memory ----------------------------------------------------------------
 
@@ -76,25 +97,23 @@ class ClusterTables:
         """Tell whether runs of equally many layers need equal memory."""
         return self.table.even
 
-    def allowed(
-        self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
-    ) -> list[int]:
-        """Samples, at most `most`, that a replica of a stage can take."""
+    def _fitting(
+        self, kind: int, t: int, n: int, run: tuple[int, int, int], known: Flags
+    ) -> Flags:
+        """Tell which numbers of samples fit a replica, of those that are known."""
+        where, most = (kind, t, n, *run), len(known)
         if self.table.profile.weighs:  # memory may shrink as samples grow
             fits = [
-                s
-                for s in range(1, most + 1)
-                if self._fits(kind, t, s, n, first, last, k)
+                bool(one) and self._fits(*where, s + 1) for s, one in enumerate(known)
             ]
-        else:
-            key = self._place(kind, t, n, first, last, k, most)
-            if key not in self._tops:
-                # A run with one layer less, where it was looked at, says how many.
-                shorter = self._place(kind, t, n, first + 1, last, k, most)
-                high = self._tops.get(shorter, most)
-                self._tops[key] = self._top(kind, t, n, first, last, k, high)
-            fits = list(range(1, self._tops[key] + 1))
-        return [s for s in fits if self.prefix(kind, t, s) is not None]
+            return np.array(fits, np.bool_)
+        key = self._place(*where, most)
+        if key not in self._tops:
+            # A run with one layer less, where it was looked at, says how many.
+            first, last, k = run
+            shorter = self._place(kind, t, n, first + 1, last, k, most)
+            self._tops[key] = self._top(*where, self._tops.get(shorter, most))
+        return np.arange(most) < self._tops[key]
 
     def _place(
         self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
@@ -108,20 +127,17 @@ class ClusterTables:
     def _top(
         self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
     ) -> int:
-        if not most or self._fits(kind, t, most, n, first, last, k):
+        where = kind, t, n, first, last, k
+        if not most or self._fits(*where, most):
             return most
-
-        def short(samples: int) -> bool:
-            return not self._fits(kind, t, samples, n, first, last, k)
-
-        return bisect_left(range(1, most), True, key=short)
+        return bisect_left(
+            range(1, most), True, key=lambda s: not self._fits(*where, s)
+        )
 
     def _fits(
-        self, kind: int, t: int, s: int, n: int, first: int, last: int, k: int
+        self, kind: int, t: int, n: int, first: int, last: int, k: int, s: int
     ) -> bool:
         node = self.members[kind][0]
-        if self.table.profile.weighs and self.prefix(kind, t, s) is None:
-            return False
         # A stage that begins the model is the first of k stages.
         j = 0 if first == 0 else 1
         need = self.cost.need_mib(s, n, k + j, j, Slot(node, t, first, last))
@@ -131,22 +147,15 @@ class ClusterTables:
 
     def sync_us(self, t: int, places: Iterable[tuple[int, int]], span: range) -> int:
         """Time to synchronise a stage; `places` are (node, replicas) of its nodes."""
+        places = [*places]
         key = tuple(sorted((self.alike[node], count) for node, count in places))
         if (t, key) not in self._syncs:
-            holders = [
-                (self.cost.names[node], t)
-                for node, count in places
-                for _ in range(count)
-            ]
-            one = {
-                p: self.table.sync_us(p, holders)
-                for p in {*self.instance.model.parameters}
-            }
-            rows = [one[p] for p in self.instance.model.parameters]
+            model, among_us = self.instance.model, self.cost.syncs.among_us
+            one = {p: among_us(p, t, places) for p in {*model.parameters}}
+            rows = [one[p] for p in model.parameters]
             ends = 0
             if self.instance.workload.costs.compute.head == "include":
-                embedding = self.instance.model.embedding_parameters
-                ends = self.table.sync_us(embedding, holders)
+                ends = among_us(model.embedding_parameters, t, places)
             self._syncs[t, key] = [*accumulate(rows, initial=0), ends]
         return self.summed(self._syncs[t, key], span)
 

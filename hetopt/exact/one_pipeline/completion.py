@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from .cluster_tables import BIG, Array
+from .cluster_tables import Array
+from .loops import Steps, completed_by_count
 from .prices import Prices
 
 _ENTRIES = 40_000_000  # of a table, 8 bytes each
@@ -20,18 +21,24 @@ class LeastByCount:
 
     def __init__(self, prices: Prices, options: Array, slowest: int) -> None:
         """Tables over `options`, of stages that take at most `slowest`."""
-        self._owner = prices
-        self._slowest = slowest
-        sides = [int(n) + 1 for n in prices.gpus]
-        self._strides = np.array(
-            [prod(sides[c + 1 :]) for c in range(len(sides))], np.int64
+        rows, sides = prices.options, [int(n) + 1 for n in prices.gpus]
+        strides = [prod(sides[c + 1 :]) for c in range(len(sides))]
+        self._strides = np.array(strides, np.int64)
+        steps = Steps(
+            *(rows.last[options], rows.first[options], rows.kind[options]),
+            *(rows.compute_us[options], prices.use[rows.pattern[options]]),
+            prices.option_shared[options] <= slowest,
+            prices.option_apart[options] <= slowest,
         )
-        self._left = np.full((prices.layers + 1, prices.states, *sides), BIG, np.int64)
-        self._left[0] = 0
-        self._pairs: dict[int, list[int]] = {}
-        for pair, kind in enumerate(prices.pair_kind):
-            self._pairs.setdefault(int(kind), []).append(pair)
-        self._fill(options)
+        moves = prices.moves
+        begins = np.zeros((prices.layers + 1, prices.kinds), np.bool_)
+        begins[steps.first, steps.kind] = True
+        # The states of stages that begin at a cut, and of the end.
+        wanted = np.zeros((prices.layers + 1, prices.states), np.bool_)
+        cuts, pairs = np.nonzero(begins[:, moves.kind])
+        wanted[cuts, moves.state[pairs]] = True
+        wanted[prices.layers, 0] = True
+        self._left = completed_by_count(steps, moves, wanted, prices.gpus)
         self._flat = self._left.reshape(prices.layers + 1, prices.states, -1)
 
     @staticmethod
@@ -55,67 +62,6 @@ class LeastByCount:
     def one(self, first: int, state: int, left: tuple[int, ...]) -> int:
         """`least` of one cut."""
         return int(self._left[(first, state, *left)])
-
-    def _fill(self, options: Array) -> None:
-        rows, owner = self._owner.options, self._owner
-        firsts = rows.first[options]
-        states = {
-            int(cut): self._states_at(rows.kind[options[firsts == cut]])
-            for cut in np.unique(firsts)
-        }
-        states[owner.layers] = [0]
-        lasts = rows.last[options]
-        for last in np.unique(lasts):
-            if int(last) in states:
-                self._fill_cut(int(last), options[lasts == last], states[int(last)])
-
-    def _states_at(self, kinds: Array) -> list[int]:
-        """Tags of the stages that begin at a cut."""
-        pairs = [p for kind in np.unique(kinds) for p in self._pairs[int(kind)]]
-        return sorted({int(self._owner.pair_state[p]) for p in pairs})
-
-    def _fill_cut(self, last: int, options: Array, states: list[int]) -> None:
-        owner = self._owner
-        ends: dict[tuple[int, bool], Array] = {}
-        for option in options:
-            self._extend(int(option), ends)
-        if not ends:
-            return
-        keys = list(ends)
-        sums = np.stack([ends[key] for key in keys])
-        for state in states:
-            hops = np.array(
-                [
-                    (owner.shared if joined else owner.apart)[p, state]
-                    for p, joined in keys
-                ]
-            )
-            possible = np.flatnonzero(hops < BIG)
-            if len(possible):
-                shape = (-1, *([1] * len(owner.gpus)))
-                found = sums[possible] + hops[possible].reshape(shape)
-                self._left[last, state] = np.minimum(found.min(axis=0), BIG)
-
-    def _extend(self, option: int, ends: dict[tuple[int, bool], Array]) -> None:
-        """Lay one option before all that it can follow, merged by pair."""
-        owner, rows = self._owner, self._owner.options
-        use = owner.use[rows.pattern[option]]
-        here = tuple(slice(int(u), None) for u in use)
-        there = tuple(
-            slice(0, int(n + 1 - u)) for n, u in zip(owner.gpus, use, strict=True)
-        )
-        first, us = int(rows.first[option]), int(rows.compute_us[option])
-        for pair in self._pairs[int(rows.kind[option])]:
-            before = self._left[first, owner.pair_state[pair]][there] + us
-            for joined, tau in (
-                (True, owner.option_shared[option]),
-                (False, owner.option_apart[option]),
-            ):
-                if tau <= self._slowest:
-                    key = (pair, joined)
-                    if key not in ends:
-                        ends[key] = np.full(self._left.shape[2:], BIG, np.int64)
-                    np.minimum(ends[key][here], before, out=ends[key][here])
 
 
 class LeastByPrice:

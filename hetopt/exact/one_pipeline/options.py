@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cluster_tables import BIG, Array, ClusterTables
+from .cluster_tables import BIG, Array, ClusterTables, Flags
 from .kinds import Kinds, Pattern
+from .loops import pattern_us
 
 MOST = 12_000_000  # options of one micro-batch size, about 60 bytes each
 
@@ -57,7 +58,7 @@ class Builder:
             self._rows[t] = _Rows(np.array(numbers, np.int64), replicas, chosen)
         self._kind = self._kind_table()
         self._syncs = np.array([kinds.sync_sums(p) for p in kinds.patterns], np.int64)
-        self._least: dict[tuple[object, ...], Array] = {}
+        self._highs = np.array([high for _, high in kinds.brackets], np.int64)
         self._behind = [BIG] * (cluster.layers + 1)  # stages after a cut, at the least
 
     def _kind_table(self) -> Array:
@@ -106,32 +107,39 @@ class Builder:
     def _run(self, first: int, last: int, k: int) -> list[tuple[Array, ...]]:
         """Options of one run of layers."""
         found: list[tuple[Array, ...]] = []
-        span = range(first, last)
         for t, rows in self._rows.items():
-            times = self._times(first, last, k, t)
-            before = np.full(len(rows.numbers), BIG, np.int64)
-            for bracket, (_, high) in enumerate(self.kinds.brackets):
-                us = self._least_us(t, rows, high, times)
-                kind = self._kind[rows.numbers, bracket]
-                # More samples for one replica pay only where they save time.
-                better = (us < before) & (kind >= 0)
-                if last == self.cluster.layers and high < self.kinds.b:
-                    continue  # no hop: only the least time counts
-                before = np.where(better, us, before)
-                chosen = np.flatnonzero(better)
-                if len(chosen):
-                    numbers = rows.numbers[chosen]
-                    found.append(
-                        (
-                            np.full(len(chosen), first, np.int64),
-                            np.full(len(chosen), last, np.int64),
-                            kind[chosen],
-                            numbers,
-                            us[chosen],
-                            self._sync_us(numbers, span),
-                        )
+            us, pays = self._by_bracket(self._times(first, last, k, t), rows, last)
+            bracket, chosen = np.nonzero(pays)
+            if len(chosen):
+                numbers = rows.numbers[chosen]
+                found.append(
+                    (
+                        np.full(len(chosen), first, np.int64),
+                        np.full(len(chosen), last, np.int64),
+                        self._kind[numbers, bracket],
+                        numbers,
+                        us[pays],
+                        self._sync_us(numbers, range(first, last)),
                     )
+                )
         return found
+
+    def _by_bracket(self, times: Array, rows: _Rows, last: int) -> tuple[Array, Flags]:
+        """Return least times [bracket, pattern], and where that bracket is an option.
+
+        More samples for one replica pay only where they save time; of the last stages,
+        which hand nothing on, only the least time counts.
+        """
+        us = pattern_us(times, rows.replicas, self._highs)
+        kinds = self._kind[rows.numbers].T
+        pays = (us < BIG) & (kinds >= 0)
+        if last == self.cluster.layers:
+            pays[:-1] = False
+        else:
+            allowed = np.where(pays, us, BIG)
+            before = np.minimum.accumulate(allowed, axis=0)
+            pays[1:] &= us[1:] < before[:-1]
+        return us, pays
 
     def _sync_us(self, numbers: Array, span: range) -> Array:
         sums = self._syncs[numbers]
@@ -139,44 +147,11 @@ class Builder:
         found: Array = sums[:, span.stop] - sums[:, span.start] + ends * sums[:, -1]
         return found
 
-    def _times(
-        self, first: int, last: int, k: int, t: int
-    ) -> tuple[tuple[int, ...], ...]:
+    def _times(self, first: int, last: int, k: int, t: int) -> Array:
         """Least time of 1, 2, ... samples or more on a replica, by class of nodes."""
-        cluster, table = self.cluster, []
-        for c in cluster.kinds:
-            row = [BIG] * self.kinds.b
-            if t <= cluster.largest[c]:
-                for s in cluster.allowed(c, t, self.n, first, last, k, self.kinds.b):
-                    row[s - 1] = cluster.span_us(c, t, s, first, last)
-            for s in range(self.kinds.b - 2, -1, -1):
-                row[s] = min(row[s], row[s + 1])
-            table.append(tuple(row))
-        return tuple(table)
-
-    def _least_us(
-        self, t: int, rows: _Rows, high: int, times: tuple[tuple[int, ...], ...]
-    ) -> Array:
-        """Least time of each pattern, none of whose replicas takes over `high`."""
-        key = (t, high, times)
-        if key not in self._least:
-            self._least[key] = _least_us(rows.replicas, self.kinds.b, high, times)
-        return self._least[key]
-
-
-def _least_us(
-    replicas: Array, b: int, high: int, times: tuple[tuple[int, ...], ...]
-) -> Array:
-    """Least time at which replicas, by class in columns, take `b` samples together."""
-    rows = [np.array(row[:high], np.int64) for row in times]
-    events = np.unique(np.concatenate(rows))
-    events = events[events < BIG]
-    if not len(events):
-        return np.full(len(replicas), BIG, np.int64)
-    # Samples that a replica of each class can take by each event.
-    taken = np.stack([np.searchsorted(row, events, side="right") for row in rows])
-    enough = replicas @ taken >= b
-    for c, row in enumerate(taken):
-        enough &= (replicas[:, c : c + 1] == 0) | (row >= 1)
-    reached = enough.any(axis=1)
-    return np.where(reached, events[enough.argmax(axis=1)], BIG)
+        cluster, run = self.cluster, (first, last, k)
+        times = np.array(
+            [cluster.times_us(c, t, self.n, run, self.kinds.b) for c in cluster.kinds]
+        )
+        least = np.minimum.accumulate(times[:, ::-1], axis=1)[:, ::-1]
+        return np.ascontiguousarray(least)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import loops
 from .cluster_tables import BIG, Array, ClusterTables
 from .kinds import Kinds
+from .loops import Moves
 from .options import Options
 
 
@@ -33,19 +35,14 @@ class Prices:
             [[p.t * m for m in p.replicas] for p in kinds.patterns], np.int64
         )
         self.gpus = np.array(cluster.gpus, np.int64)
-        self.shared, self.apart = kinds.hops
-        self.pair_kind = np.array([kind for kind, _ in kinds.pairs], np.int64)
-        self.pair_state = np.array([state for _, state in kinds.pairs], np.int64)
+        pair_kind = np.array([kind for kind, _ in kinds.pairs], np.int64)
+        pair_state = np.array([state for _, state in kinds.pairs], np.int64)
         self.kinds, self.states = len(kinds.kinds), len(kinds.states)
-        # Pairs are sorted by kind; every state but the end's has pairs.
-        self.kind_starts = np.flatnonzero(np.diff(self.pair_kind, prepend=-1))
-        self.by_state = np.argsort(self.pair_state, kind="stable")
-        self.state_starts = np.flatnonzero(
-            np.diff(self.pair_state[self.by_state], prepend=-1)
-        )
+        starts = np.searchsorted(pair_kind, np.arange(self.kinds + 1))
+        self.moves = Moves(pair_kind, pair_state, *kinds.hops, starts)
         # Least hops of a kind: a stage that is slower with them is too slow anyway.
-        self.least_shared = self._least(self.shared)
-        self.least_apart = self._least(self.apart[:, 1:])
+        self.least_shared = self._least(self.moves.shared)
+        self.least_apart = self._least(self.moves.apart[:, 1:])
         end = options.last == self.layers
         self.option_shared = options.compute_us + np.where(
             end, BIG, self.least_shared[options.kind]
@@ -60,7 +57,7 @@ class Prices:
         """Least hop of each kind, over its pairs and all states."""
         found = np.full(self.kinds, BIG, np.int64)
         if hops.shape[1]:
-            np.minimum.at(found, self.pair_kind, hops.min(axis=1))
+            np.minimum.at(found, self.moves.kind, hops.min(axis=1))
         return found
 
     def within(self, options: Array, slowest: int, sync: int) -> Array:
@@ -78,7 +75,6 @@ class Prices:
         All remain where the bound is no better than a `known` one.
         """
         table = _Table(self, options, slowest, prices)
-        table.sweep()
         paid = int(prices @ self.gpus)
         best = int(table.value[self.layers, 0])
         if best >= BIG:
@@ -89,9 +85,7 @@ class Prices:
 
     def values(self, options: Array, slowest: int, prices: Array) -> Array:
         """Least price of the layers before each cut, by the state behind it."""
-        table = _Table(self, options, slowest, prices)
-        table.sweep()
-        return table.value
+        return _Table(self, options, slowest, prices).value
 
 
 class _Table:
@@ -114,8 +108,7 @@ class _Table:
         self.shared = self._least(np.where(self.fits_shared, self.priced, BIG), shape)
         self.apart = self._least(np.where(self.fits_apart, self.priced, BIG), shape)
         # Least price of layers before a cut, by the state of the stage behind it.
-        self.value = np.full((side, owner.states), BIG, np.int64)
-        self.value[0] = 0
+        self.value = loops.swept(self.shared, self.apart, owner.moves)
 
     def _least(self, priced: Array, shape: tuple[int, ...]) -> Array:
         """Least priced option of every cell (last, first, kind)."""
@@ -123,25 +116,6 @@ class _Table:
         if len(self._starts):
             found.reshape(-1)[self._cells] = np.minimum.reduceat(priced, self._starts)
         return found
-
-    def sweep(self) -> None:
-        """Fill `value`, cut by cut."""
-        owner = self.owner
-        for last in range(1, owner.layers + 1):
-            one, two = self._onto(last)
-            least = np.minimum(
-                (one[:, None] + owner.shared).min(axis=0),
-                (two[:, None] + owner.apart).min(axis=0),
-            )
-            self.value[last] = np.minimum(least, BIG)
-
-    def _onto(self, last: int) -> tuple[Array, Array]:
-        """Least price of each pair's stage that ends at `last`, and what is before."""
-        owner = self.owner
-        before = self.value[:last, owner.pair_state]
-        one = self.shared[last, :last][:, owner.pair_kind] + before
-        two = self.apart[last, :last][:, owner.pair_kind] + before
-        return one.min(axis=0), two.min(axis=0)
 
     # --- the least path ------------------------------------------------------------
 
@@ -152,7 +126,7 @@ class _Table:
         last, state = owner.layers, 0
         while last:
             pair, joined = self._pair_onto(last, state)
-            kind, own = owner.pair_kind[pair], owner.pair_state[pair]
+            kind, own = owner.moves.kind[pair], owner.moves.state[pair]
             costs = (self.shared if joined else self.apart)[last, :last, kind]
             first = int((costs + self.value[:last, own]).argmin())
             option = self._option(last, first, int(kind), joined)
@@ -161,8 +135,9 @@ class _Table:
         return used
 
     def _pair_onto(self, last: int, state: int) -> tuple[int, bool]:
-        one, two = self._onto(last)
-        one, two = one + self.owner.shared[:, state], two + self.owner.apart[:, state]
+        moves = self.owner.moves
+        one, two = loops.onto(self.shared, self.apart, moves, self.value, last)
+        one, two = one + moves.shared[:, state], two + moves.apart[:, state]
         joined = bool(one.min() <= two.min())
         return int((one if joined else two).argmin()), joined
 
@@ -181,27 +156,7 @@ class _Table:
 
     def below(self, limit: int) -> Array:
         """Numbers of the options that some path of at most `limit` goes through."""
-        through = self._through().reshape(-1)[self.owner.cell[self.options]]
+        table = loops.through(self.shared, self.apart, self.owner.moves, self.value)
+        through = table.reshape(-1)[self.owner.cell[self.options]]
         kept: Array = self.options[self.priced + through <= limit]
         return kept
-
-    def _through(self) -> Array:
-        """Least price of all but the option itself, for each cell."""
-        owner, side = self.owner, self.owner.layers + 1
-        after = np.full((side, owner.states), BIG, np.int64)  # by the first state
-        after[owner.layers, 0] = 0
-        through = np.full((side, side, owner.kinds), BIG, np.int64)
-        for last in range(owner.layers, 0, -1):
-            one = np.minimum((owner.shared + after[last]).min(axis=1), BIG)
-            two = np.minimum((owner.apart + after[last]).min(axis=1), BIG)
-            rest = self.value[:last, owner.pair_state] + np.minimum(one, two)
-            through[last, :last] = np.minimum.reduceat(rest, owner.kind_starts, axis=1)
-            steps = np.minimum(
-                self.shared[last, :last][:, owner.pair_kind] + one,
-                self.apart[last, :last][:, owner.pair_kind] + two,
-            )
-            least = np.minimum.reduceat(
-                steps[:, owner.by_state], owner.state_starts, axis=1
-            )
-            after[:last, 1:] = np.minimum(after[:last, 1:], least)
-        return through

@@ -81,25 +81,24 @@ class Search:
     def __init__(self, kinds: Kinds, prices: Prices, stages: Stages) -> None:
         self.kinds, self.prices, self.stages = kinds, prices, stages
         self.cluster = stages.cluster
-        self._pairs: dict[int, list[int]] = {}
-        for pair, kind in enumerate(prices.pair_kind):
-            self._pairs.setdefault(int(kind), []).append(pair)
 
     def steps(self, options: Array) -> _Steps:
         """Return the options, one row for each state that they may have."""
-        owner, rows = self.prices, self.prices.options
-        pairs = [self._pairs[int(kind)] for kind in rows.kind[options]]
-        option = np.repeat(options, [len(row) for row in pairs])
-        pair = np.array([p for row in pairs for p in row], np.int64)
+        rows, moves = self.prices.options, self.prices.moves
+        kinds = rows.kind[options]
+        each = moves.starts[kinds + 1] - moves.starts[kinds]
+        option = np.repeat(options, each)
+        before = np.cumsum(each) - each
+        pair = np.repeat(moves.starts[kinds] - before, each) + np.arange(len(option))
         return _Steps(
             option,
             rows.first[option],
-            owner.pair_state[pair],
+            moves.state[pair],
             rows.compute_us[option],
             rows.sync_us[option],
-            owner.use[rows.pattern[option]],
-            owner.shared[pair],
-            owner.apart[pair],
+            self.prices.use[rows.pattern[option]],
+            moves.shared[pair],
+            moves.apart[pair],
         )
 
     def begin(self) -> Label:
@@ -255,35 +254,37 @@ class BoxSearch:
     ) -> tuple[int, Label] | None:
         """The bound and the partial pipeline with one stage more; None if too slow."""
         stages, box = self.owner.stages, self.box
-        tau, sync = (
-            stages.tau_us(placed, len(at.placed) + 1, later),
-            stages.sync_us(placed),
-        )
-        if tau > box.slow_high or sync > box.sync_high:
+        tau = stages.tau_us(placed, len(at.placed) + 1, later)
+        if tau > box.slow_high:
             return None
         free, left = list(at.free), list(at.left)
         for node, count in placed.places:
             free[node] -= count * placed.t
             left[self.owner.cluster.kind[node]] -= count * placed.t
-        onward = Label(
-            placed.first,
-            (*at.placed, placed),
-            tuple(free),
-            tuple(left),
-            at.sum_us + tau,
-            max(at.slowest_us, tau),
-            max(at.sync_us, sync),
-        )
         least = 0
         if placed.first:
-            state = self.owner.kinds.state_number[stages.state(placed, onward.free)]
-            least = self.rest.one(placed.first, state, onward.left)
-        bound = self.owner.total(
-            onward.sum_us + least,
-            max(onward.slowest_us, box.slow_low),
-            max(onward.sync_us, box.sync_low),
+            state = self.owner.kinds.state_number[stages.state(placed, tuple(free))]
+            least = self.rest.one(placed.first, state, tuple(left))
+        sum_us, slowest = at.sum_us + tau, max(at.slowest_us, tau)
+
+        def bound(sync: int) -> int:
+            # Of the box itself at the least.
+            slow, most = max(slowest, box.slow_low), max(sync, box.sync_low)
+            return self.owner.total(sum_us + least, slow, most)
+
+        if bound(at.sync_us) >= self.goal.limit():
+            return None  # the stage's own synchronisation takes long to tell
+        sync = stages.sync_us(placed)
+        if sync > box.sync_high:
+            return None
+        sync = max(at.sync_us, sync)
+        if (us := bound(sync)) >= self.goal.limit():
+            return None
+        chain = (*at.placed, placed)
+        onward = Label(
+            placed.first, chain, tuple(free), tuple(left), sum_us, slowest, sync
         )
-        return None if bound >= self.goal.limit() else (bound, onward)
+        return us, onward
 
     def _promising(self, at: Label, later: PlacedStage | None) -> list[int]:
         """Options that may come next, by counts alone."""

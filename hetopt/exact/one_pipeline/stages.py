@@ -186,14 +186,14 @@ class Stages:
         self, first: int, last: int, t: int, k: int, classes: tuple[int, ...]
     ) -> tuple[tuple[int, ...], ...]:
         """Time of 1, 2, ... samples by class of nodes; BIG where they do not fit."""
-        table = []
-        for c in self.cluster.kinds:
-            row = [BIG] * self.b
-            if c in classes:
-                for s in self.cluster.allowed(c, t, self.n, first, last, k, self.b):
-                    row[s - 1] = self.cluster.span_us(c, t, s, first, last)
-            table.append(tuple(row))
-        return tuple(table)
+        cluster, run = self.cluster, (first, last, k)
+        nothing = (BIG,) * self.b
+        return tuple(
+            tuple(cluster.times_us(c, t, self.n, run, self.b).tolist())
+            if c in classes
+            else nothing
+            for c in cluster.kinds
+        )
 
     def _compute_us(
         self, times: tuple[tuple[int, ...], ...], replicas: tuple[int, ...], most: int

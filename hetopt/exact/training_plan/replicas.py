@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from ..one_pipeline.cluster_tables import ClusterTables
+from ..one_pipeline.cluster_tables import BIG, ClusterTables
 
 
 class Placed(NamedTuple):
@@ -74,11 +74,13 @@ class _Slowest:
             each = self._us.setdefault(kind, {})
             for d in range(t, gpus + 1):
                 if d not in each:
-                    each[d] = [inf] * self._b
-                    where = place.micro_batches, first, last, place.from_end
-                    for s in cluster.allowed(kind, d, *where, self._b):
-                        us = cluster.span_us(kind, d, s, first, last)
-                        each[d][s - 1] = us + int(stage.hops[s])
+                    run = first, last, place.from_end
+                    n, b = place.micro_batches, self._b
+                    times = cluster.times_us(kind, d, n, run, b).tolist()
+                    each[d] = [
+                        inf if us >= BIG else us + int(stage.hops[s])
+                        for s, us in enumerate(times, start=1)
+                    ]
 
     def least_us(self) -> float | None:
         """The least time within which they take all samples; None where none is."""

@@ -1,0 +1,376 @@
+/* Single pipelines: the twins in numpy are `hetopt.exact.one_pipeline.loops`. Times and
+prices are below `BIG`, which is far enough from the largest number: no sum overflows. */
+
+#include "single.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "given.h"
+
+/* --- the least time of a pattern --------------------------------------------------------- */
+
+static int ascending(const void *one, const void *other)
+{
+    int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
+    return (a > b) - (a < b);
+}
+
+/* Put the different times below `BIG` in order; returns how many there are. */
+static int64_t instants(const int64_t *times, int64_t count, int64_t *found)
+{
+    int64_t some = 0, kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (times[i] < BIG)
+            found[some++] = times[i];
+    qsort(found, (size_t)some, sizeof *found, ascending);
+    for (int64_t i = 0; i < some; i++)
+        if (!kept || found[kept - 1] != found[i])
+            found[kept++] = found[i];
+    return kept;
+}
+
+/* Whether replicas take `b` samples, each of class c at least one and at most `cap` of
+   the `taken[c]`. */
+static int enough(const int64_t *replicas, const int64_t *taken, int64_t classes,
+                  int64_t cap, int64_t b)
+{
+    int64_t sum = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        if (replicas[c] && !taken[c])
+            return 0;
+        sum += replicas[c] * lesser(cap, taken[c]);
+    }
+    return sum >= b;
+}
+
+PyObject *core_pattern_us(PyObject *self, PyObject *args)
+{
+    (void)self;
+    given_t given;
+    PyObject *done = NULL;
+    if (open_given(args, "cb pc k =kp", &given) < 0)
+        return NULL;
+    int64_t classes = given.size['c'], b = given.size['b'];
+    int64_t patterns = given.size['p'], caps = given.size['k'], all = classes * b;
+    int64_t *room = malloc((size_t)(all + all * classes + 1) * sizeof *room);
+    if (!room) {
+        PyErr_NoMemory();
+    } else {
+        const int64_t *times = array(&given, 0), *replicas = array(&given, 1);
+        const int64_t *most = array(&given, 2);
+        int64_t *us = array(&given, 3), *events = room, *taken = room + all;
+        Py_BEGIN_ALLOW_THREADS
+        int64_t count = instants(times, all, events);
+        for (int64_t c = 0; c < classes; c++)
+            for (int64_t e = 0, s = 0; e < count; e++) {
+                while (s < b && times[c * b + s] <= events[e])
+                    s++;
+                taken[e * classes + c] = s;
+            }
+        for (int64_t k = 0; k < caps; k++)
+            for (int64_t p = 0; p < patterns; p++) {
+                int64_t low = 0, high = count;
+                while (low < high) {
+                    int64_t e = (low + high) / 2;
+                    if (enough(replicas + p * classes, taken + e * classes, classes,
+                               most[k], b))
+                        high = e;
+                    else
+                        low = e + 1;
+                }
+                us[k * patterns + p] = low < count ? events[low] : BIG;
+            }
+        Py_END_ALLOW_THREADS
+        free(room);
+        done = Py_NewRef(Py_None);
+    }
+    close_given(&given);
+    return done;
+}
+
+/* --- shortest paths over the layers ------------------------------------------------------ */
+
+typedef struct {
+    const int64_t *shared_us, *apart_us; /* least of a cell [last, first, kind] */
+    const int64_t *kind, *state;         /* of a pair */
+    const int64_t *shared, *apart;       /* hop of a pair into a state */
+    int64_t side, kinds, pairs, states;
+} paths_t;
+
+/* Read what both kernels are given first; whether it agrees. */
+static int open_paths(given_t *given, paths_t *of)
+{
+    of->shared_us = array(given, 0), of->apart_us = array(given, 1);
+    of->kind = array(given, 2), of->state = array(given, 3);
+    of->shared = array(given, 4), of->apart = array(given, 5);
+    of->side = given->size['l'], of->kinds = given->size['k'];
+    of->pairs = given->size['p'], of->states = given->size['s'];
+    int right = within(given, 2, 0, of->kinds - 1) && within(given, 3, 0, of->states - 1);
+    if (!right)
+        outside();
+    return right;
+}
+
+/* Whether any kind has an option in a cell. */
+static int has_any(const int64_t *one, const int64_t *other, int64_t kinds)
+{
+    for (int64_t k = 0; k < kinds; k++)
+        if (one[k] < BIG || other[k] < BIG)
+            return 1;
+    return 0;
+}
+
+/* Lower `least` by what `onto` costs behind pair p, in each state. */
+INLINE void lower(int64_t *least, const int64_t *hops, int64_t onto, int64_t states)
+{
+    for (int64_t s = 0; s < states; s++)
+        least[s] = lesser(least[s], onto + hops[s]);
+}
+
+WIDE static void sweep(const paths_t *of, int64_t *value, int64_t *one, int64_t *two)
+{
+    for (int64_t last = 1; last < of->side; last++) {
+        int64_t *here = value + last * of->states;
+        fill(one, of->pairs, BIG);
+        fill(two, of->pairs, BIG);
+        for (int64_t first = 0; first < last; first++) {
+            int64_t cell = (last * of->side + first) * of->kinds;
+            const int64_t *shared = of->shared_us + cell, *apart = of->apart_us + cell;
+            const int64_t *before = value + first * of->states;
+            if (!has_any(shared, apart, of->kinds))
+                continue;
+            for (int64_t p = 0; p < of->pairs; p++) {
+                int64_t began = before[of->state[p]];
+                one[p] = lesser(one[p], shared[of->kind[p]] + began);
+                two[p] = lesser(two[p], apart[of->kind[p]] + began);
+            }
+        }
+        fill(here, of->states, BIG);
+        for (int64_t p = 0; p < of->pairs; p++) {
+            if (one[p] < BIG)
+                lower(here, of->shared + p * of->states, one[p], of->states);
+            if (two[p] < BIG)
+                lower(here, of->apart + p * of->states, two[p], of->states);
+        }
+    }
+}
+
+PyObject *core_swept(PyObject *self, PyObject *args)
+{
+    (void)self;
+    given_t given;
+    paths_t of;
+    PyObject *done = NULL;
+    if (open_given(args, "llk llk p p ps ps =ls", &given) < 0)
+        return NULL;
+    if (open_paths(&given, &of)) {
+        int64_t *room = malloc((size_t)(2 * of.pairs + 1) * sizeof *room);
+        if (!room) {
+            PyErr_NoMemory();
+        } else {
+            Py_BEGIN_ALLOW_THREADS
+            sweep(&of, array(&given, 6), room, room + of.pairs);
+            Py_END_ALLOW_THREADS
+            free(room);
+            done = Py_NewRef(Py_None);
+        }
+    }
+    close_given(&given);
+    return done;
+}
+
+/* The least behind each pair whose stage ends at `last`. */
+INLINE int64_t behind(const int64_t *hops, const int64_t *after, int64_t states)
+{
+    int64_t least = BIG;
+    for (int64_t s = 0; s < states; s++)
+        least = lesser(least, hops[s] + after[s]);
+    return least;
+}
+
+WIDE static void go_through(const paths_t *of, const int64_t *value, int64_t *after,
+                            int64_t *through, int64_t *one, int64_t *two)
+{
+    int64_t states = of->states;
+    fill(after, of->side * states, BIG);
+    fill(through, of->side * of->side * of->kinds, BIG);
+    after[(of->side - 1) * states] = 0;
+    for (int64_t last = of->side - 1; last > 0; last--) {
+        for (int64_t p = 0; p < of->pairs; p++) {
+            one[p] = behind(of->shared + p * states, after + last * states, states);
+            two[p] = behind(of->apart + p * states, after + last * states, states);
+        }
+        for (int64_t first = 0; first < last; first++) {
+            int64_t cell = (last * of->side + first) * of->kinds;
+            const int64_t *shared = of->shared_us + cell, *apart = of->apart_us + cell;
+            const int64_t *before = value + first * states;
+            int64_t *onward = after + first * states;
+            for (int64_t p = 0; p < of->pairs; p++) {
+                int64_t k = of->kind[p], s = of->state[p];
+                int64_t rest = before[s] + lesser(one[p], two[p]);
+                through[cell + k] = lesser(through[cell + k], rest);
+                int64_t step = lesser(shared[k] + one[p], apart[k] + two[p]);
+                onward[s] = lesser(onward[s], step);
+            }
+        }
+    }
+}
+
+PyObject *core_through(PyObject *self, PyObject *args)
+{
+    (void)self;
+    given_t given;
+    paths_t of;
+    PyObject *done = NULL;
+    if (open_given(args, "llk llk p p ps ps ls =llk", &given) < 0)
+        return NULL;
+    if (open_paths(&given, &of)) {
+        size_t count = (size_t)(of.side * of.states + 2 * of.pairs + 1);
+        int64_t *after = malloc(count * sizeof *after);
+        if (!after) {
+            PyErr_NoMemory();
+        } else {
+            int64_t *room = after + of.side * of.states;
+            Py_BEGIN_ALLOW_THREADS
+            go_through(&of, array(&given, 6), after, array(&given, 7), room,
+                       room + of.pairs);
+            Py_END_ALLOW_THREADS
+            free(after);
+            done = Py_NewRef(Py_None);
+        }
+    }
+    close_given(&given);
+    return done;
+}
+
+/* --- what is before a cut, by the GPUs left ------------------------------------------------ */
+
+typedef struct {
+    const int64_t *last, *first, *kind, *us, *use;
+    const char *fits_shared, *fits_apart;
+    const int64_t *starts, *state, *shared, *apart;
+    const char *wanted;
+    const int64_t *rows; /* GPUs by class, of the first number of each row */
+    int64_t options, classes, pairs, states, row_count, row;
+} laid_t;
+
+/* Lower `ends` by `before`, moved by what a stage uses, and its time. */
+INLINE void lay(const laid_t *of, const int64_t *use, int64_t moved, int64_t us,
+                const int64_t *before, int64_t *ends)
+{
+    int64_t skip = use[of->classes - 1];
+    for (int64_t r = 0; r < of->row_count; r++) {
+        int able = 1;
+        for (int64_t c = 0; c + 1 < of->classes; c++)
+            able &= of->rows[r * of->classes + c] >= use[c];
+        if (!able)
+            continue;
+        int64_t *to = ends + r * of->row + skip;
+        const int64_t *from = before + r * of->row + skip - moved;
+        for (int64_t i = 0; i < of->row - skip; i++)
+            to[i] = lesser(to[i], from[i] + us);
+    }
+}
+
+/* One cut: the options [from, until) end there. */
+WIDE static void lay_all(const laid_t *of, int64_t from, int64_t until,
+                         const int64_t *strides, int64_t *left, int64_t *ends, char *begun)
+{
+    int64_t box = of->row_count * of->row, last = of->last[from];
+    memset(begun, 0, (size_t)(2 * of->pairs));
+    for (int64_t o = from; o < until; o++) {
+        const int64_t *use = of->use + o * of->classes;
+        int64_t moved = 0;
+        for (int64_t c = 0; c < of->classes; c++)
+            moved += use[c] * strides[c];
+        for (int64_t p = of->starts[of->kind[o]]; p < of->starts[of->kind[o] + 1]; p++) {
+            const int64_t *before = left + (of->first[o] * of->states + of->state[p]) * box;
+            for (int64_t way = 0; way < 2; way++) {
+                int64_t key = 2 * p + way;
+                if (!(way ? of->fits_apart[o] : of->fits_shared[o]))
+                    continue;
+                if (!begun[key])
+                    fill(ends + key * box, box, BIG);
+                begun[key] = 1;
+                lay(of, use, moved, of->us[o], before, ends + key * box);
+            }
+        }
+    }
+    for (int64_t s = 0; s < of->states; s++) {
+        int64_t *here = left + (last * of->states + s) * box;
+        if (!of->wanted[last * of->states + s])
+            continue;
+        for (int64_t key = 0; key < 2 * of->pairs; key++) {
+            int64_t at = key / 2 * of->states + s;
+            int64_t hop = key % 2 ? of->apart[at] : of->shared[at];
+            if (!begun[key] || hop >= BIG)
+                continue;
+            const int64_t *end = ends + key * box;
+            for (int64_t i = 0; i < box; i++)
+                here[i] = lesser(here[i], end[i] + hop);
+        }
+    }
+}
+
+PyObject *core_completed_by_count(PyObject *self, PyObject *args)
+{
+    (void)self;
+    given_t given;
+    laid_t of;
+    PyObject *done = NULL;
+    if (open_given(args, "o o o o oc ?o ?o k p ps ps ?ls rc c =lsv", &given) < 0)
+        return NULL;
+    of.last = array(&given, 0), of.first = array(&given, 1), of.kind = array(&given, 2);
+    of.us = array(&given, 3), of.use = array(&given, 4);
+    of.fits_shared = given.views[5].buf, of.fits_apart = given.views[6].buf;
+    of.starts = array(&given, 7), of.state = array(&given, 8);
+    of.shared = array(&given, 9), of.apart = array(&given, 10);
+    of.wanted = given.views[11].buf, of.rows = array(&given, 12);
+    of.options = given.size['o'], of.classes = given.size['c'];
+    of.pairs = given.size['p'], of.states = given.size['s'];
+    of.row_count = given.size['r'];
+    int64_t box = given.size['v'], side = given.size['l'];
+    int right = of.classes > 0 && of.row_count > 0 && box % of.row_count == 0 &&
+                within(&given, 0, 1, side - 1) && within(&given, 1, 0, side - 1) &&
+                within(&given, 2, 0, given.size['k'] - 2) &&
+                within(&given, 7, 0, of.pairs) && within(&given, 8, 0, of.states - 1) &&
+                within(&given, 3, 0, BIG) && within(&given, 4, 0, box) &&
+                within(&given, 13, 1, box);
+    of.row = right ? box / of.row_count : 1;
+    const int64_t *strides = array(&given, 13);
+    for (int64_t o = 0; right && o < of.options; o++) {
+        right = of.first[o] < of.last[o] && (!o || of.last[o - 1] <= of.last[o]) &&
+                of.use[o * of.classes + of.classes - 1] <= of.row;
+    }
+    /* A move stays within the rows where strides are those of the rows. */
+    for (int64_t r = 0; right && r < of.row_count; r++) {
+        int64_t at = 0;
+        for (int64_t c = 0; c < of.classes; c++)
+            at += of.rows[r * of.classes + c] * strides[c];
+        right = at == r * of.row && of.rows[(r + 1) * of.classes - 1] == 0;
+    }
+    right = right && strides[of.classes - 1] == 1;
+    size_t ends_size = right ? (size_t)(2 * of.pairs * box + 1) * 8 : 8;
+    int64_t *ends = malloc(ends_size);
+    char *begun = malloc((size_t)(2 * of.pairs + 1));
+    if (!right) {
+        outside();
+    } else if (!ends || !begun) {
+        PyErr_NoMemory();
+    } else {
+        int64_t *left = array(&given, 14);
+        Py_BEGIN_ALLOW_THREADS
+        for (int64_t from = 0, until; from < of.options; from = until) {
+            for (until = from; until < of.options && of.last[until] == of.last[from];)
+                until++;
+            lay_all(&of, from, until, strides, left, ends, begun);
+        }
+        Py_END_ALLOW_THREADS
+        done = Py_NewRef(Py_None);
+    }
+    free(ends);
+    free(begun);
+    close_given(&given);
+    return done;
+}

@@ -1,0 +1,206 @@
+"""Loops of single pipelines: numpy, the compiled core, and what they stand for."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hetopt import _kernels
+from hetopt.exact.one_pipeline import loops
+from hetopt.exact.one_pipeline.cluster_tables import BIG
+from hetopt.exact.one_pipeline.shares import least_us
+
+SEEDS = st.integers(0, 2**32)
+
+
+@pytest.fixture(params=["core", "numpy"])
+def way(request, monkeypatch):
+    """Run the loops in the core, or by numpy."""
+    if request.param == "numpy":
+        monkeypatch.setattr(_kernels, "core", None)
+    elif _kernels.core is None:
+        pytest.skip("the compiled core is not built")
+
+
+def some(rng, shape, missing=0.3, most=30):
+    found = rng.integers(1, most, shape)
+    found[rng.random(shape) < missing] = BIG
+    return found
+
+
+def drawn_moves(rng):
+    kinds, states = rng.integers(1, 4, 2)
+    each = rng.integers(1, 4, kinds)
+    kind = np.repeat(np.arange(kinds), each)
+    shape = len(kind), states + 1
+    starts = np.searchsorted(kind, np.arange(kinds + 1))
+    return loops.Moves(
+        kind,
+        rng.integers(1, shape[1], shape[0]),
+        some(rng, shape),
+        some(rng, shape),
+        starts,
+    )
+
+
+def drawn_cells(rng, moves):
+    side = int(rng.integers(2, 5))
+    shape = side, side, len(moves.starts) - 1
+    shared, apart = some(rng, shape, 0.5), some(rng, shape, 0.5)
+    inside = np.tril(np.ones(shape[:2], bool), -1)[:, :, None]
+    return np.where(inside, shared, BIG), np.where(inside, apart, BIG)
+
+
+@given(SEEDS)
+def test_the_core_has_the_same_numbers_as_numpy(seed):
+    if _kernels.core is None:
+        pytest.skip("the compiled core is not built")
+    found = []
+    for core in (_kernels.core, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_kernels, "core", core)
+            found.append(everything(np.random.default_rng(seed)))
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+
+
+def everything(rng):
+    moves = drawn_moves(rng)
+    cells = drawn_cells(rng, moves)
+    value = loops.swept(*cells, moves)
+    steps, wanted, gpus = drawn_steps(rng, moves)
+    times, replicas, most = drawn_patterns(rng)
+    return (
+        value,
+        loops.through(*cells, moves, value),
+        loops.completed_by_count(steps, moves, wanted, gpus),
+        loops.pattern_us(times, replicas, most),
+    )
+
+
+def drawn_patterns(rng):
+    classes, b = rng.integers(1, 4), int(rng.integers(1, 7))
+    times = np.sort(some(rng, (classes, b), most=8), axis=1)
+    replicas = rng.integers(0, 4, (5, classes))
+    replicas[replicas.sum(axis=1) == 0, 0] = 1
+    replicas = replicas[replicas.sum(axis=1) <= b]
+    return times, replicas, np.unique(rng.integers(1, b + 1, 3))
+
+
+def drawn_steps(rng, moves):
+    layers, count = int(rng.integers(1, 4)), int(rng.integers(0, 9))
+    gpus = rng.integers(1, 4, rng.integers(1, 4))
+    last = np.sort(rng.integers(1, layers + 1, count))
+    use = np.minimum(rng.integers(0, 3, (count, len(gpus))), gpus)
+    use[use.sum(axis=1) == 0, 0] = 1
+    steps = loops.Steps(
+        last,
+        (last * rng.random(count)).astype(np.int64),
+        rng.integers(0, len(moves.starts) - 1, count),
+        rng.integers(1, 30, count),
+        use,
+        *(rng.random((2, count)) < 0.7),
+    )
+    wanted = np.ones((layers + 1, moves.shared.shape[1]), bool)
+    return steps, wanted, gpus
+
+
+# --- what the loops stand for ---------------------------------------------------------
+
+
+@given(SEEDS)
+@pytest.mark.usefixtures("way")
+def test_a_patterns_time_is_that_of_the_best_shares(seed):
+    times, replicas, most = drawn_patterns(np.random.default_rng(seed))
+    found = loops.pattern_us(times, replicas, most)
+    b = times.shape[1]
+    for cap, row in zip(most.tolist(), found.tolist(), strict=True):
+        for counts, us in zip(replicas.tolist(), row, strict=True):
+            assert us == least_us(times.tolist(), counts, b, cap)
+
+
+def chains(cells, moves, until):
+    """Yield every chain of stages to a cut: their cost, the state, what it went by."""
+    if until == 0:
+        yield 0, None, ()
+    for first, pair, joined in product(
+        range(until), range(len(moves.kind)), (True, False)
+    ):
+        kind, own = moves.kind[pair], moves.state[pair]
+        us = cells[0 if joined else 1][until, first, kind]
+        if us >= BIG:
+            continue
+        for cost, state, went in chains(cells, moves, first):
+            # The stage before handed on into this one's state, if there is one.
+            hop = 0 if state is None else hop_of(moves, state, own)
+            if hop < BIG:
+                yield cost + hop + us, (pair, joined), (*went, (until, first, kind, us))
+
+
+def hop_of(moves, before, state):
+    pair, joined = before
+    return (moves.shared if joined else moves.apart)[pair, state]
+
+
+@given(SEEDS)
+@pytest.mark.usefixtures("way")
+def test_paths_are_the_least_of_all_chains(seed):
+    rng = np.random.default_rng(seed)
+    moves = drawn_moves(rng)
+    cells = drawn_cells(rng, moves)
+    value = loops.swept(*cells, moves)
+    least = np.full(value.shape, BIG)
+    least[0] = 0
+    layers, by_cell = len(value) - 1, {}
+    for cut, state in product(range(1, layers + 1), range(value.shape[1])):
+        for cost, before, went in chains(cells, moves, cut):
+            hop = hop_of(moves, before, state)
+            if hop >= BIG:
+                continue
+            least[cut, state] = min(least[cut, state], cost + hop)
+            if (cut, state) == (layers, 0):
+                for last, first, kind, us in went:
+                    key = last, first, kind
+                    by_cell[key] = min(by_cell.get(key, BIG), cost + hop - us)
+    assert np.array_equal(value, least)
+    through = loops.through(*cells, moves, value)
+    for key, us in by_cell.items():
+        # It is of the cell's best option, joined or not: never above what was met.
+        assert through[key] <= us
+
+
+@given(SEEDS)
+@pytest.mark.usefixtures("way")
+def test_completion_is_the_least_of_all_chains_within_the_gpus(seed):
+    rng = np.random.default_rng(seed)
+    moves = drawn_moves(rng)
+    steps, wanted, gpus = drawn_steps(rng, moves)
+    found = loops.completed_by_count(steps, moves, wanted, gpus)
+    known = {}
+
+    def least(cut, state, left):
+        if cut == 0:
+            return 0
+        key = cut, state, left
+        if key not in known:
+            known[key] = min(onto(cut, state, left), default=BIG)
+        return known[key]
+
+    def onto(cut, state, left):
+        for option in np.flatnonzero(steps.last == cut):
+            after = tuple(a - u for a, u in zip(left, steps.use[option], strict=True))
+            if min(after) < 0:
+                continue
+            for pair in np.flatnonzero(moves.kind == steps.kind[option]):
+                before = least(int(steps.first[option]), int(moves.state[pair]), after)
+                for able, hops in (
+                    (steps.shared[option], moves.shared),
+                    (steps.apart[option], moves.apart),
+                ):
+                    if able and hops[pair, state] < BIG and before < BIG:
+                        yield before + int(steps.us[option]) + int(hops[pair, state])
+
+    for at in np.ndindex(*found.shape):
+        assert found[at] == least(at[0], at[1], at[2:])
