@@ -17,7 +17,13 @@ from ..search.quick import fastest
 from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
 from .turns import in_turn
-from .walks import and_improved, improve_result, improved_from_several, is_small
+from .walks import (
+    and_improved,
+    improve_result,
+    improved_from_several,
+    is_small,
+    lines_up,
+)
 
 #: What begins beside the planners.
 LOCAL_SEARCH, EXACT_METHOD = "local search", "exact method"
@@ -117,7 +123,9 @@ def _search(
     for result in given:
         known.takes(result)
     enumerates = is_small(data)
-    part = PORTFOLIO.part_before(limits.time_s, enumerates=enumerates)
+    part = PORTFOLIO.part_before(
+        limits.time_s, enumerates=enumerates, lines_up=lines_up(data)
+    )
     best = _by_planners(data, limits, part, given, known, made)
     if best.stop is Stop.INTERRUPTED:
         found = with_bound(best)

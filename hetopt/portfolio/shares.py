@@ -59,7 +59,8 @@ class Portfolio:
 
     # --- before and behind the exact method ---
     #: An exact method that searches by itself leaves planners and walks this part of
-    #: their time, and all of it up to so many seconds, which planners need.
+    #: their time, and all of it up to so many seconds, which planners need; but for
+    #: layers that differ, whose best single pipelines it alone finds.
     before_search: float = 0.3
     whole_up_to_s: float = 12.0
     #: Of what is left, and seconds: what a method that looks at every plan leaves to a
@@ -85,13 +86,18 @@ class Portfolio:
         least = min(self.planners_least_s, seconds * self.planners_most_share)
         return max(seconds * self.planners_share, least)
 
-    def part_before(self, seconds: float | None, *, enumerates: bool) -> float:
+    def part_before(
+        self, seconds: float | None, *, enumerates: bool, lines_up: bool
+    ) -> float:
         """Return the part of their time that planners and walks have.
 
-        All of it before a method that looks at every plan (`enumerates`).
+        All of it before a method that looks at every plan (`enumerates`), and never
+        more than they must have where it `lines_up` layers that differ.
         """
         if enumerates or not seconds:
             return 1.0
+        if lines_up:
+            return self.before_search
         return min(1.0, max(self.before_search, self.whole_up_to_s / seconds))
 
 

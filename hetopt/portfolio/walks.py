@@ -183,3 +183,10 @@ def and_improved(found: Result, limits: Limits, report: Report) -> Result:
         for point in walked.trace[1:]
     )
     return replace(walked, method=found.method, trace=(*found.trace, *later))
+
+
+def lines_up(instance: Instance) -> bool:
+    """Tell whether the exact method seeks single pipelines of layers that differ."""
+    from ..exact import training_plan
+
+    return instance.workload.target.free and training_plan.lines_up(instance)

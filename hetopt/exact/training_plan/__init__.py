@@ -168,6 +168,11 @@ def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> li
     return checking.missing(data, certificate, bound)
 
 
+def lines_up(instance: Instance) -> bool:
+    """Tell whether single pipelines of layers that differ are sought."""
+    return alone.are_sought(without_update(instance)) and not CostTable(instance).even
+
+
 def _alike(instance: Instance) -> bool:
     """Tell whether pipelines must be alike: for the target, or for experts."""
     workload = instance.workload
@@ -268,14 +273,18 @@ def _large(task: _Task) -> None:
         task.processes.begin()
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
-    few = _few(task)
+    few, unlike, alone_us = _few(task), lines_up(instance), 0
+    if unlike:  # planners have nothing like the best of these
+        alone_us = _lay_one(task)
+        _line_up(task)
     _visit_sites(task)
     _start(task, shares.few_planners if few else shares.planners)
     if run.plan is None and _fit(task):
         return
-    alone_us = _lay_one(task)
-    if not (few and CostTable(instance).even):
-        _line_up(task)
+    if not unlike:
+        alone_us = _lay_one(task)
+        if not few:
+            _line_up(task)
     if settings.has_choices(instance):
         _choose(task)
     first, seeds = run.plan, count(run.limits.seed)
