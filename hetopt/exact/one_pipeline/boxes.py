@@ -159,7 +159,7 @@ class Size:
                 best, stale = (path, prices), 0 if much else stale
             if path.bound_us > room or top >= BIG:  # nothing to aim at
                 break
-            excess = path.used - self.prices.gpus
+            excess = path.used() - self.prices.gpus
             excess = np.where((prices == 0) & (excess < 0), 0, excess)
             if not excess.any():
                 break

@@ -6,6 +6,7 @@ sum_j tau_j of every pipeline (Lagrange). Prices are integers, so every bound is
 exact. An option whose best path through it is above a limit is in no pipeline below it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,14 @@ from .options import Options
 
 @dataclass(frozen=True)
 class Path:
-    """A shortest path: its bound, the GPUs that it uses, the options that remain."""
+    """A shortest path: its bound, and the numbers of the options that remain.
+
+    `used()` tells the GPUs that it uses, by class of nodes.
+    """
 
     bound_us: int
-    used: Array
-    kept: Array  # numbers of options
+    used: Callable[[], Array]
+    kept: Array
 
 
 class Prices:
@@ -78,10 +82,9 @@ class Prices:
         paid = int(prices @ self.gpus)
         best = int(table.value[self.layers, 0])
         if best >= BIG:
-            none = np.zeros(0, np.int64)
-            return Path(BIG, np.zeros_like(self.gpus), none)
+            return Path(BIG, table.used, np.zeros(0, np.int64))
         kept = table.below(limit + paid) if best - paid > known else options
-        return Path(best - paid, table.used(), kept)
+        return Path(best - paid, table.used, kept)
 
     def values(self, options: Array, slowest: int, prices: Array) -> Array:
         """Least price of the layers before each cut, by the state behind it."""
