@@ -8,8 +8,9 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from itertools import chain
 from pathlib import Path
 from traceback import print_exception
 from types import TracebackType
@@ -187,14 +188,20 @@ def deliver(
 
     `failures` are of what else was to be written.
     """
-    from ..report import results
     from ..text.writing import write_json
 
     failed = written(out, lambda path: write_json(path, result.to_file()))
     first = [] if answer is None else [answer, ""]
-    lines = [*first, *results.solved(result)]
+    lines = chain(first, solved(result))
     give(result.to_json(), lines, failed, *failures, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
+
+
+def solved(result: "Result") -> Iterator[object]:
+    """Yield what a terminal shows of a result; tables are loaded by the first item."""
+    from ..report import results
+
+    yield from results.solved(result)
 
 
 def exit_of(status: "Status") -> int:

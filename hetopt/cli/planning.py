@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -675,14 +676,11 @@ def _deliver_plan(
 ) -> NoReturn:
     """Write and show a plan with what else was asked, and leave with its exit code."""
     from .. import _kernels
-    from ..report import results
     from ..text.writing import write_json
 
     failed = output.written(out, lambda path: write_json(path, result.to_file()))
     document = result.to_json() | found.to_json()
-    shown = (
-        part for parts in (results.solved(result), found.shown()) for part in parts
-    )
+    shown = chain(output.solved(result), found.shown())
     output.give(document, shown, failed, as_json=as_json)
     if not as_json and _kernels.core is None:
         why = _kernels.status.reason

@@ -65,6 +65,12 @@ def test_a_plan_draws_nothing() -> None:
     assert found & heavy == set()
 
 
+def test_a_plan_as_json_loads_no_terminal_and_no_checker_to_its_end() -> None:
+    found = loaded_after(run_commands("plan tiny/two-nodes --time-limit 1 --json"))
+    assert "hetopt.exact.training_plan" in found
+    assert found & {"rich", "jinja2", "hetopt.report", "hetopt.exact.checking"} == set()
+
+
 def test_a_table_needs_no_templates_and_planners_of_no_other_problem() -> None:
     found = loaded_after(run_commands("plan tiny/two-nodes --fresh --time-limit 1"))
     assert {"rich", "hetopt.report.writers", "hetopt.planners.autohet"} <= found

@@ -38,7 +38,7 @@ from ...search import choosing, grid, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
-from .. import checking, enumeration, one_pipeline
+from .. import enumeration, one_pipeline
 from ..pipelines import counts, side_by_side
 from ..pipelines.schedule import Planners, Schedule, Shares
 from ..pipelines.side_by_side import Processes
@@ -165,6 +165,8 @@ def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> li
 
     `Unsupported` where the check would need too large tables.
     """
+    from .. import checking  # no plan needs it
+
     return checking.missing(data, certificate, bound)
 
 
