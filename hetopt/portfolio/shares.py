@@ -17,8 +17,9 @@ class Portfolio:
     """
 
     # --- planners, in turn ---
-    #: Asked first, in the order of what they cost: there is a plan soon.
-    quick: tuple[str, ...] = ("autohet", "megatron", "grid", "islands")
+    #: Asked first: there is a plan soon. On hundreds of GPUs the grid takes all the
+    #: time that it has, and islands find more in it.
+    quick: tuple[str, ...] = ("autohet", "megatron", "islands", "grid")
     #: Asked behind them, before the others.
     good: tuple[str, ...] = ("whale", "hexiscale", "metis")
     #: Asked alone where the target runs grids only, or experts are divided: the exact

@@ -177,6 +177,7 @@ class _Annealing:
         self._seed = seed
         self._target = target
         self._balancer = Balancer(cost)
+        self._start = pipes or ()
         self.walk = None if pipes is None else self._walk_from(pipes)
         self.visits = True
         self._told: int | None = None
@@ -208,7 +209,11 @@ class _Annealing:
         return target is not None and walk is not None and walk.objective <= target
 
     def _visit_islands(self, budget: _Budget) -> None:
-        """Go on from the best partition into islands, where it is better."""
+        """Go on from the best partition into islands, where it is better.
+
+        It is looked for from the sets of nodes of the given plan: what found that may
+        have had too little time.
+        """
         deadline, limit = None, None
         if budget.deadline is not None:
             now = time.monotonic()
@@ -216,10 +221,10 @@ class _Annealing:
         if budget.rounds is not None:
             limit = budget.rounds // 10
         random = Random(self._seed)
-        search = partial(islands.search, self._cost, self._balancer, random)
+        words = (self._cost, self._balancer, random, deadline, limit, self._start)
         try:
             self._cost.deadline = deadline
-            pipes = tried("islands", partial(search, deadline, limit)).made
+            pipes = tried("islands", partial(islands.search, *words)).made
         finally:
             self._cost.deadline = budget.deadline
         if pipes is None:

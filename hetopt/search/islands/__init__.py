@@ -56,10 +56,12 @@ def search(
     random: Random,
     deadline: float | None,
     limit: int | None = None,
+    known: Sequence[Pipe] = (),
 ) -> tuple[Pipe, ...]:
     """The best compact plan of the family; `NoPlan` where none was found.
 
-    `limit` bounds the number of plans looked at.
+    `limit` bounds the number of plans looked at. Of a `known` plan the sets of nodes
+    that its pipelines share are where the search begins.
     """
     best = _as_if_links_were_alike(cost, random, deadline, limit)
     reason = (
@@ -71,6 +73,7 @@ def search(
             islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
             islands.best = best
             try:
+                islands.descend(_sets_of(known))
                 islands.lay_out()
                 islands.blend()
                 for start in islands.starts():
@@ -114,6 +117,17 @@ def _as_if_links_were_alike(
     return value, pipes
 
 
+def _sets_of(pipes: Sequence[Pipe]) -> list[Nodes]:
+    """Return the sets of nodes that are joined by pipelines."""
+    sets: list[set[int]] = []
+    for pipe in pipes:
+        nodes = {slot.node for slot in pipe.slots}
+        joined = [one for one in sets if one & nodes]
+        sets = [one for one in sets if not one & nodes]
+        sets.append(nodes.union(*joined))
+    return sorted(tuple(sorted(one)) for one in sets)
+
+
 Choice = dict[Nodes, int]  # number of the option, by the kinds of a set's nodes
 _Change = tuple[tuple[Nodes, ...], tuple[Nodes, ...]]  # sets that go, sets that come
 
@@ -133,6 +147,7 @@ class _Search:
         self._deadline = deadline
         self._limit = limit
         self._objectives: dict[tuple[Option, ...], int | None] = {}
+        self._signatures: dict[Nodes, Nodes] = {}
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def late(self) -> bool:
@@ -274,7 +289,11 @@ class _Search:
         yield from ordered
 
     def _signature(self, nodes: Nodes) -> Nodes:
-        return tuple(sorted(self._options.kind[i] for i in nodes))
+        found = self._signatures.get(nodes)
+        if found is None:
+            kinds = sorted(self._options.kind[i] for i in nodes)
+            found = self._signatures[nodes] = tuple(kinds)
+        return found
 
     def _settle(
         self, sets: list[Nodes], choice: Choice, among: list[Nodes]

@@ -1,9 +1,10 @@
 """The ways in which a set of nodes can run equal pipelines across all of its nodes."""
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations, product
-from math import ceil, prod
+from math import ceil, floor, prod
 from typing import NamedTuple
 
 from ...costs import memory
@@ -21,6 +22,16 @@ class Option(NamedTuple):
     copies: int
     size: int  # sequences of a micro-batch
     slots: tuple[Slot, ...]
+
+
+class _Case(NamedTuple):
+    """A case says how a set's pipelines are made, but for the order of its kinds."""
+
+    least: float  # us that none of them beats
+    size: int
+    copies: int
+    micro_batches: int
+    degrees: tuple[int, ...]  # by kind
 
 
 class Options:
@@ -134,21 +145,66 @@ class Options:
         whole = sum(self.power) or 1.0  # 0 where nothing was measured
         share = sum(self.power[k] for k in kinds) / whole
         batch = self.cost.instance.workload.global_batch
-        best: dict[tuple[int, int, tuple[int, ...]], tuple[float, Option]] = {}
+        found: list[tuple[float, Option]] = []
+        times: list[float] = []  # of these, ascending
+        for case in sorted(self._cases(kinds, share * batch)):
+            if len(times) >= self._keep and case.least > times[self._keep - 1]:
+                break  # nor is any case behind it among the best
+            option = self._fastest(kinds, case)
+            if option is not None:
+                found.append(option)
+                insort(times, option[0])
+        return [option for _, option in sorted(found)[: self._keep]]
+
+    def _fastest(self, kinds: Nodes, case: _Case) -> tuple[float, Option] | None:
+        """Return the fastest option of a case and its time; None where none fits."""
+        best: tuple[float, Option] | None = None
+        for chain in self._chains(kinds, case):
+            slots = self.balancer.balanced(
+                case.size, case.micro_batches, chain, None, case.copies
+            )
+            if slots is None:
+                continue
+            timing = self.cost.timing(case.size, slots)
+            time = timing.total + (case.micro_batches - 1) * timing.slowest
+            if best is None or time < best[0]:
+                best = time, Option(case.copies, case.size, slots)
+        return best
+
+    def _cases(self, kinds: Nodes, sequences: float) -> Iterator[_Case]:
+        """Yield the cases of a set that trains so many sequences."""
+        times = Counter(kinds)
         for b in self.cost.instance.workload.micro_batch_sizes:
             for copies in self._copies(kinds):
-                n = max(1, ceil(share * batch / (copies * b)))
-                for degrees, chain in self._chains(kinds, copies, b):
-                    slots = self.balancer.balanced(b, n, chain, None, copies)
-                    if slots is None:
-                        continue
-                    timing = self.cost.timing(b, slots)
-                    time = timing.total + (n - 1) * timing.slowest
-                    key = (copies, b, degrees)
-                    if key not in best or time < best[key][0]:
-                        best[key] = time, Option(copies, b, slots)
-        ranked = sorted(best.values(), key=lambda found: (found[0], found[1]))
-        return [option for _, option in ranked[: self._keep]]
+                n = max(1, ceil(sequences / (copies * b)))
+                for degrees in self._degrees(list(times), copies, b):
+                    self.cost.check()
+                    stages = {
+                        (kind, t): times[kind] * self._stages(kind, copies, t)
+                        for kind, t in zip(times, degrees, strict=True)
+                    }
+                    if sum(stages.values()) <= self.cost.layers:
+                        least = self._least_us(b, n, stages)
+                        yield _Case(least, b, copies, n, degrees)
+
+    def _stages(self, kind: int, copies: int, t: int) -> int:
+        """Return the stages on a node of a kind, of each of so many copies."""
+        return self.cost.nodes[kind].count // copies // t
+
+    def _least_us(self, b: int, n: int, stages: dict[tuple[int, int], int]) -> float:
+        """Return what micro-batches take at the least where equal layers are a fluid.
+
+        Only the slowest stage counts, and nothing crosses links; 0 of unlike layers.
+        """
+        if not self.balancer.even:
+            return 0.0
+        speed = 0.0
+        for (kind, t), number in stages.items():
+            whole = self.cost.prefix(kind, t, b)[0][-1]
+            if not whole:
+                return 0.0
+            speed += number / whole
+        return float(floor((n - 1) / speed))
 
     def _copies(self, kinds: Nodes) -> Iterator[int]:
         counts = [self.cost.nodes[k].count for k in kinds]
@@ -156,32 +212,22 @@ class Options:
             if any(count % copies == 0 for count in counts):
                 yield copies
 
-    def _chains(
-        self, kinds: Nodes, copies: int, b: int
-    ) -> Iterator[tuple[tuple[int, ...], Chain]]:
-        """Degrees by kind, and the chain, over all degrees and some orders of kinds."""
+    def _chains(self, kinds: Nodes, case: _Case) -> Iterator[Chain]:
+        """Yield the chains of a case, over some orders of its kinds."""
         times = Counter(kinds)
         distinct = list(times)
         orders = list(permutations(range(len(distinct)))) if len(distinct) < 4 else []
-        for degrees in self._degrees(distinct, copies, b):
-            self.cost.check()
-            # Places are different nodes, so that hops between them have their price.
-            many = (
-                times[kind] * (self.cost.nodes[kind].count // copies // t)
-                for kind, t in zip(distinct, degrees, strict=True)
+        # Places are different nodes, so that hops between them have their price.
+        runs = [
+            tuple(
+                (node, t)
+                for node in self._members[kind][: times[kind]]
+                for _ in range(self._stages(kind, case.copies, t))
             )
-            if sum(many) > self.cost.layers:
-                continue
-            runs = [
-                tuple(
-                    (node, t)
-                    for node in self._members[kind][: times[kind]]
-                    for _ in range(self.cost.nodes[kind].count // copies // t)
-                )
-                for kind, t in zip(distinct, degrees, strict=True)
-            ]
-            for order in orders or self._few_orders(distinct):
-                yield degrees, tuple(pair for k in order for pair in runs[k])
+            for kind, t in zip(distinct, case.degrees, strict=True)
+        ]
+        for order in orders or self._few_orders(distinct):
+            yield tuple(pair for k in order for pair in runs[k])
 
     def _degrees(
         self, distinct: list[int], copies: int, b: int
