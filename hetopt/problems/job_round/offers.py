@@ -30,6 +30,9 @@ class Offers:
         self.data, self.types = data, list(data.cluster.gpus)
         self._best: dict[tuple[Trained, int | None], dict[Key, Option]] = {}
         self._slots = {gpu: self._sizes(gpu) for gpu in self.types}
+        self._made: dict[
+            tuple[Trained, int | None, Key | None, int], tuple[Configuration, ...]
+        ] = {}
 
     def _sizes(self, gpu: str) -> list[int]:
         """Node sizes of a type."""
@@ -107,12 +110,20 @@ class Offers:
         self, name: str, trained: Trained, key: ClassKey, jobs: int
     ) -> JobClass:
         """Return a class of a round's problem."""
-        _, _, asked, holds, parts = key
         return JobClass(
             name=name,
             jobs=jobs,
             unserved=UNSERVED,
-            configurations=tuple(
+            configurations=self._configurations(trained, *key[2:]),
+        )
+
+    def _configurations(
+        self, trained: Trained, asked: int | None, holds: Key | None, parts: int
+    ) -> tuple[Configuration, ...]:
+        """Return what a class may get; queues ask for the same again and again."""
+        key = trained, asked, holds, parts
+        if key not in self._made:
+            self._made[key] = tuple(
                 Configuration(
                     gpu=gpu,
                     gpus=gpus,
@@ -123,5 +134,5 @@ class Offers:
                     ),
                 )
                 for (gpu, gpus), option in self.best(trained, asked).items()
-            ),
-        )
+            )
+        return self._made[key]

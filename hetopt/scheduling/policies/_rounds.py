@@ -9,14 +9,13 @@ in whole 32nds, at least one of them: then jobs of a kind fall into few classes.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ... import registry
+from ... import entries
 from ...modelling import Limits
 from ...plans import Round
 from ...problems.job_round import Data as RoundData
 from ...problems.job_round.offers import PARTS, UNSERVED, ClassKey, Key, Offers
 from ...problems.job_scheduling import Data, micro
 from ...result import uninterrupted
-from ...solving import statements
 from ..simulator import State, Task
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "RoundPolicy",
     "exact_rounds",
     "kinds",
-    "solved_rounds",
 ]
 
 
@@ -162,20 +160,12 @@ class RoundPolicy:
 
 
 def exact_rounds(data: Data, *, as_asked: bool = False) -> RoundPolicy:
-    """Rounds of the exact method's program, by the back end that proves them."""
-    return solved_rounds(data, "cpsat", as_asked=as_asked)
-
-
-def solved_rounds(data: Data, backend: str, *, as_asked: bool = False) -> RoundPolicy:
-    """Rounds with jobs of a class counted, each solved within the length of a round."""
-    registry.entry("backends", backend).version()  # loads it, before the first round
+    """Rounds of the exact method, each solved within the length of a round."""
+    method = entries.exact_method("job_round")
     limits = Limits(time_s=data.assumptions.round_s)
 
     def solve(round_: RoundData) -> Round | None:
-        found = statements.solve(
-            "job_round", round_, "job_round", backend, limits=limits
-        )
-        plan: Round | None = uninterrupted(found).plan
+        plan: Round | None = uninterrupted(method.solve(round_, limits=limits)).plan
         return plan
 
     return RoundPolicy(data, solve, as_asked=as_asked)

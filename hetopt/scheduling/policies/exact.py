@@ -1,8 +1,8 @@
 """Exact rounds: the cheapest assignment of every round, proved optimal.
 
-The same objective, configurations and placement as `sia`; jobs of a class and nodes of
-a kind are counted, costs are integers, and CP-SAT proves the optimum of the round. It
-is optimal for a round, and says nothing of a whole schedule.
+The rounds of `sia`, by the name of what solves them: jobs of a class and nodes of a
+kind are counted, costs are integers, and the optimum of the round is proved. It is
+optimal for a round, and says nothing of a whole schedule.
 """
 
 from ...problems.job_scheduling import Data
