@@ -54,13 +54,19 @@ def pose(
 
     `as_asked`: only configurations of as many GPUs as the users ask for.
     """
+    waiting: dict[ClassKey, list[Task]] = {}
+    for alike in state.waiting.values():
+        for task in alike:
+            key = _key(offers.data, state, task, as_asked=as_asked)
+            waiting.setdefault(key, []).append(task)
     groups: dict[ClassKey, list[Task]] = {}
-    tasks = list(state.in_order())
+    for key, members in sorted(waiting.items(), key=_first):
+        groups[key] = sorted(members, key=_number)
     if running:
-        tasks += [state.running[number] for number in sorted(state.running)]
-    for task in tasks:
-        key = _key(offers.data, state, task, as_asked=as_asked)
-        groups.setdefault(key, []).append(task)
+        for number in sorted(state.running):
+            task = state.running[number]
+            key = _key(offers.data, state, task, as_asked=as_asked)
+            groups.setdefault(key, []).append(task)
     classes, by_name, holds = [], {}, {}
     for number, (key, members) in enumerate(groups.items()):
         name = f"{key[0]}/{key[1]}#{number}"
@@ -68,6 +74,15 @@ def pose(
         by_name[name], holds[name] = members, key[3]
     data = RoundData(classes=tuple(classes), slots=offers.slots(free))
     return Posed(data, by_name, holds)
+
+
+def _number(task: Task) -> int:
+    return task.number
+
+
+def _first(group: tuple[ClassKey, list[Task]]) -> int:
+    """Return the first number of a group: groups are in order of submission."""
+    return min(task.number for task in group[1])
 
 
 def _key(data: Data, state: State, task: Task, *, as_asked: bool) -> ClassKey:

@@ -67,11 +67,12 @@ class ShortestFirst:
     def decide(self, state: State) -> None:
         """Place all jobs anew, the shortest first; who stays keeps its lease."""
         free = {node.name: node.count for node in self.data.cluster.nodes}
-        starts = []
+        starts, left = [], sum(free.values())
         for task in self._in_order(state):
-            place = self._soonest(task, free, state.now_us)
+            place = self._soonest(task, free, state.now_us) if left else None
             for node, gpus in place.nodes.items() if place else ():
                 free[node] -= gpus
+                left -= gpus
             if place and place.option is None:
                 continue
             if task.held is not None:
