@@ -9,11 +9,12 @@ a group is a set, model and card, of BigScience also its degrees. All takes 3 mi
 """
 
 import argparse
+import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import _pages
 import numpy as np
@@ -37,9 +38,9 @@ from hetopt.costs.runs import (
     read_runs,
 )
 from hetopt.costs.runs.fitting import Fitted
-from hetopt.costs.runs.prediction import spread
+from hetopt.costs.runs.prediction import spread, spread_after
 from hetopt.costs.runs.provenance import computed
-from hetopt.costs.runs.reading import described
+from hetopt.costs.runs.reading import Known, described
 from hetopt.schema.calibration import OF_80_PERCENT
 
 ROOM = Path(__file__).parent.parent / "hetopt" / "costs"
@@ -59,6 +60,13 @@ SLOWER = {"simumax-b200": 0.3}
 NOT_PUBLIC = ("torch-h100",)
 #: Further ones of this project that no constant was ever fitted to.
 NEVER_FITTED = ("hf-h100", "executor-h100")
+
+
+class Told(NamedTuple):
+    """How far off a run is once others of its system are given."""
+
+    error: float
+    inside: bool  # of its 80 % interval
 
 
 class Study:
@@ -83,6 +91,7 @@ class Study:
         self.fitted: Fitted = fit(self.observed, priors)
         self.measured = np.exp(self.fitted.measured)
         self._left_out: dict[Key, Any] = {}
+        self._priors: dict[Hashable, dict[str, Constant]] = {}
 
     def errors(self, predicted: Any) -> Any:
         """Predicted over measured, less one."""
@@ -112,29 +121,36 @@ class Study:
             made[key(run, one.described)].append(row)
         return made
 
-    def given(self, key: Key, count: int) -> tuple[Any, set[int]]:
-        """The others of a group when some of its runs are given; and which those are.
+    def given(self, rows: Sequence[int], mine: Set[int]) -> list[Told]:
+        """Return how far off the others of some rows are when `mine` are given.
 
-        Constants of all the other groups are the priors of these runs, which lie evenly
-        among the group's.
+        Constants without the whole system of the rows are the priors.
         """
-        found, others = np.zeros(len(self.runs)), set()
-        spreads = self.fitted.constants
-        for rows in self.groups(key).values():
-            mine = {rows[len(rows) * j // count] for j in range(count)}
-            start = {
+        start = self._without(_system(self.runs[rows[0]], self._described(rows[0])))
+        told = fitted_on([self.runs[row] for row in mine], start) if mine else start
+        table, found = Table(plain(told)), []
+        for row in sorted(set(rows) - mine):
+            one = self._described(row)
+            systems = one.systems(self.runs[row].model)
+            error = predicted_s(table, one, systems) / self.measured[row] - 1
+            width = OF_80_PERCENT * spread_after(one, systems, told)
+            found.append(Told(abs(error), abs(math.log1p(error)) <= width))
+        return found
+
+    def _described(self, row: int) -> Known:
+        return self.observed[row].described
+
+    def _without(self, system: Hashable) -> dict[str, Constant]:
+        """Return what is thought of the constants without the runs of a system."""
+        if system not in self._priors:
+            values = self.fitted.without(self.groups(_system)[system])
+            spreads = self.fitted.constants
+            self._priors[system] = {
                 name: Constant(x, spreads[name].spread)
-                for name, x in self.fitted.without(rows).items()
+                for name, x in values.items()
                 if not name.startswith("system@")
             }
-            told = fitted_on([self.runs[row] for row in mine], start) if mine else start
-            table = Table({name: c.value for name, c in told.items()})
-            for row in set(rows) - mine:
-                one = self.observed[row].described
-                systems = one.systems(self.runs[row].model)
-                found[row] = predicted_s(table, one, systems)
-                others.add(row)
-        return found, others
+        return self._priors[system]
 
 
 def _is_rows(path: Path) -> bool:
@@ -291,27 +307,55 @@ def _alternatives(run: Run, one: Described) -> Hashable:
 
 
 def own_runs(study: Study) -> Iterator[Row]:
-    """Some runs of a system are given: mean errors of its others, over systems."""
-    systems = [rows for rows in study.groups(_system).values() if len(rows) >= FEWEST]
-    for count in (0, 1, 3):
-        found, others = study.given(_system, count)
-        errors = np.abs(study.errors(found))
-        means = [errors[[i for i in rows if i in others]].mean() for rows in systems]
-        yield {
-            "runs given": count,
-            "systems": len(means),
-            "mean error of the others, %": _percent(np.mean(means)),
-            "median, %": _percent(np.median(means)),
-        }
+    """Some runs of a system are given: errors of its others, means over systems."""
+    for name, key, fewest in (("system", _system, FEWEST), ("job", _job, SOME + 1)):
+        groups = [rows for rows in study.groups(key).values() if len(rows) >= fewest]
+        for count in (0, 1, SOME, None):
+            told = [_told(study, rows, count) for rows in groups]
+            means = [np.mean([one.error for one in found]) for found in told]
+            inside = [np.mean([one.inside for one in found]) for found in told]
+            yield {
+                "groups": f"{len(groups)} {name}s",
+                "runs given": "all others" if count is None else count,
+                "mean error of the others, %": _percent(np.mean(means)),
+                "median, %": _percent(np.median(means)),
+                "inside, %": round(100 * float(np.mean(inside))),
+            }
+
+
+def _told(study: Study, rows: list[int], count: int | None) -> list[Told]:
+    """Return errors over some choices of given runs, which lie evenly among others.
+
+    Without a count a part of the runs is predicted at a time, and all others are given.
+    """
+    if count == 0:
+        return study.given(rows, set())
+    found, most = [], len(rows)
+    choices = min(DRAWS, most)
+    for choice in range(choices):
+        if count is None:
+            mine = set(rows) - set(rows[choice::choices])
+        else:
+            first = choice * most // choices
+            mine = {rows[(first + most * j // count) % most] for j in range(count)}
+        found += study.given(rows, mine)
+    return found
 
 
 #: Runs of a system at the least, for its errors to say something.
 FEWEST = 6
+#: Choices of given runs of a system: what one run says depends on which it is.
+DRAWS = 6
 
 
-def _system(run: Run, one: Described) -> Hashable:
+def _system(run: Run, one: Known) -> Hashable:
     """What a user's own runs would be of: a set on a card."""
-    return run.set, one.machine.card
+    return run.set, one.parts[0].machine.card
+
+
+def _job(run: Run, one: Known) -> Hashable:
+    """One model of a system, in one precision."""
+    return run.set, one.parts[0].machine.card, run.model, one.parts[0].layout.precision
 
 
 def weights(study: Study) -> Iterator[Row]:
@@ -474,8 +518,11 @@ _SECTIONS: dict[str, tuple[Callable[[Study], Iterator[Row]], str]] = {
     ),
     "own_runs": (
         own_runs,
-        "A system is a set and a card; constants are those without the system, and its "
-        "given runs lie evenly among its own.",
+        "A system is a set and a card, a job one model of it in one precision; "
+        "constants are those without the system. Given runs lie evenly among the "
+        "others, in six choices of them, over all of which errors are means. With all "
+        "others a sixth is predicted at a time: what no estimate of a system's own "
+        "constants goes below by much.",
     ),
     "shares": (shares, ""),
     "not_expressed": (not_expressed, ""),

@@ -66,7 +66,7 @@ def _prediction(
     parts = found.terms(table)
     systems = found.systems(run.model)
     seconds = sum(parts.values()) * table("system", *systems)
-    wide = math.exp(OF_80_PERCENT * _spread_after(found, systems, known))
+    wide = math.exp(OF_80_PERCENT * spread_after(found, systems, known))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
     hosted = found.hosted(table)
@@ -101,7 +101,7 @@ def _chance(table: Table, run: Run, found: Known) -> tuple[float | None, str | N
     return (other, None) if other >= TOO_MUCH else (None, missing)
 
 
-def _spread_after(
+def spread_after(
     found: Known, systems: Sequence[str], known: Mapping[str, Constant]
 ) -> float:
     """Return the log-deviation that is left once runs of the same system are known.
@@ -190,7 +190,10 @@ def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Obser
 
 #: What one run may say of others, log-deviations: of a framework on a card, of a
 #: precision there, of a model there.
-SYSTEM = (0.12, 0.05, 0.3)
+SYSTEM = (0.2, 0.05, 0.4)
+#: How far a system's own constants are from the mean of systems, over how well that is
+#: known: which spreads say.
+OWN = 2.0
 
 
 def _system(found: Known) -> tuple[float, float, float]:
@@ -206,7 +209,7 @@ def fitted_on(
     """Constants after more runs: the ones before are the priors.
 
     Each framework on a card, each precision and each model there gets a factor of its
-    own beside the constants.
+    own beside the constants. What runs say nothing of keeps its spread.
     """
     made = dict(start or shipped.constants())
     # What a system deviates by is that of its factors, and not noise of its runs.
@@ -220,7 +223,18 @@ def fitted_on(
         for name, own in zip(one.systems, _system(one.described), strict=True):
             made.setdefault(f"system@{name}", Constant(1.0, own))
     of_time = {n: c for n, c in made.items() if c.spread and not _of_memory(n)}
-    return made | fit(seen, of_time).constants
+    own = {
+        name: one._replace(spread=one.spread * (1 if _of_system(name) else OWN))
+        for name, one in of_time.items()
+    }
+    return made | {
+        name: one._replace(spread=min(one.spread, of_time[name].spread))
+        for name, one in fit(seen, own).constants.items()
+    }
+
+
+def _of_system(name: str) -> bool:
+    return name.startswith("system@")
 
 
 def _of_memory(name: str) -> bool:

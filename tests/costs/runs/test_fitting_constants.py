@@ -80,3 +80,30 @@ def test_ten_runs_of_one_configuration_say_little_more_than_one() -> None:
         return fit(observed_runs([slower] * times), PRIORS).constants["product.bf16"]
 
     assert pace(9).value == pytest.approx(pace(1).value, rel=0.05)
+
+
+def test_runs_of_a_system_find_the_constant_that_is_its_own() -> None:
+    """Kernels of half the speed are no factor of everything."""
+    fields = {**row(Random(3)), "gpu": "h100_80gb", "framework": "torchtitan"}
+    one = {**fields, "model": "one", "experts": None, "precision": "bf16", "mbs": 1}
+    lengths = (4096, 32768, 8192, 65536)
+    rows = [{**one, "seq": seq, "gbs": one["dp"] * 8} for seq in lengths]
+    known = plain(shipped.constants())
+    mine = measured(rows, known | {"attention.flash2": known["attention.flash2"] / 2})
+    found = fitted_on(mine[:2])
+    for before, after, run in zip(
+        predictions(mine[2:]), predictions(mine[2:], found), mine[2:], strict=True
+    ):
+        assert run.iteration_s
+        assert before.iteration_s
+        assert after.iteration_s
+        far = abs(np.log(before.iteration_s / run.iteration_s))
+        assert abs(np.log(after.iteration_s / run.iteration_s)) < far / 2
+
+
+def test_runs_leave_no_constant_less_certain_than_it_was() -> None:
+    known = shipped.constants()
+    found = fitted_on(runs(3))
+    assert all(one.spread <= known[n].spread for n, one in found.items() if n in known)
+    for name in ("mamba.passes", "product.nvfp4", "lora.passes"):
+        assert found[name] == pytest.approx(known[name])
