@@ -5,10 +5,11 @@ resources are `(null)`, are left out. A node that several partitions list counts
 one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
 ranges, `n[01-04,07]`. Without a header the first two columns are nodes and resources,
 or numbers stand between these; `|` may divide columns. Under a header they are those
-called NODELIST (or HOSTNAMES) and GRES. Nodes whose state is down, drained or the like
-are left out and told. The type is kept as the node's `gres`, by which `hetopt export
---to slurm` asks for it. Options are those of all importers of clusters; a node whose
-GPUs have no type gets the option `gpu`.
+called NODELIST (or HOSTNAMES) and GRES. MEMORY there, and RealMemory of `scontrol`, is
+`host_gib`, the host's for what GPUs offload. Nodes whose state is down, drained or the
+like are left out and told. The type is kept as the node's `gres`, by which `hetopt
+export --to slurm` asks for it. Options are those of all importers of clusters; a node
+whose GPUs have no type gets the option `gpu`.
 """
 
 import re
@@ -30,6 +31,7 @@ OPTIONS = clusters.OPTIONS
 _COMMAND = "sinfo -N -h -o '%N %G'"
 _MOST_NODES = 20_000
 _NODES, _GRES, _STATE = ("NODELIST", "HOSTNAMES"), "GRES", "STATE"
+_MEMORY = "MEMORY"  # MiB of a node, RealMemory of slurm.conf
 # How states of nodes begin on which no job starts, as sinfo (long or short) and
 # scontrol have them; `idle~` is a cloud's node that starts when it is asked for.
 _OUT = (
@@ -40,13 +42,17 @@ _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
 
 
 class _Row(NamedTuple):
-    """A row describes some nodes; `field` is the column of their resources."""
+    """A row describes some nodes; `field` is the column of their resources.
+
+    `memory` is that of a node's host in MiB, as text.
+    """
 
     place: str
     nodes: str
     gres: str
     state: str
     field: str
+    memory: str = ""
 
 
 class _Names(Foreign):
@@ -61,12 +67,17 @@ class _Gres(Foreign):
     total: str = ""
 
 
+class _Memory(Foreign):
+    minimum: int | None = None
+
+
 class _Group(Foreign):
     """Nodes that are alike, as sinfo has them."""
 
     nodes: _Names = _Names()
     node: _States = _States()
     gres: _Gres = _Gres()
+    memory: _Memory = _Memory()
 
 
 class _Groups(Foreign):
@@ -79,6 +90,7 @@ class _Node(Foreign):
     name: str
     gres: str = ""
     state: str | tuple[str, ...] = ()
+    real_memory: int | None = None
 
 
 class _Nodes(Foreign):
@@ -92,6 +104,7 @@ class _Columns(NamedTuple):
     gres: int = 1
     state: int | None = None
     width: int | None = None
+    memory: int | None = None
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
@@ -131,12 +144,13 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     for row in rows:
         if not (gpus := gpus_of(row.gres, row.place)):
             continue
+        memory = _mib(row)
         for name in expanded(row.nodes, row.place):
             if _is_out(row.state):
                 left_out[name] = LeftOut(name, f"its state is {row.state}", _COMMAND)
                 continue
             those = [
-                one._replace(gres=one.gpu)
+                one._replace(gres=one.gpu, host_mib=memory)
                 for one in clusters.parts(name, gpus, row.place)
             ]
             before = found.setdefault(name, those)
@@ -148,6 +162,18 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     if not found:
         raise InstanceError(_no_host(where, rows, list(left_out.values())))
     return [one for those in found.values() for one in those], list(left_out.values())
+
+
+def _mib(row: _Row) -> int | None:
+    """Return the memory of a row's nodes; of unlike ones, `512000+`, the least."""
+    if not row.memory:
+        return None
+    if not re.fullmatch(r"[0-9]{1,12}\+?", row.memory):
+        raise InstanceError(
+            f"{row.place}: memory: found {row.memory!r}, expected a whole number of "
+            "MiB; correct it"
+        )
+    return int(row.memory.rstrip("+"))
 
 
 def _is_out(state: str) -> bool:
@@ -177,8 +203,10 @@ def _table(text: str, where: str) -> Iterator[_Row]:
                 f"{place}: found {line.strip()!r}, expected {expected}. Run: {_COMMAND}"
             )
         state = "" if columns.state is None else words[columns.state]
+        memory = "" if columns.memory is None else words[columns.memory]
         field = f"column {columns.gres + 1}"
-        yield _Row(place, words[columns.nodes], words[columns.gres], state, field)
+        names, gres = words[columns.nodes], words[columns.gres]
+        yield _Row(place, names, gres, state, field, memory)
 
 
 def _gres_of(words: Sequence[str]) -> int:
@@ -199,11 +227,17 @@ def _json(text: str, where: str) -> Iterator[_Row]:
             place = f"{where}: sinfo[{at}]"
             state = "+".join(group.node.state)
             names = ",".join(group.nodes.nodes)
-            yield _Row(place, names, group.gres.total, state, "gres.total")
+            memory = _text(group.memory.minimum)
+            yield _Row(place, names, group.gres.total, state, "gres.total", memory)
         return
     for at, node in enumerate(validated(_Nodes, tree, where).nodes):
         state = "+".join([node.state] if isinstance(node.state, str) else node.state)
-        yield _Row(f"{where}: nodes[{at}]", node.name, node.gres, state, "gres")
+        place, memory = f"{where}: nodes[{at}]", _text(node.real_memory)
+        yield _Row(place, node.name, node.gres, state, "gres", memory)
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _scontrol(text: str, where: str) -> Iterator[_Row]:
@@ -214,10 +248,11 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
         said = dict(
             word.partition("=")[::2]
             for word in reversed(text[start:end].split())
-            if word.startswith(("NodeName=", "Gres=", "State="))
+            if word.startswith(("NodeName=", "Gres=", "State=", "RealMemory="))
         )
-        gres = said.get("Gres", "(null)")
-        yield _Row(place, said["NodeName"], gres, said.get("State", ""), "Gres")
+        gres, state = said.get("Gres", "(null)"), said.get("State", "")
+        memory = said.get("RealMemory", "")
+        yield _Row(place, said["NodeName"], gres, state, "Gres", memory)
 
 
 def _header(words: list[str], place: str) -> _Columns:
@@ -230,7 +265,8 @@ def _header(words: list[str], place: str) -> _Columns:
             f"that of {missing}. Run: {_COMMAND}"
         )
     state = words.index(_STATE) if _STATE in words else None
-    return _Columns(nodes, words.index(_GRES), state, len(words))
+    memory = words.index(_MEMORY) if _MEMORY in words else None
+    return _Columns(nodes, words.index(_GRES), state, len(words), memory)
 
 
 def _no_host(where: str, rows: Sequence[_Row], left_out: Sequence[LeftOut]) -> str:

@@ -421,9 +421,11 @@ def test_scontrol_shows_what_sinfo_lists(tmp_path: Path, is_in_one_line: bool) -
         blocks = [" ".join(block.split()) + "\n" for block in blocks]
     told: dict[str, Any] = {"types": "h100:H100-80GB-SXM5", "inter_gbytes_per_s": 25.0}
     read = sinfo.read([put(tmp_path, "nodes.txt", "".join(blocks))], **told)
-    lines = [f"{name} {gres}" for name, (gres, _) in [*nodes.items()][:3]]
+    lines = [f"{name} {gres} 515000" for name, (gres, _) in [*nodes.items()][:3]]
+    lines = ["NODELIST GRES MEMORY", *lines]
     listed = sinfo.read([put(tmp_path, "sinfo.txt", *lines)], **told)
     assert read["cluster"] == listed["cluster"]
+    assert {node["host_gib"] for node in read["cluster"]["nodes"]} == {502.9}
     rows = [(row.what, row.source) for row in read["assumed"] if row.value == OUT]
     assert rows == [(n, f"its state is {nodes[n][1]}") for n in [*nodes][3:]]
     alone = put(tmp_path, "cpu.txt", NODE.format(name="a", gres="(null)", state="IDLE"))
@@ -432,6 +434,49 @@ def test_scontrol_shows_what_sinfo_lists(tmp_path: Path, is_in_one_line: bool) -
 
 
 OUT = "left out"
+
+
+def test_json_of_slurm_tells_the_memory_of_hosts_as_its_text_does(
+    tmp_path: Path,
+) -> None:
+    told: dict[str, Any] = {"types": "h100:H100-80GB-SXM5"}
+    gres = "gpu:h100:8"
+    group = {"nodes": {"nodes": ["n1"]}, "gres": {"total": gres}}
+    trees = [
+        {"sinfo": [{**group, "memory": {"minimum": 2063000, "maximum": 2063000}}]},
+        {"nodes": [{"name": "n1", "gres": gres, "real_memory": 2063000}]},
+    ]
+    found = [
+        sinfo.read([put(tmp_path, "nodes.json", json.dumps(tree))], **told)["cluster"]
+        for tree in trees
+    ]
+    text = put(tmp_path, "nodes.txt", f"NodeName=n1 Gres={gres} RealMemory=2063000")
+    assert found == [sinfo.read([text], **told)["cluster"]] * 2
+    assert found[0]["nodes"][0]["host_gib"] == 2014.6
+
+
+@pytest.mark.parametrize("told", ["", "RealMemory=1"])
+def test_slurm_that_knows_no_memory_of_a_host_limits_none(
+    tmp_path: Path, told: str
+) -> None:
+    """Its default is one MiB a node."""
+    text = put(tmp_path, "nodes.txt", f"NodeName=n1 Gres=gpu:h100:8 {told}")
+    read = sinfo.read([text], types="h100:H100-80GB-SXM5")
+    assert "host_gib" not in read["cluster"]["nodes"][0]
+
+
+def test_parts_of_a_machine_share_the_memory_of_its_host(tmp_path: Path) -> None:
+    lines = ["NODELIST GRES MEMORY", "n1 gpu:rtx4090:1,gpu:rtx3090:3 131072+"]
+    read = sinfo.read([put(tmp_path, "hosts", *lines)])
+    parts = {node["gpu"]: node["host_gib"] for node in read["cluster"]["nodes"]}
+    assert parts == {"RTX4090": 32.0, "RTX3090": 96.0}
+
+
+def test_a_memory_that_is_no_number_is_told_by_its_line(tmp_path: Path) -> None:
+    lines = ["NODELIST GRES MEMORY", "n1 gpu:rtx4090:1 64G"]
+    path = put(tmp_path, "hosts", *lines)
+    with pytest.raises(InstanceError, match="line 2: memory: found '64G', expected"):
+        sinfo.read([path])
 
 
 # --- kubectl ---------------------------------------------------------------------
@@ -474,6 +519,23 @@ def test_nodes_of_kubernetes_are_the_cluster_by_their_labels(tmp_path: Path) -> 
     one = put(tmp_path, "one.yaml", json.dumps(k8s("b")))
     alone = cluster(kubectl_of(tmp_path, k8s("b")))
     assert cluster(kubectl.read([one])) == alone
+
+
+@pytest.mark.parametrize(
+    ("memory", "gib"),
+    [
+        ("1056Gi", 1056.0),
+        ("1056256512Ki", 1007.3),
+        ("1081606668288", 1007.3),
+        ("2T", 1862.6),
+        (1081606668288, 1007.3),
+    ],
+)
+def test_memory_that_pods_can_have_is_that_of_the_host(
+    tmp_path: Path, memory: Any, gib: float
+) -> None:
+    found = cluster(kubectl_of(tmp_path, k8s("b", allocatable={"memory": memory})))
+    assert found.nodes[0].host_gib == pytest.approx(gib)
 
 
 def test_labels_of_google_name_cards_of_the_catalogue() -> None:
@@ -592,6 +654,10 @@ def test_nodes_and_gpus_that_cannot_be_planned_on_are_told(tmp_path: Path) -> No
             "No usable GPU nodes found: a is left out, cordoned. To change that: ",
         ),
         ({"items": [k8s("a", "8k")]}, "items[0]: nvidia.com/gpu: found '8k'"),
+        (
+            {"items": [k8s("a", allocatable={"memory": "64 GB"})]},
+            "items[0]: memory: found '64 GB', expected a quantity such as",
+        ),
         ({"items": [k8s("a"), k8s("a")]}, "items[1]: found host 'a' again"),
     ],
 )
