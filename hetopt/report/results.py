@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ..api import margins
+from ..costs.formulas.memory import fit
 from ..plans import (
     Grouping,
     Partition,
@@ -181,6 +182,7 @@ def _totals(parts: Document) -> Iterator[tuple[str, str]]:
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
         "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD per iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
+        "oom_probability": ("runs out of memory", _chance),
         "links": ("intra-node", _within_nodes),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
@@ -190,6 +192,11 @@ def _totals(parts: Document) -> Iterator[tuple[str, str]]:
             yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):
             yield "80% interval", expected
+
+
+def _chance(of_dying: float) -> str:
+    """Return how likely a plan's runs are to die of memory, and what that is called."""
+    return f"{of_dying:.0%} likely ({fit(of_dying)})"
 
 
 _SHARDED_BY_ZERO = {

@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from hetopt.costs.constants import Stated
 from hetopt.costs.constants.shipped import values
@@ -15,14 +17,16 @@ from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.formulas.step import terms
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import Evaluation, training_plan
+from hetopt.report import results
 from hetopt.schema import Instance
 
 LAYERS = 16
 SHAPE = {"hidden": 4096, "heads": 32, "kv_heads": 8, "intermediate": 14336}
 SHAPE |= {"gated": True, "vocabulary": 32000}
 EXPERTS = {"experts": 8, "expert_intermediate": 14336}
+CARD = "A100-80GB-SXM4"
 MACHINE = Machine(
-    "A100", "Ampere", {"fp16": 312e12, "bf16": 312e12}, 2039e9, 80, 8, 8, 300e9, 8, 25e9
+    CARD, "Ampere", {"fp16": 312e12, "bf16": 312e12}, 2039e9, 80, 8, 8, 300e9, 8, 25e9
 )
 LAYOUTS = [
     {"dp": 8},
@@ -59,7 +63,7 @@ def divided_or_frozen(run: Layout) -> dict[str, Any]:
 def instance(run: Layout, mixture: bool) -> Instance:
     """The run's model on its machines."""
     gpu = {"peak_tflops": 312, "memory_gib": 900, "memory_gbytes_per_s": 2039}
-    gpu |= {"card": "A100", "generation": "Ampere", "peaks": {"bf16": 312}}
+    gpu |= {"card": CARD, "generation": "Ampere", "peaks": {"bf16": 312}}
     calibration = {"framework": run.framework, "style": run.style, "spread": 0.1}
     calibration |= {"kernel": run.kernel, "precision": "bf16"}
     costs: dict[str, Any] = {"layer_times": "calibrated", "recompute": run.recompute}
@@ -89,6 +93,13 @@ def instance(run: Layout, mixture: bool) -> Instance:
 
 
 def judged(run: Layout, mixture: bool = False) -> Evaluation:
+    """What the judge says of the plan that the run is."""
+    found = training_plan.evaluate(instance(run, mixture), plan_of(run))
+    assert found.valid, found.violations
+    return found
+
+
+def plan_of(run: Layout) -> TrainingPlan:
     """The plan that the run is: replicas of a stage beside each other."""
     ids = [f"n{i}:{j}" for i in range(run.gpus // 8) for j in range(8)]
     each, size = LAYERS // run.pp, run.tp * run.cp
@@ -105,10 +116,7 @@ def judged(run: Layout, mixture: bool = False) -> Evaluation:
         )
         for d in range(run.dp)
     )
-    plan = TrainingPlan(pipelines=pipelines)
-    found = training_plan.evaluate(instance(run, mixture), plan)
-    assert found.valid, found.violations
-    return found
+    return TrainingPlan(pipelines=pipelines)
 
 
 def layout(recompute: str = "none", **degrees: int) -> Layout:
@@ -187,3 +195,18 @@ def test_plan_and_run_weigh_alike(
     # Each of a handful of terms is rounded up to MiB.
     assert max(told.values()) == pytest.approx(most / 2**20, abs=8)
     assert math.isfinite(most)
+    chance = judged(run, mixture).parts["oom_probability"]
+    assert chance == pytest.approx(memory.died(constant, MACHINE, a, run), abs=2e-3)
+
+
+def test_a_tight_plan_is_shown_with_its_chance() -> None:
+    run = layout(dp=32, ep=8)
+    data, plan = instance(run, mixture=True), plan_of(run)
+    shown = StringIO()
+    console = Console(file=shown, width=200)
+    found = judged(run, mixture=True)
+    for line in results.judged(data, plan, found):
+        console.print(line)
+    assert found.parts["fit"] == "tight"
+    words = f"{found.parts['oom_probability']:.0%} likely (tight)"
+    assert words in shown.getvalue()

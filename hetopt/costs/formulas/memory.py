@@ -407,12 +407,25 @@ def room(c: Constants, machine: Machine, framework: str, *, alone: bool) -> floa
     The context, communicators (of none, where the GPU is `alone`), what the allocator
     cannot use and the model's own error are taken off.
     """
-    outside = c("memory.context", machine.generation, framework)
-    if not alone:
-        outside += c("memory.communicators", machine.generation)
-    left = usable(c, machine) * math.exp(-c("memory.margin")) - outside
-    lost = c("memory.fragments", framework) * (1 - c("memory.recoverable"))
-    return left / (1 + lost)
+    most = usable(c, machine) * math.exp(-c("memory.margin"))
+    return (most - _outside(c, machine, framework, alone=alone)) / _lost(c, framework)
+
+
+def needed_beside(
+    c: Constants, machine: Machine, framework: str, weighed: float, *, alone: bool
+) -> float:
+    """Return the bytes that a run needs of which a plan weighs so many: as `room`."""
+    return weighed * _lost(c, framework) + _outside(c, machine, framework, alone=alone)
+
+
+def _outside(c: Constants, machine: Machine, framework: str, *, alone: bool) -> float:
+    found = c("memory.context", machine.generation, framework)
+    return found if alone else found + c("memory.communicators", machine.generation)
+
+
+def _lost(c: Constants, framework: str) -> float:
+    """Return bytes that the allocator takes of each that is weighed, at the least."""
+    return 1 + c("memory.fragments", framework) * (1 - c("memory.recoverable"))
 
 
 def squeezed(c: Constants, machine: Machine, found: Terms) -> Terms:
@@ -452,11 +465,27 @@ def died(c: Constants, machine: Machine, a: Architecture, run: Layout) -> float:
 
 
 def chance(c: Constants, machine: Machine, found: Terms) -> float:
-    """Return the chance that a GPU of which these terms are wanted dies of memory.
+    """Return the chance that a GPU of which these terms are wanted dies of memory."""
+    return chance_of(c, machine, needed(c, found))
 
-    The model's log-error of what it needs is normal, of the deviation `memory.margin`.
+
+#: Chances that a run dies of memory: below the first it fits, from the second on it
+#: does not, and is tight in between.
+TIGHT, TOO_MUCH = 0.05, 0.5
+
+
+def fit(chance: float) -> str:
+    """Return how a run of this chance to die fits, in words."""
+    if chance >= TOO_MUCH:
+        return "does not fit"
+    return "tight" if chance >= TIGHT else "fits"
+
+
+def chance_of(c: Constants, machine: Machine, need: float) -> float:
+    """Return the chance that a GPU dies of which so many bytes are needed.
+
+    The model's log-error of them is normal, of the deviation `memory.margin`.
     """
-    need = needed(c, found)
     over = math.log(max(need, 1.0) / usable(c, machine)) / c("memory.margin")
     return 0.5 * math.erfc(-over / math.sqrt(2))
 

@@ -7,15 +7,13 @@ from typing import NamedTuple
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
 from ..formulas.frameworks import FRAMEWORKS, UNMEASURED
+from ..formulas.memory import TIGHT, TOO_MUCH
+from ..formulas.memory import fit as fit_of
 from .described import Described, NotModelled
 from .fitting import Observed, fit
 from .peaks import predicted_bytes, unsaid
 from .reading import Known, described
 from .rows import Run
-
-#: Chances that a run dies of memory: below the first it fits, from the second on it
-#: does not, and is tight in between.
-TIGHT, TOO_MUCH = 0.05, 0.5
 
 
 class Prediction(NamedTuple):
@@ -40,11 +38,7 @@ class Prediction(NamedTuple):
     @property
     def fit(self) -> str | None:
         """Return how the run fits, in words; None where that is not known."""
-        if self.oom_probability is None:
-            return None
-        if self.oom_probability >= TOO_MUCH:
-            return "does not fit"
-        return "tight" if self.oom_probability >= TIGHT else "fits"
+        return None if self.oom_probability is None else fit_of(self.oom_probability)
 
 
 def predictions(

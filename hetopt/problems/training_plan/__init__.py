@@ -36,8 +36,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...costs import CostTable, Position
+from ...costs import CostTable, Position, chances
 from ...costs.compute import LinkRate
+from ...costs.formulas.memory import fit
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
 from ...schema.splits import FIELDS
@@ -128,6 +129,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "peak_memory_mib": memory,
         **({"host_memory_mib": pinned} if pinned else {}),
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
+        **_fit(data, memory),
         "stages": timed,
         "divided": _degrees(table),
         "links": plan_links.link_use(plan),
@@ -156,6 +158,13 @@ def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
         return {}
     low, high = costs.compute.calibration.interval_s(iteration_us / 10**6)
     return {"low_s": low, "high_s": high}
+
+
+def _fit(data: Instance, peaks: dict[str, int]) -> dict[str, float | str]:
+    """Return the chance that a run dies of memory, where memory is calibrated."""
+    if (chance := chances.of_dying(data, peaks)) is None:
+        return {}
+    return {"fit": fit(chance), "oom_probability": round(chance, 4)}
 
 
 # --- structure -----------------------------------------------------------------

@@ -1,0 +1,50 @@
+"""The chance that a plan dies of memory, where memory is calibrated.
+
+The instance's `memory_gib` leaves out what a plan does not weigh, and a margin. Here
+what a GPU needs in all is set beside its whole card, as measured runs are judged.
+"""
+
+from collections.abc import Mapping
+
+from ..catalogue import find_gpu
+from ..schema import GpuType, Instance
+from .calibrated import machine_of
+from .constants import Stated
+from .constants.shipped import values
+from .formulas import memory
+
+MIB = 2**20
+
+
+def of_dying(instance: Instance, peaks: Mapping[str, int]) -> float | None:
+    """Return the chance that one of the GPUs runs out of memory.
+
+    `peaks` are the MiB that a plan weighs by `NODE:INDEX`. None where memory is not
+    calibrated, or a card is not of the catalogue. The model is off for all GPUs alike.
+    """
+    costs, cluster = instance.workload.costs, instance.planned_cluster
+    calibration = costs.compute.calibration
+    if calibration is None or costs.memory.activations != "calibrated":
+        return None
+    alone, most = cluster.gpu_count == 1, dict[str, int]()
+    for gpu, weighed in peaks.items():
+        kind = cluster.node[gpu.rpartition(":")[0]].gpu
+        most[kind] = max(most.get(kind, 0), weighed - costs.memory.reserve_mib)
+    found = [
+        _chance(cluster.gpus[kind], calibration.framework, mib * MIB, alone=alone)
+        for kind, mib in most.items()
+    ]
+    known = [chance for chance in found if chance is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def _chance(
+    gpu: GpuType, framework: str, weighed: float, *, alone: bool
+) -> float | None:
+    card = find_gpu(gpu.card) if gpu.card is not None else None
+    if card is None or gpu.generation is None or not gpu.peaks:
+        return None
+    c, whole = Stated(values()), card.total_mib / 1024
+    machine = machine_of(gpu, None)._replace(memory_gib=whole)
+    need = memory.needed_beside(c, machine, framework, weighed, alone=alone)
+    return memory.chance_of(c, machine, need)
