@@ -7,7 +7,7 @@ profile's would, for every size and degree, each rounded up once to whole us.
 
 - A model whose parameters are listed multiplies with that many: its products take time
   in proportion to them, everything else is that of its shape.
-- The forward pass is what full recomputation adds, and a third of the launches.
+- The forward pass is what full recomputation adds, with a third of the launches.
 - A GPU without bf16 has no fused kernel of attention but PyTorch's own: where the
   framework does not leave the choice to PyTorch its scores pass through memory.
 - The optimiser moves 40 bytes of a parameter, times the constant `update`.
@@ -47,6 +47,7 @@ from .formulas.step import LayerTimes
 
 Times = tuple[int, ...]
 _ANY = 4096  # GPUs of a node: a group never leaves its node
+_FORWARD = 1 / 3  # of a layer's launches, what its forward pass is
 _SOME_LINK = (Fraction(0), Fraction(10**9))
 
 
@@ -267,7 +268,7 @@ class Calibrated:
         both = self.layer_s(place, t, b, rule, sort)
         once, twice = (self.layer_s(place, t, b, x, sort) for x in ("none", "full"))
         launches = self.terms(place, t, b, "none", sort).launches * self.pace
-        forward = twice - once + launches / 3
+        forward = twice - once + launches * (_FORWARD - self.constant("launch.again"))
         return _us(both), _us(max(0.0, both - forward))
 
     def terms_us(

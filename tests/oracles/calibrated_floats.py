@@ -246,9 +246,18 @@ class FloatTimes:
         whole = both(self.rule)
         if not behind:
             return whole
-        run = self.run(node, t, b, "none")
-        times = layer_times(self.constant, self.machine(node), self.shape(layer), run)
-        first = both("full") - both("none") + times.launches * self.pace / 3
+        once, twice = (
+            layer_times(
+                self.constant,
+                self.machine(node),
+                self.shape(layer),
+                self.run(node, t, b, rule),
+            ).launches
+            for rule in ("none", "full")
+        )
+        # A third of the launches, but for those that recomputation adds itself.
+        first = both("full") - both("none")
+        first += (once / 3 - (twice - once)) * self.pace
         return max(0.0, whole - first)
 
     def share(self, layer: int) -> float:

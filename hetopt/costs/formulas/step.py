@@ -79,11 +79,12 @@ def part_times(
     exchange = 0.0
     hooks = ["gathered"] if run.zero == 3 and memory.of_deepspeed(run) else []
     launch, waits = c("launch", run.style, fw, *hooks), 0.0
+    launch *= 1 + c("launch.again") * traffic_again
     if memory.has_adapters(run, part):
         beside = a.adapters(part, run.rank, t)
         launch *= 1 + c("lora.launch") * beside.products
         moved += (
-            c("lora.traffic", run.style)
+            c("lora.traffic", run.style, fw)
             * 2
             * tokens
             * beside.elements
