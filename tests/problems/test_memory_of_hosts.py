@@ -1,11 +1,16 @@
 """Memory of hosts is a limit of plans: what they pin, counted by hand, and searches."""
 
+from random import Random
 from typing import Any
 
 import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+from hypothesis import given
+from inputs import drawn, examples
 
 import hetopt
 from hetopt.bounds import impossible
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.exact import training_plan as exact
 from hetopt.files import load_instance
 from hetopt.modelling import Limits
@@ -149,3 +154,40 @@ def test_a_limit_that_bites_is_no_proof_that_there_is_no_plan() -> None:
     if found.plan is not None:
         assert not training_plan.evaluate(tight, found.plan).violations
         assert found.objective >= ample.objective
+
+
+def limited(random: Random) -> Instance:
+    """Draw an instance whose hosts are to hold about what its states need, or less."""
+    tree = random_tiny_instance(random, most_gpus=3).model_dump(mode="json")
+    tree["workload"]["costs"] |= {"precision": "bf16_mixed", "offload": ON_HOSTS}
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu |= {"memory_gbytes_per_s": 1000, "host_gbytes_per_s": 10}
+    data = Instance.model_validate(tree, strict=False)
+    model = data.model
+    whole = 16 * (sum(model.parameters) + 2 * model.embedding_parameters) / 2**30
+    for node in tree["cluster"]["nodes"]:
+        node["host_gib"] = random.choice([None, 0.2, 0.4, 0.6, 1.1])
+        if node["host_gib"] is not None:
+            node["host_gib"] *= whole
+    return Instance.model_validate(tree, strict=False)
+
+
+@examples(12)
+@given(drawn(limited))
+def test_proofs_hold_where_hosts_are_full(data: Instance) -> None:
+    """Beside all plans: no bound above the best, no refusal of what there is."""
+    several = max(data.workload.micro_batch_sizes) > 1
+    best = best_training_plan(data, several_replicas=several)
+    found = exact.solve(data, limits=Limits(time_s=5))
+    if found.plan is not None:
+        assert not training_plan.evaluate(data, found.plan).violations
+    if best is None:
+        assert found.plan is None
+        return
+    assert impossible.reason(data) is None
+    assert training_plan_bound(data).value <= best[0]
+    assert found.status is not Status.INFEASIBLE
+    assert found.bound is None or found.bound.value <= best[0]
+    assert found.plan is None or found.objective >= best[0]
+    if found.status is Status.OPTIMAL:
+        assert found.objective == best[0]
