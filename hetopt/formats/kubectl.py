@@ -190,7 +190,7 @@ def _why_not(node: _Node, product: str) -> tuple[str, str] | None:
 
 
 #: Bytes of the suffixes of quantities.
-_SUFFIXES = {
+_SUFFIXES: Mapping[str, int] = {
     "": 1,
     **{letter + "i": 1024**n for n, letter in enumerate("KMGTPE", 1)},
     **{letter: 1000**n for n, letter in enumerate("kMGTPE", 1)},

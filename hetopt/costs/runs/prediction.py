@@ -217,13 +217,13 @@ def fitted_on(
         for name, own in zip(one.systems, _system(one.described), strict=True):
             made.setdefault(f"system@{name}", Constant(1.0, own))
     of_time = {n: c for n, c in made.items() if c.spread and not _of_memory(n)}
-    own = {
+    wider = {
         name: one._replace(spread=one.spread * (1 if _of_system(name) else OWN))
         for name, one in of_time.items()
     }
     return made | {
         name: one._replace(spread=min(one.spread, of_time[name].spread))
-        for name, one in fit(seen, own).constants.items()
+        for name, one in fit(seen, wider).constants.items()
     }
 
 
