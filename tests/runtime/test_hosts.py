@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -108,8 +108,13 @@ class Fleet:
     def await_steps(self, more: int) -> None:
         """Wait until so many more steps were done."""
         count = len(self.done()) + more
+        self.await_rows(lambda: len(self.done()) >= count)
+
+    def await_rows(self, are_there: Callable[[], bool]) -> None:
+        """Wait until rows are there, while hosts still say something."""
         said, since = -1, time.monotonic()
-        while len(self.done()) < count and self.is_running():
+        while not are_there():
+            assert self.is_running(), f"no host is left: {self.rows()[-9:]}"
             if (now := len(self.rows())) != said:
                 said, since = now, time.monotonic()
             assert time.monotonic() - since < PATIENCE_S, f"stands: {self.rows()[-9:]}"
@@ -191,8 +196,7 @@ def test_a_run_goes_on_without_a_host_and_without_its_leader(fleet: Fleet) -> No
     assert f"({other}:0) is gone with its host" in change["reason"]
     assert change["from_step"] >= saved
     fleet.start(other)
-    while not any(row.get("arrived") for row in fleet.rows()):
-        time.sleep(0.05)
+    fleet.await_rows(lambda: any(row.get("arrived") for row in fleet.rows()))
     fleet.await_steps(2)
     fleet.kill(leader)
     fleet.wait()
