@@ -12,6 +12,7 @@ shared storage.
 """
 
 import shutil
+import time
 from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
@@ -137,7 +138,7 @@ class Nearby:
         """Read states from where they are nearest; None where a part is nowhere.
 
         `is_shared` says whether shared storage has them, too. Returns how many bytes
-        came from where, beside what was predicted.
+        came from where, beside what was predicted, and the seconds that this took.
         """
         listed: list[Foreign] = [None] * len(self._hosts)
         dist.all_gather_object(listed, self._there(state.folder))
@@ -150,11 +151,18 @@ class Nearby:
         dist.broadcast_object_list(planned)
         if planned[0] is None:
             return None
+        began = time.perf_counter()
         counts = torch.tensor(self._move(planned[0], state))
         dist.all_reduce(counts)
+        seconds = time.perf_counter() - began
         row = _prediction(data, planned[0]) if self._rank == 0 else {}
         measured = dict(zip(_SOURCES, counts.tolist(), strict=True))
-        return {"restored": state.step, "bytes": measured, **row}
+        return {
+            "restored": state.step,
+            "bytes": measured,
+            "measured_s": seconds,
+            **row,
+        }
 
     def _there(self, folder: str) -> list[tuple[object, ...]]:
         """The shards that this host has of a step."""
