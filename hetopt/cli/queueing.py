@@ -282,7 +282,7 @@ def _attempts(entry: "Entry") -> object:
             _gpus(one.nodes),
             one.outcome or one.state,
             f"{one.from_step} to {one.to_step or one.from_step}",
-            beside(one)
+            beside(entry, one)
             or ("" if one.step_s is None else f"{one.step_s:.3g} s predicted"),
         )
         for one in entry.attempts

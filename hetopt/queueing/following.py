@@ -123,7 +123,7 @@ def _after(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str | No
         store.keep(attempt)
         store.update(entry, state=DONE, why="", ended=attempt.ended, failures=0)
         _offer(store)
-        return f"{entry.job.name} is done: {beside(attempt) or f'{whole} steps'}"
+        return f"{entry.job.name} is done: {beside(entry, attempt) or f'{whole} steps'}"
     store.keep(attempt)
     return _retry(store, entry, attempt, seen)
 
@@ -169,11 +169,17 @@ def where(attempt: Attempt) -> str:
     return ", ".join(f"{n} of {node}" for node, n in attempt.nodes.items())
 
 
-def beside(attempt: Attempt) -> str | None:
-    """Return measured beside predicted seconds of a step; None without either."""
+def beside(entry: Entry, attempt: Attempt) -> str | None:
+    """Return measured beside predicted seconds of a step; None without either.
+
+    Predictions are of GPUs: what runs on CPUs has none beside it.
+    """
     if attempt.measured_s is None or attempt.step_s is None:
         return None
-    words = f"{attempt.measured_s:.3g} s per step, {attempt.step_s:.3g} s predicted"
+    words = f"{attempt.measured_s:.3g} s per step"
+    if _is_on_cpus(entry):
+        return f"{words} on CPUs"
+    words += f", {attempt.step_s:.3g} s predicted"
     if attempt.low_s is not None and attempt.high_s is not None:
         inside = attempt.low_s <= attempt.measured_s <= attempt.high_s
         words += f" ({'within' if inside else 'outside'} the 80% interval)"
@@ -189,14 +195,18 @@ def _offer(store: Store) -> None:
         attempt
         for entry in store.entries()
         for attempt in entry.attempts
-        if attempt.outcome == "done" and attempt.measured_s and _on_gpus(entry)
+        if attempt.outcome == "done" and attempt.measured_s and _is_told(entry)
     ]
     if rows := [row for attempt in ended if (row := _row(store, attempt))]:
         write_json(store.folder / RUNS, rows)
 
 
-def _on_gpus(entry: Entry) -> bool:
-    return "--cpu" not in entry.job.arguments and entry.job.train is None
+def _is_on_cpus(entry: Entry) -> bool:
+    return "--cpu" in entry.job.arguments
+
+
+def _is_told(entry: Entry) -> bool:
+    return not _is_on_cpus(entry) and entry.job.train is None
 
 
 def _row(store: Store, attempt: Attempt) -> dict[str, Any] | None:

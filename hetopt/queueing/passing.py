@@ -112,13 +112,18 @@ class Queue:
         return [self.store.add(job) for job in asked]
 
     def placements(self, jobs: Sequence[TrainingJob]) -> list[Placement]:
-        """Return where jobs would go now, beside those that wait; changes nothing."""
+        """Return where jobs would go now, beside those that wait; changes nothing.
+
+        Raises `InstanceError` and `Unsupported` for what `submit` would refuse.
+        """
         there = (self.store.folder / DATABASE).is_file()
         entries = self._live(self.store.entries() if there else [])
         now = time()
         first = max((one.number for one in entries), default=0) + 1
         new = [Entry(first + i, job, now, WAITING, "") for i, job in enumerate(jobs)]
         site = self._site(entries)
+        for job in jobs:
+            site.instance(job)
         found = self._sorted(site, [*entries, *new])
         decision = self._decide(found, now)
         return [self._placement(site, entry, found, decision) for entry in new]

@@ -364,6 +364,19 @@ def test_jobs_that_cannot_be_planned_are_refused_before_any_is_taken(
     with pytest.raises(passing.Unsupported, match="adapters"):
         made.submit([job("a"), job("b", lora_rank=4)])
     assert made.store.entries() == []
+    with pytest.raises(passing.Unsupported, match="adapters"):
+        made.placements([job("a"), job("b", lora_rank=4)])
+
+
+def test_steps_on_cpus_are_not_held_to_what_gpus_would_take(
+    slurm: StubSlurm, queue: Opened, job: Made
+) -> None:
+    queue().submit([job(arguments=("--cpu",))])
+    queue().advance()
+    slurm.finish(1)
+    told: list[str] = []
+    queue().advance(told.append)
+    assert told == ["a is done: 0.5 s per step on CPUs"]
 
 
 def test_the_rows_of_measured_runs_are_what_calibrate_reads(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 from hetopt.queueing.following import saved_step
@@ -130,6 +131,17 @@ def check(folder: Path, entries: list[Entry]) -> None:
         want = alone(folder, entry)
         for step, loss in losses(folder, entry).items():
             assert abs(want[step] - loss) < 2e-4, (entry.job.name, step)
+
+
+def check_that_devices_were_given_once(entries: list[Entry]) -> None:
+    """No two attempts had a device of this machine at the same time."""
+    attempts = [attempt for entry in entries for attempt in entry.attempts]
+    assert all(attempt.devices for attempt in attempts)
+    for one, other in combinations(attempts, 2):
+        if {*one.devices} & {*other.devices}:
+            assert one.ended is not None
+            assert other.ended is not None
+            assert one.ended <= other.created or other.ended <= one.created
 
 
 def programs(place: Path) -> str:

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.targets
 
 TYPES = "types=a100:A100-80GB-SXM4,l40s:L40S"
 LINK = "inter_gbytes_per_s=3"
+#: Passes after which a second queue of a folder is killed, and started again.
+KILLED_EVERY = 5
 # Names of nodes are no hosts of this machine, which all of them are.
 HERE = """\
 #!/usr/bin/env bash
@@ -96,6 +98,7 @@ def test_a_job_that_no_node_of_slurm_holds_is_trained_over_several(
 def test_twelve_jobs_on_this_machine_and_processes_that_are_killed(
     tmp_path: Path,
 ) -> None:
+    """A second queue places as well; it is killed, wherever it is, and comes back."""
     need("torch")
     hosts = tmp_path / "hosts"
     hosts.write_text("n1 slots=2 type=A100-80GB-SXM4\nn2 slots=1 type=L40S\n")
@@ -103,22 +106,42 @@ def test_twelve_jobs_on_this_machine_and_processes_that_are_killed(
     made = Queue.made(folder, "local", [f"hosts={hosts}", LINK])
     made.submit([read(path) for path in live_queue.written(tmp_path)])
     killed: list[int] = []
+    others: list[subprocess.Popen[bytes]] = []
+    words = [sys.executable, "-m", "hetopt", "queue", "--queue", str(folder)]
+    with (tmp_path / "other.txt").open("wb") as said:
 
-    def happens(turn: int, entries: list[Entry]) -> None:
-        attempt = None if killed else live_queue.halfway(folder, entries)
-        if attempt is None or attempt.handle is None:
-            return
-        killed.append(int(attempt.handle.partition(":")[0]))
-        os.killpg(killed[0], signal.SIGKILL)
+        def happens(turn: int, entries: list[Entry]) -> None:
+            if turn % KILLED_EVERY == 0:
+                end(others)
+                follow = [*words, "--follow", "--every", "1"]
+                others.append(subprocess.Popen(follow, stdout=said, stderr=said))
+            attempt = None if killed else live_queue.halfway(folder, entries)
+            if attempt is None or attempt.handle is None:
+                return
+            killed.append(int(attempt.handle.partition(":")[0]))
+            os.killpg(killed[0], signal.SIGKILL)
 
-    entries, told = live_queue.followed(folder, happens)
+        try:
+            entries, told = live_queue.followed(folder, happens)
+        finally:
+            end(others)
     assert killed
-    assert any("lost its GPUs (its process was killed)" in line for line in told), told
+    assert len(others) > 1
+    lines = "\n".join([*told, (tmp_path / "other.txt").read_text()])
+    assert "lost its GPUs (its process was killed)" in lines, lines
     live_queue.check(folder, entries)
+    live_queue.check_that_devices_were_given_once(entries)
+
+
+def end(queues: "list[subprocess.Popen[bytes]]") -> None:
+    """Kill the last queue, whatever it is doing."""
+    for queue in queues[-1:]:
+        queue.kill()
+        queue.wait()
 
 
 @pytest.mark.tool("ray")
-def test_jobs_on_ray_and_a_rank_that_is_killed(
+def test_twelve_jobs_on_ray_and_a_rank_that_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("torch", "ray")
@@ -133,8 +156,7 @@ def test_jobs_on_ray_and_a_rank_that_is_killed(
         assert cluster.stdout is not None
         said = next(line for line in cluster.stdout if line.startswith("address "))
         made = Queue.made(folder, "ray", [f"address={said.split()[1]}", LINK])
-        jobs = live_queue.written(tmp_path)
-        made.submit([read(path) for path in jobs[::3]])
+        made.submit([read(path) for path in live_queue.written(tmp_path)])
         killed: list[int] = []
 
         def happens(turn: int, entries: list[Entry]) -> None:
