@@ -160,6 +160,10 @@ def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
         return Imported({"model": document, "source": f"model {config.name}"})
     name = str(config)
     if isinstance(config, Path) and (config.exists() or name not in models()):
+        if not config.exists() and config.suffix != ".json" and config.name == name:
+            raise UnknownName(
+                "model", name, [*models()], remedy="; or the path of a config.json"
+            )
         words = [f"{option}={value}" for option, value in told.items()]
         return imported("huggingface", [config], words, None)
     shape = ModelSpec.model_validate(shape_of(name))

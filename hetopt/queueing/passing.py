@@ -400,16 +400,16 @@ def outlook(entry: Entry, now: float) -> Outlook:
     """Return when a job is foreseen to start and end.
 
     The interval is that of predicted times, on all of the time until then. It is None
-    where there is none: without calibrated times, for what has ended, and once the
-    job's own steps are measured.
+    where there is none: without calibrated times, for what has ended or should have,
+    and once the job's own steps are measured.
     """
     start, end = entry.start_s, entry.end_s
     if entry.state not in LIVE or end is None:
         return Outlook(None, entry.ended, None, None)
     measured = entry.live is not None and entry.live.measured_s is not None
-    if entry.factor is None or measured:
+    left = end - now
+    if entry.factor is None or measured or left <= 0:
         return Outlook(start, end, None, None)
-    left = max(0.0, end - now)
     return Outlook(start, end, now + left / entry.factor, now + left * entry.factor)
 
 

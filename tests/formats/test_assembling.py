@@ -317,6 +317,18 @@ def test_times_are_by_a_share_of_the_peak_otherwise(
         assert gpu.efficiency == (asked or known)
 
 
+def test_a_model_that_is_neither_file_nor_known_is_told_with_those_that_are(
+    tmp_path: Path,
+) -> None:
+    _, listed = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
+    hosts = Listed("hostfile", [listed])
+    with pytest.raises(UnknownName, match=r"llama-3-8b.*; or the path of a config"):
+        assembly(Path("llama-9"), hosts, [], dict(WORK))
+    for name in ("llama-9.json", "models/llama-9"):
+        with pytest.raises(InstanceError, match="found no such file"):
+            assembly(tmp_path / name, hosts, [], dict(WORK))
+
+
 @pytest.mark.parametrize(
     ("options", "times", "message"),
     [

@@ -328,6 +328,8 @@ def test_forecasts_have_an_interval_until_steps_are_measured(
     assert found.end_s is not None
     assert found.high_s is not None
     assert now < found.low_s < found.end_s < found.high_s
+    late = outlook(entry, found.end_s + 1)
+    assert (late.low_s, late.high_s) == (None, None)
 
 
 def test_a_job_whose_model_is_gone_waits_and_holds_up_no_other(
