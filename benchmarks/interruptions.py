@@ -1,6 +1,6 @@
 """What an interruption costs along public spot traces, by when states are saved.
 
-    python benchmarks/interruptions.py [FOLDER] [--series NAME;...]
+    python benchmarks/interruptions.py [FOLDER] [--series NAME;...] [--page]
 
 The job, the traces and FOLDER are those of spot_traces.py; AutoHet's recovery moves it,
 by plans of planners that no clock stops. A save stops training for 20 s, a change of
@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from _measuring import RESULTS, keep, publish
@@ -101,6 +102,10 @@ def page(rows: list[dict[str, Any]]) -> Iterator[str]:
     heads += ["an interruption costs", "to the best", "to the bound"]
     yield from grid(heads, _saved(rows))
     yield ""
+    yield f"Over {len(rows)} series, of the iterations that the best policy keeps:"
+    yield ""
+    yield from grid(["policy", "fewer by, median", "at worst"], _summary(rows))
+    yield ""
     heads = ["series", "renting", "after", "iterations", "USD", "USD per iteration"]
     yield from grid([*heads, "to the bound"], _rented(rows))
     yield NOTES.rstrip()
@@ -122,6 +127,15 @@ def _saved(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
             ]
 
 
+def _summary(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
+    gaps: dict[str, list[float]] = {}
+    for row in rows:
+        for one in row["saving"]["policies"]:
+            gaps.setdefault(one["policy"], []).append(one["gap_to_best"])
+    for policy, found in gaps.items():
+        yield [policy, words.share(median(found)), words.share(max(found))]
+
+
 def _rented(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
     for row in rows:
         for one in row["renting"]["policies"]:
@@ -141,7 +155,17 @@ def main(told: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--series", help="only these, separated by semicolons")
+    parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args(told)
+    if not asked.page:
+        replay(asked)
+    kept = [json.loads(line) for line in (RESULTS / LINES).read_text().splitlines()]
+    last = {row["series"]: row for row in kept}
+    publish(PAGE, "\n".join(page([*last.values()])) + "\n", LINES)
+
+
+def replay(asked: argparse.Namespace) -> None:
+    """Replay the job along the traces; keep what comes of it."""
     folder = asked.folder or Path(os.environ.get("HETOPT_DATA", "."))
     wanted = asked.series.split(";") if asked.series else [c.series for c in CASES]
     instance = priced()
@@ -149,9 +173,6 @@ def main(told: list[str] | None = None) -> None:
     for case in CASES:
         if case.series in wanted:
             keep(LINES, rows_of(folder, case, (instance, plan)), "ortools")
-    kept = [json.loads(line) for line in (RESULTS / LINES).read_text().splitlines()]
-    last = {row["series"]: row for row in kept}
-    publish(PAGE, "\n".join(page([*last.values()])) + "\n", LINES)
 
 
 if __name__ == "__main__":
