@@ -10,7 +10,16 @@ from pathlib import Path
 from ...errors import InstanceError, cut
 from ...schema import MOST_LAYERS, ModelSpec
 from ...schema.layers import MIXERS
-from . import families, kinds, mixers, published, remainder, shapes, vectors
+from . import (
+    families,
+    inner,
+    kinds,
+    mixers,
+    published,
+    remainder,
+    shapes,
+    vectors,
+)
 from .families import Traits
 from .keys import DEPTH, Fields, Reading, need, number, whole
 from .trainers import architecture
@@ -27,6 +36,8 @@ _SILENT: dict[str, Fields] = {
         "head_dim": 256,
     },
     "qwen3": {"head_dim": 128},
+    "gemma": {"head_dim": 256},
+    "gemma2": {"head_dim": 256},
 }
 _ALIASES = {
     name: f"{name}_text"
@@ -39,6 +50,8 @@ _ALIASES |= {
     "qwen2_vl_text": "qwen2",
     "qwen2_5_vl": "qwen2",
     "qwen2_5_vl_text": "qwen2",
+    "qwen2_5_omni_text": "qwen2",
+    "qwen3_omni_moe_text": "qwen3_moe",
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe_text": "qwen3_moe",
     "glm4v_text": "glm4",
@@ -134,8 +147,10 @@ def remarks(config: Fields) -> tuple[str, ...]:
             f"the family {cut(family or 'that model_type should name')!r}, whose "
             f"{families.assumption(reading, family, own)}"
         )
-    if any(key in outer for key in ("vision_config", "audio_config")):
+    if any(key in outer for key in inner.TOWERS):
         found.append("the towers of other inputs than text (vision_config ...)")
+    if any(key in outer for key in inner.SPEECH):
+        found.append("the parts that speak (talker_config ...)")
     if family in ("falcon", "gpt_neox", "phi", "gptj"):
         found.append("attention beside the MLP: it is timed before it")
     if family == "falcon_h1":
@@ -163,19 +178,20 @@ def _language(config: Fields) -> tuple[Reading, str]:
 
     Of a configuration around it, what is not read is about the other inputs.
     """
-    inner = config.get("text_config")
-    remainder.refuse_family(str(config.get("model_type", "")))
-    whole_one = config
-    if isinstance(inner, dict):
-        whole_one = {**config, **inner}
+    whole_one, around = inner.language(config)
+    for each in around:
+        remainder.refuse_family(str(each.get("model_type", "")))
+        inner.refuse(each)
     family = str(whole_one.get("model_type", ""))
     family = _ALIASES.get(family, family)
     remainder.refuse_family(family)
     whole_one = shapes.rewritten(whole_one, family)
     reading = Reading(_SILENT.get(family, {}) | whole_one)
+    if not families.is_known(family):
+        reading.unknown = inner.class_of(config)
     reading.skip(remainder.unused_keys(whole_one, family))
-    if isinstance(inner, dict):
-        reading.skip(key for key in config if key not in inner)
+    for each in around[:-1]:
+        reading.skip(key for key in each if key not in around[-1])
     return reading, family
 
 

@@ -38,6 +38,8 @@ _GPT = Traits(
     mlp_bias=True,
     norm_bias=True,
 )
+_SPLIT = Traits(gated=True, attention_bias="qkv")
+_MPT = Traits(gated=False, tied=True)
 _BIASED = _GPT._replace(positions=None)  # unless its configuration says otherwise
 _GEMMA = Traits(gated=True, tied=True)
 _LATENT = Traits(said_bias="none")  # their flag is false in all that are published
@@ -77,6 +79,12 @@ FAMILIES: dict[str, Traits] = {
     "cohere": Traits(tied=True, norms=1),
     "cohere2": Traits(tied=True, norms=1),
     "seed_oss": Traits(said_bias="qkv"),
+    **{"mpt": _MPT, "dbrx": Traits(gated=True), "minicpm": Traits(tied=True)},
+    **{"qwen": _SPLIT, "chatglm": Traits(gated=True, said_bias="qkv")},
+    "gpt_bigcode": _GPT._replace(positions=0),
+    "internlm2": Traits(),
+    "baichuan": Traits(),
+    "phimoe": Traits(norm_bias=True),
     "arcee": Traits(gated=False),
     "glm4_moe_lite": _LATENT,
     "minicpm3": _LATENT._replace(tied=True),
@@ -122,8 +130,7 @@ FAMILIES: dict[str, Traits] = {
 _TIED = Traits(tied=True)
 #: Others whose gate and ties are known, and whose norms and biases are not.
 _OTHERS = {
-    "mpt": Traits(gated=False, tied=True),
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "gpt_bigcode"), _TIED),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta"), _TIED),
     "bitnet": Traits(gated=True),
     "vaultgemma": Traits(gated=True, tied=True),
 }
@@ -161,6 +168,8 @@ def traits(config: Reading, family: str) -> Traits:
         found = found._replace(head_bias=True)
     if found.qk_norm:
         config.skip(_QK_NORMS)
+    if family == "cohere" and config.get("use_qk_norm") is True:
+        found = found._replace(qk_norm=True, qk_wide=True)
     if family == "falcon":
         found = _falcon(config, found)
     if not is_known(family) or family == "glm4_moe":

@@ -7,6 +7,11 @@ from ...errors import InstanceError, cut
 
 Fields = dict[str, Any]
 _WIDEST = 1_000_000
+#: What to do about an architecture that hetopt has no words for.
+ISSUE = (
+    'give layer_parameters of an instance, or open an issue, "A model that hetopt does '
+    'not support", with the file'
+)
 DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
@@ -17,6 +22,8 @@ class Reading:
         """Start with no key read."""
         self._fields = fields
         self._read: set[str] = set()
+        #: The model's class, where hetopt does not know its family.
+        self.unknown = ""
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of `key`, which counts as read from now on."""
@@ -97,10 +104,13 @@ def need(config: Reading, *keys: str) -> int:
     """Return the same; raise `InstanceError` where none is given."""
     value = whole(config, *keys)
     if value is None:
-        raise InstanceError(
-            f"missing key, expected one of {', '.join(keys)}; "
-            "is this the config.json of a language model?"
-        )
+        missing = f"missing key, expected one of {', '.join(keys)}"
+        if config.unknown:
+            raise InstanceError(
+                f"{missing}: hetopt does not know the architecture "
+                f"{cut(config.unknown)!r}; {ISSUE}"
+            )
+        raise InstanceError(f"{missing}; is this the config.json of a language model?")
     return value
 
 

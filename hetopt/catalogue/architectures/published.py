@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ...errors import InstanceError, quoted
 from ...text import units
 from ...text.parsing import readable
+from . import inner
 from .keys import Fields
 
 #: Keys of a configuration that have the count of all parameters.
@@ -47,7 +48,7 @@ def counts(config: Fields, file: Path | None, told: str | None) -> list[Count]:
     count.
     """
     found = [*_counts(told)]
-    if not {"vision_config", "audio_config"} & {*config}:
+    if not {*inner.TOWERS} & {*config}:
         found += _keys(config)
         if file is not None:
             found += _index(

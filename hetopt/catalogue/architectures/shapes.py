@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from ...errors import InstanceError, cut
+from . import dialects
 from .keys import Fields, Reading, listed, need, number, whole
 
 #: Lists that are read, by the field that they are of.
@@ -24,6 +25,7 @@ Shapes = list[Fields]
 def rewritten(config: Fields, family: str) -> Fields:
     """Return the configuration of a family with keys of its own in common words."""
     made = {
+        **dialects.REWRITTEN,
         **{"openelm": _openelm, "nemotron-nas": _nemotron},
         **{"mamba": _mamba, "falcon_mamba": _mamba, "mamba2": _mamba},
     }.get(family)

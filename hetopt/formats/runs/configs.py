@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from ...catalogue.architectures import from_config
+from ...catalogue.architectures import from_config, inner
 from ...errors import InstanceError, cut
 from ...problems.training_plan.shapes import of_layers
 from ...schema import ModelSpec
@@ -30,7 +30,7 @@ _DEEPSPEED = (
     "gradient_accumulation_steps",
     "zero_optimization",
 )
-_MODEL = ("model_type", "hidden_size", "n_embd", "d_model", "text_config")
+_MODEL = ("model_type", "hidden_size", "n_embd", "d_model", *inner.LANGUAGE)
 # Without these keys, from_config describes the rest of a model with latent attention.
 _LATENT = (
     *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"),
