@@ -53,11 +53,19 @@ def advice(found: Advice) -> Iterator[RenderableType]:
 
 def sentence(found: Advice) -> str:
     """Return what to change, and what that brings; or that nothing is to be had."""
-    looked = f"{found.looked_at} combinations of settings were tried"
+    tried = "1 combination of settings was tried"
+    if found.looked_at != 1:
+        tried = f"{found.looked_at:,} combinations of settings were tried"
+    looked = tried
     equal = ", all those with equal stages"
     looked += equal if found.is_whole else ", not all of them (--time-limit)"
     if not found.changes and found.run.us is None:
         return f"No change of settings makes the run fit: {looked}."
+    if not found.changes and not found.is_whole:
+        return (
+            f"No faster settings were found: {tried}, not all of them; a longer "
+            "--time-limit tries more."
+        )
     if not found.changes:
         none = "no other settings are at least 0.5% faster"
         return f"Change nothing: {none}; {looked}."

@@ -18,6 +18,7 @@ from hetopt.formats.importing.changes import Advice, advise, recognise
 from hetopt.formats.importing.placing import Settings
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import targets
+from hetopt.report.changes import sentence
 from hetopt.schema import Instance
 
 RUN = {
@@ -231,6 +232,21 @@ def test_a_run_that_is_best_is_left_as_it_is(advice: Advice, tmp_path: Path) -> 
     _, again = found_in(path, few())
     assert again.changes == ()
     assert again.words == ()
+
+
+@pytest.mark.parametrize(
+    ("tried", "whole", "words"),
+    [
+        (1, False, "No faster settings were found: 1 combination of settings was"),
+        (1200, False, "1,200 combinations of settings were tried, not all of them"),
+        (7, True, "Change nothing: no other settings are at least 0.5% faster"),
+    ],
+)
+def test_nothing_is_said_to_be_best_that_was_not_compared(
+    advice: Advice, tried: int, whole: bool, words: str
+) -> None:
+    told = {"changes": (), "words": (), "looked_at": tried, "is_whole": whole}
+    assert words in sentence(advice._replace(**told))
 
 
 def test_the_command_says_what_to_change_and_writes_it(tmp_path: Path) -> None:

@@ -177,6 +177,23 @@ ALONE = {
 }
 
 
+@pytest.mark.parametrize("tokens", [128, 256])
+def test_the_blocks_of_transformers_examples_are_sequences(
+    tokens: int, tmp_path: Path
+) -> None:
+    command = f"run_clm.py --per_device_train_batch_size 1 --block_size {tokens}"
+    path = put(
+        tmp_path, {"run.sh": f"torchrun {command} --gradient_accumulation_steps 2\n"}
+    )
+    module, asked = changes.recognise([path])
+    if tokens != instance(48).workload.sequence_length:
+        with pytest.raises(InstanceError, match="256"):
+            module.claimed(asked, instance(48))
+        return
+    notes = module.claimed(asked, instance(48)).notes
+    assert not any("tokens of a sequence" in note for note in notes)
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_micro_batches_that_no_file_tells_make_up_the_batch(
     name: str, tmp_path: Path
@@ -241,6 +258,13 @@ OF_MEGATRON: dict[str, dict[str, str]] = {
         "    --global_batch_size 48 \\\n    --recompute_granularity full \\\n"
         "    --recompute_method uniform \\\n    --recompute_num_layers 1 \\\n"
         "    --max_length 128 \\\n    --finetune true\n"
+    },
+    "ms-swift's YAML": {
+        "run.yaml": "model: some/model\ntensor_model_parallel_size: 4\n"
+        "sequence_parallel: true\npipeline_model_parallel_size: 3\n"
+        "micro_batch_size: 2\nglobal_batch_size: 48\nmax_length: 128\n"
+        "recompute_granularity: full\nrecompute_method: uniform\n"
+        "recompute_num_layers: 1\n"
     },
     "W&B": {
         "config.yaml": "".join(

@@ -38,6 +38,8 @@ _SECTIONS = frozenset(
         *("mixed_precision", "dataset", "data", "peft", "plugins", "comm_overlap"),
     }
 )
+#: Names that ms-swift has beside Megatron-LM's, which has none of them.
+_SWIFT = frozenset({"tuner-type", "max-length", "mcore-model"})
 _DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
 _OF_DATA = ("length", "batch-size")
 _DISTRIBUTED = "use-distributed-optimizer"
@@ -77,7 +79,7 @@ def arguments(form: Form, place: str) -> Arguments:
         )
     if in_sections:
         return read.done(f"{form.kind} of NeMo or Megatron-Bridge", _of_recipes(read))
-    if "megatron" in form.program.split() or "tuner-type" in read.given:
+    if "megatron" in form.program.split() or not _SWIFT.isdisjoint(read.given):
         return read.done(f"{form.kind} of ms-swift", _of_swift(read))
     return read.done(f"{form.kind} of Megatron-LM", ())
 

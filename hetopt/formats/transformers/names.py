@@ -25,7 +25,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "batch": ("train_batch_size",),
     "length": (
         *("cutoff_len", "sequence_len", "max_seq_length", "max_seq_len"),
-        *("max_length", "model_max_length"),
+        *("max_length", "model_max_length", "block_size"),
     ),
     "checkpointing": (
         *("gradient_checkpointing", "activation_checkpointing"),
