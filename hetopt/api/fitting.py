@@ -5,7 +5,7 @@ Pipelines, tensor parallelism, ZeRO, recomputation and LoRA all count, as they d
 to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fit`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -313,16 +313,16 @@ def _verdict(
     if cards.gpus is None:
         assert isinstance(question, _Named)
         share = limits.part(_COUNT_SHARE)
-        fewest, known, too_few = _fewest(question, cards.card, share)
+        fewest, known, too_few = _Fewest(question, cards.card, share).find()
         cards = Cards(cards.card, fewest)
     data = question.instance(cards)
     left = limits.after(monotonic() - began)
     half = left.part(0.5) if longest else left
     margin = feasibility.margin(data, half, known)
     status, plan = Status.UNDECIDED, None
-    roomiest = None if margin.result is None else margin.result.plan
+    found = None if margin.result is None else margin.result.plan
+    roomiest = found if isinstance(found, TrainingPlan) else None
     if margin.value is not None and margin.value >= 0 and roomiest is not None:
-        assert isinstance(roomiest, TrainingPlan)
         plan = feasibility.judged(data, roomiest)
         status = Status.FEASIBLE
     elif margin.refuted is not None and margin.refuted <= 0:
@@ -330,7 +330,8 @@ def _verdict(
     room = _room_mib(data, roomiest)
     context = None
     if longest:
-        context = feasibility.longest_context(data, limits.after(monotonic() - began))
+        rest = limits.after(monotonic() - began)
+        context = feasibility.longest_context(data, rest, roomiest)
     on = cards.card if isinstance(question, _Here) else str(cards)
     counted = data.planned_cluster.gpu_count
     return Verdict(
@@ -346,47 +347,85 @@ def _room_mib(data: Instance, plan: Plan | None) -> int:
     return min(int(exact(cluster.gpus[kind].memory_gib) * 1024) for kind in kinds)
 
 
-def _fewest(
-    question: _Named, card: str, limits: Limits
-) -> tuple[int, TrainingPlan | None, int | None]:
-    """Return the fewest GPUs of a card with a plan, that, and the most proved too few.
+class _Fewest:
+    """The fewest GPUs of a card that hold a model: any number within a machine.
 
-    Any number within a machine, and whole machines beyond. Where no number has a plan,
-    it is the last that was tried: the largest, or the first beyond those that are
-    proved too few when the time is up.
+    Beyond it are whole machines only. `plans` and `refuted` are by numbers of GPUs.
     """
-    began, node = monotonic(), boxes.gpus_of_node(card)
-    counts = [*range(1, node), *range(node, MOST_GPUS + 1, node)]
-    plans: dict[int, TrainingPlan] = {}
-    refuted: list[int] = []
 
-    def fits(place: int, share: float = _COUNT_SHARE) -> bool:
-        left = limits.after(monotonic() - began)
-        data = question.instance(Cards(card, counts[place]))
-        result = feasibility.first_plan(data, left.part(share))
+    def __init__(self, question: _Named, card: str, limits: Limits) -> None:
+        """Ask nothing yet; the limits are of all questions together."""
+        self._question, self._card, self._limits = question, card, limits
+        self._began, node = monotonic(), boxes.gpus_of_node(card)
+        self._counts = [*range(1, node), *range(node, MOST_GPUS + 1, node)]
+        self.plans: dict[int, TrainingPlan] = {}
+        self.refuted: list[int] = []
+
+    def _left(self) -> Limits:
+        return self._limits.after(monotonic() - self._began)
+
+    def _fits(
+        self,
+        place: int,
+        share: float = _COUNT_SHARE,
+        ask: Callable[[Instance, Limits], Result] = feasibility.first_plan,
+    ) -> bool:
+        count = self._counts[place]
+        data = self._question.instance(Cards(self._card, count))
+        result = ask(data, self._left().part(share))
         if result.stop is Stop.INTERRUPTED:
             raise KeyboardInterrupt
-        if result.plan is not None:
-            plans[counts[place]] = result.plan
+        if isinstance(result.plan, TrainingPlan):
+            self.plans[count] = result.plan
         elif result.status is Status.INFEASIBLE:
-            refuted.append(counts[place])
+            self.refuted.append(count)
         return result.plan is not None
 
-    low, step = -1, 1
-    while not fits(high := min(low + step, len(counts) - 1)):
-        is_over = limits.after(monotonic() - began).time_s == 0
-        if high == len(counts) - 1 or (is_over and counts[high] not in refuted):
-            break
-        low, step = high, 2 * step
-    while high - low > 1 and plans:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    # What was not decided on the way may be in the time that is left.
-    while plans and (place := counts.index(min(plans)) - 1) >= 0:
-        if counts[place] in refuted or not fits(place, share=1.0):
-            break
-    count = min(plans, default=counts[high])
-    return count, plans.get(count), max(refuted, default=None)
+    def find(self) -> tuple[int, TrainingPlan | None, int | None]:
+        """Return the fewest with a plan, that, and the most that are proved too few.
+
+        Where no number has a plan, it is the last that was tried: the largest, or the
+        first beyond those that are proved too few when the time is up.
+        """
+        counts = self._counts
+        low, high = -1, self._cheaply()
+        if not self.plans:
+            low, high = self._upwards()
+        while high - low > 1 and self.plans:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._fits(middle) else (middle, high)
+        # What was not decided on the way may be in the time that is left.
+        while self.plans and (place := counts.index(min(self.plans)) - 1) >= 0:
+            if counts[place] in self.refuted or not self._fits(place, share=1.0):
+                break
+        count = min(self.plans, default=counts[high])
+        return count, self.plans.get(count), max(self.refuted, default=None)
+
+    def _cheaply(self) -> int:
+        """Return a place with a plan of the cheapest planner, if it has one at all.
+
+        The first that is asked has room for the states of all weights.
+        """
+        asked = self._question
+        states = by_marp.least_gpus(asked.spec, asked.cluster, asked.sequence)
+        least = {boxes.cards_of(x).card: gpus for x, gpus in states.items()}[self._card]
+        last, step = len(self._counts) - 1, 1
+        place = next((i for i, x in enumerate(self._counts) if x >= least), last)
+        while not self._fits(place, 1.0, feasibility.cheapest_plan) and place < last:
+            if self._left().time_s == 0:
+                break
+            place, step = min(place + step, last), 2 * step
+        return place
+
+    def _upwards(self) -> tuple[int, int]:
+        """Return the last place without a plan, and one with, asking every planner."""
+        low, step, last = -1, 1, len(self._counts) - 1
+        while not self._fits(high := min(low + step, last)):
+            is_over = self._left().time_s == 0
+            if high == last or (is_over and self._counts[high] not in self.refuted):
+                break
+            low, step = high, 2 * step
+        return low, high
 
 
 def _usual(batch: int, sequence: int) -> Workload:

@@ -17,6 +17,8 @@ class Portfolio:
     """
 
     # --- planners, in turn ---
+    #: Asked alone before any proof, where the first plan will do.
+    cheapest: str = "megatron"
     #: Asked first: there is a plan soon. On hundreds of GPUs the grid takes all the
     #: time that it has, and islands find more in it.
     quick: tuple[str, ...] = ("autohet", "megatron", "islands", "grid")

@@ -15,9 +15,11 @@ import hetopt
 from hetopt import cli
 from hetopt.api import boxes, feasibility, scheduling
 from hetopt.api.fitting import MOST_GPUS, instance_with
+from hetopt.bounds import covering
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.result import Status
 from hetopt.schema import Instance, exact
@@ -97,6 +99,41 @@ def test_seventy_billion_parameters_fit_by_pipelines_where_marp_has_none(
     assert verdict["fits"]
     assert verdict["too_few"] < verdict["gpus"] <= 32
     assert document["answer"].startswith("seventy fits on")
+
+
+def test_a_plan_that_is_soon_there_waits_for_no_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def proof(data: Instance) -> None:
+        raise AssertionError(f"a proof was looked for on {data.name}")
+
+    monkeypatch.setattr(covering, "reason", proof)
+    found = feasibility.first_plan(hetopt.load(TWO_NODES), Limits())
+    assert found.plan is not None
+
+
+def test_the_longest_context_is_at_least_that_of_a_plan_that_is_known() -> None:
+    """Without time to look for another."""
+    instance = hetopt.load(TWO_NODES)
+    known = feasibility.first_plan(instance, Limits()).plan
+    assert isinstance(known, TrainingPlan)
+    found = feasibility.longest_context(instance, Limits(time_s=0), known)
+    assert found.value is not None
+    assert found.value + feasibility.TOKENS_STEP > instance.workload.sequence_length
+    longest = feasibility.with_context(instance, found.value)
+    assert training_plan.evaluate(longest, known).valid
+
+
+def test_no_fewer_gpus_than_the_fewest_have_a_plan() -> None:
+    spec = scheduling.load_model("gpt2-7b")
+    card = "A100-40GB-SXM4"
+    (verdict,) = hetopt.fit(spec, [card], 8, 512, limits=600).verdicts
+    assert verdict.too_few == verdict.gpus - 1
+    cards = [boxes.cards_of(f"{verdict.too_few}x{card}")]
+    shape = {"sequence_length": 512, "global_batch": 8, "micro_batch_sizes": [1]}
+    options = ["zero=3,1,0", "runs_on=architecture"]
+    data, _ = boxes.instance_of(spec, cards, shape, options)
+    assert covering.reason(data) is not None
 
 
 def test_without_time_the_first_number_that_is_not_refuted_is_undecided(

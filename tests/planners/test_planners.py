@@ -268,6 +268,13 @@ def test_autohet_maps_what_cannot_be_shared_group_by_group() -> None:
     assert sorted(kind[node] for node in rows[1]) == ["A100", "H800", "H800"]
 
 
+def test_autohet_without_time_says_so_in_a_sentence() -> None:
+    instance = shipped("tiny/two-nodes")
+    with pytest.raises(NoPlan) as caught:
+        autohet.plan(instance, deadline=0.0)
+    assert str(caught.value) == "autohet: no plan was found in time"
+
+
 @pytest.mark.parametrize("name", ["h800-a100-4x4-gpt3-6.7b", "a100-h20-8x8-gpt3-6.7b"])
 def test_autohet_without_balancing_or_grouping_is_slower(name: str) -> None:
     instance = shipped(f"autohet/{name}")

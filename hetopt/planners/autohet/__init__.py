@@ -86,8 +86,8 @@ def plan(
                 cost, trial, deadline, grouping_by, micro_batches, grouping=grouping
             )
     except OutOfTime:
-        return trial.best_plan("in time")
-    return trial.best_plan("that fits")
+        return trial.best_plan("no plan was found in time")
+    return trial.best_plan("no plan that fits was found")
 
 
 def _look_everywhere(
@@ -145,7 +145,7 @@ class Trial:
         """Return the plan kept; `NoPlan` with the reasons where there is none."""
         if (plan := self.plan()) is None:
             why = "; ".join(self.reasons[:4])
-            raise NoPlan(f"autohet: no plan {lacking} was found ({why})")
+            raise NoPlan(f"autohet: {lacking}" + (f" ({why})" if why else ""))
         return plan
 
     def plan(self) -> TrainingPlan | None:
