@@ -386,6 +386,11 @@ class _Search:
     def _time_left(self) -> Limits:
         return self._limits.after(monotonic() - self._began)
 
+    @property
+    def _is_over(self) -> bool:
+        """Return whether the time is up; never where none was given to plan in."""
+        return self._limits.time_s != 0 and self._time_left().time_s == 0
+
     def _reason(self, card: str, machines: int) -> None:
         size = self._offers[card][0].gpus
         self._progress.started(f"{_machines_text(machines)} of {size} × {card}")
@@ -411,7 +416,7 @@ class _Search:
     def _looked_at(self, card: str) -> bool:
         """Double the machines until the deadline is kept; whether there is a plan."""
         machines, most = 1, max(1, self._job.quota // self._offers[card][0].gpus)
-        while True:
+        while not self._is_over:
             data = self._on(card, machines)
             if reason := support.reason(data):
                 self.without[card] = reason
@@ -427,14 +432,15 @@ class _Search:
                 self._reason(card, machines)
                 result = self._quickly(data)
                 self._keep(card, machines, result)
-                if result.plan is None and result.reasons:
+                if result.plan is None and result.reasons and not self._is_over:
                     self.without[card] = result.reasons[0]
                 kept = self.found.get((card, machines))
                 if kept is not None and self._job.is_in_time(self._run_s(kept)):
                     return True
             if machines == most:
-                return any(one == card for one, _ in self.found)
+                break
             machines = min(2 * machines, most)
+        return any(one == card for one, _ in self.found)
 
     def _is_dear(self, card: str, machines: int) -> bool:
         """Return whether machines are proved dearer than others, and say so."""
@@ -447,13 +453,19 @@ class _Search:
         return True
 
     def _quickly(self, data: Instance) -> Result:
-        """The best plan of all planners in a short time."""
-        if why := covering.reason(data):
-            return feasibility.nothing(data, why)
+        """Return the best plan of all planners in a short time.
+
+        That there is none takes longer to prove than the cheapest planner to find one;
+        it is not looked for when the time is up.
+        """
         left = self._time_left()
         share = _QUICK_S if left.time_s is None else min(_QUICK_S, left.time_s * _LOOK)
-        results = [*portfolio.in_turn(data, replace(left, time_s=share))]
-        if results[-1].stop is Stop.INTERRUPTED:
+        limits = replace(left, time_s=share)
+        found = feasibility.cheapest_plan(data, limits)
+        if found.plan is None and not self._is_over and (why := covering.reason(data)):
+            return feasibility.nothing(data, why)
+        results = [found, *portfolio.in_turn(data, limits, known=[found])]
+        if any(result.stop is Stop.INTERRUPTED for result in results):
             raise KeyboardInterrupt
         return portfolio.least(results)
 
