@@ -34,6 +34,7 @@ COLOURS = {
     "weights": "#3b7dd8",
     "gradients": "#8ecae6",
     "optimiser": "#8a63d2",
+    "lora": "#5fad8c",
     "measured_layers": "#2f98ab",
     "embedding_and_head": "#a3b18a",
     "activations": "#f4a261",
@@ -81,6 +82,7 @@ def used(bars: Sequence[Bar], names: Mapping[str, str]) -> list[str]:
 
 
 _NAMES = {
+    "lora": "LoRA",
     "hops": "transfers",
     "slower_stage": "waits for slowest stage",
     "slower_pipeline": "waits for slowest pipeline",
