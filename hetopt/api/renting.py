@@ -49,6 +49,8 @@ SIZES = (1, 2, 4)
 QUOTA = 512
 #: What a loss of a spot machine costs, where the caller does not say, in seconds.
 RESTART_S, CHECKPOINT_S = 600.0, 1800.0
+#: Why a card has no row that nothing else speaks against.
+NO_TIME = "no plan was found in time"
 _HOUR = 3600
 #: A quick look takes so long, and such a part of what is left; the best cards are then
 #: planned again, so many of them where no cards were named.
@@ -337,7 +339,7 @@ class _Search:
         least = {card: self._least_usd(card, 1) for card in self._offers}
         for card in sorted(least, key=lambda card: least[card]):
             if not self._looked_at(card):
-                self.without.setdefault(card, "no plan was found in time")
+                self.without.setdefault(card, NO_TIME)
 
     def improve(self) -> None:
         """Plan the cheapest of each card again, in the time that is left.

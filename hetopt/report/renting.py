@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..api.renting import Rental, Rentals
+from ..api.renting import NO_TIME, Rental, Rentals
 from ..text.documents import Document
 from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
@@ -39,7 +39,9 @@ def answer(found: Rentals) -> str:
     best = found.best
     if best is None:
         if not found.rows:
-            return f"{run}: no machines that can run it were found."
+            is_over = NO_TIME in found.without.values()
+            more = " in time; a longer --time-limit looks further" if is_over else ""
+            return f"{run}: no machines that can run it were found{more}."
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
             f"{run}: no machines tried finish within "

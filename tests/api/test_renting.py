@@ -92,6 +92,7 @@ def test_no_proof_is_looked_for_where_there_is_a_plan_or_no_time(
     late = rent(FEW, TOKENS, [card], **how, limits=1e-9)
     assert late.rows == ()
     assert late.without == {card: "no plan was found in time"}
+    assert answer(late).endswith("in time; a longer --time-limit looks further.")
 
 
 def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -> None:
