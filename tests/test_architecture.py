@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from inspect import signature
 from pathlib import Path
@@ -20,16 +21,51 @@ def sources() -> list[Path]:
     return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
+#: What the rules below are about.
+KINDS = ast.Call | ast.ExceptHandler | ast.FunctionDef | ast.AsyncFunctionDef
+#: Nodes that hold none of them.
+LEAVES = ast.Name | ast.Constant | ast.expr_context | ast.operator | ast.alias
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 @cache
 def walked(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(path.read_text())))
+    """The calls, handlers and functions of a file."""
+    found: list[ast.AST] = []
+    left: list[ast.AST] = [parsed(path)]
+    while left:
+        node = left.pop()
+        if isinstance(node, KINDS):
+            found.append(node)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                left += [x for x in value if isinstance(x, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, LEAVES):
+                left.append(value)
+    return tuple(found)
 
 
-def called_deeply(call: ast.Call) -> bool:
-    """Whether what is called is neither `name` nor `name.attribute`."""
-    function = call.func
-    named = function.value if isinstance(function, ast.Attribute) else function
-    return not isinstance(named, ast.Name)
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_let_go() -> Iterator[None]:
+    """Hold a million nodes no longer than this file's tests."""
+    yield
+    parsed.cache_clear()
+    walked.cache_clear()
+
+
+def called_name(call: ast.Call) -> str:
+    """`name` or `name.attribute`; nothing where something else is called."""
+    match call.func:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(ast.Name(owner), name):
+            return f"{owner}.{name}"
+    return ""
 
 
 def part_of(path: Path) -> str:
@@ -45,8 +81,7 @@ def test_only_the_command_line_prints_or_exits() -> None:
         if part_of(path) == "cli":
             continue
         calls = (node for node in walked(path) if isinstance(node, ast.Call))
-        plain = (call.func for call in calls if not called_deeply(call))
-        called = {ast.unparse(function) for function in plain}
+        called = {called_name(call) for call in calls}
         assert not called & {"print", "sys.exit", "exit", "quit"}, path
 
 
@@ -72,9 +107,7 @@ def families_added(name: str) -> set[str]:
     words = {"model.add", "model.each"}
     for path in [*folder.glob(f"{name}.py"), *folder.glob(f"{name}/*.py")]:
         for node in walked(path):
-            if not isinstance(node, ast.Call) or called_deeply(node):
-                continue
-            if ast.unparse(node.func) in words:
+            if isinstance(node, ast.Call) and called_name(node) in words:
                 assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
                 found.add(node.args[0].value)
     return found
@@ -127,7 +160,7 @@ def constants() -> dict[str, str]:
     return {
         target.id: node.value.value
         for path in sources()
-        for node in ast.parse(path.read_text()).body
+        for node in parsed(path).body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
         if isinstance(target, ast.Name) and isinstance(node.value.value, str)
@@ -136,7 +169,7 @@ def constants() -> dict[str, str]:
 
 def folder_of(call: ast.Call) -> str | None:
     """The part of hetopt that a call reaches by a string; None for other calls."""
-    name = "" if called_deeply(call) else ast.unparse(call.func)
+    name = called_name(call)
     owner, _, function = name.rpartition(".")
     if owner == "entries" and function in ENTRIES:
         return ENTRIES[function]
