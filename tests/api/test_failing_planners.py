@@ -83,7 +83,7 @@ def test_improve_goes_on_where_the_islands_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search.islands, "search", raising)
-    found = hetopt.plan(TINY, improve=True, limits=2)
+    found = hetopt.plan(TINY, improve=True, limits=0.5)
     assert found.plan is not None
     assert any("islands failed" in told for told in found.failed)
 

@@ -139,7 +139,7 @@ def test_machines_are_added_until_the_deadline_is_kept() -> None:
 
 def test_nothing_in_time_is_an_answer(tmp_path: Path) -> None:
     words = ("rent", "gpt2-xl", "--tokens", "10T", "--deadline", "1h", "--quota", "16")
-    words += ("--gpus", "H100-80GB-SXM5", "--time-limit", "2")
+    words += ("--gpus", "H100-80GB-SXM5", "--time-limit", "0.5")
     code, out, _ = told(*words)
     assert code == 4
     assert "no machines that can run it were found" in out.partition("\n")[0]
@@ -152,7 +152,7 @@ def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:
     file.write_text(LIST)
     page = tmp_path / "r.html"
     words = ("rent", "gpt2", "--tokens", "1B", "--prices", str(file))
-    words += ("--gpus", "H100-80GB-SXM5,A100-80GB-SXM4", "--time-limit", "4")
+    words += ("--gpus", "H100-80GB-SXM5,A100-80GB-SXM4", "--time-limit", "2")
     words += ("--sequence", "1024", "--batch", "16", "--losses-per-hour", "0.01")
     code, out, _ = told(*words, "--json", "--out", str(page))
     document = json.loads(out)

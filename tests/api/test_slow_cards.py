@@ -76,7 +76,7 @@ def test_ways_are_told_apart() -> None:
 
 
 def test_the_answer_names_the_slow_cards_and_what_they_do() -> None:
-    words = ["roles", MIXED, "--time-limit", "4", "--json"]
+    words = ["roles", MIXED, "--time-limit", "1", "--json"]
     told = CliRunner().invoke(cli.app, words)
     document = json.loads(told.stdout)
     assert told.exit_code == 0

@@ -137,7 +137,7 @@ def test_targets_side_by_side_say_which_is_not_supported(tmp_path: Path) -> None
     data = asking("latent attention (MLA)")
     file = tmp_path / "asking.json"
     file.write_text(data.model_dump_json())
-    given = ["compare", str(file), "--targets", "--time-limit", "1"]
+    given = ["compare", str(file), "--targets", "--time-limit", "0.3"]
     answer = CliRunner().invoke(app, [*given, "--json"])
     rows = {row["target"]: row for row in json.loads(answer.stdout)["rows"]}
     for target, row in rows.items():

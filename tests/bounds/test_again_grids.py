@@ -20,7 +20,7 @@ from hetopt.search import grid
 
 
 @given(drawn(tiny_on_a_trainer))
-@examples(20)
+@examples(12)
 def test_the_best_grid_is_not_refuted_and_the_searchs_bound_is(
     instance: Instance,
 ) -> None:

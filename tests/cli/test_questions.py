@@ -12,10 +12,10 @@ from hetopt import cli
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
 OFFERS = "espresso/llama-7b"
 QUESTIONS = {
-    "fit": ("fit", TWO_NODES, "--time-limit", "4"),
-    "scale": ("scale", TWO_NODES, "--time-limit", "2"),
-    "claim": ("claim", TWO_NODES, "1h", "--time-limit", "2"),
-    "roles": ("roles", "metis/t4-v100-4-gpt3-1.3b", "--time-limit", "2"),
+    "fit": ("fit", TWO_NODES, "--time-limit", "1"),
+    "scale": ("scale", TWO_NODES, "--time-limit", "1"),
+    "claim": ("claim", TWO_NODES, "1h", "--time-limit", "1"),
+    "roles": ("roles", "metis/t4-v100-4-gpt3-1.3b", "--time-limit", "1"),
     "rent": (
         *("rent", TWO_NODES, "--tokens", "1B", "--gpus", "H100-80GB-SXM5"),
         *("--batch", "8", "--sequence", "512", "--time-limit", "60"),

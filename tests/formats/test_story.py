@@ -1,7 +1,7 @@
 """A user's way from a config.json and hosts to a trainer's files, for four models.
 
-The models and three of the hosts are those of `benchmarks/story.py`, whose page has
-every target and flag.
+The models, of few layers, and three of the hosts are those of `benchmarks/story.py`,
+whose page has every target and flag.
 """
 
 import json
@@ -18,6 +18,8 @@ DATA = ROOT / "benchmarks" / "data" / "story"
 MODELS = sorted(path.parent.name for path in DATA.glob("*/config.json"))
 WORK = ["--from", "hostfile", "--global-batch", "32", "--sequence-length", "8192"]
 HOSTS = {"a100-1", "a100-2", "rtx-1"}
+#: So many layers that the planner has a choice, and few enough for a second.
+LAYERS = 12
 LINKS = ["-o", "inter_gbytes_per_s=25GbE", "--island", "a100-*=25GB/s"]
 
 
@@ -43,7 +45,9 @@ def test_what_is_planned_for_a_trainer_is_exported_to_it(
     listed = (DATA / "hosts.txt").read_text(encoding="utf-8").splitlines()
     named = [line for line in listed if line.split()[0] in HOSTS]
     hosts.write_text("\n".join(named), encoding="utf-8")
-    config = DATA / model / "config.json"
+    config = tmp_path / "config.json"
+    whole = json.loads((DATA / model / "config.json").read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**whole, "num_hidden_layers": LAYERS}))
     hetopt("assemble", config, hosts, *WORK, *LINKS, "--out", cluster)
     for target in ("megatron", "torchtitan"):
         plan, out = tmp_path / f"{target}.json", tmp_path / target

@@ -119,7 +119,7 @@ def test_every_planner_has_a_valid_plan_or_a_reason_where_it_once_failed(
 @pytest.mark.parametrize("name", DEFECTS)
 def test_plan_and_solve_answer_where_they_once_ended_with_an_error(name: str) -> None:
     instance = defect(name)
-    plan = hetopt.plan(instance, limits=2)
+    plan = hetopt.plan(instance, limits=1)
     assert plan.plan is not None
     assert plan.failed == ()
     assert hetopt.solve(instance, limits=0.5).failed == ()

@@ -193,7 +193,7 @@ heats = st.sampled_from((0.0, 0.01, 0.3))
 
 
 @compiled
-@examples(100)
+@examples(60)
 @given(
     st.data(),
     st.booleans().flatmap(lambda later: drawn(random_instance, later=later)),

@@ -60,10 +60,11 @@ def test_no_plan_that_the_target_runs_beats_the_bound(
 @pytest.mark.parametrize("target", TRAINERS)
 def test_an_exporter_takes_the_plan_that_was_made_for_it(target: str) -> None:
     instance = shaped(target).on(target)
-    found = hetopt.plan(instance, limits=3)
+    limits = hetopt.Limits(time_s=20, gap=0.5)
+    found = hetopt.plan(instance, limits=limits)
     assert found.plan is not None
     assert exporting.export_plan(target, instance, found.plan)
-    free = hetopt.plan(instance.on("executor"), "islands", limits=3)
+    free = hetopt.plan(instance.on("executor"), "islands", limits=limits)
     assert found.bound is not None
     assert free.bound is not None
     assert free.bound.value <= found.objective

@@ -26,7 +26,7 @@ def searched(instance: Instance, most: int = 200) -> tuple[FastCost, Layouts]:
     return cost, found
 
 
-@examples(40)
+@examples(25)
 @given(drawn(random_instance, later=True))
 def test_every_layout_is_a_valid_plan_that_takes_what_the_judge_says(
     instance: Instance,

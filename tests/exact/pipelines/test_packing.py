@@ -20,8 +20,8 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 
 # So many inputs are drawn at least, and on until every way was among them.
-_LEAST, _MOST = 40, 120
-_LEAST_IN_SITES = 20
+_LEAST, _MOST = 20, 120
+_LEAST_IN_SITES = 10
 
 # What the engine has its own ways for; each must be among what is drawn.
 _WAYS = {

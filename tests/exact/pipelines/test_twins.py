@@ -50,7 +50,7 @@ def test_the_worked_example_is_refuted_alike_by_twins(time_us, monkeypatch):
 
 def test_drawn_instances_are_refuted_alike_by_twins(monkeypatch):
     said = set()
-    for seed in range(6):
+    for seed in range(4):
         data = soaked.draw(Random(seed))
         for instance in variants(drawing.read(data["instance"]))[:1]:
             for time_us in (1_000, 100_000):
