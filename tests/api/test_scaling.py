@@ -90,7 +90,7 @@ def test_a_slow_network_makes_two_machines_slower_than_one(tmp_path: Path) -> No
     out = tmp_path / "i.yaml"
     assert told(*words, "--out", str(out))[0] == 0
     picture = tmp_path / "s.svg"
-    asked = ("scale", str(out), "--gbits", "1,100", "--time-limit", "1")
+    asked = ("scale", str(out), "--gbits", "1,100", "--time-limit", "4")
     code, shown, _ = told(*asked, "--json", "--out", str(picture))
     document = json.loads(shown)
     assert code == 0

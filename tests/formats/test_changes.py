@@ -251,14 +251,14 @@ def test_nothing_is_said_to_be_best_that_was_not_compared(
 
 def test_the_command_says_what_to_change_and_writes_it(tmp_path: Path) -> None:
     file = tmp_path / "hosts.json"
-    file.write_text(instance(48).model_dump_json())
-    path, out = written(tmp_path, "script.sh"), tmp_path / "new.sh"
+    file.write_text(few().model_dump_json())
+    path, out = written(tmp_path, "script.sh", FEW), tmp_path / "new.sh"
     words = ["check", "--from", str(path)]
     shown = CliRunner().invoke(cli.app, words)
     assert shown.exit_code == 0, shown.output
     assert "script of Megatron-LM" in shown.output
     assert "--tensor-model-parallel-size 4" in " ".join(shown.output.split())
-    words += ["--instance", str(file), "--time-limit", "0.7"]
+    words += ["--instance", str(file), "--time-limit", "600"]
     shown = CliRunner().invoke(cli.app, [*words, "--diff", "--out", str(out)])
     text = " ".join(shown.output.split())
     assert "Change these" in text
