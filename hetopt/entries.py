@@ -54,6 +54,20 @@ class ExactMethod(Protocol):
 
 
 @runtime_checkable
+class Backend(Protocol):
+    """A solver library, which carries statements."""
+
+    def backend(self, name: str, /, **choice: str) -> Model:
+        """Return a fresh, empty model; `BackendMissing` says what to install.
+
+        `choice` may name the `solver` of a library that has several.
+        """
+
+    def version(self) -> str:
+        """Return the version of the library; `BackendMissing` as well."""
+
+
+@runtime_checkable
 class Statement(Protocol):
     """A problem as mathematics; it may name the `backends` that carry it."""
 
@@ -80,4 +94,10 @@ def exact_method(problem: str) -> ExactMethod:
 def statement(name: str) -> Statement:
     """Return a statement of any problem; `UnknownName` lists what is there."""
     found: Statement = registry.entry("formulations", name)
+    return found
+
+
+def backend(name: str) -> Backend:
+    """Return a back end; `UnknownName` lists what is there."""
+    found: Backend = registry.entry("backends", name)
     return found

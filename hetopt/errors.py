@@ -140,7 +140,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def keeping(best: Callable[[], Any]) -> Iterator[None]:
+def keeping(best: Callable[[], object]) -> Iterator[None]:
     """A search within: Ctrl-C takes along what `best` gives then, unless it is None.
 
     So a planner's incumbent reaches the caller, who may take it or pass it on. What a

@@ -122,7 +122,7 @@ def label(family: str, index: object = ()) -> str:
     return f"{family}[{inner}]" if inner else family
 
 
-def indices(*sets: Iterable[Any]) -> list[Any]:
+def indices(*sets: Iterable[object]) -> list[Any]:
     """All pairs of two sets, all triples of three; the elements of a single one."""
     return list(sets[0] if len(sets) == 1 else product(*sets))
 
@@ -167,7 +167,7 @@ class Model(Protocol):
     def add(self, family: str, index: Hashable, constraint: Constraint) -> None:
         """State one constraint of a family; the docstring lists the families."""
 
-    def binaries(self, family: str, *sets: Iterable[Any]) -> dict[Any, Expression]:
+    def binaries(self, family: str, *sets: Iterable[object]) -> dict[Any, Expression]:
         """0-1 variables by index: those of `indices(*sets)`."""
         return {index: self.binary(label(family, index)) for index in indices(*sets)}
 

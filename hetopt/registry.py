@@ -68,7 +68,7 @@ def _own(folder: str) -> list[str]:
     return list(_within(tuple(package.__path__)))
 
 
-def add(folder: str, name: str, module: Any) -> None:
+def add(folder: str, name: str, module: object) -> None:
     """Make a module, or what has its names, an entry, in this process.
 
     It is found by its name, and asked where it is named alone. Raises `PluginBroken`

@@ -136,7 +136,7 @@ def no_plan_is_shorter(data: Instance) -> Bound:
 
 
 def by_certificate(
-    name: str, data: Any, document: Document, bound: Objective, file: str | Path
+    name: str, data: object, document: Document, bound: Objective, file: str | Path
 ) -> list[str]:
     """Return what is missing for the document's certificate to prove the bound.
 

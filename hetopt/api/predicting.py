@@ -114,7 +114,7 @@ class Calibrated:
             "rows": self.after.to_json()["rows"],
         }
 
-    def _machine(self) -> dict[str, Any] | None:
+    def _machine(self) -> Document | None:
         if self.machine is None:
             return None
         return {

@@ -16,6 +16,7 @@ from .. import files, problems, registry
 from ..errors import BoundContradicted, InstanceError
 from ..files.best import Best, Finder, Step, known, names, number, place
 from ..text import writing
+from ..text.documents import Document
 from ..text.parsing import read_tree
 from . import journal
 from .journal import Row
@@ -138,7 +139,7 @@ def _with_bound(best: Best, row: Row, folder: Path, finder: Finder) -> Best:
             certificate = None
     if value == old and (certificate is None or best.certificate is not None):
         return best
-    changes: dict[str, Any] = {
+    changes: dict[str, object] = {
         "bound_exact": None,
         **_number("bound", value),
         "bound_source": row.get("bound_source"),
@@ -162,7 +163,7 @@ def _consistent(best: Best) -> Best:
     return best
 
 
-def _number(name: str, value: Any) -> dict[str, Any]:
+def _number(name: str, value: Any) -> Document:
     """A whole number as it is; a fraction as a float, and exactly."""
     if Fraction(value).denominator == 1:
         return {name: int(value)}

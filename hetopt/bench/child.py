@@ -18,6 +18,7 @@ from ..errors import HetoptError, InternalError
 from ..modelling import Limits
 from ..result import Result
 from ..text import writing
+from ..text.documents import Document
 from ..text.parsing import read_text
 from .process import end_descendants
 from .records import Task
@@ -50,7 +51,7 @@ def main(folder: str) -> None:
     writing.write_json(Path(folder, "answer.json"), answer)
 
 
-def answered(task: Task) -> dict[str, Any]:
+def answered(task: Task) -> Document:
     """The row of a task, and the document of its plan where there is one.
 
     What cannot be asked is a row too, `refused`; a bug of ours is one that `crashed`.
@@ -66,7 +67,7 @@ def answered(task: Task) -> dict[str, Any]:
     except HetoptError as error:
         return {"row": _without_answer(task, "refused", str(error))}
     document = result.to_json() | {"instance": task.instance}
-    answer: dict[str, Any] = {"row": _row(task, result, document)}
+    answer: Document = {"row": _row(task, result, document)}
     if result.plan is not None:
         answer["document"] = document
     return answer
@@ -93,7 +94,7 @@ def solved(task: Task) -> Result:
     return api.solve(data, method, limits=limits)
 
 
-def _row(task: Task, result: Result, document: dict[str, Any]) -> dict[str, Any]:
+def _row(task: Task, result: Result, document: Document) -> Document:
     unit, size = SIZES.get(result.problem, (None, None))
     copied = ("problem", "digest", "status", "stop", "sense", "unit", "objective")
     more = ("objective_exact", "bound", "bound_exact", "bound_source", "gap", "reasons")
@@ -112,7 +113,7 @@ def _row(task: Task, result: Result, document: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def _figures(task: Task) -> dict[str, Any]:
+def _figures(task: Task) -> Document:
     """A paper's table, made by a function of a script: see benchmarks/README.md."""
     sys.path.insert(0, str(task.folder))
     module = importlib.import_module(str(task.script))
@@ -120,7 +121,7 @@ def _figures(task: Task) -> dict[str, Any]:
     return {**task.asked(), "status": "figures", "figures": listed, "seconds": {}}
 
 
-def _page(task: Task) -> dict[str, Any]:
+def _page(task: Task) -> Document:
     """Return the row of a page's section, which its script makes."""
     folder = Path(str(task.out)) / PAGES
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def _page(task: Task) -> dict[str, Any]:
     return {**task.asked(), "status": "made", "figures": listed, "seconds": {}}
 
 
-def _without_answer(task: Task, status: str, reason: str) -> dict[str, Any]:
+def _without_answer(task: Task, status: str, reason: str) -> Document:
     return {**task.asked(), "status": status, "reasons": [reason], "seconds": {}}
 
 

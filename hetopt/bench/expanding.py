@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from .. import api, files, registry
 from ..errors import InstanceError, UnknownName
+from ..text.documents import Document
 from .records import Settings, Solve, Suite, Task
 
 MOST_SEEDS = 10_000
 
 
-def limits_of(suite: Suite, group: Settings) -> dict[str, Any]:
+def limits_of(suite: Suite, group: Settings) -> Document:
     """Limits of a group's tasks; a process has twice its time and half a minute."""
     own = group.model_dump(exclude_unset=True, exclude={"seeds"})
     shared = suite.model_dump(exclude_unset=True, exclude={"seeds"})

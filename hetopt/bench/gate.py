@@ -7,13 +7,13 @@ beside it, and decide nothing: machines differ.
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any
 
 from pydantic import Field
 
 from ..files.best import known, number
 from ..schema import Record
 from ..text import markdown
+from ..text.documents import Document
 from .journal import Row
 from .records import Allowed
 
@@ -66,7 +66,7 @@ def _per_cent(loss: float | None) -> str:
 
 def _verdict(row: Row) -> Verdict:
     allowed = Allowed.model_validate(row["allowed"])
-    asked: dict[str, Any] = {"instance": row["instance"], "method": row["method"]}
+    asked: Document = {"instance": row["instance"], "method": row["method"]}
     asked |= {"allowed": allowed, "seconds": row.get("seconds", {}).get("solve")}
     top = known(row["instance"])
     if top is None:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from hashlib import sha256
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 from ..errors import InstanceError
 from ..text.complaints import shown
+from ..text.documents import Document
 from ..text.editions import refuse_later
 from ..text.writing import writable, write_json, write_text
 
@@ -26,7 +26,7 @@ MOST_BYTES = 2**30
 # at another commit than the header's say so.
 PASSING = {"started", "load", "workers", "modified", "commit", "schema"}
 
-Row = dict[str, Any]
+Row = Document
 
 
 class Journal:
@@ -38,7 +38,7 @@ class Journal:
         self._file = file
         self._told = told
 
-    def add(self, row: Row, document: dict[str, Any] | None) -> None:
+    def add(self, row: Row, document: Document | None) -> None:
         """Keep a row, and the document of its plan before it."""
         if document is not None:
             row = {**row, "plan_file": plan_file(row["key"])}

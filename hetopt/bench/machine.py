@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from .. import registry
+from ..text.documents import Document
 from ..text.editions import marked
 from .records import Task
 
@@ -23,7 +23,7 @@ LATER = ("words", "allowed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def header(suite: str, tasks: Sequence[Task], workers: int | None) -> dict[str, Any]:
+def header(suite: str, tasks: Sequence[Task], workers: int | None) -> Document:
     """Suite, machine, versions, commit, limits and threads; `load` is of the start."""
     listed = "\n".join(map(_listed, tasks))
     told = {
@@ -54,7 +54,7 @@ def _listed(task: Task) -> str:
     return task.model_dump_json(exclude={"folder", "out", "minutes"} | later)
 
 
-def description() -> dict[str, Any]:
+def description() -> Document:
     """The machine itself, and its Python."""
     return {
         "processor": _processor(),

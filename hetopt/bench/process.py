@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any
 
+from ..text.documents import Document
 from ..text.parsing import read_tree
 from ..text.writing import write_json
 from .records import Task
@@ -28,7 +28,7 @@ CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from hetopt.bench.child import main; main(sys.argv[2])"
 )
-Answer = dict[str, Any]
+Answer = Document
 
 
 def run(task: Task, stop: threading.Event | None = None) -> Answer:

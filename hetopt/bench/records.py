@@ -1,10 +1,11 @@
 """Records of a suite file, and the tasks that it becomes."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ..schema import Name, Record
+from ..text.documents import Document
 
 Seconds = Annotated[float, Field(gt=0, le=1e6)]
 Identifier = Annotated[
@@ -105,7 +106,7 @@ class Task(Record):
         by = self.method if self.backend is None else f"{self.method} on {self.backend}"
         return f"{self.instance} by {by}, seed {self.seed}, {self.time_limit_s:g} s"
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Document:
         """Return what every row says of its task."""
         fields = ("kind", "instance", "method", "backend", "script", "table", "seed")
         told = {name: getattr(self, name) for name in fields}

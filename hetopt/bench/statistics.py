@@ -24,8 +24,9 @@ from ..performance_profiles import (
     spread,
 )
 from ..result import known_gap
+from ..text.documents import Document
 
-Row = dict[str, Any]
+Row = Document
 SOLVED = ("optimal", "feasible")
 UNSOLVED = ("undecided", "timeout", "out of memory", "crashed", "refused")
 
@@ -76,7 +77,7 @@ class Entry:
         return known_gap(self.objective, self.best)
 
     @property
-    def references(self) -> dict[str, Any]:
+    def references(self) -> Document:
         """Fields from which the gaps of a row follow; absent is None."""
         return {
             "reference_bound": _plain(self.reference),

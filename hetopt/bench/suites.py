@@ -34,6 +34,7 @@ from typing import Any
 
 from ..errors import InstanceError, UnknownName
 from ..text.complaints import validated
+from ..text.documents import Document
 from ..text.parsing import read_text
 from .expanding import figures, limits_of, pages, solves
 from .records import Pages, Suite, Task
@@ -102,7 +103,7 @@ def _place(name: str) -> Path:
 
 
 @cache
-def _trees(file: Path) -> dict[str, Any]:
+def _trees(file: Path) -> Document:
     try:
         return tomllib.loads(read_text(file))
     except tomllib.TOMLDecodeError as error:
@@ -111,7 +112,7 @@ def _trees(file: Path) -> dict[str, Any]:
         ) from None
 
 
-def _suite(name: str, tree: Any, file: Path) -> Suite:
+def _suite(name: str, tree: object, file: Path) -> Suite:
     return validated(Suite, tree, f"{file}: {name}", file=file)
 
 

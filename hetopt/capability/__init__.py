@@ -5,11 +5,12 @@ an instance, `methods` how each method carries it.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import Unsupported
 from ..schema import Instance
 from ..schema.targets import TARGETS, Feature
+from ..text.documents import Document
 from .methods import METHODS, Carried, Cell, row
 from .settings import MOST_TABLED, SETTINGS
 
@@ -77,7 +78,7 @@ def _message(method: str, refused: list[Gap]) -> str | None:
     return f"not supported by the {method}: {'; '.join(parts)}"
 
 
-def rows(instance: Instance | None = None) -> list[dict[str, Any]]:
+def rows(instance: Instance | None = None) -> list[Document]:
     """Return the matrix: a row a method, with how it carries each setting, and why.
 
     Of an `instance` it has the settings alone for which the instance asks. The last
@@ -99,7 +100,7 @@ def rows(instance: Instance | None = None) -> list[dict[str, Any]]:
 _PLAIN = Cell(Carried.EXACTLY, "")
 
 
-def _row(name: str, kind: str, does: str, cells: Mapping[str, Cell]) -> dict[str, Any]:
+def _row(name: str, kind: str, does: str, cells: Mapping[str, Cell]) -> Document:
     carries = {
         setting: {"carried": cell.carried.value, "reason": cell.reason}
         for setting, cell in cells.items()

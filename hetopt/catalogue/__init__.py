@@ -21,8 +21,9 @@ from pydantic import Field, model_validator
 
 from ..errors import InstanceError, UnknownName
 from ..schema import Name, Record
+from ..text.documents import Document
 
-Fields = dict[str, Any]
+Fields = Document
 #: What prints the memory of a maker's cards.
 _TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "amd-smi", "Intel": "hl-smi"}
 # A whole number stays one, and is written as one.

@@ -7,6 +7,7 @@ from math import isnan
 from typing import Any
 
 import typer
+from typer.models import OptionInfo
 
 from ..text import moments, units
 
@@ -18,19 +19,20 @@ def option(
     most: float | None = None,
     whole: bool = False,
     **about: Any,
-) -> Any:
+) -> OptionInfo:
     """An option of that kind from `least` to `most`; `whole` where it is an int."""
 
-    def reader(value: object) -> Any:
+    def reader(value: object) -> object:
         return _read(value, kind, least, most, whole=whole)
 
-    return typer.Option(*names, parser=reader, **about)
+    made: OptionInfo = typer.Option(*names, parser=reader, **about)
+    return made
 
 
-def deadline(*names: str, **about: Any) -> Any:
+def deadline(*names: str, **about: Any) -> OptionInfo:
     """An option of a deadline: seconds, `10d`, `friday` or a date, from now on."""
 
-    def reader(value: object) -> Any:
+    def reader(value: object) -> object:
         if not isinstance(value, str) or _plain(value, float) is not None:
             return _read(value, units.SECONDS, 0, None, whole=False)
         try:
@@ -38,7 +40,8 @@ def deadline(*names: str, **about: Any) -> Any:
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 
-    return typer.Option(*names, parser=reader, **about)
+    made: OptionInfo = typer.Option(*names, parser=reader, **about)
+    return made
 
 
 def _read(
@@ -48,7 +51,7 @@ def _read(
     most: float | None,
     *,
     whole: bool,
-) -> Any:
+) -> object:
     """The number that a text says; defaults come as numbers, and are taken as such."""
     if not isinstance(value, str):
         return value
@@ -74,10 +77,10 @@ def _plain(text: str, kind: type[int] | type[float]) -> int | float | None:
         return None
 
 
-duration: Callable[..., Any] = partial(option, units.SECONDS)
-length: Callable[..., Any] = partial(option, units.LENGTH, least=1, whole=True)
-count: Callable[..., Any] = partial(option, units.COUNT, least=1, whole=True)
-share: Callable[..., Any] = partial(option, units.SHARE)
-memory: Callable[..., Any] = partial(option, units.MIB.of("GiB"), least=0.001)
-usd: Callable[..., Any] = partial(option, units.USD)
-rate: Callable[..., Any] = partial(option, units.GBYTES_PER_S)
+duration: Callable[..., OptionInfo] = partial(option, units.SECONDS)
+length: Callable[..., OptionInfo] = partial(option, units.LENGTH, least=1, whole=True)
+count: Callable[..., OptionInfo] = partial(option, units.COUNT, least=1, whole=True)
+share: Callable[..., OptionInfo] = partial(option, units.SHARE)
+memory: Callable[..., OptionInfo] = partial(option, units.MIB.of("GiB"), least=0.001)
+usd: Callable[..., OptionInfo] = partial(option, units.USD)
+rate: Callable[..., OptionInfo] = partial(option, units.GBYTES_PER_S)

@@ -113,7 +113,7 @@ def _renamed(given: Document) -> Document:
     return renamed
 
 
-def _replaced(value: Any, new: Mapping[str, str]) -> Any:
+def _replaced(value: object, new: Mapping[str, str]) -> Any:
     """Return the value with every text that names a node, or a GPU of it, replaced."""
     if isinstance(value, dict):
         return {_replaced(k, new): _replaced(v, new) for k, v in value.items()}

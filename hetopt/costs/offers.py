@@ -32,7 +32,6 @@ rounded up to a millionth of a dollar.
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
 from .. import capability
 from ..errors import InstanceError
@@ -48,6 +47,7 @@ from ..schema import (
     exact,
     table_record,
 )
+from ..text.documents import Document
 from . import compute, memory, parameters
 from .compute import ceil
 from .formulas.shared import ring_s
@@ -161,7 +161,7 @@ def as_cluster(instance: Instance) -> Instance:
     return instance.model_copy(update={"cluster": cluster, **none})
 
 
-def provisioning_data(instance: Instance) -> dict[str, Any]:
+def provisioning_data(instance: Instance) -> Document:
     """The fields of a provisioning problem file, from offers and model."""
     workload = instance.workload
     search = _search(instance)
@@ -268,9 +268,7 @@ def card_of(offer: Offer) -> str:
     return name.removeprefix(f"{offer.gpus_per_instance}x") or name
 
 
-def _variants(
-    instance: Instance, search: Search, timer: Timer
-) -> Iterator[dict[str, Any]]:
+def _variants(instance: Instance, search: Search, timer: Timer) -> Iterator[Document]:
     """The problem under every choice of settings, that of `costs` first."""
     workload = instance.workload
     batch, sizes = workload.global_batch, workload.micro_batch_sizes
@@ -296,7 +294,7 @@ def _variant(
     shares: Mapping[int, int],
     b: int,
     timer: Timer,
-) -> dict[str, Any]:
+) -> Document:
     """The numbers at the degrees of `shares`, with activations of `b` sequences."""
     weights = {d: _memory_mib(instance, micro_batches, b, d) for d in shares}
     once, layer_mib, in_flight_mib = weights[min(shares)]

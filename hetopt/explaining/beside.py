@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..schema import Record
 from ..schema.record import GpuId, Name
 from ..text.complaints import listed, validated
+from ..text.documents import Document
 from ..text.parsing import read_tree
 from .simulator import Simulation
 from .timeline import Timeline
@@ -144,7 +145,7 @@ class Beside:
         yield Row(None, "the rest", float(found.overhead_us), rest)
         yield Row(None, "iteration", float(found.iteration_us), self.iteration_us)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the rows, and which step they are of."""
         return {
             "step": self.step,

@@ -6,7 +6,6 @@ its own decisions, plans that the judge is asked about. Nothing is estimated her
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..plans import Pipeline, Stage, TrainingPlan
 from ..schema import Cluster, Instance, Link, Node, Pairs
@@ -212,7 +211,7 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
                 yield Change("zero", words, changed, (plan,))
 
 
-def with_costs(instance: Instance, **changes: Any) -> Instance:
+def with_costs(instance: Instance, **changes: object) -> Instance:
     """Return the instance under other cost settings."""
     costs = instance.workload.costs.model_copy(update=changes)
     workload = instance.workload.model_copy(update={"costs": costs})

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from ..costs import CostTable
 from ..errors import InstanceError
@@ -11,6 +10,7 @@ from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
 from ..schema import Instance
+from ..text.documents import Document
 from .changes import changes
 from .effects import Effect, effect
 from .layers import LayersOfKind, LayerTime, layer_times, layers_by_kind
@@ -45,7 +45,7 @@ class Explanation:
     interrupted: bool = False  # by Ctrl-C, in the midst of the changes
     kinds: tuple[LayersOfKind, ...] = ()  # of layers, where they differ
     #: By phase, the node whose network ports are busy longest: `node` and `us`.
-    ports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ports: dict[str, Document] = field(default_factory=dict)
     faster: Faster | None = None  # the fastest plan known, where this is not it
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class Explanation:
             f"{gpus} × {kind}"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the document of the command line."""
         slow, tight = self.bottleneck, self.tightest
         low, high = self.interval_s or (None, None)
@@ -194,7 +194,7 @@ def explain(
     )
 
 
-def _memory(row: GpuMemory) -> dict[str, Any]:
+def _memory(row: GpuMemory) -> Document:
     return {
         **asdict(row),
         "need_mib": row.need_mib,
@@ -202,7 +202,7 @@ def _memory(row: GpuMemory) -> dict[str, Any]:
     }
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
+def _effect(effect: Effect) -> Document:
     plan = None if effect.plan is None else effect.plan.model_dump(mode="json")
     return {
         "kind": effect.kind,

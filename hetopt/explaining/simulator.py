@@ -17,7 +17,6 @@ backward passes are divided, all of it until the gradients of weights are made.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from .. import capability
 from ..costs import CostTable, Position
@@ -26,6 +25,7 @@ from ..plans import Pipeline, Replica, TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, exact
+from ..text.documents import Document
 from .delays import Delays, Idle, delays, idle
 from .passing import Transfers, times_of
 from .timeline import Schedule, Timeline, run_passes
@@ -87,7 +87,7 @@ class Simulation:
         both = zip(self.timelines, self.judged_us, strict=True)
         return tuple(delays(line, judged) for line, judged in both)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """The report: simulated beside judged, bubbles, idle time, critical path."""
         rows = zip(
             self.timelines, self.judged_us, self.delays(), self.memory, strict=True
@@ -120,12 +120,12 @@ class Simulation:
             ],
         }
 
-    def to_chrome_trace(self) -> dict[str, Any]:
+    def to_chrome_trace(self) -> Document:
         """Chrome's trace events (times in us): a process a pipeline, a thread a stage.
 
         Opens in Perfetto and in chrome://tracing.
         """
-        events: list[dict[str, Any]] = []
+        events: list[Document] = []
         for p, line in enumerate(self.timelines):
             events.append(_name("process_name", p, 0, f"pipeline {p}"))
             events += [
@@ -151,7 +151,7 @@ def _plainly(parts: Delays | Idle) -> dict[str, float]:
     return {name: float(value) for name, value in vars(parts).items()}
 
 
-def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+def _name(what: str, pid: int, tid: int, name: str) -> Document:
     return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
 
 

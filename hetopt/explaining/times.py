@@ -15,13 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
 
 from ..costs import CostTable, compute, memory
 from ..costs.communication import rounds
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import exact
+from ..text.documents import Document
 
 #: Parts in the order in which they are shown, and what they are.
 PARTS = {
@@ -55,7 +55,7 @@ class StageTime:
 
 
 def stage_times(
-    table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
+    table: CostTable, plan: TrainingPlan, judged: Document
 ) -> list[StageTime]:
     """Return the parts of every stage; `judged` are the judge's parts of the plan."""
     table = table.under(zero=plan.zero, split=split_of(table.instance, plan))
@@ -177,9 +177,7 @@ def _alone_us(table: CostTable, key: tuple[str, int, int], layer: int) -> int:
     return waits + compute.ceil((2 * once - twice) * 10**6)
 
 
-def _syncs(
-    table: CostTable, plan: TrainingPlan, judged: dict[str, Any]
-) -> list[list[int]]:
+def _syncs(table: CostTable, plan: TrainingPlan, judged: Document) -> list[list[int]]:
     """Synchronisation of each stage, less what backward passes before it hide."""
     sent, costs = table.exchanged, table.workload.costs
     holders: list[list[tuple[str, int]]] = [[] for _ in range(table.layers)]

@@ -280,8 +280,8 @@ def _instance(tree: Document, file: Path, at: tuple[str, ...] = ()) -> Instance:
     if tree["model"] is None:
         del tree["model"]
     tree = _with_profile(tree, file, at)
-    cluster: Any = tree.get("cluster")
-    inter: Any = cluster.get("inter") if isinstance(cluster, dict) else None
+    cluster: object = tree.get("cluster")
+    inter: object = cluster.get("inter") if isinstance(cluster, dict) else None
     rows = inter.get("pairs") if isinstance(inter, dict) else None
     pairs = Pairs.plain(rows) if isinstance(rows, list) else None
     if not isinstance(cluster, dict) or not isinstance(inter, dict) or pairs is None:

@@ -20,6 +20,7 @@ from ..errors import PluginBroken
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..schema.targets import TARGETS, Feature
+from ..text.documents import Fields
 from .documents import Document, Options, Values
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ class RunReader(PlanReader, Protocol):
     def claimed(self, asked: "Asked", data: Instance, hosts: str = "", /) -> "Claim":
         """Return the run as a plan of an instance."""
 
-    def words(
-        self, settings: "Settings", asked: "Asked", data: Instance, /
-    ) -> Mapping[str, Any]:
+    def words(self, settings: "Settings", asked: "Asked", data: Instance, /) -> Fields:
         """Return settings by the trainer's names, None for one that is not there."""
 
     def choices(self, asked: "Asked", data: Instance, /) -> Mapping[str, Sequence[Any]]:
@@ -126,7 +125,7 @@ class Exporter(Protocol):
         """Return texts by file name."""
 
 
-def faults(module: Any, function: str) -> list[str]:
+def faults(module: object, function: str) -> list[str]:
     """Return what keeps a module from being what its `function` makes it.
 
     That is `read`, `claims` or `export`.
@@ -144,7 +143,7 @@ def faults(module: Any, function: str) -> list[str]:
     return found
 
 
-def check(module: Any, function: str) -> None:
+def check(module: object, function: str) -> None:
     """Raise `PluginBroken` with all `faults` of a module."""
     if found := faults(module, function):
         name = getattr(module, "__name__", repr(module))
@@ -154,7 +153,7 @@ def check(module: Any, function: str) -> None:
 
 
 def _uncallable(
-    module: Any, name: str, arguments: int, options: Values | None = None
+    module: object, name: str, arguments: int, options: Values | None = None
 ) -> list[str]:
     """Return why a function cannot be called with its arguments and all options."""
     function = getattr(module, name, None)
@@ -168,7 +167,7 @@ def _uncallable(
     return []
 
 
-def _unfit_target(module: Any) -> list[str]:
+def _unfit_target(module: object) -> list[str]:
     found = []
     if hasattr(module, "refusals"):
         found += _uncallable(module, "refusals", 2)

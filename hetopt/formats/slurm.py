@@ -24,7 +24,7 @@ Components have nodes of their own, so no job has two types of GPUs of one machi
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ..catalogue import gpus
 from ..errors import InstanceError, UnknownName
@@ -114,7 +114,7 @@ def _ask(
     gres: str | None = None,
     nodes: str | None = None,
     partition: str | None = None,
-    **asked: Any,
+    **asked: object,
 ) -> dict[str, str]:
     """Return `job.sbatch`."""
     data, plan = made.data, made.plan

@@ -9,15 +9,21 @@ does; norms are whole. Sums over GPUs are left out: one GPU cannot time them.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import Unsupported
 
+#: PyTorch is an extra: types of its objects are not known where it is absent.
+Foreign: TypeAlias = Any
+Tensor: TypeAlias = Foreign
+Dtype: TypeAlias = Foreign
+Weights: TypeAlias = dict[str, Tensor]
+
 #: A layer: its weights and x of shape (b, S, H) to its output, of that shape.
-Layer = Callable[[dict[str, Any], Any], Any]
+Layer = Callable[[Weights, Tensor], Tensor]
 
 
-def torch() -> Any:
+def torch() -> Foreign:
     """PyTorch; `Unsupported` where it is not installed."""
     try:
         return import_module("torch")
@@ -38,7 +44,7 @@ class Shard(NamedTuple):
     rms: bool
 
 
-def weights(shape: Shard, device: str, dtype: Any) -> dict[str, Any]:
+def weights(shape: Shard, device: str, dtype: Dtype) -> Weights:
     """Random weights that take part in the backward pass."""
     lib, h = torch(), shape.hidden
     inner = shape.heads * shape.head_dim
@@ -62,7 +68,7 @@ def layer(shape: Shard, *, flash: bool) -> Layer:
     """The layer as a function that PyTorch can compile; flash: no scores in memory."""
     lib = torch()
 
-    def run(own: dict[str, Any], x: Any) -> Any:
+    def run(own: Weights, x: Tensor) -> Tensor:
         y = _norm(lib, shape, own["norm_1"], x)
         x = x + _attention(lib, shape, own, y, flash=flash)
         return x + _mlp(lib, shape, own, _norm(lib, shape, own["norm_2"], x))
@@ -70,7 +76,7 @@ def layer(shape: Shard, *, flash: bool) -> Layer:
     return run
 
 
-def _norm(lib: Any, shape: Shard, weight: Any, x: Any) -> Any:
+def _norm(lib: Foreign, shape: Shard, weight: Tensor, x: Tensor) -> Tensor:
     functional, weight = lib.nn.functional, weight.to(x.dtype)
     if shape.rms:
         return functional.rms_norm(x, (shape.hidden,), weight)
@@ -78,8 +84,8 @@ def _norm(lib: Any, shape: Shard, weight: Any, x: Any) -> Any:
 
 
 def _attention(
-    lib: Any, shape: Shard, own: dict[str, Any], x: Any, *, flash: bool
-) -> Any:
+    lib: Foreign, shape: Shard, own: Weights, x: Tensor, *, flash: bool
+) -> Tensor:
     b, s, _ = x.shape
     inner, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     q, k, v = lib.nn.functional.linear(x, own["qkv"]).split((inner, kv, kv), dim=-1)
@@ -98,7 +104,7 @@ def _attention(
     return lib.nn.functional.linear(mixed, own["out"])
 
 
-def _mlp(lib: Any, shape: Shard, own: dict[str, Any], x: Any) -> Any:
+def _mlp(lib: Foreign, shape: Shard, own: Weights, x: Tensor) -> Tensor:
     functional = lib.nn.functional
     wide = functional.linear(x, own["up"])
     if shape.gated:

@@ -15,6 +15,7 @@ from ..formats.importing import clusters
 from ..formats.importing.clusters import Host
 from ..formats.importing.topology import SELF, Pairs
 from ..formats.nvidia_smi import Listed, hosts_of
+from ..text.documents import Document
 
 OPTIONS = clusters.OPTIONS
 _MIB = 2**20
@@ -23,7 +24,7 @@ _MOST_NVLINKS = 18  # of a card, so far
 _BUSES = ((50, "SYS"), (40, "NODE"), (30, "PHB"), (20, "PXB"), (0, "PIX"))
 
 
-def detected(name: str | None = None, **options: Any) -> dict[str, Any]:
+def detected(name: str | None = None, **options: Any) -> Document:
     """`source`, `cluster` and `assumed` of this machine; nodes begin with `name`.
 
     `name` is the machine's by default; `options` are those of importers of clusters.

@@ -13,15 +13,16 @@ and networks are not read: whole runs tell those constants.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from .. import catalogue
 from ..errors import InstanceError, Place
 from ..text.complaints import validated
+from ..text.documents import Fields
 from ..text.parsing import read_tree
 from .kernels.clock import Row
 
@@ -127,9 +128,7 @@ def _attention(path: Place, system: _System, generation: str) -> Iterator[Row]:
         }
 
 
-def _words(
-    path: Place, name: str, shape: str, numbers: tuple[str, ...]
-) -> Mapping[str, Any]:
+def _words(path: Place, name: str, shape: str, numbers: tuple[str, ...]) -> Fields:
     """Return what a shape tells by name; `InstanceError` where it lacks a number."""
     words = dict(re.findall(r"(\w+)=(\w+)", shape))
     if not all(re.fullmatch("[1-9][0-9]{0,8}", words.get(x, "")) for x in numbers):

@@ -1,6 +1,5 @@
 """One method at work, a planner or an exact one: its plan, judged, as a result."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -20,10 +19,11 @@ from ..search import choices
 from ..search.attempts import trial
 from ..solving.heuristic import Heuristic
 from ..solving.run import Report
+from ..text.documents import Fields
 from ..text.options import checked, record
 from . import variants
 
-Options = Mapping[str, Any]
+Options = Fields
 
 #: Problems whose plans are training plans: bounds of the first are of all of them.
 _ALL_PLANS = ("training_plan", "one_pipeline")

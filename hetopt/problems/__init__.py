@@ -34,6 +34,7 @@ from typing import Any, Literal, Protocol
 
 from .. import registry
 from ..errors import InstanceError
+from ..text.documents import Document
 
 Sense = Literal["minimise", "maximise"]
 Objective = int | Fraction
@@ -57,7 +58,7 @@ class Evaluation:
 
     objective: Objective | None
     violations: tuple[Violation, ...] = ()
-    parts: dict[str, Any] = field(default_factory=dict, repr=False)
+    parts: Document = field(default_factory=dict, repr=False)
 
     @property
     def valid(self) -> bool:
@@ -65,7 +66,7 @@ class Evaluation:
         return not self.violations
 
     @property
-    def seconds(self) -> dict[str, Any]:
+    def seconds(self) -> Document:
         """The parts that are times, in seconds: `iteration` of `iteration_us`."""
         return {
             name.removesuffix("_us"): _in_seconds(value)
@@ -73,7 +74,7 @@ class Evaluation:
             if name.endswith("_us")
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the parts, and the violations as objects."""
         return {**self.parts, "violations": [asdict(v) for v in self.violations]}
 
@@ -101,7 +102,7 @@ class Problem(Protocol):
     def evaluate(self, data: Any, plan: Any) -> Evaluation: ...
 
 
-def warm_start_objective(problem: str, data: Any, plan: Any) -> Objective | None:
+def warm_start_objective(problem: str, data: object, plan: object) -> Objective | None:
     """The judge's objective of a warm start; `InstanceError` where it breaks a rule."""
     found = get(problem).evaluate(data, plan)
     if found.violations:

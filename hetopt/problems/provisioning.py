@@ -36,7 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -54,6 +54,7 @@ from ..schema import (
     exact,
     table_record,
 )
+from ..text.documents import Document
 from . import Evaluation, Objective, Violation
 
 sense: Literal["minimise"] = "minimise"
@@ -301,7 +302,7 @@ class Data(Record):
         return tuple(chain.from_iterable(found.values()))
 
     @property
-    def choice(self) -> dict[str, Any]:
+    def choice(self) -> Document:
         """Return the settings that plans of this variant state, if it has a choice."""
         if self.recompute is None:
             return {}

@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance
 from ..text.complaints import validated
+from ..text.documents import Document
 from ..text.parsing import read_tree
 from ..text.writing import write_json
 from .engines import Engine, Seen
@@ -209,7 +210,7 @@ def _is_told(entry: Entry) -> bool:
     return not _is_on_cpus(entry) and entry.job.train is None
 
 
-def _row(store: Store, attempt: Attempt) -> dict[str, Any] | None:
+def _row(store: Store, attempt: Attempt) -> Document | None:
     """Return the row of a run whose plan is one that rows can tell; else None.
 
     That is one type of cards, and pipelines alike: stages, degrees and micro-batches.

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,6 +10,7 @@ from ..errors import InstanceError
 from ..schema import Count, Name, Record, printable
 from ..text import units
 from ..text.complaints import validated
+from ..text.documents import Document
 from ..text.parsing import read_tree
 
 #: Words of `hetopt run` that the queue says itself.
@@ -125,7 +126,7 @@ class TrainingJob(Record):
         return path if path.is_file() else None
 
     @property
-    def workload(self) -> dict[str, Any]:
+    def workload(self) -> Document:
         """Return the workload's fields of an instance of it."""
         return {
             "sequence_length": self.sequence_length,

@@ -15,7 +15,7 @@ from ..errors import EngineFailed, InstanceError, Unsupported
 from ..formats.importing import typed
 from ..problems.job_scheduling import Data
 from ..result import Result
-from ..schema import Cluster, Instance
+from ..schema import Cluster, Instance, Node
 from ..text.options import pairs
 from . import advising, deciding, following, launching
 from .deciding import Decision, Start
@@ -413,7 +413,7 @@ def outlook(entry: Entry, now: float) -> Outlook:
     return Outlook(start, end, now + left / entry.factor, now + left * entry.factor)
 
 
-def _is_on(entry: Entry, nodes: Mapping[str, Any]) -> bool:
+def _is_on(entry: Entry, nodes: Mapping[str, Node]) -> bool:
     attempt = entry.live
     return attempt is None or all(
         name in nodes and nodes[name].count >= gpus

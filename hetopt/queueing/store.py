@@ -19,6 +19,7 @@ from time import time
 from typing import Any, Self
 
 from ..errors import InstanceError, UnknownName
+from ..text.documents import Fields
 from ..text.writing import writable
 from .jobs import TrainingJob
 
@@ -81,7 +82,7 @@ class Attempt:
         return sum(self.nodes.values())
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
+    def of(cls, record: Fields) -> Self:
         """Return the attempt of a record, without fields that are not known here."""
         known = {one.name for one in fields(cls)}
         found = {name: value for name, value in record.items() if name in known}
@@ -205,7 +206,7 @@ class Store:
             found = row.fetchone()
         return None if found is None else json.loads(found[0])
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: object) -> None:
         """Keep a setting."""
         with self._connection() as base:
             base.execute(

@@ -6,9 +6,10 @@ is in `instances/README.md`, with the instances that are of each preset.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-Groups = Mapping[str, Mapping[str, Any]]
+from ..text.documents import Fields
+
+Groups = Mapping[str, Fields]
 
 _HEXISCALE: Groups = {
     "compute": {"recompute": "full", "head": "omit"},

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ..errors import InstanceError, cut, quoted
 from ..text import units
+from ..text.documents import Fields
 
 LONGEST_NAME = 200
 
@@ -97,7 +98,7 @@ class Written:
 
     quantity: units.Quantity
 
-    def number(self, value: Any) -> Any:
+    def number(self, value: object) -> Any:
         """Return the number that a text means; the field checks anything else."""
         if not isinstance(value, str):
             return value
@@ -184,9 +185,7 @@ class Record(BaseModel):
             for name, field in type(self).model_fields.items()
         }
 
-    def model_copy(
-        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
-    ) -> Self:
+    def model_copy(self, *, update: Fields | None = None, deep: bool = False) -> Self:
         """A copy with changes; what was derived from the old content is dropped."""
         copy = super().model_copy(update=update, deep=deep)
         for name in set(copy.__dict__) - set(type(self).model_fields):

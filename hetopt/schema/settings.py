@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails
 
 from ..text.complaints import unknown_name
+from ..text.documents import Document, Fields
 from .groups import Compute, Links, Memory, Schedule, Updates
 from .presets import PRESETS
 from .record import Record
@@ -81,7 +82,7 @@ class CostSettings(Record):
     @classmethod
     def _in_groups(
         cls,
-        data: Any,
+        data: object,
         handler: ModelWrapValidatorHandler[Self],
         info: ValidationInfo,
     ) -> Self:
@@ -146,9 +147,7 @@ class CostSettings(Record):
         found["properties"] = {PRESET: names, **found["properties"], **flat}
         return made
 
-    def model_copy(
-        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
-    ) -> Self:
+    def model_copy(self, *, update: Fields | None = None, deep: bool = False) -> Self:
         """Return a copy with changes of groups, or of fields in their groups."""
         groups: dict[str, Any] = {}
         changes: dict[str, dict[str, Any]] = {}
@@ -257,7 +256,7 @@ class CostSettings(Record):
 # --- two forms of one thing ------------------------------------------------------
 
 
-def group_fields(costs: Mapping[str, Any]) -> dict[str, Any]:
+def group_fields(costs: Fields) -> Document:
     """Return settings with each field in its group; what is no field stays as it is.
 
     A field that stands in its group and beside it is a `ValueError`.
@@ -276,12 +275,12 @@ def group_fields(costs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: made[name] for name in (*GROUPS, *made) if name in made}
 
 
-def ungroup_fields(costs: Mapping[str, Any]) -> dict[str, Any]:
+def ungroup_fields(costs: Fields) -> Document:
     """Return settings in groups with their fields side by side, as in `schema: 1`."""
     return {name: x for group in costs.values() for name, x in group.items()}
 
 
-def _with_preset(costs: dict[str, Any]) -> dict[str, Any]:
+def _with_preset(costs: Document) -> Document:
     """Return settings in groups with their preset written out."""
     if PRESET not in costs:
         return costs
@@ -299,7 +298,7 @@ def _with_preset(costs: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _with_places(error: ValidationError, costs: Mapping[str, Any]) -> ValidationError:
+def _with_places(error: ValidationError, costs: Fields) -> ValidationError:
     """Return the error with the places of fields as `costs` has them."""
     lines = []
     for one in error.errors(include_url=False):

@@ -25,7 +25,9 @@ HexiScale has no row: FSDP in fp16, of whose words we write none.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..text.documents import Fields
 
 
 class Launched(NamedTuple):
@@ -136,7 +138,7 @@ def launched_precision(target: str, precision: str | None) -> str | None:
     return wider
 
 
-def words(exporter: str, precision: str | None) -> Mapping[str, Any]:
+def words(exporter: str, precision: str | None) -> Fields:
     """Return what an exporter's program is told of a precision, by its own names.
 
     Where the instance counts bytes alone, that is 16 bits of the kind bf16.

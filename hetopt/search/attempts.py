@@ -91,7 +91,9 @@ def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
     return Attempt(made, found.reason, found.failed)
 
 
-def judged(problem: str, data: Any, name: str, plan: Any) -> tuple[Any, Evaluation]:
+def judged(
+    problem: str, data: object, name: str, plan: object
+) -> tuple[Any, Evaluation]:
     """A plan of the method `name` with its evaluation; `PlanRejected` if refused.
 
     Planners of papers know no targets, and none knows the memory of hosts: a plan that

@@ -13,7 +13,7 @@ import sys
 import threading
 from dataclasses import replace
 from time import monotonic
-from typing import Any, TextIO
+from typing import TextIO
 
 from ..api.starts import Known, known_of
 from ..errors import HetoptError
@@ -36,7 +36,7 @@ class Teller:
         self.told: tuple[int | None, int | None] = (None, None)
         self.state: tuple[int | None, int | None] = (None, None)  # the newest
 
-    def tell(self, kind: str, **fields: Any) -> None:
+    def tell(self, kind: str, **fields: object) -> None:
         """Write one event, after the state that was held back."""
         if kind != "state":
             self.flush()

@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from .. import registry
+from .. import entries
+from ..entries import Statement
 from ..errors import Unsupported
 from ..text.writing import write_text
 from . import statements
@@ -42,9 +43,8 @@ def write(problem: str, data: object, formulation: str, path: str | Path) -> lis
     return written
 
 
-def _text(problem: str, statement: Any, case: Any, suffix: str) -> str:
-    solver: Any = registry.entry("backends", "pulp")
-    model: Any = solver.backend(problem)
+def _text(problem: str, statement: Statement, case: object, suffix: str) -> str:
+    model: Any = entries.backend("pulp").backend(problem)  # which alone writes
     statement.build(case, model)
     with TemporaryDirectory(prefix="hetopt-model-") as folder:
         draft = Path(folder, f"model{suffix}")

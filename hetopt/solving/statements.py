@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from .. import entries, problems, registry
 from ..entries import Statement
@@ -79,7 +78,7 @@ def module(problem: str, formulation: str, backend: str) -> Statement:
     statement = entries.statement(formulation)
     known = registry.names("backends")
     backend, _, solver = backend.partition(":")
-    registry.entry("backends", backend)
+    entries.backend(backend)
     if solver and backend != "pulp":
         raise Unsupported(
             f"back end {backend}:{solver}: only pulp chooses among solvers; "
@@ -116,7 +115,7 @@ class _Run(Run):
         self.formulation = formulation
         self.statement = module(problem, formulation, backend)
         library, _, solver = backend.partition(":")
-        self.solver: Any = registry.entry("backends", library)
+        self.solver = entries.backend(library)
         self.choice = {"solver": solver} if solver else {}
         self.source = f"{backend} dual"
         self.asked = 1  # the number of cases, once they are known

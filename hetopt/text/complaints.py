@@ -41,7 +41,7 @@ NO_GUIDE = Guide("", {})
 
 def validated(
     record: type[R],
-    tree: Any,
+    tree: object,
     where: str,
     at: Loc = (),
     *,

@@ -283,7 +283,7 @@ class _Loader(_Base):  # type: ignore[misc]
         """A decimal whole number."""
         return int(self.scalar(node, r"[-+]?[0-9]{1,4000}", "a whole number"))
 
-    def number(self, node: Any) -> float:
+    def number(self, node: object) -> float:
         """A decimal number."""
         return float(self.scalar(node, _NUMBER, "a number"))
 

@@ -19,7 +19,7 @@ _DERIVED: dict[str, Callable[[Any], list[Bound]]] = {
 }
 
 
-def derived(problem: str, data: Any) -> list[Bound]:
+def derived(problem: str, data: object) -> list[Bound]:
     """Return what is proved of every plan of a problem, by each argument for it.
 
     None for problems whose bounds need a search. `InstanceError` where the data have

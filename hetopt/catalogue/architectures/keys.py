@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import InstanceError, cut
+from ...text.documents import Document
 
-Fields = dict[str, Any]
+Fields = Document
 _WIDEST = 1_000_000
 #: What to do about an architecture that hetopt has no words for.
 ISSUE = (
@@ -25,7 +26,7 @@ class Reading:
         #: The model's class, where hetopt does not know its family.
         self.unknown = ""
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """Return the value of `key`, which counts as read from now on."""
         self._read.add(key)
         return self._fields.get(key, default)
@@ -38,7 +39,7 @@ class Reading:
         """Return the value of `key` without reading it."""
         return self._fields.get(key)
 
-    def replace(self, key: str, value: Any) -> None:
+    def replace(self, key: str, value: object) -> None:
         """Let `key` have another value from now on."""
         self._fields = {**self._fields, key: value}
 

@@ -144,7 +144,7 @@ def _from_types(types: list[Any], seen: int | None) -> Kinds:
     return ["window" if x in _WINDOWS else "attention" for x in types]
 
 
-def _check_known(key: str, other: set[Any], expected: str) -> None:
+def _check_known(key: str, other: set[object], expected: str) -> None:
     if other:
         raise InstanceError(
             f"{key}: hetopt does not support layers of "

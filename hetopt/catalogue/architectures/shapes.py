@@ -6,7 +6,6 @@ a layer lacks the part.
 """
 
 from collections import Counter
-from typing import Any
 
 from ...errors import InstanceError, cut
 from . import dialects
@@ -104,7 +103,7 @@ def _nemotron(config: Fields) -> Fields:
     }
 
 
-def _part(block: Any, name: str) -> Fields:
+def _part(block: object, name: str) -> Fields:
     found = block.get(name) if isinstance(block, dict) else None
     if not isinstance(found, dict) or found.get("replace_with_linear"):
         raise InstanceError(

@@ -9,12 +9,13 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import InstanceError, Place
 from ...text.complaints import validated
+from ...text.documents import Document
 from ...text.parsing import read_tree
 from ...text.writing import write_text
 from . import Constant
@@ -51,7 +52,7 @@ class ConstantsFile(BaseModel):
     hetopt: Literal["constants"]
     version: Literal[1]
     card: Annotated[str, Field(min_length=1, max_length=200)]
-    measured: dict[str, Any] = {}
+    measured: Document = {}
     given: Annotated[dict[ConstantName, Value], Field(max_length=MOST)] = Field(
         {}, description="Values that the constants were fitted with."
     )

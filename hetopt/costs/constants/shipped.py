@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ...text.documents import Fields
 from ...text.parsing import read_tree
 from . import Constant
 
@@ -33,7 +34,7 @@ class Noise(NamedTuple):
 
 
 @cache
-def entries() -> Mapping[str, Mapping[str, Any]]:
+def entries() -> Mapping[str, Fields]:
     """Return every entry of the file by its name."""
     return MappingProxyType(read_tree(Path(__file__).with_name("constants.yaml")))
 

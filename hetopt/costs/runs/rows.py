@@ -42,7 +42,7 @@ class Node(BaseModel):
         return self.gpu, self.gpus, self.network, self.intra_gbytes_per_s
 
 
-def _plan(tree: Any) -> Any:
+def _plan(tree: object) -> Any:
     """Return a plan of a plan file, a result, or by itself."""
     if isinstance(tree, dict):
         inner = tree["plan"] if isinstance(tree.get("plan"), dict) else tree
@@ -183,7 +183,7 @@ def read_runs(path: Place) -> list[Run]:
     return runs_of(read_value(Path(path)), path)
 
 
-def runs_of(tree: Any, path: Place) -> list[Run]:
+def runs_of(tree: object, path: Place) -> list[Run]:
     """All rows of what the file `path` holds; errors as those of `read_runs`."""
     rows = tree.get("runs") if isinstance(tree, dict) else tree
     if not isinstance(rows, list) or not rows:
@@ -208,7 +208,7 @@ def expected(field: str) -> str:
     return expectation(schema, schema["properties"][field])
 
 
-def _rows(path: Place, rows: list[Any]) -> Iterator[Run]:
+def _rows(path: Place, rows: list[object]) -> Iterator[Run]:
     for index, row in enumerate(rows):
         try:
             yield Run.model_validate(row)

@@ -198,7 +198,7 @@ def _order(judged: Assessment) -> tuple[bool, int]:
     return judged.us is None, judged.us or 0
 
 
-def _union(values: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _union(values: Iterable[tuple[object, ...]]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(one for those in values for one in those))
 
 

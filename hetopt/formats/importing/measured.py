@@ -54,7 +54,7 @@ def required(format: str, options: Values, names: Iterable[str]) -> None:
             )
 
 
-def number(value: Any, place: str) -> Fraction:
+def number(value: object, place: str) -> Fraction:
     """Return a finite number from 0, as the decimal that the file shows."""
     try:
         return quantity(value)
@@ -62,7 +62,7 @@ def number(value: Any, place: str) -> Fraction:
         raise InstanceError(f"{place}: {error}") from None
 
 
-def field(tree: Any, path: str, place: str) -> Any:
+def field(tree: object, path: str, place: str) -> Any:
     """A value by its dotted path in an object; `InstanceError` where it is missing."""
     for key in path.split("."):
         if not isinstance(tree, dict) or tree.get(key) is None:

@@ -9,7 +9,7 @@ have one there. Names are those of flags, with dashes.
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import InstanceError
 from ..importing import flags
@@ -109,7 +109,7 @@ class _Read:
         """All of them."""
         return Arguments(what, self.given, self.written, notes)
 
-    def add(self, key: str, value: Any) -> None:
+    def add(self, key: str, value: object) -> None:
         """Take a name and its value."""
         name = plain(key)
         self.put(_ALIASES.get(name, name), key, value)

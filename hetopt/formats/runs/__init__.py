@@ -8,7 +8,6 @@ each other, that is an error. What nobody tells is null.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ...costs.runs.rows import Run
 from ...errors import InstanceError, Place, naming
@@ -50,7 +49,7 @@ def read(path: Place, *, configs: Iterable[Place] = (), **fields: object) -> lis
 
 
 def complete(
-    runs: Iterable[Run], *, configs: Iterable[Place] = (), **fields: Any
+    runs: Iterable[Run], *, configs: Iterable[Place] = (), **fields: object
 ) -> list[Run]:
     """Return runs with what is given beside them, as `read` takes it, for nulls."""
     return _facts(configs, fields).filled(runs, None)

@@ -68,7 +68,7 @@ def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
     return _seconds(source, facts)
 
 
-def _argument(name: str, value: Any) -> Document:
+def _argument(name: str, value: object) -> Document:
     fields = {field: value for field, n in _RESOLVED.items() if n == name}
     return {"zero": value} if name == "zero_optimization_stage" else fields
 
@@ -115,7 +115,7 @@ def _precision_of(sections: Values) -> str | None:
     return None if "auto" in sections.values() else "fp32"
 
 
-def _device(section: Any) -> Any:
+def _device(section: object) -> Any:
     return section.get("device") if isinstance(section, dict) else None
 
 

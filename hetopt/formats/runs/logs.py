@@ -167,14 +167,14 @@ def literal(text: str) -> Any:
     return float(text) if re.fullmatch(NUMBER, text) else text.strip("'\"")
 
 
-def whole(value: Any) -> Any:
+def whole(value: object) -> Any:
     """Return a number without fraction as a whole one (`1.024000e+03`); else itself."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e18:
         return int(value)
     return value
 
 
-def positive(value: Any) -> int | None:
+def positive(value: object) -> int | None:
     """Return a whole number from 1; None for anything else, such as -1, `auto`."""
     value = whole(value)
     return value if type(value) is int and value > 0 else None

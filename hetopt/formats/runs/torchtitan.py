@@ -22,7 +22,6 @@ that was reserved, of the ranks that print.
 """
 
 import re
-from typing import Any
 
 from ..documents import Document, Values
 from . import logs
@@ -231,7 +230,7 @@ def _settings(said: Settings) -> Document:
     }
 
 
-def _recompute(said: Settings, mode: Any) -> str:
+def _recompute(said: Settings, mode: object) -> str:
     if mode != "selective":
         return str(mode)
     option = str(said.get("activation_checkpoint.selective_ac_option", "2"))

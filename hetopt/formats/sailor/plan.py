@@ -141,7 +141,7 @@ def _claimed_us(tree: object) -> int | None:
     return None if rate is None else round(10**6 / rate)
 
 
-def _positive(value: Any) -> float | None:
+def _positive(value: object) -> float | None:
     """Return a number that a time in s can be; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -305,7 +305,7 @@ def _readings(info: str, place: str) -> Iterator[float]:
     yield from _positive(told.get("TotalGpuMemoryInMiB"))
 
 
-def _positive(value: Any) -> Iterator[float]:
+def _positive(value: object) -> Iterator[float]:
     if isinstance(value, int | float) and isfinite(value) and value > 0:
         yield float(value)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
-from typing import Any
 
+from ..decoder import Foreign
 from .clock import Clock, Row, Task
 
 _USUAL = (*product((128, 64), (2048, 4096, 8192)), (128, 1024), (128, 512))
@@ -60,7 +60,7 @@ def _passes(clock: Clock, backend: str, d: int, s: int, b: int, heads: int) -> R
     }
 
 
-def _kernel(lib: Any, backend: str) -> Any:
+def _kernel(lib: Foreign, backend: str) -> Foreign:
     """A context in which PyTorch takes that kernel or none."""
     if backend == "default":
         return nullcontext()

@@ -4,13 +4,18 @@ import gc
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import ParamSpec, TypeVar
 
+from ...text.documents import Document
 from .. import decoder
+from ..decoder import Tensor
 
 #: One measurement: what it was of, and microseconds.
-Row = dict[str, Any]
+Row = Document
 Task = Callable[[], Row]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _LEAST_S = 0.01  # of one round of runs
 _ROUNDS = 3
@@ -36,12 +41,14 @@ class Clock:
         return "bf16" if self.has_bf16 else "fp16"
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> decoder.Dtype:
         """PyTorch's name of the precision."""
         names = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
         return getattr(self.lib, names[self.precision])
 
-    def random(self, *shape: int, dtype: Any = None, grad: bool = False) -> Any:
+    def random(
+        self, *shape: int, dtype: decoder.Dtype = None, grad: bool = False
+    ) -> Tensor:
         """A tensor of random numbers, in the device's precision unless told."""
         made = self.lib.randn(*shape, device=self.device, dtype=dtype or self.dtype)
         return made.requires_grad_() if grad else made
@@ -76,12 +83,12 @@ class Clock:
         rounds = [self.seconds(run, times) for _ in range(_ROUNDS)]
         return median(rounds) / times * 1e6
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compiled(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """The function as PyTorch compiles it, for fixed shapes; none before it."""
         self.lib.compiler.reset()  # it gives up after so many versions of one function
-        made: Callable[..., Any] = self.lib.compile(function, dynamic=False)
+        made: Callable[_P, _R] = self.lib.compile(function, dynamic=False)
         return made
 
-    def styled(self, function: Callable[..., Any], style: str) -> Callable[..., Any]:
+    def styled(self, function: Callable[_P, _R], style: str) -> Callable[_P, _R]:
         """The function in a style: eager, compiled."""
         return self.compiled(function) if style == "compiled" else function

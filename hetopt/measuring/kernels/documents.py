@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from ...costs.constants import Constant
 from ...costs.constants.files import KIND, VERSION
+from ...text.documents import Document
 from . import fitting, sheets
 from .clock import Row
 from .fitting import Fitted
@@ -34,7 +34,7 @@ def device(rows: Iterable[Row]) -> Row:
     return next(row for row in rows if row["what"] == "device")
 
 
-def document(found: Fitted, rows: Sequence[Row]) -> dict[str, Any]:
+def document(found: Fitted, rows: Sequence[Row]) -> Document:
     """The file: what `calibration.files` reads, and how well the constants hold."""
     about = {key: value for key, value in device(rows).items() if key != "what"}
     where = f"{about['name']}, PyTorch {about.get('torch', 'unknown')}"
@@ -71,7 +71,7 @@ def document(found: Fitted, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _compared(found: Fitted, one: Observed) -> dict[str, Any]:
+def _compared(found: Fitted, one: Observed) -> Document:
     return {
         "kind": one.kind,
         "what": one.label,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import InstanceError, Place, Unsupported, cut
 from .. import decoder
@@ -140,7 +140,7 @@ def read_rows(path: Place) -> list[Row]:
 
 def _row(path: Place, number: int, line: str) -> Row:
     try:
-        row: Any = json.loads(line)
+        row: object = json.loads(line)
     except ValueError:
         row = None
     if not isinstance(row, dict) or not isinstance(row.get("what"), str):

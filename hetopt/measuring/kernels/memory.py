@@ -6,9 +6,8 @@ stream, a norm, an activation; both passes.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
-from ..decoder import Shard, layer, weights
+from ..decoder import Shard, Tensor, layer, weights
 from .clock import Clock, Row, Task
 
 #: A layer whose time is the host's alone.
@@ -67,7 +66,7 @@ def _part(
 ) -> Row:
     functional = clock.lib.nn.functional
 
-    def compute(x: Any, z: Any, inner: Any) -> tuple[Any, Any, Any]:
+    def compute(x: Tensor, z: Tensor, inner: Tensor) -> tuple[Tensor, ...]:
         x = x + z
         y = functional.rms_norm(x, (hidden,))
         if gated:
@@ -94,7 +93,7 @@ def _part(
 def _loss(clock: Clock, style: str, rows: int, vocabulary: int) -> Row:
     functional = clock.lib.nn.functional
 
-    def compute(x: Any, t: Any) -> tuple[Any]:
+    def compute(x: Tensor, t: Tensor) -> tuple[Tensor]:
         return (functional.cross_entropy(x.float(), t),)
 
     x = clock.random(rows, vocabulary, grad=True)
@@ -105,7 +104,7 @@ def _loss(clock: Clock, style: str, rows: int, vocabulary: int) -> Row:
 
 
 def _both(
-    clock: Clock, forward: Callable[[], tuple[Any, ...]], inputs: list[Any]
+    clock: Clock, forward: Callable[[], tuple[Tensor, ...]], inputs: list[Tensor]
 ) -> Callable[[], object]:
     """Both passes of a function, gradients of its results being ones."""
     ones = [clock.lib.ones_like(y) for y in forward()]

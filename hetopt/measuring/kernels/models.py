@@ -7,9 +7,9 @@ under autocast, the norm of gradients, and AdamW on weights in single precision.
 from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..decoder import Shard, layer, weights
+from ..decoder import Shard, Tensor, layer, weights
 from .clock import Clock, Row, Task
 
 _STEPS = 4
@@ -101,7 +101,7 @@ def _step(clock: Clock, shape: Shape, style: str) -> Callable[[], None]:
     tokens = lib.randint(0, shape.vocabulary, size, device=clock.device)
     functional = lib.nn.functional
 
-    def loss() -> Any:
+    def loss() -> Tensor:
         x = functional.embedding(tokens, table).to(clock.dtype)
         for own in owns:
             x = run(own, x)

@@ -7,7 +7,7 @@ update, launches and what moves through memory between products; layers and mode
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...costs.formulas import kernels, step
 from ...costs.formulas.architecture import Architecture, Matrix
@@ -15,6 +15,7 @@ from ...costs.formulas.kernels import Constants
 from ...costs.formulas.layout import Layout
 from ...costs.formulas.machine import Machine
 from ...schema.layers import ATTENTION, DENSE
+from ...text.documents import Document
 from .clock import Row
 from .products import CACHED, moved_bytes
 from .sheets import CPU
@@ -242,7 +243,7 @@ def _read(row: Row, machine: Machine, kernel: str) -> tuple[Architecture, Layout
         gated=row["gated"],
         vocabulary=row["vocabulary"],
     )
-    run: dict[str, Any] = {
+    run: Document = {
         "framework": FRAMEWORK,
         "style": style,
         "precision": row.get("precision", "bf16"),

@@ -9,12 +9,13 @@ between its passes for one micro-batch.
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...costs.compute import ceil
 from ...costs.memory import mib
 from ...errors import InstanceError
 from ...schema import ModelSpec, Profile, exact
+from ...text.documents import Document
 from .. import decoder
 from . import timing
 from .layer import shard
@@ -51,7 +52,7 @@ class Profiled(NamedTuple):
     measured: tuple[Measured, ...]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Document]:
         """The profile, as `workload.costs.profile` takes it."""
         found = (one.row for one in self.measured)
         return [

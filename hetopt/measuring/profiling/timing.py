@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import Unsupported
 from .. import decoder
-from ..decoder import Shard
+from ..decoder import Shard, Tensor, Weights
 
 
 class Timing(NamedTuple):
@@ -77,10 +77,10 @@ def _timed(shape: Shard, b: int, sequence: int, how: How) -> Timing:
     return Timing(median(f for f, _ in times), median(b for _, b in times), kept, peak)
 
 
-def _run(shape: Shard, own: dict[str, Any], how: How) -> Callable[[Any], Any]:
+def _run(shape: Shard, own: Weights, how: How) -> Callable[[Tensor], Tensor]:
     layer = decoder.layer(shape, flash=how.flash)
 
-    def plain(x: Any) -> Any:
+    def plain(x: Tensor) -> Tensor:
         return layer(own, x)
 
     if not how.recompute:
@@ -90,7 +90,7 @@ def _run(shape: Shard, own: dict[str, Any], how: How) -> Callable[[Any], Any]:
 
 
 def _once(
-    run: Callable[[Any], Any], x: Any, above: Any, device: str
+    run: Callable[[Tensor], Tensor], x: Tensor, above: Tensor, device: str
 ) -> tuple[float, float]:
     """Seconds of one forward and one backward pass."""
     start = _now(device)
@@ -106,15 +106,15 @@ def _now(device: str) -> float:
     return time.perf_counter()
 
 
-def _place(tensor: Any) -> int:
+def _place(tensor: Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _kept_bytes(run: Callable[[], Any], but: set[int]) -> int:
+def _kept_bytes(run: Callable[[], Tensor], but: set[int]) -> int:
     """Bytes of the storages that the backward pass of `run` needs, but those given."""
     kept: dict[int, int] = {}
 
-    def keep(tensor: Any) -> Any:
+    def keep(tensor: Tensor) -> Tensor:
         if (place := _place(tensor)) not in but:
             kept[place] = tensor.untyped_storage().nbytes()
         return tensor

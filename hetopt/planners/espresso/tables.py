@@ -7,18 +7,19 @@ reach (`rate`, its r_t, in layers a us, so that its loads W count layers). Estim
 the paper's Eq. 8 and 9, as the judge has them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from math import floor, isinf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import NoPlan
 from ...plans import Provisioning, RentedStage
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
+from ...text.documents import Fields
 
 Stages = tuple[tuple[int, int], ...]  # (kind, layers) of each stage, in order
 Number = float | Fraction
@@ -60,7 +61,7 @@ class Stock:
     kinds: tuple[Kind, ...]
     standing: int  # price of storage, micro-USD an hour
     lost: tuple[Fraction, ...]  # by kind: what a machine's losses add to each us
-    choice: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    choice: Fields = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Stock":

@@ -8,9 +8,9 @@ Source: Espresso, section V-A; HPH (Duan et al., CLUSTER 2022).
 """
 
 from math import inf
-from typing import Any, Literal
+from typing import Literal
 
-from ... import registry
+from ... import entries
 from ...modelling import Limits
 from ...plans import Provisioning
 from ...problems.provisioning import Data
@@ -46,8 +46,7 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
 
 def partition(stock: Stock, order: list[int], limit: int) -> tuple[int, ...] | None:
     """Return the best layers of stages in an order, None where none takes `limit`."""
-    solver: Any = registry.entry("backends", _BACKEND)
-    model = solver.backend("hph_plus")
+    model = entries.backend(_BACKEND).backend("hph_plus")
     read = build(stock, order, limit, model)
     answer = model.solve(Limits(), lambda incumbent, bound: None)
     if answer.stop is Stop.INTERRUPTED:  # it ends the planner, too

@@ -14,7 +14,6 @@ pays the dearest transfer to another stage, and keeps what it needs at the front
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ... import capability
 from ...costs import CostTable, Position, fixed, memory
@@ -22,9 +21,10 @@ from ...errors import InstanceError, Unsupported
 from ...plans import Pipeline, Replica, TrainingPlan
 from ...plans import Stage as PlannedStage
 from ...schema import Instance
+from ...text.documents import Document
 from ..training_plan import shapes
 
-Fields = dict[str, Any]
+Fields = Document
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,12 @@ all of its clients.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ... import plans
 from ...errors import InstanceError
 from ...schema import Instance
+from ...text.documents import Document
 from .. import Evaluation, Violation
 from .records import CLOUD, MOST_PIECES, Data, Machine, Medium, Need, Pair, Saved, Unit
 from .storage import Storage
@@ -197,9 +198,7 @@ class _Book:
 _Link = tuple[str, ...]  # words and names: joined they may read like another link's
 
 
-def _measure(
-    data: Data, read: Iterable[_Piece]
-) -> tuple[int, tuple[()], dict[str, Any]]:
+def _measure(data: Data, read: Iterable[_Piece]) -> tuple[int, tuple[()], Document]:
     """Return the busiest link's time and, as parts, bytes and time of every link."""
     speed = {(node.name, "memory"): node.memory_bytes_per_s for node in data.nodes}
     speed |= {(node.name, "disk"): node.disk_bytes_per_s for node in data.nodes}

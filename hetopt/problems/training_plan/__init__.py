@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from ...costs.formulas.memory import fit
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
 from ...schema.splits import FIELDS
+from ...text.documents import Document
 from .. import Evaluation, Violation
 from . import divided, hosts, ports, shapes, targets
 from . import links as plan_links
@@ -91,7 +92,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     broken += divided.experts_broken(data, plan, split)
     broken += divided.groups_broken(table, plan)
     memory: dict[str, int] = {}
-    tightest: list[dict[str, Any]] = []
+    tightest: list[Document] = []
     holders = _holders(table.layers, plan)
     for number, pipeline in enumerate(plan.pipelines):
         broken += _runs_of_layers(split.interleave, number, pipeline)
@@ -307,7 +308,7 @@ def _memory(
     number: int,
     pipeline: Pipeline,
     memory: dict[str, int],
-    tightest: list[dict[str, Any]],
+    tightest: list[Document],
     holders: list[int],
 ) -> Iterator[Violation]:
     count = len(pipeline.stages)

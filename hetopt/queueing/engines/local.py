@@ -20,10 +20,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import EngineFailed, InstanceError, Unsupported
 from ...formats import hostfile
+from ...text.documents import Fields
 from ...text.parsing import read_text
 from ...text.writing import write_text
 from . import Launch, Machines, Seen, output_of
@@ -59,7 +60,7 @@ class _Device(NamedTuple):
     node: str
 
 
-def engine(options: Mapping[str, Any], folder: Path) -> "Local":
+def engine(options: Fields, folder: Path) -> "Local":
     """Return the engine of this machine; `InstanceError` for a lacking hostfile."""
     hosts = options.get("hosts")
     if hosts is not None and not Path(hosts).is_file():

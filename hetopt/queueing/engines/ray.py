@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EngineFailed
+from ...text.documents import Fields
 from . import Launch, Machines, Seen, State, output_of
 
 OPTIONS: dict[str, object] = {"address": str}
@@ -73,7 +74,7 @@ print("HETOPT " + json.dumps({"nodes": nodes, "jobs": jobs, "launch": launch,
 """
 
 
-def engine(options: Mapping[str, Any], folder: Path) -> "Ray":
+def engine(options: Fields, folder: Path) -> "Ray":
     """Return the engine of a Ray cluster that runs."""
     return Ray(options.get("address") or os.environ.get("RAY_ADDRESS", "auto"))
 
@@ -86,7 +87,7 @@ class Ray:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def _ask(self, do: str, **more: Any) -> Any:
+    def _ask(self, do: str, **more: object) -> Any:
         """Return what Ray says; `EngineFailed` where it cannot be reached."""
         asked = {"do": do, "address": self._address, "label": LABEL, **more}
         text = output_of([sys.executable, "-c", _ASK, json.dumps(asked)], _REMEDY)
