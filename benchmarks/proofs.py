@@ -88,13 +88,12 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     known = _Known(max(1, int(training_plan_bound(instance).value)))
     now = time.process_time
     clock = refuting.Clock(now() + seconds, now=now)
-    times = int(plan_us), int(known.bound.value)
+    lowest_us = int(known.bound.value)
     limits = hetopt.Limits(time_s=seconds)
     alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
         found = refuting.tightening(
-            *(instance, *times, clock),
-            alone_us=alone_us,
+            *(instance, refuting.Times(lowest_us, int(plan_us), alone_us), clock),
             offer=lambda plan: int(plan_us),  # no better one is known
         )
         if found is not None:

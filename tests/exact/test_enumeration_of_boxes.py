@@ -114,7 +114,7 @@ def leave_every_column(instance, factor):
     known = {size: of for size, (of, _) in each.items()}
     counts = 1, min(sum(tables.gpus), tables.batch)
     for size, most in limits(known, tables.batch, us, counts, lambda: None).items():
-        lister = Lister(tables, size, us, lambda: None, True, limits=most)
+        lister = Lister(tables, size, us, lambda: None, patient=True, limits=most)
         listed += lister.columns(each[size][1])
 
     def useful(columns):

@@ -15,6 +15,7 @@ from hetopt.exact.pipelines.schedule import Goals
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.refuting import (
     Clock,
+    Times,
     _Progress,
     tighten,
     tightening,
@@ -61,7 +62,7 @@ def test_what_is_stopped_goes_on_where_it_ended(cluster: Instance) -> None:
             if prepared and next(looks) in stops:
                 raise OutOfTime
 
-        found = tightening(cluster, 2 * lowest, lowest, Clock(inf, check))
+        found = tightening(cluster, Times(lowest, 2 * lowest), Clock(inf, check))
         assert found is not None
         prepared.append(True)
         found._goals = _Progress(
@@ -82,7 +83,7 @@ def test_refuting_ends_with_the_clock_and_keeps_what_it_has(
     reached = []
     for most in (40, 3_000):
         known, clock = Known(lowest), Clock(most, now=count().__next__)
-        found = tightening(cluster, 2 * lowest, lowest, clock)
+        found = tightening(cluster, Times(lowest, 2 * lowest), clock)
         assert found is not None
         tighten(known, found, clock)
         assert known.bound is not None
@@ -104,7 +105,7 @@ def reached_by(patient: float, least: float) -> tuple[float, int]:
         if goal < patient and not goals.last:
             goals.put_off()
         else:
-            goals.tell(goal >= least)
+            goals.tell(refuted=goal >= least)
             found = min(found, goal) if goal >= least else found
     return found, asked
 

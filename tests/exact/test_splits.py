@@ -62,9 +62,10 @@ def test_memory_is_told_alike_whatever_was_told_before(name: str) -> None:
     largest = max(instance.workload.micro_batch_sizes)
     shares = [1, largest, largest // 2, max(1, largest // 4)]
     node = instance.planned_cluster.nodes[0].name
+    ends = {"first": True, "final": False}
     for share in shares:
-        found = tables._most_in_flight(node, (1, share, 0), True, False)
-        apart = StageTables(instance)._most_in_flight(node, (1, share, 0), True, False)
+        found = tables._most_in_flight(node, (1, share, 0), **ends)
+        apart = StageTables(instance)._most_in_flight(node, (1, share, 0), **ends)
         assert np.array_equal(found, apart)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .prices import NONE, Part, Priced, Prices, fronts, priced
+from .prices import NONE, Part, Priced, Prices, Terms, fronts, priced
 from .sharing import Box, Sharing
 from .stages import Kind, Stages, Whole
 
@@ -35,8 +35,9 @@ class Paths:
         """Compute what stages cost."""
         self._stages, self._prices, self._part = stages, prices, part
         sharing = Sharing(stages, box, part.sync_us)
-        self.each = priced(stages, box, prices, sharing, part.options)
-        self.fronts = fronts(stages, box, prices, sharing, part.options, stages.high)
+        terms = Terms(stages, box, prices, sharing, part.options)
+        self.each = priced(terms)
+        self.fronts = fronts(terms, stages.high)
         widest = max(kind.gpus for kind in stages.kinds)
         cells = (widest + 1) ** 2 * part.options.places * (stages.layers + 1)
         self.at_once = max(1, min(_MOST_AT_ONCE, _MOST_CELLS // cells))

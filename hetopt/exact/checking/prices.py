@@ -11,6 +11,7 @@ nothing overflows.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -150,10 +151,19 @@ def due(prices: Prices, kind: int, needs: Whole, gpus: Whole, whole: int) -> Who
     return found
 
 
-def priced(
-    stages: Stages, box: Box, prices: Prices, sharing: Sharing, options: Options
-) -> list[list[Priced]]:
+class Terms(NamedTuple):
+    """Stages of a part of a box, and the prices and sharing that they cost by."""
+
+    stages: Stages
+    box: Box
+    prices: Prices
+    sharing: Sharing
+    options: Options
+
+
+def priced(terms: Terms) -> list[list[Priced]]:
     """Return the stages of each kind in one node, for the numbers that differ."""
+    stages, box, prices, sharing, options = terms
     found: list[list[Priced]] = [[] for _ in stages.kinds]
     for one in options.alone:
         gpus = stages.kinds[one.kind].gpus
@@ -185,11 +195,7 @@ def _collapsed(each: list[Priced]) -> list[Priced]:
 
 
 def fronts(
-    stages: Stages,
-    box: Box,
-    prices: Prices,
-    sharing: Sharing,
-    options: Options,
+    terms: Terms,
     high: Whole,
     kinds: Collection[int] | None = None,
     across: Sequence[int] | None = None,
@@ -204,6 +210,7 @@ def fronts(
     site than these, if `far`.
     A knapsack over samples: `cost[s]` is the least of replicas that share s sequences.
     """
+    stages, box, prices, sharing, options = terms
     several, size, runs = options.several, options.size, len(stages.first)
     count = len(several.kind)
     none = np.zeros((options.places, runs, 0), np.int64)

@@ -21,7 +21,7 @@ from itertools import product
 
 import numpy as np
 
-from .prices import NONE, Part, Prices, due, earned, fronts
+from .prices import NONE, Part, Prices, Terms, due, earned, fronts
 from .sharing import Box, Sharing
 from .sites import Sites
 from .stages import Alone, Flags, Stages, Whole
@@ -71,7 +71,7 @@ class Segments:
             self._sides[one.kind].append(self._side(one, sharing))
         self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
         high = largest[stages.last - stages.first]
-        given = stages, box, prices, sharing, part.options, high
+        given = Terms(stages, box, prices, sharing, part.options), high
         across = sites.across(part.sync_us) if sites else None
         #: Of stages in several nodes, by way: of all, and of those in each site alone.
         self._across = [fronts(*given, None, across)] * self._ways
@@ -216,14 +216,14 @@ class Segments:
             costs = [np.full_like(nowhere, NONE), *begun]
         if not self._sites:
             kinds = range(len(self._stages.kinds))
-            ended: Whole = self._visited(costs[-1], kinds, at, near)[1, layers]
+            ended: Whole = self._visited(costs[-1], kinds, at, near=near)[1, layers]
             return ended
         for site, own in zip(self._sites, self._inside, strict=True):
             inside = nowhere
             if near:
                 (some,) = self._repeated(at, own, 1)
                 inside = np.minimum(nowhere, some)
-            inside = self._visited(inside, site.kinds, at, near)
+            inside = self._visited(inside, site.kinds, at, near=near)
             after = [cost.copy() for cost in costs]
             for y in range(1, site.layers + 1):
                 on, ended, left = inside[:, y]
@@ -243,6 +243,7 @@ class Segments:
         cost: Whole,
         kinds: Iterable[int],
         at: tuple[int, Whole, Whole],
+        *,
         near: bool,
     ) -> Whole:
         """Return the least cost of some layers more, in nodes of the kinds."""

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from ...problems.device_grouping import Data
 from ...result import Result, Stop
 from ...solving.certificates import MOST_CLAIMS, Claim, GroupingCertificate
 from ...solving.run import Halt, Report, Run
+from ...text.documents import Document
 from .balance import balanced
 from .certificate import recheck
 from .pattern import Kinds, Question, TooMany, complete, patterns, to_plan
@@ -156,7 +156,7 @@ class _Search:
         )
         return _Node(-(bound if cap is None else min(bound, cap)), low, high)
 
-    def _claim(self, question: Question, high: int, proof: dict[str, Any]) -> None:
+    def _claim(self, question: Question, high: int, proof: Document) -> None:
         """Note that `groups`..`high` groups do no better than high K ratio."""
         self.claims[question.groups, high] = Claim(
             least_groups=question.groups,
@@ -206,7 +206,7 @@ class _Search:
             self._node(middle + 1, node.high, cap),
         ]
 
-    def _refutation(self, question: Question) -> dict[str, Any] | None:
+    def _refutation(self, question: Question) -> Document | None:
         """A proof by totals or prices that the answer is no, where there is one."""
         if question.refuted_by_totals():
             return {"by": "totals"}
@@ -284,9 +284,7 @@ class _Search:
             bracket.high = question.ratio
             step *= 2
 
-    def _decide(
-        self, question: Question, budget: float
-    ) -> Groups | dict[str, Any] | None:
+    def _decide(self, question: Question, budget: float) -> Groups | Document | None:
         """Groups, a proof that there are none, or None: too dear for `budget`."""
         if question.refuted_by_totals():
             return {"by": "totals"}

@@ -22,10 +22,9 @@ Where numbers are too large for a back end the possible groups are listed instea
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush
-from typing import Any
 
-from ... import registry
-from ...modelling import Limits
+from ... import entries
+from ...modelling import Expression, Limits
 from ...problems import Objective
 from ...problems.device_grouping import Data
 from ...result import Status
@@ -173,10 +172,10 @@ class _Groups:
 
     def _cheapest(self, prices: tuple[int, ...], backend: str) -> Sequence[int] | None:
         """The cheapest possible group, by a back end; None where there is none."""
-        model = registry.entry("backends", backend).backend("cheapest group")
+        model = entries.backend(backend).backend("cheapest group")
         take = [model.integer(f"take[{i}]", 0, c) for i, c in enumerate(self.count)]
 
-        def total(values: Iterable[int]) -> Any:
+        def total(values: Iterable[int]) -> Expression:
             return model.total(v * x for v, x in zip(values, take, strict=True))
 
         model.add("strong", 0, total(self.weight) >= self.price)
@@ -187,7 +186,7 @@ class _Groups:
         answer = model.solve(Limits(time_s=_SOLVE_S), lambda incumbent, bound: None)
         if answer.status is Status.INFEASIBLE:
             return None
-        if answer.status is not Status.OPTIMAL:
+        if answer.status is not Status.OPTIMAL or answer.value is None:
             raise _Doubt(f"the back end ended with {answer.status}")
         return [round(answer.value(x)) for x in take]
 
@@ -204,7 +203,7 @@ class _Groups:
             return str(doubt)
         if not found:
             return None
-        model = registry.entry("backends", backend).backend("group counts")
+        model = entries.backend(backend).backend("group counts")
         use = [
             model.integer(f"use[{n}]", 0, self._times(group))
             for n, group in enumerate(found)

@@ -114,7 +114,11 @@ def solve(
     lowest = int(clock.bound.value if clock.bound else cheap.value)
     parts = _parts(instance)
     searches = [
-        _Search(part, clock, lowest, len(parts) == 1, fewer, check or clock.check)
+        _Search(
+            *(part, clock, lowest, check or clock.check),
+            alone=len(parts) == 1,
+            fewer=fewer,
+        )
         for part in parts
     ]
     with suppress(Halt, TooMany, OutOfTime):
@@ -205,9 +209,10 @@ class _Search:
         part: _Part,
         clock: Run,
         bound: int,
+        check: Callable[[], None],
+        *,
         alone: bool,
         fewer: bool,
-        check: Callable[[], None],
     ) -> None:
         self._part, self._clock, self._alone, self._fewer = part, clock, alone, fewer
         self._check = check
@@ -262,7 +267,7 @@ class _Search:
             while replicas > 1 and self._count(size, replicas) > _MOST_COLUMNS:
                 replicas -= 1
             self._complete &= replicas == most
-            found += columns(*asked, replicas, us, self._check)
+            found += columns(*asked, replicas, us, self._check, patient=True)
         return found
 
     def _count(self, size: int, replicas: int) -> int:

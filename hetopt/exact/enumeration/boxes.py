@@ -136,7 +136,8 @@ class BoxEnumeration:
         found: list[Column] = []
         for size, most in limits(some, tables.batch, us, counts, self._check).items():
             lister = Lister(
-                *(tables, size, us, self._check, False),
+                *(tables, size, us, self._check),
+                patient=False,
                 limits=most,
                 most_tried=effort.extensions,
             )

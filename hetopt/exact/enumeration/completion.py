@@ -247,9 +247,9 @@ def _moves(
     known: dict[tuple[int, object], list[int]] = {}
     for i, members in enumerate(groups.values()):
         for final in (False, True):
-            times, behind = tables.each_us(members, final), int(not final)
-            inner = tables.each_most(members, False, behind) > 0
-            fits = tables.each_most(members, True, behind) > 0
+            times, behind = tables.each_us(members, final=final), int(not final)
+            inner = tables.each_most(members, behind, first=False) > 0
+            fits = tables.each_most(members, behind, first=True) > 0
             fits[:, 1:] = inner[:, 1:]
             us[int(final), i] = np.where(fits, times, NEVER).min(0)
         for stage in members:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .columns import Column
 from .stages import NEVER, Matrix, TooMany
@@ -56,7 +56,7 @@ class Cuts:
         return np.asarray(np.minimum(np.min(fitting, axis=0), limit))
 
     @cached_property
-    def stage_of(self) -> np.ndarray[Any, np.dtype[np.int16]]:
+    def stage_of(self) -> NDArray[np.int16]:
         """Return the stage of each layer, by cut."""
         layers = np.arange(self.column.tables.layers)
         inner = self.cuts[:, 1:-1]
@@ -71,7 +71,7 @@ class Cuts:
         found = np.zeros(self._taus.shape, dtype=np.int64)
         if self.column.tables.costs.updates.sync_overlap == "backward":
             for j, stage in enumerate(self.column.stages[:-1]):
-                behind = self.column.tables.backward_us(stage, False)
+                behind = self.column.tables.backward_us(stage, final=False)
                 taken = behind[self.cuts[:, j], self.cuts[:, j + 1]]
                 found[:, j + 1] = found[:, j] + taken
         return found
@@ -101,7 +101,7 @@ def cuts_within(
     column: Column,
     n: int,
     us: int,
-    allowed: Sequence[np.ndarray[Any, np.dtype[np.bool_]]],
+    allowed: Sequence[NDArray[np.bool_]],
     check: Callable[[], None],
 ) -> Cuts:
     """Return every cut with which `n` micro-batches pass within `us`.

@@ -185,7 +185,7 @@ class Join:
         for i, column in enumerate(self._columns):
             cuts, final = self._lists[i].cuts[joined[:, i]], len(column.stages) - 1
             for j, stage in enumerate(column.stages):
-                runs = self._tables.update_us(stage, j == 0, j == final)
+                runs = self._tables.update_us(stage, first=j == 0, final=j == final)
                 np.maximum(slowest, runs[cuts[:, j], cuts[:, j + 1]], out=slowest)
         return slowest
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .columns import Column, Range
 from .completion import Limits
@@ -31,7 +32,7 @@ _MOST_ABLE = 2_500  # of them, which a better plan may have
 _MOST_TRIED = 1_500_000  # stages put before suffixes, each in some us
 _AT_ONCE = 1 << 20  # numbers in a table
 
-Numbers = np.ndarray[Any, np.dtype[np.intp]]
+Numbers = NDArray[np.intp]
 
 
 def columns(
@@ -40,7 +41,8 @@ def columns(
     replicas: int,
     us: int,
     check: Callable[[], None],
-    patient: bool = True,
+    *,
+    patient: bool,
 ) -> list[Column]:
     """Return every column that a plan may have whose pipelines end within `us`.
 
@@ -52,7 +54,7 @@ def columns(
     some = [*islice(stages, None if patient else _MOST_STAGES + 1)]
     if not patient and len(some) > _MOST_STAGES:
         raise TooMany
-    return [*Lister(tables, size, us, check, patient).columns(some)]
+    return [*Lister(tables, size, us, check, patient=patient).columns(some)]
 
 
 class _Suffix(NamedTuple):
@@ -72,8 +74,8 @@ class Lister:
         size: int,
         us: int,
         check: Callable[[], None],
-        patient: bool,
         *,
+        patient: bool,
         limits: Limits | None = None,
         most_tried: int = _MOST_TRIED,
     ) -> None:
@@ -114,7 +116,7 @@ class Lister:
         for start in range(0, len(stages), self._some):
             self._check()
             some, used = zip(*stages[start : start + self._some], strict=True)
-            us = self._tables.each_us(some, False)
+            us = self._tables.each_us(some, final=False)
             left = np.array(self._tables.gpus) - np.array(used)
             able += (start + self._enough(us, us, left, self._shares)).tolist()
         return able
@@ -134,7 +136,7 @@ class Lister:
             # Nothing is left for a stage in front where all GPUs are used.
             more = some[(stages.used[some] < free).any(axis=1)]
             if len(behind.stages) + 1 < self._tables.layers and len(more):
-                sums, maxima = stages.before(more, False, behind)
+                sums, maxima = stages.before(more, behind, first=False)
                 left = free - stages.used[more]
                 for k in self._completed(stages, more, sums, maxima, left).tolist():
                     longer = (stages.stages[more[k]], *behind.stages)
@@ -146,7 +148,7 @@ class Lister:
     ) -> Iterator[Column]:
         """Yield columns whose first stage is one of some."""
         tables = self._tables
-        total, top = stages.before(some, True, behind)
+        total, top = stages.before(some, behind, first=True)
         left = free - stages.used[some]
         for k in self._within(total, top, left).tolist():
             row = (stages.stages[some[k]], *behind.stages)
@@ -239,7 +241,7 @@ class Stages:
         self._sender = np.array([numbers[sender] for sender in senders])
 
     def before(
-        self, some: Numbers, first: bool, behind: _Suffix
+        self, some: Numbers, behind: _Suffix, *, first: bool
     ) -> tuple[Matrix, Matrix]:
         """Return least sums and maxima from each layer on, with one more stage.
 
@@ -248,15 +250,15 @@ class Stages:
         """
         replica = first, len(behind.stages)
         if replica not in self._fits:
-            self._fits[replica] = self._fitting(*replica)
+            self._fits[replica] = self._fitting(len(behind.stages), first=first)
         us = self._us if behind.stages else self._final_us
         hops = self._hops(some, behind.stages)
         extensions = Extensions(us, hops, self._fits[replica], self._rank)
         return extended(some, extensions, behind.sums, behind.maxima)
 
-    def _fitting(self, first: bool, behind: int) -> Counts:
+    def _fitting(self, behind: int, *, first: bool) -> Counts:
         """Return in how many ranges each run fits; where more fit, fewer do, too."""
-        most = self._tables.each_most(self.stages, first, behind)
+        most = self._tables.each_most(self.stages, behind, first=first)
         most = most[:, :1] if first else most
         found = np.zeros(most.shape, np.int8)
         for n in self._least:
@@ -265,11 +267,11 @@ class Stages:
 
     @cached_property
     def _us(self) -> Matrix:
-        return self._tables.each_us(self.stages, False)
+        return self._tables.each_us(self.stages, final=False)
 
     @cached_property
     def _final_us(self) -> Matrix:
-        return self._tables.each_us(self.stages, True)
+        return self._tables.each_us(self.stages, final=True)
 
     def _hops(self, some: Numbers, behind: tuple[Stage, ...]) -> Matrix:
         """Return transfers from some stages to the first one behind, 0 without one."""

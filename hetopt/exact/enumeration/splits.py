@@ -13,10 +13,11 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 Group = tuple[int, int]  # a pool, and the GPUs of a replica there
 #: What a replica of a group costs, by share from 0 on; the less, the better.
-Costs = Mapping[Group, "np.ndarray[Any, np.dtype[np.int16]]"]
+Costs = Mapping[Group, NDArray[np.int16]]
 
 
 def every(number: int, samples: int) -> Iterator[tuple[int, ...]]:

@@ -10,17 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, combinations_with_replacement, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...costs import CostTable, memory
 from ...schema import Instance, Node
 from . import splits
 
-Matrix = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Counts = np.ndarray[Any, np.dtype[np.int8]]
+Matrix = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int8]
 _LEVELS = 64  # of micro-batches in flight, which are looked at one by one
 NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
 
@@ -54,7 +55,7 @@ class Replica(NamedTuple):
 
 
 Stage = tuple[Replica, ...]  # sorted
-Ranks = np.ndarray[Any, np.dtype[np.int16]]
+Ranks = NDArray[np.int16]
 
 
 class StageTables:
@@ -182,10 +183,14 @@ class StageTables:
             if not self._measured(replica):
                 return None
             check()
-            row = [self._replica_us(replica, final)[runs] for final in (False, True)]
+            row = [
+                self._replica_us(replica, final=final)[runs] for final in (False, True)
+            ]
             row += [
-                -self._flights(self._node(replica), replica[1:], *ends)[runs]
-                for ends in product((False, True), repeat=2)
+                -self._flights(
+                    self._node(replica), replica[1:], first=first, final=final
+                )[runs]
+                for first, final in product((False, True), repeat=2)
             ]
             rows[s] = np.concatenate(row)
         return np.array([rows[max(1, s)] for s in range(b + 1)])
@@ -207,21 +212,21 @@ class StageTables:
     def _key(self, replica: Replica) -> tuple[str, int, int]:
         return self.pools[replica.pool].nodes[0], replica.t, replica.samples
 
-    def _compute_us(self, stage: Stage, final: bool) -> Matrix:
-        return np.asarray(self.each_us([stage], final)[0])
+    def _compute_us(self, stage: Stage, *, final: bool) -> Matrix:
+        return np.asarray(self.each_us([stage], final=final)[0])
 
-    def each_us(self, stages: Sequence[Stage], final: bool) -> Matrix:
+    def each_us(self, stages: Sequence[Stage], *, final: bool) -> Matrix:
         """Return the slowest replica's time of each stage, with the head if `final`."""
         return _over_replicas(
-            stages, lambda replica: self._replica_us(replica, final), np.maximum
+            stages, lambda replica: self._replica_us(replica, final=final), np.maximum
         )
 
-    def _replica_us_of(self, replica: Replica, final: bool) -> Matrix:
+    def _replica_us_of(self, replica: Replica, *, final: bool) -> Matrix:
         key = self._key(replica)
         extra = self.table.head_us(*key) if final else 0
         return _runs(self._tables[replica.rule].layer_us(*key), extra)
 
-    def _backward_us(self, stage: Stage, final: bool) -> Matrix:
+    def _backward_us(self, stage: Stage, *, final: bool) -> Matrix:
         """Return the backward part of `compute_us`."""
 
         def replica_us(replica: Replica) -> Matrix:
@@ -255,7 +260,7 @@ class StageTables:
             given[pool] += 1
         return self.table.sync_us(parameters, holders)
 
-    def _update_us(self, stage: Stage, first: bool, final: bool) -> Matrix:
+    def _update_us(self, stage: Stage, *, first: bool, final: bool) -> Matrix:
         """Return times of the optimiser over each run, on the slowest replica."""
         model, ends = self.table.model, 0
         trained = self.table.trained
@@ -323,20 +328,20 @@ class StageTables:
 
     # --- memory ------------------------------------------------------------------
 
-    def _most(self, stage: Stage, first: bool, behind: int) -> Matrix:
-        return np.asarray(self.each_most([stage], first, behind)[0])
+    def _most(self, stage: Stage, behind: int, *, first: bool) -> Matrix:
+        return np.asarray(self.each_most([stage], behind, first=first)[0])
 
-    def each_most(self, stages: Sequence[Stage], first: bool, behind: int) -> Matrix:
+    def each_most(self, stages: Sequence[Stage], behind: int, *, first: bool) -> Matrix:
         """Return the most micro-batches with which each run fits; NEVER is any number.
 
         `behind` stages follow; `first` says whether the stages are a pipeline's first.
         0 as well where the run is better recomputed by another rule.
         """
-        most = self._weighed(stages, first, behind)
+        most = self._weighed(stages, behind, first=first)
         if len(self.rules) == 1 or self.costs.updates.sync_overlap == "backward":
             # A slower backward pass hides more synchronisation: no rule is useless.
             return most
-        times = self.each_us(stages, behind == 0)
+        times = self.each_us(stages, final=behind == 0)
         own = np.array([stage[0].rule for stage in stages])[:, None, None]
         weighed = most
         for rule in range(len(self.rules)):
@@ -346,16 +351,16 @@ class StageTables:
                 tuple(sorted(replica._replace(rule=rule) for replica in stage))
                 for stage in stages
             ]
-            quicker = self.each_us(others, behind == 0)
+            quicker = self.each_us(others, final=behind == 0)
             useless = np.where(rule < own, quicker <= times, quicker < times)
-            useless &= self._weighed(others, first, behind) >= weighed
+            useless &= self._weighed(others, behind, first=first) >= weighed
             most = np.where(useless, 0, most)
         return most
 
-    def _weighed(self, stages: Sequence[Stage], first: bool, behind: int) -> Matrix:
+    def _weighed(self, stages: Sequence[Stage], behind: int, *, first: bool) -> Matrix:
         def most_of(replica: Replica) -> Matrix:
             flights = self._flights(
-                self._node(replica), replica[1:], first, behind == 0
+                self._node(replica), replica[1:], first=first, final=behind == 0
             )
             if self.costs.schedule.in_flight == "gpipe":
                 return flights
@@ -370,7 +375,7 @@ class StageTables:
         return next(n.name for n in self.table.cluster.nodes if n.gpu == gpu)
 
     def _most_in_flight(
-        self, node: str, replica: tuple[int, int, int], first: bool, final: bool
+        self, node: str, replica: tuple[int, int, int], *, first: bool, final: bool
     ) -> Matrix:
         """Return the most micro-batches in flight of each run, 0 if it never fits."""
         rule, layers = self.costs.schedule.in_flight, self.layers

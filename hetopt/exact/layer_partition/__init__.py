@@ -71,7 +71,8 @@ def _work(data: Data, run: Run) -> None:
         merged = _merged(kinds, states / (layers + 1))
         exact = len(merged) == len(kinds)
         source = "bisected limit" if exact else f"{len(merged)} merged kinds of stage"
-        _Search(data, run, Lattice(data, merged), merged, not exact).work(source)
+        lattice = Lattice(data, merged)
+        _Search(data, run, lattice, merged, relaxed=not exact).work(source)
         if exact or run.reasons or run.closed():
             return
     raise Halt(Stop.MEMORY)
@@ -106,6 +107,7 @@ class _Search:
         run: Run,
         lattice: Lattice,
         kinds: Sequence[Kind],
+        *,
         relaxed: bool = False,
     ) -> None:
         self.data, self.run, self.lattice, self.kinds = data, run, lattice, kinds

@@ -186,12 +186,12 @@ class _Boxes:
             if bound < self.limit():
                 self.sizes[place].dive(job, rise, self._goal)
 
-    def _step(self, search: bool) -> None:
+    def _step(self, *, search: bool) -> None:
         """Work on the box of the least bound."""
         self.run.check()
         _, _, place, job = heappop(self._open)
         try:
-            left = self.sizes[place].work(job, self._goal, search)
+            left = self.sizes[place].work(job, self._goal, search=search)
         except BaseException:
             self._push(place, job)  # it is still open: the bound must know
             raise

@@ -78,6 +78,7 @@ class Size:
         self,
         job: OpenBox,
         goal: Goal,
+        *,
         search: bool = True,
     ) -> list[OpenBox]:
         """Return what remains open of a box; none of it is below its bound."""
@@ -98,7 +99,7 @@ class Size:
         halves = self._halved(box)
         few = len(options) <= _FEW or self._narrow(box, bound, top)
         if search and (not halves or few):
-            done = self._searched(options, box, prices, goal, bool(halves))
+            done = self._searched(options, box, prices, goal, hurried=bool(halves))
             if done is not None:
                 return [OpenBox(max(bound, done), job.box, prices)]
         parts = [OpenBox(bound, half, prices, options, top) for half in halves]
@@ -209,6 +210,7 @@ class Size:
         box: Box,
         prices: tuple[int, ...],
         goal: Goal,
+        *,
         hurried: bool,
     ) -> int | None:
         """The box's bound after a search of all of it; None where it took too long."""

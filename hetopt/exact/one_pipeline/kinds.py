@@ -102,7 +102,7 @@ class Kinds:
                 for m in range(1, min(self.b, self.cluster.largest[c] // t) + 1):
                     replicas = [0] * len(self.cluster.kinds)
                     replicas[c] = m
-                    yield Pattern(t, tuple(replicas), True)
+                    yield Pattern(t, tuple(replicas), on_one_node=True)
 
     def _multi_node(self) -> Iterator[Pattern]:
         cluster = self.cluster
@@ -118,7 +118,7 @@ class Kinds:
                     if m
                 )
                 if 2 <= sum(replicas) <= self.b and nodes > 1:
-                    yield Pattern(t, replicas, False)
+                    yield Pattern(t, replicas, on_one_node=False)
 
     def kinds_of(self, pattern: Pattern) -> list[int]:
         """Numbers of the kinds of a pattern, those with fewer samples first."""

@@ -132,7 +132,7 @@ class _Table:
             kind, own = owner.moves.kind[pair], owner.moves.state[pair]
             costs = (self.shared if joined else self.apart)[last, :last, kind]
             first = int((costs + self.value[:last, own]).argmin())
-            option = self._option(last, first, int(kind), joined)
+            option = self._option(last, first, int(kind), joined=joined)
             used += owner.use[rows.pattern[option]]
             last, state = first, int(own)
         return used
@@ -144,7 +144,7 @@ class _Table:
         joined = bool(one.min() <= two.min())
         return int((one if joined else two).argmin()), joined
 
-    def _option(self, last: int, first: int, kind: int, joined: bool) -> int:
+    def _option(self, last: int, first: int, kind: int, *, joined: bool) -> int:
         owner = self.owner
         cell = (last * (owner.layers + 1) + first) * owner.kinds + kind
         place = int(np.searchsorted(self._cells, cell))

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from math import ceil, floor, inf, isqrt, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,6 +17,7 @@ from ...schema import Instance
 from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
 from ...stages.classes import Sites
+from ...text.documents import Document
 from .arcs import Arcs, arcs, least_cover
 from .boxes import Box, Descent, Division, Whole
 from .compiling import is_compiled
@@ -258,7 +259,7 @@ class PipelineBound:
     @property
     def few(self) -> bool:
         """Return whether numbers of GPUs are so few that counting comes early."""
-        return self.whole and self._view.vectors.count <= self.schedule.counting.few
+        return self.whole and self._view.vectors.are_few
 
     def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
@@ -449,8 +450,7 @@ class PipelineBound:
         hosts = tuple(low for low, _ in view.hosts(box))
         master = IntegerMaster(
             {number: pricing for number, pricing, _ in parts},
-            *(rows, self.batch, self.scale, (rows.fewest, rows.pipelines), hosts),
-            *(view.vectors, self.schedule, self.check),
+            *(rows, self.batch, self.scale, hosts, view.vectors, self.check),
         )
         # Stages of hosts may take other times than those of their class.
         ends = dict[int, tuple[int, int]]()
@@ -702,7 +702,7 @@ class Refutation(Descent):
         except ValidationError:
             return None
 
-    def _tree(self, box: Box) -> dict[str, Any]:
+    def _tree(self, box: Box) -> Document:
         if (split := box.split) is not None:
             parts = {"low": self._tree(split.low), "high": self._tree(split.high)}
             of = {"split": split.of, "site": split.site, "kind": split.kind}

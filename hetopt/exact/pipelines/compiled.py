@@ -9,7 +9,7 @@ from .compiling import is_compiled
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-def _running(kernel: Kernel, twin: Callable[..., Any]) -> Kernel:
+def _running(kernel: Kernel, twin: Callable[..., object]) -> Kernel:
     return kernel if is_compiled() else cast(Kernel, twin)
 
 

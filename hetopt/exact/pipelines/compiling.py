@@ -29,7 +29,7 @@ def kernel(loops: Kernel) -> Kernel:
     name = loops.__name__.lstrip("_")
 
     @wraps(loops)
-    def run(*given: Any) -> None:
+    def run(*given: object) -> None:
         if (core := _kernels.core) is None:
             loops(*given)
         else:
@@ -38,7 +38,7 @@ def kernel(loops: Kernel) -> Kernel:
     return cast(Kernel, run)
 
 
-def _parts(given: tuple[Any, ...]) -> Iterator[Any]:
+def _parts(given: tuple[object, ...]) -> Iterator[Any]:
     for one in given:
         if isinstance(one, tuple):
             yield from _parts(one)

@@ -34,7 +34,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema import Instance
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
@@ -63,14 +62,6 @@ class WholePipeline(NamedTuple):
     stages: tuple[Staged, ...]
 
 
-def are_few(instance: Instance, schedule: Schedule) -> bool:
-    """Tell whether numbers of GPUs by class are so few that counting comes early."""
-    if not is_compiled():
-        return False
-    vectors = Vectors(StageTable(instance), schedule)
-    return bool(vectors.count <= schedule.counting.few)
-
-
 class Vectors:
     """GPUs of each class, as states, and stages in several nodes by them.
 
@@ -79,12 +70,20 @@ class Vectors:
 
     def __init__(self, table: StageTable, schedule: Schedule) -> None:
         """Number the states of a cluster."""
-        self.table, self._schedule = table, schedule
+        self.table, self.schedule = table, schedule
         sides = [n + 1 for n in table.gpus.tolist()]
         #: How many states there are.
         self.count = prod(sides)
         self._kept: dict[tuple[int, int, bool], tuple[Whole, Whole]] = {}
         self._states: States | None = None
+
+    @property
+    def are_few(self) -> bool:
+        """Tell whether there are so few that whole pipelines are counted early.
+
+        Without the compiled core no number is small enough.
+        """
+        return is_compiled() and self.count <= self.schedule.counting.few
 
     @property
     def states(self) -> States:
@@ -95,7 +94,7 @@ class Vectors:
 
     def able(self, arcs: Arcs) -> bool:
         """Tell whether tables are small enough."""
-        plan = self._schedule
+        plan = self.schedule
         if self.count * arcs.places > plan.counting.states:
             return False
         exits = 1 + len(self.table.classes)
@@ -387,20 +386,19 @@ class IntegerMaster:
         rows: Rows,
         batch: int,
         scale: int,
-        counts: tuple[int, int],
         hosts: tuple[int, ...],
         vectors: Vectors,
-        schedule: Schedule,
         check: Callable[[], None],
     ) -> None:
-        """Put pipelines of the `parts` together, `counts` of them: fewest and most.
+        """Put pipelines of the `parts` together, as many as the `rows` allow.
 
         Each of them uses a GPU or more of each host; `hosts` are how many, by class.
         """
         self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
-        self.fewest, self.most = counts
+        self.fewest, self.most = rows.fewest, rows.pipelines
         self._hosts = hosts
-        self.vectors, self._schedule, self.check = vectors, schedule, check
+        self.vectors, self.check = vectors, check
+        self._schedule = vectors.schedule
         self.looked = 0  # intervals
         self.exhausted = False  # after as many labels as were allowed
         #: Of a box that stands.

@@ -102,7 +102,9 @@ class Coupling:
         for a, (c, gpus, degree, most) in enumerate(self._each):
             for k in range(gpus, int(table.node_gpus[c]) + 1):
                 rest = 0 if self.box.most == 1 else int(table.node_gpus[c]) - k
-                found[a, k] = self._limit(c, degree, degree == gpus, most + rest)
+                found[a, k] = self._limit(
+                    *(c, degree, most + rest), single=degree == gpus
+                )
                 if self.box.most == 1 and most < self.box.replicas:
                     found[a, k] = -1  # a single pipeline has all replicas itself
         return found
@@ -113,7 +115,7 @@ class Coupling:
         columns = (arcs.kind, arcs.gpus, arcs.degree, arcs.replicas)
         return [*zip(*(column.tolist() for column in columns), strict=True)]
 
-    def _limit_of(self, kind: int, degree: int, single: bool, here: int) -> int:
+    def _limit_of(self, kind: int, degree: int, here: int, *, single: bool) -> int:
         """Return the most units of a stage, by its class, degree and replicas.
 
         Where its layers have two replicas or more, each exchanges (n - 1) / n of them

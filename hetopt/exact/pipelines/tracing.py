@@ -99,7 +99,9 @@ class Trace:
                 for begun in (1, *shared):
                     at = begun, first, q, int(came[v])
                     if self._us[at] + us[v] == self._us[to]:
-                        yield [Staged(first, last, use, False, together)], at
+                        given = first, last, use
+                        stage = Staged(*given, in_node=False, together=together)
+                        yield [stage], at
 
     def _in_a_node(self, to: _Label) -> Iterator[tuple[list[Staged], _Label]]:
         graph, states = self._labels.graph, self._labels.states
@@ -149,7 +151,8 @@ class Trace:
         used, ends = k, True
         none = (0,) * self._classes
         while last > first:
-            for x, now, took in self._last_stages(c, k, p, last, used, ends, hop):
+            outer = ends and not hop and last < self._layers
+            for x, now, took in self._last_stages(c, k, p, last, used, outer=outer):
                 n = min(p + 1, self._places - 1)
                 if inside[used - now, n, x] < HALF and (
                     inside[used - now, n, x] + took == us
@@ -158,16 +161,19 @@ class Trace:
             else:
                 return []
             use = (*none[:c], now, *none[c + 1 :])
-            found.append(Staged(x, last, use, True, None if ends and not hop else c))
+            behind = None if ends and not hop else c
+            found.append(Staged(x, last, use, in_node=True, together=behind))
             us, used, p, last, ends = us - took, used - now, n, x, False
         return found[::-1]
 
     def _last_stages(
-        self, c: int, k: int, p: int, last: int, used: int, ends: bool, hop: int
+        self, c: int, k: int, p: int, last: int, used: int, *, outer: bool
     ) -> Iterator[tuple[int, int, int]]:
-        """Yield stages up to a layer in a node: first layer, GPUs, time."""
+        """Yield stages up to a layer in a node: first layer, GPUs, time.
+
+        The times of `outer` ones include the transfer to another node.
+        """
         graph, high = self._labels.graph, self._labels.high
-        outer = ends and not hop and last < self._layers
         times = graph.outer if outer else graph.inner
         for arc in range(int(graph.begin[c]), int(graph.begin[c + 1])):
             now = int(graph.gpus[arc])

@@ -20,6 +20,7 @@ from ...problems import Evaluation, provisioning
 from ...problems.provisioning import Data
 from ...result import Status, Stop
 from ...solving.run import Report, Run
+from ...text.documents import Document
 from .goals import (
     Cheapest,
     Fastest,
@@ -65,7 +66,7 @@ class Frontier:
     def __repr__(self) -> str:
         return f"<Frontier of {len(self.points)} points; stop {self.stop.value}>"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """A document: times in s and costs in USD of all iterations, with plans."""
         return {
             "problem": problem,

@@ -57,7 +57,7 @@ class Goal(Protocol):
 class Cheapest:
     """Least cost, within a time limit."""
 
-    def __init__(self, longest: int, tell: Callable[[Any], Any] = id) -> None:
+    def __init__(self, longest: int, tell: Callable[[object], object] = id) -> None:
         self.longest, self._tell = longest, tell
         self.best: Found | None = None
 
@@ -88,7 +88,7 @@ class Cheapest:
 class Fastest:
     """Least time, within a cost (None: any)."""
 
-    def __init__(self, most: int | None, tell: Callable[[Any], Any] = id) -> None:
+    def __init__(self, most: int | None, tell: Callable[[object], object] = id) -> None:
         self.most, self._tell = most, tell
         self.best: Found | None = None
 

@@ -14,7 +14,6 @@ A next stage of x layers on t makes
 and at the end iteration_us = V + (K - 1) max w x. Less V and more G is never worse.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from ...errors import Unsupported
 from ...problems.provisioning import Data, Offer
+from ...text.documents import Fields
 from .losses import Losses
 
 Ints = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class Degree:
     standing: int  # price of storage, micro-USD an hour
     unit: int  # parts of a us that expected times are counted in
     lost: tuple[int, ...]  # of these parts, what a machine of each type adds to each us
-    choice: Mapping[str, Any]  # what plans say of the variant
+    choice: Fields  # what plans say of the variant
     _need: dict[tuple[int, int], Ints] = field(default_factory=dict, compare=False)
 
     @classmethod

@@ -18,10 +18,9 @@ Source: the problem is AutoHet's, section IV; the method is our own.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
-from ... import registry
-from ...modelling import Limits
+from ... import entries
+from ...modelling import Expression, Limits
 from ...plans import Recovery
 from ...problems import Objective
 from ...problems.recovery import Data
@@ -84,7 +83,7 @@ class _Search:
         run, network = self._run, self._network
         for name in _PLANNERS:
             # There need be none: the cloud need not hold everything.
-            plan = registry.entry("planners", name).plan
+            plan = entries.planner(name).plan
             run.offer_of(name, partial(plan, network.data))
         prices = best_prices(network)
         run.certificate = RecoveryCertificate(prices=prices)
@@ -167,13 +166,13 @@ def decide(
 
     With `weights` of links the flow of the least weighted load is looked for.
     """
-    model: Any = registry.entry("backends", backend).backend("recovery in time")
+    model = entries.backend(backend).backend("recovery in time")
     y = {
         (k, q): model.integer(f"y[{k},{q}]", 0, kind.count)
         for k, kind in enumerate(network.kinds)
         for q in range(len(kind.sources))
     }
-    load: dict[str, list[Any]] = {link: [] for link in network.bandwidth}
+    load: dict[str, list[Expression]] = {link: [] for link in network.bandwidth}
     most = dict.fromkeys(network.bandwidth, 0)
     for k, kind in enumerate(network.kinds):
         shares = [y[k, q] for q in range(len(kind.sources))]

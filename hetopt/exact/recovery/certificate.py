@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any
 
-from ... import registry
-from ...modelling import Answer, Limits
+from ... import entries
+from ...modelling import Answer, Expression, Limits
 from ...problems import Objective
 from ...problems.recovery import CLOUD, Data
 from ...result import Status
@@ -139,8 +138,10 @@ class _Check:
 
     def within(self, time: int, backend: str) -> Status:
         """Return what a back end says of plans whose links all end by `time`."""
-        model: Any = registry.entry("backends", backend).backend("within a time")
-        load: dict[str, list[tuple[int, int, Any]]] = {link: [] for link in self.used}
+        model = entries.backend(backend).backend("within a time")
+        load: dict[str, list[tuple[int, int, Expression]]] = {
+            link: [] for link in self.used
+        }
         for k, (alike, number) in enumerate(self.pieces.items()):
             size = int(alike.size / self.grain) if self.grain else 0
             come = [

@@ -8,9 +8,8 @@ With link weights u, as shares of one us of a link's time:
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
-from ... import registry
+from ... import entries
 from ...modelling import Limits
 from ...problems.recovery import CLOUD, Data
 from ...problems.recovery.network import Network, link_between
@@ -24,7 +23,7 @@ def best_prices(network: Network) -> dict[str, int]:
     links = list(network.bandwidth)
     if not links:
         return {}
-    model: Any = registry.entry("backends", _BACKEND).backend("link prices")
+    model = entries.backend(_BACKEND).backend("link prices")
     u = {x: model.real(f"u[{i}]", 0.0, 1.0) for i, x in enumerate(links)}
     total = sum(kind.count * kind.size for kind in network.kinds) or 1
     # In units of the time that all pieces would take over the slowest link.

@@ -38,12 +38,14 @@ from ...search import choosing, grid, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
+from ...stages import StageTable
 from .. import enumeration, one_pipeline
-from ..pipelines import counts, side_by_side
+from ..pipelines import side_by_side
+from ..pipelines.counts import Vectors
 from ..pipelines.schedule import Planners, Schedule, Shares
 from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding
-from .refuting import Clock, endless, tighten, tightening
+from .refuting import Clock, Times, endless, tighten, tightening
 
 Certificate = BoxCertificate
 problem = "training_plan"
@@ -424,7 +426,7 @@ def _few(task: _Task) -> bool:
         return False
     if not capability.carries("proof pipelines", task.instance):
         return False
-    return counts.are_few(task.instance, task.schedule)
+    return Vectors(StageTable(task.instance), task.schedule).are_few
 
 
 def _choose(task: _Task) -> None:
@@ -455,10 +457,9 @@ def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
     try:
         with suppress(OutOfTime):  # what was refuted in time is known
             found = tightening(
-                *(instance, highest, lowest, clock),
+                *(instance, Times(lowest, highest, alone_us), clock),
                 processes=task.processes,
                 schedule=task.schedule,
-                alone_us=alone_us,
                 offer=task.offer,
             )
             if found is None:

@@ -22,16 +22,17 @@ choice that holds all layers means that there is no plan.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 from time import monotonic
 from typing import Any
 
-from ... import registry
+from ... import entries
 from ...bounds.training_plan import most_pipelines
 from ...costs import CostTable, Position
-from ...modelling import Limits
+from ...modelling import Expression, Limits
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...result import Status
 from ...schema import Instance
@@ -141,21 +142,21 @@ def _chosen(size: _Size, limits: Limits) -> list[Choice] | None:
         return []
     if not most:
         return None
-    model: Any = registry.entry("backends", _BACKEND).backend("a pipeline that fits")
+    model = entries.backend(_BACKEND).backend("a pipeline that fits")
     x = {choice: model.binary(f"x{choice}") for choice in most}
-    at: dict[tuple[int, bool], list[Any]] = {}
-    used: dict[str, list[Any]] = {}
+    at: dict[tuple[int, bool], list[Expression]] = {}
+    used: dict[str, list[Expression]] = {}
     for (node, t, i, first), variable in x.items():
         at.setdefault((i, first), []).append(variable)
         used.setdefault(node, []).append(t * variable)
 
-    def total(i: int, *begins: bool) -> Any:
+    def total(i: int, begins: Sequence[bool]) -> Expression:
         return model.total(v for first in begins for v in at.get((i, first), []))
 
-    model.add("one", 0, total(0, False, True) <= 1)
+    model.add("one", 0, total(0, (False, True)) <= 1)
     model.add("first", 0, model.total(x[c] for c in x if c[3]) == 1)
     for i in range(1, 1 + max(i for _, _, i, _ in most)):
-        model.add("behind", i, total(i, False, True) <= total(i - 1, False))
+        model.add("behind", i, total(i, (False, True)) <= total(i - 1, (False,)))
     for node, terms in used.items():
         room = size.table.cluster.node[node].count
         model.add("room", node, model.total(terms) <= room)

@@ -78,7 +78,7 @@ class Layout:
         for i, (pipeline, n) in enumerate(zip(packing, counts, strict=True)):
             last, stages = len(pipeline.stages) - 1, []
             for j, stage in enumerate(pipeline.stages):
-                hops = _hops(table, stage, j == last)
+                hops = _hops(table, stage, last=j == last)
                 placed = Placed(stage.first, stage.last, nodes[_Numbered(i, j)], hops)
                 place = Place(n, pipeline.size, sync_us, len(pipeline.stages) - j)
                 if (found := self._stage(placed, place, given)) is None:
@@ -121,7 +121,7 @@ class Layout:
         return Stage(layers=layers, replicas=tuple(replicas))
 
 
-def _hops(table: StageTable, stage: Staged, last: bool) -> Sequence[float]:
+def _hops(table: StageTable, stage: Staged, *, last: bool) -> Sequence[float]:
     """Return what a stage takes to hand on, by samples."""
     classes = table.classes
     if last:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ... import capability
 from ...errors import OutOfTime
@@ -43,6 +43,18 @@ class Known(Protocol):
 
     def check(self) -> None:
         """Raise what ends the run."""
+
+
+class Times(NamedTuple):
+    """Iteration times to refute: those from `lowest_us` to `highest_us`.
+
+    The first is proved, the last is that of a plan. No pipeline of micro-batches of one
+    sequence takes less than `alone_us` by itself.
+    """
+
+    lowest_us: int
+    highest_us: int
+    alone_us: int = 0
 
 
 class Attempt(Protocol):
@@ -214,7 +226,7 @@ class Tightening:
             target = int(self._highest / (1 + goal)) - (1 if goal == 0 else 0)
             assert run.bound is not None
             if target <= run.bound.value:
-                self._goals.tell(True)
+                self._goals.tell(refuted=True)
             elif (record := self._tried(target)) is not None:
                 least, certificate = target + 1, joined(record)
                 source = _PRICED
@@ -242,7 +254,7 @@ class Tightening:
             return None
         if records is not None:
             self._spent += taken()
-        self._goals.tell(records is not None)
+        self._goals.tell(refuted=records is not None)
         return records
 
     def _records(self, target: int) -> _Records | None:
@@ -266,19 +278,16 @@ class Tightening:
 
 def tightening(
     instance: Instance,
-    highest_us: int,
-    lowest_us: int,
+    times: Times,
     clock: Clock,
     *,
     processes: Processes | None = None,
-    alone_us: int = 0,
     schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     offer: Callable[[TrainingPlan], int] | None = None,
 ) -> Tightening | None:
-    """Return a refuter of times between two; None where prices do not carry them.
+    """Return a refuter of the times; None where prices do not carry the instance.
 
-    Boxes are refuted by processes, if there are any. No pipeline of micro-batches of
-    one sequence takes less than `alone_us` by itself. Where plans may be offered
+    Boxes are refuted by processes, if there are any. Where plans may be offered
     (`offer` returns their time), packings of boxes that stand are, and boxes are closed
     by enumeration.
     """
@@ -288,14 +297,15 @@ def tightening(
     refuters, few = list[Refuter](), processes is None
     for variant in settings.variants(instance):
         bound = PipelineBound(
-            *(variant, highest_us, lowest_us, clock.check),
+            *(variant, times.highest_us, times.lowest_us, clock.check),
             schedule=schedule,
-            alone_us=alone_us,
+            alone_us=times.alone_us,
             whole=True,
         )
         if offer and is_enumerated(instance):
             listing = BoxEnumeration(
-                *(variant, highest_us, offer, clock.check), levelled=bound.is_levelled
+                *(variant, times.highest_us, offer, clock.check),
+                levelled=bound.is_levelled,
             )
             bound.listed = listing.closes
         if offer and not settings.has_choices(instance):
@@ -303,7 +313,7 @@ def tightening(
         few &= bound.few
         refuters.append(Beside(bound, processes) if processes else bound)
     return Tightening(
-        refuters, highest_us, clock, few=few, listing=listing, schedule=schedule
+        refuters, times.highest_us, clock, few=few, listing=listing, schedule=schedule
     )
 
 
@@ -338,7 +348,7 @@ class _Progress:
             self._goal = self._put_off.pop(0) if self._put_off else self._between()
         return self._goal
 
-    def tell(self, refuted: bool) -> None:
+    def tell(self, *, refuted: bool) -> None:
         """Take what became of the last one."""
         goal = self._told()
         if refuted:
