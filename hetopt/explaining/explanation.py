@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
+from .. import portfolio
 from ..costs import CostTable
 from ..errors import InstanceError
 from ..modelling import Limits
@@ -138,7 +139,8 @@ def explain(
     """Explain a plan; changes are looked at within `limits`, 0 seconds for none.
 
     `known` are other plans of the instance with where they are from and what an
-    iteration takes: no change is said to save less than one of them does.
+    iteration takes. Changes are planned from these, from plans of the quick planners,
+    and from what longer search finds: none is said to save less than one of them does.
     A plan that needs too much memory is explained; `InstanceError` for one whose
     structure is wrong, for then nothing can be timed.
     """
@@ -159,21 +161,25 @@ def explain(
     faster = None
     if least is not None and least[2] < judged.objective:
         faster = Faster(least[0], least[2])
+    starts = [plan for _, plan, _ in known]
     try:
+        if limits.time_s != 0:
+            starts += portfolio.soon(instance, limits)
         for change in changes(instance, plan):
             if deadline is not None and time.monotonic() >= deadline:
                 complete = False
                 break
             started(change.words)
-            found.append(
-                effect(
-                    change,
-                    judged.objective,
-                    known=tuple(plan for _, plan, _ in known),
-                    deadline=deadline,
-                    seed=limits.seed,
-                )
+            tried = effect(
+                change,
+                judged.objective,
+                known=tuple(starts),
+                deadline=deadline,
+                seed=limits.seed,
             )
+            found.append(tried)
+            if change.instance is instance and tried.plan is not None:
+                starts.append(tried.plan)
     except KeyboardInterrupt:  # the changes looked at until then are told
         complete, interrupted = False, True
     return Explanation(

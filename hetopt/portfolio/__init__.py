@@ -3,7 +3,8 @@
 `search` is what `plan`, `compare` and the page of `serve` run, so that they find the
 same plan within the same limits and with the same seed: planners in turn, walks from
 the best of their plans, then the exact method. `recover`, `fit`, `scale`, `roles` and
-`rent` take planners by the same order and shares (`in_turn`). Every share stands in
+`rent` take planners by the same order and shares (`in_turn`), and `explain` starts
+from the plans of the quick ones (`soon`). Every share stands in
 `shares.Portfolio`.
 """
 
@@ -17,6 +18,7 @@ from .searching import (
     improve,
     least,
     search,
+    soon,
 )
 from .shares import PORTFOLIO, Portfolio
 from .turns import in_turn, order
@@ -43,5 +45,6 @@ __all__ = [
     "options_of",
     "order",
     "search",
+    "soon",
     "with_bound",
 ]

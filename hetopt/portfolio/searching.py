@@ -16,7 +16,7 @@ from ..schema import Instance
 from ..search.quick import fastest
 from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
-from .turns import in_turn
+from .turns import in_turn, order
 from .walks import (
     and_improved,
     improve_result,
@@ -196,6 +196,19 @@ def explore(
     if isinstance(found.plan, TrainingPlan):
         plans.append(found.plan)
     return found, plans
+
+
+def soon(data: Instance, limits: Limits) -> list[TrainingPlan]:
+    """Return the plans of the quick planners, which have a share of the time.
+
+    `KeyboardInterrupt` where one is ended.
+    """
+    names = [name for name in order(data) if name in PORTFOLIO.quick]
+    mine = limits.part(PORTFOLIO.soon_share)
+    results = [*in_turn(data, mine, names=names)]
+    if any(result.stop is Stop.INTERRUPTED for result in results):
+        raise KeyboardInterrupt
+    return [one.plan for one in results if isinstance(one.plan, TrainingPlan)]
 
 
 def first(data: Instance, limits: Limits) -> Result:

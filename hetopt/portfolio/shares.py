@@ -77,6 +77,8 @@ class Portfolio:
     #: Of the time, what planners have before the exact method where all of their plans
     #: are wanted, or the first one.
     explore_share: float = 0.5
+    #: Of the time, what quick planners have before the changes that `explain` tries.
+    soon_share: float = 0.2
     #: Gap at which the first plan will do: the search for a better one ends at once.
     any_gap: float = 1e9
     #: One in so many parts of the time that is left is for the next way to divide.

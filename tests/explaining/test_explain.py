@@ -11,19 +11,22 @@ from random_pipelines import random_instance, random_pipes
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
+from hetopt import cli, portfolio
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining import Explanation, explain
 from hetopt.explaining.changes import changes
 from hetopt.files import load_instance
 from hetopt.modelling import Limits
+from hetopt.planners import megatron
 from hetopt.plans import Partition, Pipeline, TrainingPlan
+from hetopt.portfolio import PORTFOLIO
 from hetopt.problems import training_plan as judge
 from hetopt.report.explanation import limits, sheet
 from hetopt.schema import Instance
 from hetopt.search import islands
 from hetopt.search.fast_cost import FastCost
+from hetopt.search.quick import time_of
 
 RUNNER = CliRunner()
 
@@ -147,6 +150,25 @@ def test_every_effect_is_what_the_judge_says_of_its_plan(
         assert effect.gain == 1 - effect.planned_us / found.iteration_us
         if effect.judged_us is not None:
             assert effect.planned_us <= effect.judged_us
+
+
+def test_no_change_is_planned_worse_than_by_quick_planners_or_longer_search() -> None:
+    instance = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    plan = megatron.plan(instance)
+    found = explain(instance, plan, Limits(time_s=None))
+    search = found.effects[0]
+    assert search.kind == "search"
+    assert search.plan is not None
+    for name in PORTFOLIO.quick:
+        quick = portfolio.ask(name, instance, Limits())
+        assert quick.plan is None or search.planned_us <= quick.objective
+    replanned = 0
+    for change, effect in zip(changes(instance, plan), found.effects, strict=True):
+        as_it_is = time_of(change.instance, search.plan)
+        if change.replan and as_it_is is not None:
+            replanned += 1
+            assert effect.planned_us <= as_it_is, change.words
+    assert replanned > 3
 
 
 def test_changes_are_what_they_say(small: Any) -> None:
