@@ -78,24 +78,17 @@ def test_a_table_needs_no_templates_and_planners_of_no_other_problem() -> None:
     assert found & (others | {"jinja2"}) == set()
 
 
-@pytest.mark.parametrize(
-    "folder", ["planners", "formulations", "exact", "scheduling.policies"]
-)
-def test_problems_read_from_sources_are_those_of_the_modules(folder: str) -> None:
-    for problem in ("training_plan", "one_pipeline", "provisioning", "recovery"):
-        loaded = [
-            name
-            for name in registry.names(folder)
-            if problem in registry.problems_of(registry.entry(folder, name))
-        ]
-        assert registry.entries_for(folder, problem) == loaded
+def test_the_table_of_planners_says_what_their_modules_say() -> None:
+    listed = registry._listed_problems()
+    assert set(listed) <= set(registry.names("planners"))
+    for name, problems in listed.items():
+        module = registry.entry("planners", name)
+        assert set(problems) == set(registry.problems_of(module)), name
 
 
-def test_an_entry_whose_source_says_no_problem_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_planner_that_no_row_lists_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = registry.entries_for("planners", "recovery")
-    monkeypatch.setattr(registry, "_written_problems", lambda folder, name: None)
+    monkeypatch.setattr(registry, "_listed_problems", dict)
     assert registry.entries_for("planners", "recovery") == expected
 
 
