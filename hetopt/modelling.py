@@ -68,7 +68,6 @@ class Answer:
     objective: float | None = None
     bound: float | None = None
     value: Value | None = None
-    seconds: float = 0.0
 
 
 @dataclass

@@ -2,11 +2,9 @@
 
 import math
 import os
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
@@ -82,14 +80,9 @@ class Model(modelling.Model):
     def _state(self, family: str, index: Hashable, constraint: Constraint) -> None:
         """State one constraint."""
 
-    def solve(self, limits: Limits, report: Report) -> Answer:
-        start = time.monotonic()
-        answer = self.search(limits, report)
-        return replace(answer, seconds=time.monotonic() - start)
-
     @abstractmethod
-    def search(self, limits: Limits, report: Report) -> Answer:
-        """Return what the solver knows at the end; `solve` adds the seconds."""
+    def solve(self, limits: Limits, report: Report) -> Answer:
+        """Return what the solver knows at the end."""
 
 
 def reached(

@@ -83,7 +83,7 @@ class Model(_running.Model):
     def hint(self, variable: Expression, value: int) -> None:
         self.native.add_hint(variable, value)
 
-    def search(self, limits: Limits, report: Report) -> Answer:
+    def solve(self, limits: Limits, report: Report) -> Answer:
         solver = self._solver(limits)
         relay = Relay(report, solver.stop_search)
         follower = _Follower(self, solver, relay)

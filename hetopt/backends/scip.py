@@ -89,7 +89,7 @@ class Model(_running.Model):
     def hint(self, variable: Expression, value: int) -> None:
         self._hints.append((variable, value))
 
-    def search(self, limits: Limits, report: Report) -> Answer:
+    def solve(self, limits: Limits, report: Report) -> Answer:
         scip = self.native
         self._set(limits)
         self._offer_hints()

@@ -115,7 +115,7 @@ class Model(_running.Model):
     def hint(self, variable: Expression, value: int) -> None:
         self._hints[variable.id] = value
 
-    def search(self, limits: Limits, report: Report) -> Answer:
+    def solve(self, limits: Limits, report: Report) -> Answer:
         if limits.memory_mib is not None and sys.platform != "linux":
             raise Unsupported(
                 "back end highs has a memory limit on Linux only; leave memory_mib "

@@ -117,7 +117,7 @@ class Model(_running.Model):
             self.native.writeLP(str(path))
         return self._sign < 0
 
-    def search(self, limits: Limits, report: Report) -> Answer:
+    def solve(self, limits: Limits, report: Report) -> Answer:
         if limits.memory_mib is not None:
             raise Unsupported(
                 f"back end {self._called} has no memory limit; leave memory_mib out, "
