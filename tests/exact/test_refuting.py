@@ -103,7 +103,7 @@ def reached_by(patient: float, least: float) -> tuple[float, int]:
     while (goal := goals.next()) is not None:
         asked += 1
         if goal < patient and not goals.last:
-            goals.put_off()
+            goals.postpone()
         else:
             goals.tell(refuted=goal >= least)
             found = min(found, goal) if goal >= least else found
@@ -111,7 +111,7 @@ def reached_by(patient: float, least: float) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("least", [0.0, 0.13, 0.2, 0.7, 1.0])
-def test_goals_that_are_put_off_come_again(least: float) -> None:
+def test_goals_that_are_postponed_come_again(least: float) -> None:
     at_once, _ = reached_by(0.0, least)
     assert least <= at_once <= 1.06 * least + 0.01
     for patient in (0.05, 0.15, 0.6, 2.0):

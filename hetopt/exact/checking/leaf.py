@@ -1,6 +1,6 @@
 """A part of a leaf, at prices: what its pipelines pay, and what they take.
 
-A pipeline of n micro-batches of b sequences, whose stages have v runs of layers and
+A pipeline of n micro-batches of b sequences, whose GPUs have v virtual stages and
 take t_j us, M the slowest, takes n M + (sum t_j - M) / v us or more. So within T, in
 the interval [m, m'] of M, no more than b (v T + m - sum t_j) / (v m) sequences, and no
 more than some W in all cases. Prices refute a box where each path pays for that: for

@@ -1,6 +1,6 @@
 """A pipeline of micro-batches of one sequence within a time, node by node.
 
-Its stages have one replica each, so that nothing synchronises. They are laid from the
+Its stages have one replica each, so that nothing synchronises. They are placed from the
 last one to the first, in every way but those that are alike: with equal nodes in other
 places, or no shorter in sum and slowest stage. What cannot be within the time with the
 least that its other layers take on the GPUs left, wherever these are, is dropped. The
@@ -92,15 +92,15 @@ class OnNodes:
 
     def _within(self, left_us: int) -> bool:
         """Tell whether one takes `left_us` or less."""
-        rest, laid = _Rest(self._parts, self._kind, self._gpus, left_us, self._n), 0
+        rest, placed = _Rest(self._parts, self._kind, self._gpus, left_us, self._n), 0
         start = _Row(-1, 0, 0, tuple(self._gpus), 0, 0)
         rows = {self._layers: {self._shape(start): [start]}}
         for last in range(self._layers, 0, -1):
             every = chain.from_iterable(rows.pop(last, {}).values())
             longer = (self._longer(row, last, left_us // self._n) for row in every)
             for first, row in chain.from_iterable(longer):
-                laid += 1
-                if laid > _MOST_LAID:
+                placed += 1
+                if placed > _MOST_LAID:
                     raise Unsupported(
                         "single pipelines are more than a check can look at: plan "
                         "again to prove the bound"
@@ -213,7 +213,7 @@ class OnNodes:
     def _least_hop(self, kind: int) -> int:
         """No stage on a node of a kind hands on in less time."""
         of_kind = self._kind
-        # Where links are not told by pair, two of a kind speak for all.
+        # Where links do not differ by pair, two nodes of a kind represent all.
         nodes = [
             i
             for i, each in enumerate(of_kind)

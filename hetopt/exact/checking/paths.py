@@ -156,5 +156,5 @@ class _At:
 
 
 def _numbers(kind: Kind, each: list[Priced]) -> int:
-    """Return how many numbers of GPUs in all are told apart in such a node."""
+    """Return how many numbers of GPUs in all are distinguished in such a node."""
     return 1 if all(len(one.together) == 1 for one in each) else kind.gpus

@@ -205,7 +205,7 @@ class Stages:
     # -- times -------------------------------------------------------------------------
 
     @property
-    def told(self) -> bool:
+    def depends_on_position(self) -> bool:
         """Return whether stages need more memory the more stages follow them."""
         return (
             self.costs.schedule.in_flight == "1f1b"
@@ -324,7 +324,7 @@ class Stages:
         return found
 
     def _options(self, size: int, places: int) -> Options:
-        """Return the stages of micro-batches of a size, with places told apart."""
+        """Return the stages of micro-batches of a size, with places distinguished."""
         alone: list[Alone] = []
         least = np.min([inner for inner, _ in self.hops], axis=0)
         rows: list[tuple[int, int, int]] = []

@@ -79,10 +79,10 @@ class Check:
         if len(self._found) >= _ENOUGH or box.empty:
             return
         if tree is None:
-            self._found.append(f"a box is left out: {_told(box)}")
+            self._found.append(f"a box is left out: {_ranges_of(box)}")
         elif tree.split is None:
             if not self._refuted(tree, box):
-                self._found.append(f"prices do not refute the box {_told(box)}")
+                self._found.append(f"prices do not refute the box {_ranges_of(box)}")
         else:
             at = tree.at or 0
             if tree.split == "site":
@@ -93,7 +93,7 @@ class Check:
                 parts = box.parts(tree.split, at, self._stages.sizes[-1])
             if parts is None:
                 where = f"{tree.split} at {tree.at}"
-                self._found.append(f"{where} does not divide the box {_told(box)}")
+                self._found.append(f"{where} does not divide the box {_ranges_of(box)}")
                 return
             self._walk(tree.low, parts[0])
             self._walk(tree.high, parts[1])
@@ -153,7 +153,7 @@ class Check:
         self, stages: Stages, box: Box, left: int, places: int
     ) -> Iterator[Part]:
         """Yield pipelines of every size, with few micro-batches and with more."""
-        told = places if stages.told else 1
+        positions = places if stages.depends_on_position else 1
         for b in stages.sizes[box.size[0] : box.size[1] + 1]:
             least, most = 1, stages.batch // b
             if box.count[1] == 1:
@@ -161,14 +161,14 @@ class Check:
                     continue
                 least = most
             for sync_us, spent_us in self._syncs(box):
-                if least < told:  # no more micro-batches than places: as one is told
-                    few = b * min(most, told - 1)
+                if least < positions:  # fewer micro-batches than positions
+                    few = b * min(most, positions - 1)
                     one = stages.options(b, 1)
                     yield Part(one, left, few, sync_us, spent_us)
-                if most >= told:
-                    each = stages.options(b, told)
+                if most >= positions:
+                    each = stages.options(b, positions)
                     yield Part(
-                        each, left, b * most, sync_us, spent_us, together=told == 1
+                        each, left, b * most, sync_us, spent_us, together=positions == 1
                     )
 
     def _syncs(self, box: Box) -> list[tuple[int | None, int]]:
@@ -192,7 +192,7 @@ class Check:
         return [(high, floor(share * low)) for low, high in pairs]
 
 
-def _told(box: Box) -> str:
+def _ranges_of(box: Box) -> str:
     ranges = {
         **vars(box),
         **{f"site {i}": x for i, x in enumerate(box.sites)},

@@ -235,9 +235,9 @@ class Stages:
             (max(p.samples for p in stage), frozenset(p.pool for p in stage))
             for stage in self.stages
         ]
-        speak = dict(zip(senders, self.stages, strict=True))
-        self._speaks = [*speak.values()]
-        numbers = {sender: i for i, sender in enumerate(speak)}
+        by_sender = dict(zip(senders, self.stages, strict=True))
+        self._representatives = [*by_sender.values()]
+        numbers = {sender: i for i, sender in enumerate(by_sender)}
         self._sender = np.array([numbers[sender] for sender in senders])
 
     def before(
@@ -275,10 +275,10 @@ class Stages:
 
     def _hops(self, some: Numbers, behind: tuple[Stage, ...]) -> Matrix:
         """Return transfers from some stages to the first one behind, 0 without one."""
-        each = np.zeros(len(self._speaks), np.int64)
+        each = np.zeros(len(self._representatives), np.int64)
         if behind:
             for k in np.unique(self._sender[some]):
-                each[k] = self._tables.hop_us(self._speaks[k], behind[0])
+                each[k] = self._tables.hop_us(self._representatives[k], behind[0])
         return np.asarray(each[self._sender])
 
 

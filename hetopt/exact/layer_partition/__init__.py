@@ -1,14 +1,14 @@
-"""Layer partition, exactly: cheapest walks under a limit, the limit bisected.
+"""Layer partition, exactly: cheapest paths under a limit, the limit bisected.
 
 Both objectives are  alpha x sum of times + beta x slowest time:  (0, 1) is
 `bottleneck`, (1, K - 1) is `iteration`. Let S(B) be the least sum when no stage is
 slower than B (`lattice`). A pipeline whose slowest stage takes between b and B
 costs at least alpha S(B) + beta b. Ranges of the slowest time are split, cheapest
-bound first; a walk found under B with slowest time b' <= B settles b'..B at once.
+bound first; a path found under B with slowest time b' <= B settles b'..B at once.
 
 Free order: stages of one kind are counted, not permuted. With too many kinds for the
 tables, similar kinds are merged into one with the best of each (least times, most
-memory, least hop): a relaxation, so a valid bound. Its walk gives an order, and that
+memory, least hop): a relaxation, so a valid bound. Its path gives an order, and that
 order's exact partition a plan.
 
 Source: the problem is AutoHet's, Eq. 4; the method is our own.
@@ -26,7 +26,7 @@ from ...plans import Partition
 from ...problems.layer_partition import Data
 from ...result import Result, Stop
 from ...solving.run import Halt, Report, Run
-from .lattice import Array, Kind, Lattice, Walk, kinds_of
+from .lattice import Array, Kind, Lattice, Path, kinds_of
 
 problem = "layer_partition"
 
@@ -97,7 +97,7 @@ def _fluid(data: Data) -> int:
 class _Search:
     """Ranges of the slowest time on one lattice, cheapest bound first.
 
-    `relaxed`: the kinds are merged ones; walks bound the problem, and only the exact
+    `relaxed`: the kinds are merged ones; paths bound the problem, and only the exact
     partition of their order is a plan.
     """
 
@@ -118,9 +118,9 @@ class _Search:
             self.best = int(run.objective)
 
     def work(self, source: str) -> None:
-        """Bring the bound up to the best walk, or leave at a limit."""
+        """Bring the bound up to the best path, or leave at a limit."""
         check = self.run.check
-        loosest = self.lattice.walk(_no_limit(self.data), check)
+        loosest = self.lattice.shortest(_no_limit(self.data), check)
         if loosest is None:
             self.run.reasons = _too_tight(self.data, self.lattice, check)
             return
@@ -137,11 +137,11 @@ class _Search:
             if low > high:
                 continue
             middle = (low + high) // 2
-            walk = self.lattice.walk(middle, check)
+            path = self.lattice.shortest(middle, check)
             heappush(ranges, self._range(middle + 1, high, total))
-            if walk is not None:
-                self._take(walk)
-                heappush(ranges, self._range(low, walk.slowest_us - 1, walk.total_us))
+            if path is not None:
+                self._take(path)
+                heappush(ranges, self._range(low, path.slowest_us - 1, path.total_us))
         if self.best is not None:
             self.run.tighten(min(self.best, self._plan_cost()), source)
 
@@ -158,7 +158,7 @@ class _Search:
         return self.run.objective is not None and bound >= self.run.objective
 
     def _worth(self, high: int, total: int) -> int:
-        """The slowest time above which no pipeline beats the best walk."""
+        """The slowest time above which no pipeline beats the best path."""
         if self.best is None or not self.beta:
             return high
         return min(high, (self.best - 1 - self.alpha * total) // self.beta)
@@ -166,22 +166,22 @@ class _Search:
     def _range(self, low: int, high: int, total: int) -> tuple[int, int, int, int]:
         return self.alpha * total + self.beta * low, low, high, total
 
-    def _take(self, walk: Walk) -> None:
-        cost = self.alpha * walk.total_us + self.beta * walk.slowest_us
+    def _take(self, path: Path) -> None:
+        cost = self.alpha * path.total_us + self.beta * path.slowest_us
         if self.best is not None and cost >= self.best:
             return
         self.best = cost
-        order = self._order(walk)
+        order = self._order(path)
         if not self.relaxed:
             names = tuple(self.data.stages[n].name for n in order)
-            self.run.offer(Partition(order=names, layers=walk.layers))
+            self.run.offer(Partition(order=names, layers=path.layers))
             return
         _improve(self.data, self.run, order)
 
-    def _order(self, walk: Walk) -> list[int]:
+    def _order(self, path: Path) -> list[int]:
         """Stages by position; those of one kind in the order of the data."""
         left = [list(kind.members) for kind in self.kinds]
-        return [left[kind].pop(0) for kind in walk.kinds]
+        return [left[kind].pop(0) for kind in path.kinds]
 
 
 def _first_plans(data: Data, run: Run) -> None:
@@ -232,7 +232,7 @@ def _too_tight(
     )
     while high - low > 1:
         middle = (low + high) // 2
-        if lattice.walk(_no_limit(data), check, middle) is None:
+        if lattice.shortest(_no_limit(data), check, middle) is None:
             low = middle
         else:
             high = middle

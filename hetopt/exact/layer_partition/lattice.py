@@ -1,4 +1,4 @@
-"""Pipelines as walks on a lattice: how many stages of each kind are placed so far.
+"""Pipelines as paths on a lattice: how many stages of each kind are placed so far.
 
 A node is a vector of counts by kind of stage (equal times, memory and hop); a level
 holds the nodes with j stages placed. For a limit B on the time of every stage,
@@ -46,7 +46,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Walk:
+class Path:
     """A cheapest pipeline under a limit: kinds and layers by position."""
 
     total_us: int
@@ -82,7 +82,7 @@ def kinds_of(data: Data) -> list[Kind]:
 
 
 class Lattice:
-    """All orders of the kinds, or one order, with `walk` to find the cheapest."""
+    """All orders of the kinds, or one order, with `shortest` to find the cheapest."""
 
     def __init__(
         self, data: Data, kinds: Sequence[Kind], order: Sequence[int] | None = None
@@ -103,10 +103,10 @@ class Lattice:
         """Entries of the tables of the lattice of all orders."""
         return float(np.prod([k.count + 1.0 for k in kinds])) * (layers + 1)
 
-    def walk(
+    def shortest(
         self, limit_us: int, check: Callable[[], None], extra_mib: int = 0
-    ) -> Walk | None:
-        """The cheapest walk with no stage above the limit, None where there is none."""
+    ) -> Path | None:
+        """The cheapest path with no stage above the limit, None where there is none."""
         first = np.full((self.layers + 1, 1), NEVER, dtype=np.int64)
         first[0] = 0
         tables = [first]
@@ -119,7 +119,7 @@ class Lattice:
                 self._relax(move, begin, self._hop(level, move.kind), tables, table)
             tables.append(table)
         total = int(tables[-1][-1, 0])
-        return None if total >= NEVER else self._walk_back(limit_us, extra_mib, tables)
+        return None if total >= NEVER else self._path_back(limit_us, extra_mib, tables)
 
     def _hop(self, level: int, kind: int) -> int:
         return 0 if level == self.stages - 1 else self.kinds[kind].hop_us
@@ -152,7 +152,7 @@ class Lattice:
             least[least >= NEVER // 2] = NEVER
             table[:, targets] = np.minimum(table[:, targets], least)
 
-    def _walk_back(self, limit_us: int, extra_mib: int, tables: list[Array]) -> Walk:
+    def _path_back(self, limit_us: int, extra_mib: int, tables: list[Array]) -> Path:
         end, node = self.layers, 0
         kinds, layers, slowest = [], [], 0
         for level in range(self.stages - 1, -1, -1):
@@ -175,7 +175,7 @@ class Lattice:
             layers.append(end - start)
             end, node = start, source
         total = int(tables[-1][-1, 0])
-        return Walk(total, slowest, tuple(reversed(kinds)), tuple(reversed(layers)))
+        return Path(total, slowest, tuple(reversed(kinds)), tuple(reversed(layers)))
 
 
 def _sliding_minimum(values: Array, begin: Array) -> Array:

@@ -5,8 +5,8 @@ slowest counts. A stage in several nodes is known by its replicas alone, each wi
 samples than the micro-batch has.
 
 Stages that follow a stage raise the micro-batches that it keeps (1F1B), and so limit
-what fits. `places` of them are told apart: with p stages behind, or P - 1 and more as
-one. A pipeline of fewer than P micro-batches keeps no more than it has; as little as
+what fits. `places` positions are distinguished: with p stages behind, or P - 1 and more
+as one. A pipeline of fewer than P micro-batches keeps no more than it has; as little as
 one is assumed there, and such pipelines are arcs of their own (`few`).
 """
 
@@ -60,18 +60,18 @@ class Arcs:
 
 
 def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arcs:
-    """Return the stages of micro-batches of a size, with so many places told apart.
+    """Return the stages of micro-batches of a size, with so many places distinguished.
 
     `few` are pipelines of fewer micro-batches than there are places.
     """
-    told = 1 if few else places
+    positions = 1 if few else places
     rows = [
         row
         for c in range(len(table.classes))
-        for row in _in_a_node(table, c, size, told)
+        for row in _in_a_node(table, c, size, positions)
     ]
     runs, layers = table.runs, table.layers
-    shape = (len(rows), told, layers, layers + 1)
+    shape = (len(rows), positions, layers, layers + 1)
     sides = 3 if table.several_sites else 2
     us = np.full((sides, *shape), NEVER, np.int64)
     first, last = np.nonzero(runs.number[:layers] >= 0)
@@ -84,14 +84,14 @@ def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arc
     fits[able.any(-1)] = longest[able.any(-1)]
     columns = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)
     kind, gpus, degree, replicas = columns.T
-    shared, shared_us, shared_far_us = _shared(table, size, told)
+    shared, shared_us, shared_far_us = _shared(table, size, positions)
     order, far_order = (
         np.argsort(x, axis=2, kind="stable").astype(np.int64)
         for x in (shared_us, shared_far_us)
     )
     every = (x[x < NEVER] for x in (us, shared_us, shared_far_us))
     return Arcs(
-        *(size, few, told, kind, gpus, degree, replicas, degree == gpus),
+        *(size, few, positions, kind, gpus, degree, replicas, degree == gpus),
         *(inner, outer, far, fits),
         *(shared, shared_us, order, shared_far_us, far_order),
         np.unique(np.maximum(np.concatenate([*every]), 1)),

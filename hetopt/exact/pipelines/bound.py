@@ -44,7 +44,7 @@ _Which = tuple[int, int, bool]  # size, places, few
 
 #: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
 Listed = Callable[[Box, int], bool]
-#: Is told of an integer master that stands, with its table of stages and its box.
+#: Takes an integer master that stands, with its table of stages and its box.
 Packed = Callable[[StageTable, IntegerMaster, Box], None]
 
 
@@ -172,7 +172,7 @@ class PipelineBound:
         self._early_labels = isqrt(least * most)
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
-        #: Is told of integer masters of boxes that stand.
+        #: Takes integer masters of boxes that stand.
         self.packed: Packed | None = None
         self.table = StageTable(instance)
         #: Names of nodes by site, where links between sites are slow and layers equal:
@@ -200,8 +200,8 @@ class PipelineBound:
         #: What a sequence is in whole prices; 0 where times are too long for proofs, or
         #: tables too large.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
-        told = [n for n in (1, 2, 4, 8, 16) if self._bytes(n) <= _MOST_BYTES]
-        self.most_places = min(max(told, default=0), schedule.places)
+        places = [n for n in (1, 2, 4, 8, 16) if self._bytes(n) <= _MOST_BYTES]
+        self.most_places = min(max(places, default=0), schedule.places)
         if not self.most_places:
             self.scale = 0
         sizes = range(len(self.table.sizes)) if self.most_places else ()
@@ -491,7 +491,7 @@ class PipelineBound:
         return self.taken <= _NEAR * self.batch and self.division.is_fine(box)
 
     def _levels(self, box: Box) -> Iterator[int]:
-        """Yield how many places of stages are told apart, as long as a box stands.
+        """Yield how many places of stages are distinguished, as long as a box stands.
 
         Where layers are equal, their order comes second: without it each node is
         visited once.
@@ -552,14 +552,14 @@ class PipelineBound:
         """
         found, own = [], view or self._view
         table, bare = own.table, own.bare(box)
-        told = box.places if table.places else 1
+        positions = box.places if table.places else 1
         for size in range(box.size_low, box.size_high + 1):
             b = self.table.sizes[size]
             if box.count_high == 1 and self.batch % b:
                 continue
-            for few in (False, True) if told > 1 else (False,):
-                which = size, told, few
-                most = min(self.batch, b * (told - 1)) if few else self.batch
+            for few in (False, True) if positions > 1 else (False,):
+                which = size, positions, few
+                most = min(self.batch, b * (positions - 1)) if few else self.batch
                 if box.count_high == 1 and most < self.batch:
                     continue
                 for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
@@ -575,7 +575,7 @@ class PipelineBound:
                     if box.slowest_high_us is not None:
                         high = min(high, box.slowest_high_us)
                     low = max(self.least_slowest_us[size], box.slowest_low_us)
-                    if table.runs.equal and told == 1 and view is None:
+                    if table.runs.equal and positions == 1 and view is None:
                         known = self._segments(coupling)
                         pricing: Pricing = Unordered(
                             *(self.table, coupling, limits, rows, known),
@@ -657,7 +657,7 @@ class PipelineBound:
         return Refutation(self, time_us, self.boxes)
 
     def divide(self, box: Box, time_us: int) -> list[Box]:
-        """Return the parts of a box; itself with more places told apart; or nothing."""
+        """Return the parts of a box; itself with more places; or nothing."""
         if not self.scale:
             return []
         box.split = self.division.split(box, self._left(time_us, box.sync_low_us))

@@ -39,12 +39,11 @@ class Box:
     layer the part of its replicas there, summed over layers by size, in units; together
     they are the size of all layers. A *host* is a node that holds all replicas of some
     layer; `hosts` are how many there are of each class, () where nothing is known.
-    `places` of stages are told apart,
-    up to `most_places`; `states` are what is known, by places. `proof` are the prices
-    that refuted the box, if it was not divided, or `whole` those at which whole
-    pipelines did; or it is `laid`
-    on named nodes. All plans of a box that was `listed` are known, those of its parts
-    too. `known` is of the box or one that it is a part of.
+    `places` positions of stages are distinguished, up to `most_places`; `states` are
+    what is known, by places. `proof` are the prices that refuted the box, if it was not
+    divided, or `whole` those at which whole pipelines did; or it is `laid` on named
+    nodes. All plans of a box that was `listed` are known, those of its parts too.
+    `known` is of the box or one that it is a part of.
     """
 
     sync_low_us: int
@@ -111,7 +110,7 @@ class Division:
     `most_sync_us` is what plans may synchronise, of which shares are shares; `sizes`
     are those of micro-batches; `layer_units` is the size of each of the `layers`, where
     sites have shares; `nodes` are how many there are of each class, and `node_gpus`
-    what each has. Numbers of hosts are told if there are `few` GPUs.
+    what each has. Numbers of hosts are divided if there are `few` GPUs.
     """
 
     schedule: Schedule

@@ -7,7 +7,7 @@ With the least latency of all nodes like it no node is slower, so neither is any
 
 from ...schema import Instance, exact
 
-_KINDS = 4  # of nodes, which may as well be told apart
+_KINDS = 4  # of nodes, which may as well be distinguished
 
 
 def levelled(instance: Instance) -> Instance:
@@ -21,8 +21,8 @@ def levelled(instance: Instance) -> Instance:
     for kind, node in zip(alike, nodes, strict=True):
         latency = least.get(kind, node.intra_latency_us)
         least[kind] = min(latency, node.intra_latency_us, key=exact)
-    told = zip(alike, (x.intra_latency_us for x in nodes), strict=True)
-    kinds = len(set(told))
+    latencies = zip(alike, (x.intra_latency_us for x in nodes), strict=True)
+    kinds = len(set(latencies))
     if kinds <= _KINDS or len(least) == kinds:
         return instance
     update = [{"intra_latency_us": least[kind]} for kind in alike]

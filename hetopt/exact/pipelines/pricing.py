@@ -17,7 +17,7 @@ sequences.
 
 In the interval [m, m'] of the slowest stage a path of stages tau_j <= m' takes no more
 than b (T + m - sum tau) / m sequences, and b (T v + m - sum tau) / (m v) where stages
-have v runs of layers. The slowest stage is that of the pipeline in truth, which takes
+have v virtual stages. The slowest stage is that of the pipeline in truth, which takes
 as long as its stages here, or longer: so an interval reaches up to where the next one
 begins, and m' is the last time of stages in it. So prices refute T where every path has
 
@@ -109,7 +109,7 @@ class Limits(NamedTuple):
 
 
 class Pricing:
-    """Paths of one part of a box: stages that are told apart by layers and order."""
+    """Paths of one part of a box: stages that are distinguished by layers and order."""
 
     def __init__(
         self, table: StageTable, coupling: Coupling, limits: Limits, rows: Rows

@@ -47,8 +47,8 @@ class Counting(Record):
 class Goals(Record):
     """Iteration times to refute, as gaps of the incumbent, and how long each may take.
 
-    A goal that takes long is put off: one that can be refuted is often done in seconds,
-    and one that cannot never is.
+    A goal that takes long is postponed: one that can be refuted is often done in
+    seconds, and one that cannot never is.
     """
 
     gaps: tuple[float, ...] = Field(description="In falling order, the last of them 0.")
@@ -180,7 +180,8 @@ class Schedule(Record):
         default=3, description="Classes whose nodes may be hosts, which boxes tell."
     )
     places: int = Field(
-        default=8, description="Stages behind a stage that are told apart, at the most."
+        default=8,
+        description="Stages behind a stage that are distinguished, at the most.",
     )
     listed_near: float = Field(
         default=1.15,

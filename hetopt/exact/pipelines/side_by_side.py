@@ -71,7 +71,7 @@ class Processes:
 
     def begin(self) -> None:
         """Let all import what they need, while something else is done here."""
-        with suppress(*self.lost):  # who asks next is told
+        with suppress(*self.lost):  # the next request raises it
             for executor in self.executors:
                 executor.submit(_imported)
 
@@ -263,7 +263,7 @@ class Beside:
         return self.bound.boxes
 
     def dives(self) -> list[Box]:
-        """Return no boxes: nothing is told of packings of other processes."""
+        """Return no boxes: packings stay in other processes."""
         return []
 
     def dive(self, box: Box, time_us: int) -> None:

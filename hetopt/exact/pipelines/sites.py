@@ -1,6 +1,6 @@
 """Sites: nodes on quick links, and slow ones between them.
 
-For what crosses between sites the fastest of the slow links speaks: whatever the sites
+Traffic between sites is priced at the fastest of the slow links: whatever the sites
 are, a bound by them holds.
 """
 

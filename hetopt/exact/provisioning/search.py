@@ -72,7 +72,7 @@ class Search:
     def run(self, report: Callable[[int], object] = id) -> None:
         """Search until nothing is left; `check` may leave by an exception.
 
-        `report` is told a key below which nothing is left.
+        `report` takes a key below which nothing is left.
         """
         while self._pending:
             self.check()

@@ -1,9 +1,9 @@
-"""Packings of the integer master as plans: their pipelines laid on named nodes.
+"""Packings of the integer master as plans: their pipelines placed on named nodes.
 
 A whole pipeline says how many GPUs of each class a stage uses, and which stages share a
-node. Here chains of stages are laid on nodes, the longest first, then stages in several
-nodes. Samples are shared anew. What does not come out as it was counted is left to the
-judge.
+node. Here chains of stages are placed on nodes, the longest first, then stages in
+several nodes. Samples are shared anew. What does not come out as it was counted is left
+to the judge.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ class Layout:
         counts = self._micro_batches(packing)
         if counts is None:
             return None
-        nodes = _Nodes(self.cluster, table).laid(packing)
+        nodes = _Nodes(self.cluster, table).placed(packing)
         given = [0] * len(self.cluster.count)
         pipelines = []
         for i, (pipeline, n) in enumerate(zip(packing, counts, strict=True)):
@@ -140,7 +140,9 @@ class _Nodes:
         self._nodes = [[number[name] for name in c.nodes] for c in table.classes]
         self._free = list(cluster.count)
 
-    def laid(self, packing: Sequence[WholePipeline]) -> dict[_Numbered, dict[int, int]]:
+    def placed(
+        self, packing: Sequence[WholePipeline]
+    ) -> dict[_Numbered, dict[int, int]]:
         """Return GPUs by node of each stage; a chain that fits no node is spread."""
         found: dict[_Numbered, dict[int, int]] = {}
         rows = [each.stages for each in packing]

@@ -1,7 +1,7 @@
 """Ever better iteration times are refuted, while they can be.
 
 What is out of time goes on later where it ended: its goals, the boxes of the one that
-it was at, and which of them are settled are kept. A goal that takes long is put off:
+it was at, and which of them are settled are kept. A goal that takes long is postponed:
 one that can be refuted is often done in seconds, and one that cannot never is.
 """
 
@@ -91,7 +91,7 @@ class Refuter(Protocol):
         """Tell of a packing that may be a plan of a box within a time."""
 
 
-class _PutOff(OutOfTime):
+class _Postponed(OutOfTime):
     """The goal that is at work has had the time that it was allowed."""
 
 
@@ -120,11 +120,11 @@ class Clock:
         if now > self._end:
             raise OutOfTime
         if now > self._allowed:
-            raise _PutOff
+            raise _Postponed
 
     @contextmanager
     def allowing(self, span: float) -> Iterator[Callable[[], float]]:
-        """Put off what takes longer; gives what tells how long it has taken."""
+        """Postpone what takes longer; gives what tells how long it has taken."""
         begun = self._now()
         self._allowed = begun + span
         try:
@@ -199,7 +199,7 @@ class Tightening:
     def dive(self, run: Known) -> None:
         """Look for better plans among packings, while that brings any, for a while."""
         span = self._clock.span(self._schedule.shares.dives)
-        with suppress(_PutOff), self._clock.allowing(span):
+        with suppress(_Postponed), self._clock.allowing(span):
             self._dive(run)
 
     def _dive(self, run: Known) -> None:
@@ -240,17 +240,17 @@ class Tightening:
         self.ended = True
 
     def _tried(self, target: int) -> _Records | None:
-        """Return what refutes a time; None where it cannot be, or is put off."""
+        """Return what refutes a time; None where it cannot be, or is postponed."""
         span = max(self._clock.span(self._goals.patience), self._spent)
         try:
             with self._clock.allowing(inf if self._goals.last else span) as taken:
                 records = self._records(target)
-        except _PutOff:
+        except _Postponed:
             for refutation in self._begun.values():
                 refutation.cancel()
             # What is tried next settles the same cases, for another time.
             self._at = -inf
-            self._goals.put_off()
+            self._goals.postpone()
             return None
         if records is not None:
             self._spent += taken()
@@ -335,9 +335,9 @@ class _Progress:
         """Begin with the first of the goals."""
         self._goals = goals
         self._reached, self._failed = inf, -inf
-        self._put_off: list[float] = []
+        self._postponed: list[float] = []
         self._goal: float | None = None
-        self.last = False  # nothing is put off any more
+        self.last = False  # nothing is postponed any more
 
     def next(self) -> float | None:
         """The next one; None where there is none."""
@@ -345,7 +345,7 @@ class _Progress:
             self._goal = self._between()
             self.last = self._goal is None
         if self._goal is None:
-            self._goal = self._put_off.pop(0) if self._put_off else self._between()
+            self._goal = self._postponed.pop(0) if self._postponed else self._between()
         return self._goal
 
     def tell(self, *, refuted: bool) -> None:
@@ -355,12 +355,12 @@ class _Progress:
             self._reached = goal
         else:
             self._failed = max(self._failed, goal)
-        left = (gap for gap in self._put_off if self._failed < gap < self._reached)
-        self._put_off = list(left)
+        left = (gap for gap in self._postponed if self._failed < gap < self._reached)
+        self._postponed = list(left)
 
-    def put_off(self) -> None:
+    def postpone(self) -> None:
         """The last one takes long: easier ones come before it."""
-        self._put_off = sorted([*self._put_off, self._told()], reverse=True)
+        self._postponed = sorted([*self._postponed, self._told()], reverse=True)
 
     def _told(self) -> float:
         goal, self._goal = self._goal, None
@@ -369,7 +369,7 @@ class _Progress:
 
     @property
     def patience(self) -> float:
-        """Return the share of the time after which the next one is put off."""
+        """Return the share of the time after which the next one is postponed."""
         goals = self._goals
         return min(goals.patience, goals.first_patience if self._none else 1.0)
 
@@ -379,8 +379,8 @@ class _Progress:
 
     @property
     def _hard(self) -> float:
-        """The easiest one that failed or is put off."""
-        return max([self._failed, *self._put_off])
+        """The easiest one that failed or is postponed."""
+        return max([self._failed, *self._postponed])
 
     def _between(self) -> float | None:
         """One between what is reached and what is hard, or the next of the gaps."""

@@ -172,7 +172,7 @@ def charged(rng: Random, instance: Instance) -> int:
             if not prices.fit(stages, box, stages.sizes[-1], sum(each)):
                 continue
             number += 1
-            told = rng.choice([1, 2, 4]) if stages.told else 1
+            told = rng.choice([1, 2, 4]) if stages.depends_on_position else 1
             few = pipeline.micro_batches < told
             b = pipeline.micro_batch_size
             options = stages.options(b, 1 if few else told)
