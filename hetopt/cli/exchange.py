@@ -10,7 +10,7 @@ from ..errors import HetoptError, Unsupported, naming
 from ..text.documents import Document
 from . import output
 from .importing import tell_imported
-from .options import AsJson, flag
+from .options import AsJson, PlanFile, PlanInstance, flag
 from .output import written
 from .quantities import length
 
@@ -129,7 +129,7 @@ def assemble(
 
 
 def export(
-    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    plan: PlanFile,
     to: Annotated[
         str | None,
         typer.Option(
@@ -144,10 +144,7 @@ def export(
     explain: Annotated[
         bool, flag("--explain", help="Say which targets can run the plan.")
     ] = False,
-    instance: Annotated[
-        str | None,
-        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
-    ] = None,
+    instance: PlanInstance = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -193,11 +190,8 @@ def export(
 
 
 def simulate(
-    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
-    instance: Annotated[
-        str | None,
-        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
-    ] = None,
+    plan: PlanFile,
+    instance: PlanInstance = None,
     schedule: Annotated[
         str | None,
         typer.Option(

@@ -10,7 +10,7 @@ import typer
 
 from ..text.documents import Document
 from . import output
-from .options import AsJson, flag
+from .options import AsJson, PlanFile, PlanInstance, flag
 from .quantities import count, duration
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
+    plan: PlanFile,
     steps: Annotated[
         int,
         count(
@@ -97,10 +97,7 @@ def run(
             "wandb:PROJECT; may be repeated.",
         ),
     ] = None,
-    instance: Annotated[
-        str | None,
-        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
-    ] = None,
+    instance: PlanInstance = None,
     model: Annotated[
         Path | None,
         typer.Option(metavar="CONFIG", help="The config.json of the instance's model."),

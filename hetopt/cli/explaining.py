@@ -7,7 +7,7 @@ import typer
 
 from ..errors import naming
 from . import output
-from .options import AsJson
+from .options import AsJson, PlanFile, PlanInstance
 from .output import written
 from .quantities import duration
 
@@ -18,11 +18,8 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    plan: Annotated[str, typer.Argument(help="A plan file, or a result document.")],
-    instance: Annotated[
-        str | None,
-        typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
-    ] = None,
+    plan: PlanFile,
+    instance: PlanInstance = None,
     time_limit: Annotated[
         float,
         duration(

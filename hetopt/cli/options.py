@@ -15,6 +15,15 @@ flag = partial(typer.Option, metavar="")
 InstanceWord = Annotated[
     str, typer.Argument(help="A path, or a name of `hetopt list instances`.")
 ]
+PlanFile = Annotated[str, typer.Argument(help="A plan file, or a result document.")]
+PlanInstance = Annotated[
+    str | None,
+    typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
+]
+AnyModel = Annotated[
+    str,
+    typer.Argument(help="A preset such as gpt2-7b, a config.json, or an instance."),
+]
 Problem = Annotated[
     str | None,
     typer.Option(

@@ -10,6 +10,7 @@ from ..text import units
 from . import output
 from .exchange import sizes
 from .options import (
+    AnyModel,
     AsJson,
     Fresh,
     InstanceWord,
@@ -60,10 +61,7 @@ def register(app: typer.Typer) -> None:
 
 
 def fit(
-    model: Annotated[
-        str,
-        typer.Argument(help="A preset such as gpt2-7b, a config.json, or an instance."),
-    ],
+    model: AnyModel,
     batch: Annotated[
         int | None,
         length(metavar="B", help="Sequences per step; default: the instance's, or 64."),
@@ -185,10 +183,7 @@ def scale(
 
 
 def rent(
-    model: Annotated[
-        str,
-        typer.Argument(help="A preset such as gpt2-7b, a config.json, or an instance."),
-    ],
+    model: AnyModel,
     tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
     until: Annotated[
         float | None,
