@@ -204,14 +204,7 @@ def compare(
             "found statements, backends or options and no problem that they are of: "
             "name one, such as training_plan"
         )
-    loaded = [load(instance) for instance in given_as[first is not None :]]
-    loaded = loaded if first is None else [first, *loaded]
-    if runs_on is not None:
-        loaded = [instance.on(runs_on) for instance in loaded]
-    for instance in loaded:
-        _ = instance.planned_cluster
-        support.require(instance)
-    _refuse_one_name_for_two(loaded)
+    loaded = _instances_of(given_as, first, runs_on)
     given = None if planners is None else [named(one) for one in planners]
     everyone = planners_for("training_plan") if given is None else given
     chosen = list(dict.fromkeys(everyone))
@@ -220,9 +213,10 @@ def compare(
         known_of(name, data, start, library=known)
         for name, data in zip(given_as, loaded, strict=True)
     ]
+    pairs = [*zip(loaded, beforehand, strict=True)]
     results: list[Result] = []
     try:
-        for instance, mine in zip(loaded, beforehand, strict=True):
+        for instance, mine in pairs:
             for one in each:
                 rows = _compare_planners(
                     instance, mine, chosen, one, heard, exact=bool(exact)
@@ -234,13 +228,28 @@ def compare(
     except KeyboardInterrupt:
         if not results:
             raise
-    references = zip(loaded, beforehand, strict=True)
-    return GapReport.of(
-        results, {d.digest: mine.reference(d) for d, mine in references}
-    )
+    return GapReport.of(results, {d.digest: mine.reference(d) for d, mine in pairs})
 
 
 # --- how it is done --------------------------------------------------------------
+
+
+def _instances_of(
+    given_as: Sequence[AnyInstance], first: Instance | None, runs_on: str | None
+) -> list[Instance]:
+    """Return the instances to compare on, the first of which may be loaded already.
+
+    Raises where one cannot be planned, or where two have one name.
+    """
+    loaded = [load(instance) for instance in given_as[first is not None :]]
+    loaded = loaded if first is None else [first, *loaded]
+    if runs_on is not None:
+        loaded = [instance.on(runs_on) for instance in loaded]
+    for instance in loaded:
+        _ = instance.planned_cluster
+        support.require(instance)
+    _refuse_one_name_for_two(loaded)
+    return loaded
 
 
 def _compare_planners(

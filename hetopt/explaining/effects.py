@@ -1,11 +1,16 @@
 """Effects of changes are found by judging plans again and by planning again."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from time import monotonic
 
+from .. import portfolio
+from ..modelling import Limits
 from ..plans import TrainingPlan
+from ..problems import training_plan
 from ..schema import Instance
 from ..search.quick import fastest, replanned, time_of
-from .changes import Change
+from .changes import Change, changes
 
 _ROUNDS = 3_000  # candidates of a local search
 
@@ -24,6 +29,40 @@ class Effect:
     planned_us: int | None
     gain: float | None
     plan: TrainingPlan | None
+
+
+def effects(
+    instance: Instance,
+    plan: TrainingPlan,
+    limits: Limits,
+    started: Callable[[str], None],
+    starts: Iterable[TrainingPlan],
+) -> Iterator[Effect]:
+    """Yield the effects of changes on a plan, one by one, until the time is over.
+
+    They are planned from this plan, from other `starts`, from plans of the quick
+    planners, and from what longer search finds: none is said to save less.
+    """
+    if limits.time_s == 0:
+        return
+    deadline = None if limits.time_s is None else monotonic() + limits.time_s
+    iteration_us = training_plan.evaluate(instance, plan).objective
+    assert isinstance(iteration_us, int)
+    known = [*starts, *portfolio.soon(instance, limits)]
+    for change in changes(instance, plan):
+        if deadline is not None and monotonic() >= deadline:
+            return
+        started(change.words)
+        found = effect(
+            change,
+            iteration_us,
+            known=tuple(known),
+            deadline=deadline,
+            seed=limits.seed,
+        )
+        if change.instance is instance and found.plan is not None:
+            known.append(found.plan)
+        yield found
 
 
 def effect(

@@ -1,10 +1,8 @@
 """An explanation of a training plan: time, memory, limits, and what would help."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from .. import portfolio
 from ..costs import CostTable
 from ..errors import InstanceError
 from ..modelling import Limits
@@ -13,7 +11,7 @@ from ..problems import Violation, training_plan
 from ..schema import Instance
 from ..text.documents import Document
 from .changes import changes
-from .effects import Effect, effect
+from .effects import Effect, effects
 from .layers import LayersOfKind, LayerTime, layer_times, layers_by_kind
 from .times import StageTime, gpu_times, stage_times
 from .weights import GpuMemory, gpu_memory
@@ -154,34 +152,19 @@ def explain(
     stages = tuple(stage_times(table, plan, judged.parts))
     gpus = instance.planned_cluster.gpu_count
     memory = tuple(gpu_memory(table, plan))
-    deadline = None if limits.time_s is None else time.monotonic() + limits.time_s
-    found: list[Effect] = []
-    complete, interrupted = True, False
     least = min(known, key=lambda one: one[2], default=None)
     faster = None
     if least is not None and least[2] < judged.objective:
         faster = Faster(least[0], least[2])
+    found: list[Effect] = []
     starts = [plan for _, plan, _ in known]
+    interrupted = False
     try:
-        if limits.time_s != 0:
-            starts += portfolio.soon(instance, limits)
-        for change in changes(instance, plan):
-            if deadline is not None and time.monotonic() >= deadline:
-                complete = False
-                break
-            started(change.words)
-            tried = effect(
-                change,
-                judged.objective,
-                known=tuple(starts),
-                deadline=deadline,
-                seed=limits.seed,
-            )
-            found.append(tried)
-            if change.instance is instance and tried.plan is not None:
-                starts.append(tried.plan)
+        for one in effects(instance, plan, limits, started, starts):
+            found.append(one)
     except KeyboardInterrupt:  # the changes looked at until then are told
-        complete, interrupted = False, True
+        interrupted = True
+    complete = len(found) == sum(1 for _ in changes(instance, plan))
     return Explanation(
         instance,
         plan,
