@@ -15,26 +15,26 @@ Row = Fields
 
 _HEAD = """# Which method carries which setting
 
-An instance asks for settings, and not every method carries each of them. The page is
-made from the matrix that the methods ask; this writes it again:
+An instance asks for settings, and not every method carries each of them. This page is
+generated from the matrix that the methods consult, by
 
     hetopt list capabilities --markdown > hetopt/capability/REFERENCE.md
 
 - An empty cell: the method carries the setting exactly.
-- *part*: it takes the setting, and what it says holds; but its bound is weaker, it
-  looks at fewer plans, or its picture leaves something out.
-- **no**: it refuses the setting by name, and says who carries it.
+- *part*: the method takes the setting and its answer is valid, but its bound is weaker,
+  it considers fewer plans, or its picture leaves something out.
+- **no**: the method refuses the setting by name, and says which methods carry it.
 
-All methods carry the settings that have no row: these are in the costs that all of them
-read. A choice is a setting of `workload.alternatives`. `hetopt plan` asks planners and
-the exact method `training_plan`, and so refuses none of them; the proofs are its parts,
-and where one does not carry a setting, others do. In Python
-`hetopt.capabilities("my-cluster.yaml")` has the rows of what that instance asks for.
+Every method carries the settings that have no row: they are part of the costs that all
+methods read. A choice is a setting of `workload.alternatives`. `hetopt plan` asks
+planners and the exact method `training_plan`, so it refuses none of the settings; the
+proofs are parts of that method, and where one does not carry a setting, others do. In
+Python `hetopt.capabilities("my-cluster.yaml")` has the rows for what it asks.
 """
 _PROGRAMS = """## Programs
 
-A plan may have to be one that a program runs (`workload.runs_on`, `--for`). An empty
-cell: the program, or our export to it, has the feature. `any` has no rules.
+A plan may be limited to what one program runs (`workload.runs_on`, `--for`). An empty
+cell: the program, or our export to it, has the feature. `any` has no limits.
 """
 _PARTS = {
     "The exact methods, and their proofs": ("exact method", "proof"),
