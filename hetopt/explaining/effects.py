@@ -41,7 +41,8 @@ def effects(
     """Yield the effects of changes on a plan, one by one, until the time is over.
 
     They are planned from this plan, from other `starts`, from plans of the quick
-    planners, and from what longer search finds: none is said to save less.
+    planners, and from what longer search finds: none is said to save less than one of
+    these plans does under it.
     """
     if limits.time_s == 0:
         return

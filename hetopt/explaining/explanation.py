@@ -137,8 +137,7 @@ def explain(
     """Explain a plan; changes are looked at within `limits`, 0 seconds for none.
 
     `known` are other plans of the instance with where they are from and what an
-    iteration takes. Changes are planned from these, from plans of the quick planners,
-    and from what longer search finds: none is said to save less than one of them does.
+    iteration takes: changes are planned from these as well (`effects`).
     A plan that needs too much memory is explained; `InstanceError` for one whose
     structure is wrong, for then nothing can be timed.
     """

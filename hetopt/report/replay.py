@@ -137,7 +137,7 @@ def _usd(value: "Fraction | None") -> str:
 
 
 def verdict(found: "Compared") -> str:
-    """What an interruption costs, and how far that is from the best policy."""
+    """Say what an interruption costs, and how far that is from the best policy."""
     asked, best = found.outcomes[0], found.best
     cost, least = (
         words.duration((us or 0) / 1e6)

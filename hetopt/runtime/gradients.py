@@ -203,7 +203,7 @@ class Sums:
 
 
 def shared(views: Iterable[View], count: int) -> list[list[View]]:
-    """Of each of `count` ranks the parts of views that it updates with ZeRO 1."""
+    """Return the parts of views that each of `count` ranks updates with ZeRO 1."""
     parts = [view.divided(count) for view in views]
     return [[part[number] for part in parts] for number in range(count)]
 

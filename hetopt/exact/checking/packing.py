@@ -39,7 +39,7 @@ _Interval = tuple[int, Span, int]  # of a part, with its halves
 
 
 class _Left(NamedTuple):
-    """What is left of the pipelines of all packings that take the batch.
+    """The pipelines that are left of all packings that take the batch.
 
     A pipeline takes what is `wanted` by the GPUs that it uses, or more, and its slowest
     stage is in one of the `spans` of its part.

@@ -1,4 +1,4 @@
-"""What a plan pins in the memory of hosts: offloaded states and activations.
+"""The memory that a plan pins on hosts: offloaded states and activations.
 
 A node that tells `host_gib` holds no more. All GPUs of a node share it, whatever stages
 they are of, so that no stage alone is too large: methods look for plans without this
