@@ -158,7 +158,7 @@ def _in_boxes(bound: PipelineBound, plan: PlanFacts, rng: Random) -> set[str]:
             prices = packing.prices(rng)
             if packing.refuted(prices):
                 raise Contradiction(f"{prices} refute {plan} in {_told(box)}")
-        if rng.random() < 0.5 and bound.settled(box, plan.iteration_us):
+        if rng.random() < 0.5 and bound.settles(box, plan.iteration_us):
             raise Contradiction(f"{_told(box)} is refuted, it holds {plan}")
         reached |= packing.reached
         if box.count_high == 1:
@@ -175,7 +175,7 @@ def _descended(bound: PipelineBound, plan: PlanFacts, rng: Random) -> None:
     time_us = plan.iteration_us
     box = rng.choice([x for x in bound.first if holds(x, bound, plan)])
     for _ in range(rng.choice([4, 40])):
-        if rng.random() < 0.2 and bound.settled(box, time_us):
+        if rng.random() < 0.2 and bound.settles(box, time_us):
             raise Contradiction(f"{_told(box)} is refuted, it holds {plan}")
         if not (parts := bound.divide(box, time_us)):
             break

@@ -39,7 +39,7 @@ from .columns import Column
 from .join import Cutoff, Join, Joined
 from .listing import columns
 from .packings import Packings, lasting, tightened
-from .plans import named
+from .plans import with_named_gpus
 from .stages import StageTables, TooMany
 from .sync import SyncTimes
 
@@ -318,7 +318,7 @@ class _Search:
                 break
             self._tighten(least)
             self.explored += 1
-            join = Join(self._tables, syncs, chosen, best, self._found, self._check)
+            join = Join(self._tables, syncs, chosen, best, self._submit, self._check)
             try:
                 join.run(pipelines_us)
             except TooMany:
@@ -385,8 +385,8 @@ class _Search:
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high
 
-    def _found(self, better: Joined) -> None:
-        plan = named(self._tables, better)
+    def _submit(self, better: Joined) -> None:
+        plan = with_named_gpus(self._tables, better)
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         self.refused = self._clock.objective is None
         known = _is_exact(self._instance)

@@ -27,7 +27,7 @@ from .completion import Completion, limits, states_of
 from .join import Cutoff, Join, Joined
 from .listing import Lister
 from .packings import Packings, lasting, tightened
-from .plans import named
+from .plans import with_named_gpus
 from .stages import Stage, StageTables, TooMany
 from .sync import SyncTimes
 
@@ -173,11 +173,11 @@ class BoxEnumeration:
             if high is not None and sync.least > high:
                 continue  # all of its plans lie in other boxes
             if _enough(tables, chosen, cutoff.us_left(sync.least)):
-                join = Join(tables, sync, chosen, cutoff, self._found, self._check)
+                join = Join(tables, sync, chosen, cutoff, self._submit, self._check)
                 join.run(0)
 
-    def _found(self, better: Joined) -> None:
-        objective = self._offer(named(self._tables, better))
+    def _submit(self, better: Joined) -> None:
+        objective = self._offer(with_named_gpus(self._tables, better))
         if objective != better.objective:
             raise InternalError(
                 f"instance {self._instance.name!r}: a plan of {better.objective} us "

@@ -196,7 +196,7 @@ class Join:
         for i in range(count):
             codes *= len(self._columns[i].stages)
             codes += self._lists[i].stage_of[joined[:, i]]
-        each = self._syncs.known(count)[self._tables.size_of[None], codes]
+        each = self._syncs.least_of_first(count)[self._tables.size_of[None], codes]
         ahead = np.zeros((len(joined), self._tables.layers + 1), dtype=np.int64)
         np.cumsum(each, axis=1, out=ahead[:, 1:])
         slowest = np.zeros(len(joined), dtype=np.int64)

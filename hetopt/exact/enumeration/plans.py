@@ -16,7 +16,7 @@ def _rule(tables: StageTables, stage: Stage) -> Recompute | None:
     return tables.rules[rule] if rule else None
 
 
-def named(tables: StageTables, found: Joined) -> TrainingPlan:
+def with_named_gpus(tables: StageTables, found: Joined) -> TrainingPlan:
     """Return the plan of joined columns; GPUs of each pool are given in order."""
     free = [
         iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])

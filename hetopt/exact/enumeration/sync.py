@@ -99,7 +99,7 @@ class SyncTimes:
             found.append(np.zeros_like(runs) if self.overlap and j else runs)
         return found
 
-    def known(self, count: int) -> Matrix:
+    def least_of_first(self, count: int) -> Matrix:
         """Return least times by size and joint stage of the first `count` columns."""
         rest = tuple(range(count + 1, self.table.ndim))
         least = self.table.min(axis=rest) if rest else self.table

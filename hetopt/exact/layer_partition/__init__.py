@@ -129,7 +129,7 @@ class _Search:
         ranges = [self._range(0, loosest.slowest_us - 1, loosest.total_us)]
         while ranges:
             bound, low, high, total = heappop(ranges)
-            if self._settled(bound) or low > high:
+            if self._is_settled(bound) or low > high:
                 continue
             self.run.tighten(bound, source)
             check()
@@ -151,7 +151,7 @@ class _Search:
             return self.best or 0
         return int(self.run.objective)
 
-    def _settled(self, bound: int) -> bool:
+    def _is_settled(self, bound: int) -> bool:
         """Tell whether nothing cheaper than what is known costs `bound` or more."""
         if self.best is not None and bound >= self.best:
             return True

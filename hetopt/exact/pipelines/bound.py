@@ -312,10 +312,10 @@ class PipelineBound:
 
     # -- one box --------------------------------------------------------------------
 
-    def settled(self, box: Box, time_us: int) -> bool:
+    def settles(self, box: Box, time_us: int) -> bool:
         """Tell whether no plan in the box takes `time_us` or less."""
         box.laid, box.proof, box.whole = False, None, None
-        if box.listed or self._settled(box, time_us):
+        if box.listed or self._prices_settle(box, time_us):
             return True
         box.listed = self._is_listed(box, time_us)
         return box.listed
@@ -342,7 +342,7 @@ class PipelineBound:
         box.listings = 1 + last
         return False
 
-    def _settled(self, box: Box, time_us: int) -> bool:
+    def _prices_settle(self, box: Box, time_us: int) -> bool:
         """Tell whether prices refute a box."""
         left = self._left(time_us, box.sync_low_us)
         if left < 0 or box.is_empty:

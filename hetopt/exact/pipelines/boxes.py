@@ -301,7 +301,7 @@ class Tree(Protocol):
 
     boxes: list[Box]
 
-    def settled(self, box: Box, time_us: int) -> bool:
+    def settles(self, box: Box, time_us: int) -> bool:
         """Tell whether no plan in the box takes `time_us` or less."""
 
     def divide(self, box: Box, time_us: int) -> list[Box]:
@@ -323,7 +323,7 @@ class Descent:
         if self.failed or not self.open:
             return False
         box = self.open[-1]  # which stays where time is over before it is settled
-        settled = self._boxes_of.settled(box, self.time_us)
+        settled = self._boxes_of.settles(box, self.time_us)
         self.open.pop()
         if settled:
             self.settled.append(box)

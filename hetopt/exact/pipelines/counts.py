@@ -159,7 +159,7 @@ class _Part:
         gpu, share = np.array(self.prices.gpu), np.array(self.prices.share)
         most = int(share.max()) + self.prices.held
         # No stage has more replicas than a micro-batch has samples.
-        held = self.b * pricing._held(np.array(most), pricing.table.sync.high)
+        held = self.b * pricing._earnings(np.array(most), pricing.table.sync.high)
         cost = (use @ gpu)[None, :] - held[:, None]
         return states._replace(
             vectors=np.ascontiguousarray(use),

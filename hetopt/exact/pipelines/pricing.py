@@ -216,7 +216,7 @@ class Pricing:
             if not low <= given <= highest:
                 raise InternalError(f"a price of {given}, expected {low} to {highest}")
 
-    def _held(self, price: Whole, units: Whole) -> Whole:
+    def _earnings(self, price: Whole, units: Whole) -> Whole:
         """Return what holding so many units earns, rounded up."""
         found: Whole = -(-price * units // (self.rows.replicas * UNIT))
         return found
@@ -300,7 +300,7 @@ class Pricing:
         table, arcs, coupling = self.table, self.arcs, self.coupling
         share, kind = np.array(prices.share), arcs.kind
         earned = (share[kind] + prices.held)[:, None]
-        held = self._held(earned, arcs.replicas[:, None] * self.high)
+        held = self._earnings(earned, arcs.replicas[:, None] * self.high)
         demand = (share[kind] + prices.shares)[:, None] * coupling.demand
         k = np.arange(coupling.light.shape[1])[None, :, None]
         paid = demand[:, None] * k // (table.node_gpus[kind][:, None, None] * UNIT)
@@ -312,7 +312,7 @@ class Pricing:
         table, coupling = self.table, self.coupling
         kind, gpus, _ = self.arcs.shared.T
         gpu, share = np.array(prices.gpu), np.array(prices.share)
-        held = self._held((share[kind] + prices.held)[None], self.high[:, None])
+        held = self._earnings((share[kind] + prices.held)[None], self.high[:, None])
         demand = (share[kind] + prices.shares) * coupling.shared_demand
         paid = demand * gpus // (table.node_gpus[kind] * UNIT)
         found: Whole = gpu[kind] * gpus + paid - held

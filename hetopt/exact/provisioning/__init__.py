@@ -103,7 +103,7 @@ def solve(
     with run:
         goal = _goal(data, run)
         if warm_start is not None:
-            goal.take(_found(data, warm_start))
+            goal.take(_priced_plan(data, warm_start))
         degrees = Degree.all_of(data)
 
         def tighten(key: int) -> None:
@@ -154,7 +154,7 @@ def _goal(data: Data, run: Run) -> Cheapest | Fastest:
     return Cheapest(longest_iteration(data), run.offer)
 
 
-def _found(data: Data, plan: plans.Provisioning) -> Found:
+def _priced_plan(data: Data, plan: plans.Provisioning) -> Found:
     parts = provisioning.evaluate(data, plan).parts
     prices = {offer.gpu: offer.micro_usd_per_hour for offer in data.offers}
     price = sum(prices[gpu] * n for gpu, n in parts["rented"].items())

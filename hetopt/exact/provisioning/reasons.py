@@ -16,7 +16,7 @@ def why_none(data: Data, degrees: list[Degree], check: Check) -> Iterator[str]:
         counts = ", ".join(map(str, data.other_than_machines))
         yield f"machines: no plan that meets the rest has others than {counts} of them"
         return
-    yield _asked(data)
+    yield _unmet_limit(data)
     fastest = _fastest(degrees, check)
     if fastest is None:
         yield _memory(data, degrees)
@@ -32,7 +32,7 @@ def why_none(data: Data, degrees: list[Degree], check: Check) -> Iterator[str]:
         yield from _binding_quotas(data, data.deadline_s, fastest, check)
 
 
-def _asked(data: Data) -> str:
+def _unmet_limit(data: Data) -> str:
     if data.deadline_s is not None:
         return f"deadline: no plan ends within {data.deadline_s} s"
     if data.budget_usd is not None:

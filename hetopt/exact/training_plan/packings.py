@@ -21,7 +21,7 @@ from ..one_pipeline.cluster_tables import ClusterTables
 from ..pipelines.boxes import Box
 from ..pipelines.counts import IntegerMaster, WholePipeline
 from ..pipelines.tracing import Staged
-from .replicas import Place, Placed, held
+from .replicas import Place, Placed, cheapest_replicas
 
 
 class Packings:
@@ -107,7 +107,7 @@ class Layout:
 
     def _stage(self, placed: Placed, place: Place, given: list[int]) -> Stage | None:
         """Return a stage on the next GPUs of its nodes."""
-        found = held(self.cluster, placed, place)
+        found = cheapest_replicas(self.cluster, placed, place)
         if found is None:
             return None
         replicas = []

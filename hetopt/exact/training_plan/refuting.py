@@ -350,7 +350,7 @@ class _Progress:
 
     def tell(self, *, refuted: bool) -> None:
         """Take what became of the last one."""
-        goal = self._told()
+        goal = self._take_goal()
         if refuted:
             self._reached = goal
         else:
@@ -360,9 +360,9 @@ class _Progress:
 
     def postpone(self) -> None:
         """The last one takes long: easier ones come before it."""
-        self._postponed = sorted([*self._postponed, self._told()], reverse=True)
+        self._postponed = sorted([*self._postponed, self._take_goal()], reverse=True)
 
-    def _told(self) -> float:
+    def _take_goal(self) -> float:
         goal, self._goal = self._goal, None
         assert goal is not None
         return goal

@@ -39,8 +39,10 @@ class Held(NamedTuple):
     samples: int
 
 
-def held(cluster: ClusterTables, stage: Placed, place: Place) -> list[Held] | None:
-    """Replicas that take least, and synchronise within the limit if they can."""
+def cheapest_replicas(
+    cluster: ClusterTables, stage: Placed, place: Place
+) -> list[Held] | None:
+    """Return replicas that take least, and synchronise within the limit if able."""
     best: tuple[float, list[Held]] | None = None
     for t in range(1, max(stage.gpus.values(), default=0) + 1):
         slow = _Slowest(cluster, stage, place, t)

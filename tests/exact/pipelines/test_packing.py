@@ -128,7 +128,7 @@ def test_a_slowest_stage_may_lie_between_the_times_of_stages():
     assert one.slowest_us not in bound.stages(0, 1).times
     box = _alone(plan, (one.slowest_us, one.slowest_us))
     assert not Packing(bound, box, plan).faults
-    assert not bound.settled(box, plan.iteration_us)
+    assert not bound.settles(box, plan.iteration_us)
 
 
 @pytest.mark.parametrize("plan", [_TWO_STAGES, _TWO_PIPELINES])
@@ -181,7 +181,7 @@ def test_pipelines_that_take_no_time_are_never_refuted():
     assert plan.iteration_us == 0
     bound = PipelineBound(instance, 0, 0)
     for box in boxes(bound, plan, Random(1), 5):
-        assert not bound.settled(box, 0)
+        assert not bound.settles(box, 0)
 
 
 def test_layers_that_take_no_time_are_not_divided_by():
@@ -190,7 +190,7 @@ def test_layers_that_take_no_time_are_not_divided_by():
     assert 0 < plan.iteration_us == plan.sync_us
     bound = PipelineBound(instance, plan.iteration_us, 0)
     for box in boxes(bound, plan, Random(1), 5):
-        assert not bound.settled(box, plan.iteration_us)
+        assert not bound.settles(box, plan.iteration_us)
 
 
 def test_embeddings_far_larger_than_layers_are_carried():
@@ -205,7 +205,7 @@ def test_embeddings_far_larger_than_layers_are_carried():
     for box in boxes(bound, plan, Random(1), 8):
         packing = Packing(bound, box, plan)
         assert not packing.faults
-        assert not bound.settled(box, plan.iteration_us)
+        assert not bound.settles(box, plan.iteration_us)
 
 
 def test_times_that_64_bits_do_not_carry_are_not_looked_at():
@@ -219,7 +219,7 @@ def test_times_that_64_bits_do_not_carry_are_not_looked_at():
     tree["cluster"]["inter"] = {"gbytes_per_s": 1e-6, "latency_us": 1e9}
     slow = Instance.model_validate(tree, strict=False)
     bound = PipelineBound(slow, 1000, 0)  # no stage is that quick
-    assert bound.settled(bound.first[0], 1000)
+    assert bound.settles(bound.first[0], 1000)
 
 
 def test_times_beyond_those_prepared_for_are_not_looked_at():
@@ -242,8 +242,8 @@ def test_segments_are_kept_for_one_size_of_micro_batches():
     instance = Instance.model_validate(tree, strict=False)
     plan = facts(instance, _read(_plan(((0, 2), "a:0"))))
     bound = PipelineBound(instance, plan.iteration_us, 0)
-    bound.settled(Box(0, None, 1, 1, 1, 1, 1, 1), plan.iteration_us)
-    assert not bound.settled(Box(0, None, 1, 1, 1, 1, 0, 0), plan.iteration_us)
+    bound.settles(Box(0, None, 1, 1, 1, 1, 1, 1), plan.iteration_us)
+    assert not bound.settles(Box(0, None, 1, 1, 1, 1, 0, 0), plan.iteration_us)
 
 
 def test_the_oracle_finds_what_is_too_narrow():
