@@ -13,6 +13,7 @@ all importers of clusters.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 from pydantic import Field
@@ -190,8 +191,9 @@ def _why_not(node: _Node, product: str) -> tuple[str, str] | None:
 
 
 #: Bytes of the suffixes of quantities.
-_SUFFIXES: Mapping[str, int] = {
+_SUFFIXES: Mapping[str, int | Fraction] = {
     "": 1,
+    "m": Fraction(1, 1000),
     **{letter + "i": 1024**n for n, letter in enumerate("KMGTPE", 1)},
     **{letter: 1000**n for n, letter in enumerate("kMGTPE", 1)},
 }
@@ -201,7 +203,7 @@ def _mib(values: Mapping[str, int | str], place: str) -> int | None:
     """Return the memory that pods can have of a node; None where it is not told."""
     if (told := values.get(_HOST)) is None:
         return None
-    found = re.fullmatch(r"([0-9]{1,18})([KMGTPE]i|[kMGTPE]|)", str(told))
+    found = re.fullmatch(r"([0-9]{1,18})([KMGTPE]i|[mkMGTPE]|)", str(told))
     if found is None:
         raise InstanceError(
             f"{place}: {_HOST}: found {quoted(str(told))}, expected a quantity such as "

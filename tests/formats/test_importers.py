@@ -528,6 +528,7 @@ def test_nodes_of_kubernetes_are_the_cluster_by_their_labels(tmp_path: Path) -> 
         ("1056256512Ki", 1007.3),
         ("1081606668288", 1007.3),
         ("2T", 1862.6),
+        ("1081606668288000m", 1007.3),
         (1081606668288, 1007.3),
     ],
 )
