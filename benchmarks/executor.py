@@ -43,12 +43,12 @@ SHAPES = (("1", "none"), ("1", "full"), ("2", "none"), ("4", "none"), ("4", "ful
 HEAD = """# The executor beside the judge
 
 Made by `python benchmarks/executor.py`: Llama models of {tokens} tokens a sequence,
-{sequences} sequences a step, trained by `hetopt run` in bf16 with PyTorch {torch} on
-{card}. Nothing was fitted to these runs (constants saw small runs of another program in
-plain PyTorch on such a card): plans have calibrated times, as `hetopt assemble -o
-framework=torch -o style=eager` writes them. Seconds are the median
-of steps but the first; memory is what PyTorch has had of the GPU at the most (no CUDA
-context), beside the judge's, which leaves room for fragments.
+{sequences} sequences a step, trained by `hetopt run` in bf16 on one card. Nothing was
+fitted to these runs (constants saw small runs of another program in plain PyTorch on an
+H100, and none on an H200): plans have calibrated times, as `hetopt assemble -o
+framework=torch -o style=eager` wrote them on the day of the runs. Seconds are the
+median of steps but the first; memory is what PyTorch has had of the GPU at the most (no
+CUDA context), beside the judge's, which leaves room for fragments.
 """
 
 
@@ -110,19 +110,24 @@ def run(folder: Path, steps: int) -> Iterator[Row]:
 
 
 def write_page() -> None:
-    """The page, from the latest row of each plan."""
+    """Write the page, a section a card, from the latest row of each plan on it."""
     from _measuring import publish
-    from _pages import grid
 
     lines = [json.loads(x) for x in (RESULTS / LINES).open(encoding="utf-8")]
-    rows = list({row["plan"]: row for row in lines}.values())
+    cards: dict[str, dict[str, Row]] = {}
+    for row in lines:
+        cards.setdefault(row["card"], {})[row["plan"]] = row
+    text = [HEAD.format(tokens=TOKENS, sequences=SEQUENCES)]
+    for card, rows in cards.items():
+        text += ["", f"## {card}", "", *_section([*rows.values()])]
+    publish(PAGE, "\n".join([*text, ""]), LINES)
+
+
+def _section(rows: list[Row]) -> Iterator[str]:
+    """Yield the lines about the runs on one card."""
+    from _pages import grid
+
     ran = [row for row in rows if "median_s" in row]
-    first = rows[0]
-    text = [
-        HEAD.format(
-            tokens=TOKENS, sequences=SEQUENCES, torch=first["torch"], card=first["card"]
-        )
-    ]
     cells = [
         [
             *row["plan"].split("-"),
@@ -136,19 +141,18 @@ def write_page() -> None:
         for row in ran
     ]
     headers = ("model", "micro-batch", "recompute", "measured", "predicted", "error")
-    text += grid((*headers, "memory", "the judge's", "error"), cells)
+    yield from grid((*headers, "memory", "the judge's", "error"), cells)
     errors = [abs(row["predicted_s"] / row["median_s"] - 1) for row in ran]
     weights = [abs(row["predicted_mib"] / row["memory_mib"] - 1) for row in ran]
     inside = sum(row["low_s"] <= row["median_s"] <= row["high_s"] for row in ran)
-    text.append(
-        f"\nMean of the sizes of errors: time {statistics.mean(errors):.1%}, memory "
-        f"{statistics.mean(weights):.1%}; {inside} of {len(ran)} inside the interval "
-        "of 80 %."
+    yield (
+        f"\nPyTorch {rows[0]['torch']}. Mean of the sizes of errors: time "
+        f"{statistics.mean(errors):.1%}, memory {statistics.mean(weights):.1%}; "
+        f"{inside} of {len(ran)} inside the interval of 80%."
     )
     for row in rows:
         if "error" in row:
-            text.append(f"\n{row['plan']}: {row['error']}")
-    publish(PAGE, "\n".join([*text, ""]), LINES)
+            yield f"\n{row['plan']}: {row['error']}"
 
 
 def main() -> None:
