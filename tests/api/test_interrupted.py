@@ -17,7 +17,7 @@ from hetopt.api import (
     scheduling,
 )
 from hetopt.errors import Interrupted, keeping
-from hetopt.explaining import explanation
+from hetopt.explaining import effects
 from hetopt.modelling import Limits
 from hetopt.planners import megatron, metis
 from hetopt.portfolio import asking, searching, walks
@@ -232,7 +232,7 @@ def test_explain_keeps_the_explanation_and_the_changes_looked_at(
     assert (len(found.effects), found.complete, found.interrupted) == (2, False, True)
     plan, out = tmp_path / "plan.json", tmp_path / "why.json"
     assert hetopt("plan", SMALL, "--planner", "megatron", "--out", plan).exit_code == 0
-    monkeypatch.setattr(explanation, "effect", interrupt)
+    monkeypatch.setattr(effects, "effect", interrupt)
     told = hetopt("explain", plan, "--json", "--out", tmp_path / "why.md")
     assert told.exit_code == 0
     document = json.loads(told.stdout)

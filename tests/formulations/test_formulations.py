@@ -498,7 +498,6 @@ class Pretender:
                 objective=float(self.claimed),
                 bound=float(self.claimed),
                 value=lambda x: value(x) + self.shift,
-                seconds=0.0,
             )
 
         inner.solve = pretend

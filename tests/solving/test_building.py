@@ -27,12 +27,12 @@ CASES = [
 def unsolved(monkeypatch):
     """No back end may begin to solve."""
 
-    def search(model, limits, report):
+    def solve(model, limits, report):
         raise AssertionError(f"{model.name} was handed to the solver")
 
     for name in BACKENDS:
         monkeypatch.setattr(
-            type(registry.entry("backends", name).backend()), "search", search
+            type(registry.entry("backends", name).backend()), "solve", solve
         )
 
 

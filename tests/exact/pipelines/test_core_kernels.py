@@ -42,7 +42,7 @@ def test_every_kernel_is_held_to_its_loops():
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
 def test_paths_are_alike(seed, called):
-    of_paths.test_the_least_cost_is_that_of_the_cheapest_of_all_paths(seed)
+    of_paths.hold_least_to_all_paths(seed)
     of_paths.test_fronts_are_the_cheapest_sets_of_replicas(seed)
     of_paths.test_segments_take_the_least_of_all_their_divisions(seed)
     of_paths.test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed)
