@@ -89,6 +89,75 @@ PyObject *core_pattern_us(PyObject *self, PyObject *args)
     return done;
 }
 
+/* --- options by cell --------------------------------------------------------------------- */
+
+/* Whether the numbers, cells and patterns of options are those of the tables. */
+static int are_options(const given_t *given, int64_t cells)
+{
+    return within(given, 0, 0, given->size['n'] - 1) && within(given, 1, 0, cells - 1) &&
+           within(given, 3, 0, given->size['p'] - 1);
+}
+
+PyObject *core_cells_us(PyObject *self, PyObject *args)
+{
+    (void)self;
+    given_t given;
+    PyObject *done = NULL;
+    if (open_given(args, "o n n n n n p # =c =c", &given) < 0)
+        return NULL;
+    if (!are_options(&given, given.size['c'])) {
+        outside();
+    } else {
+        const int64_t *options = array(&given, 0), *cell = array(&given, 1);
+        const int64_t *us = array(&given, 2), *pattern = array(&given, 3);
+        const int64_t *shared = array(&given, 4), *apart = array(&given, 5);
+        const int64_t *paid = array(&given, 6);
+        int64_t slowest = given.numbers[7], count = given.size['o'];
+        int64_t *one = array(&given, 8), *two = array(&given, 9);
+        Py_BEGIN_ALLOW_THREADS
+        fill(one, given.size['c'], BIG);
+        fill(two, given.size['c'], BIG);
+        for (int64_t i = 0; i < count; i++) {
+            int64_t o = options[i], at = cell[o], priced = us[o] + paid[pattern[o]];
+            if (shared[o] <= slowest)
+                one[at] = lesser(one[at], priced);
+            if (apart[o] <= slowest)
+                two[at] = lesser(two[at], priced);
+        }
+        Py_END_ALLOW_THREADS
+        done = Py_NewRef(Py_None);
+    }
+    close_given(&given);
+    return done;
+}
+
+PyObject *core_below(PyObject *self, PyObject *args)
+{
+    (void)self;
+    given_t given;
+    PyObject *done = NULL;
+    if (open_given(args, "o n n n p c # =?o", &given) < 0)
+        return NULL;
+    if (!are_options(&given, given.size['c'])) {
+        outside();
+    } else {
+        const int64_t *options = array(&given, 0), *cell = array(&given, 1);
+        const int64_t *us = array(&given, 2), *pattern = array(&given, 3);
+        const int64_t *paid = array(&given, 4), *through = array(&given, 5);
+        int64_t limit = given.numbers[6], count = given.size['o'];
+        char *kept = given.views[7].buf;
+        Py_BEGIN_ALLOW_THREADS
+        for (int64_t i = 0; i < count; i++) {
+            int64_t o = options[i];
+            kept[i] = us[o] + paid[pattern[o]] + through[cell[o]] <= limit;
+        }
+        Py_END_ALLOW_THREADS
+        done = Py_NewRef(Py_None);
+    }
+    close_given(&given);
+    return done;
+}
+
 /* --- shortest paths over the layers ------------------------------------------------------ */
 
 typedef struct {

@@ -6,8 +6,10 @@
 #include "core.h"
 
 PyObject *core_pattern_us(PyObject *self, PyObject *args);
+PyObject *core_cells_us(PyObject *self, PyObject *args);
 PyObject *core_swept(PyObject *self, PyObject *args);
 PyObject *core_through(PyObject *self, PyObject *args);
+PyObject *core_below(PyObject *self, PyObject *args);
 PyObject *core_completed_by_count(PyObject *self, PyObject *args);
 
 #endif

@@ -72,12 +72,27 @@ def everything(rng):
     value = loops.swept(*cells, moves)
     steps, wanted, gpus = drawn_steps(rng, moves)
     times, replicas, most = drawn_patterns(rng)
+    options, columns, paid = drawn_options(rng)
     return (
+        *loops.cells_us(options, columns, paid, 20, 6),
+        loops.below(options, columns, paid, some(rng, 6), 40),
         value,
         loops.through(*cells, moves, value),
         loops.completed_by_count(steps, moves, wanted, gpus),
         loops.pattern_us(times, replicas, most),
     )
+
+
+def drawn_options(rng):
+    count = int(rng.integers(0, 12))
+    columns = loops.Columns(
+        np.sort(rng.integers(0, 6, count)),
+        rng.integers(1, 30, count),
+        rng.integers(0, 3, count),
+        *some(rng, (2, count)),
+    )
+    options = np.flatnonzero(rng.random(count) < 0.7)
+    return options, columns, rng.integers(0, 9, 3)
 
 
 def drawn_patterns(rng):
@@ -119,6 +134,27 @@ def test_a_patterns_time_is_that_of_the_best_shares(seed):
     for cap, row in zip(most.tolist(), found.tolist(), strict=True):
         for counts, us in zip(replicas.tolist(), row, strict=True):
             assert us == least_us(times.tolist(), counts, b, cap)
+
+
+@given(SEEDS)
+@pytest.mark.usefixtures("way")
+def test_cells_have_their_least_options_and_paths_those_below_a_limit(seed):
+    rng = np.random.default_rng(seed)
+    options, columns, paid = drawn_options(rng)
+    shared, apart = loops.cells_us(options, columns, paid, 20, 6)
+    through = some(rng, 6)
+    kept = loops.below(options, columns, paid, through, 40)
+    rows = {int(o): [int(column[o]) for column in columns] for o in options}
+    costs = {o: us + int(paid[pattern]) for o, (_, us, pattern, *_) in rows.items()}
+    for found, way in ((shared, 3), (apart, 4)):
+        for cell in range(6):
+            of_cell = [
+                costs[o] for o, row in rows.items() if row[0] == cell and row[way] <= 20
+            ]
+            assert found[cell] == min(of_cell, default=BIG)
+    assert kept.tolist() == [
+        o for o, row in rows.items() if costs[o] + through[row[0]] <= 40
+    ]
 
 
 def chains(cells, moves, until):

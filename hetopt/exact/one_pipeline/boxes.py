@@ -69,9 +69,8 @@ class Size:
         options = self.prices.options
         if not len(options):
             return OpenBox(BIG, Box(0, 0, 0, 0), ())
-        tau = np.minimum(self.prices.option_shared, self.prices.option_apart)
         # Options are bounds from below: what stages take at most, only a limit says.
-        box = Box(int(tau.min()), _ENDLESS, 0, _ENDLESS)
+        box = Box(int(self.prices.least_us.min()), _ENDLESS, 0, _ENDLESS)
         return OpenBox(0, box, (0,) * len(self.cluster.gpus))
 
     def work(

@@ -78,6 +78,63 @@ def pattern_us_by_numpy(times: Array, replicas: Array, most: Array) -> Array:
     return found
 
 
+# --- options by cell -----------------------------------------------------------------
+
+
+class Columns(NamedTuple):
+    """Columns of all options: the cell and what a stage takes by itself, its pattern.
+
+    A cell is the last layer, the first and the kind, as one number. `shared` and
+    `apart` are the least times with a hop: with a node in common, and without.
+    """
+
+    cell: Array
+    us: Array
+    pattern: Array
+    shared: Array
+    apart: Array
+
+
+def cells_us(
+    options: Array, columns: Columns, paid: Array, slowest: int, count: int
+) -> tuple[Array, Array]:
+    """Return the least priced option of each of `count` cells, shared and apart.
+
+    Of some `options`, by number; `paid` is the price of each pattern's GPUs. No stage
+    is slower than `slowest` with its least hop.
+    """
+    one, two = np.empty((2, count), np.int64)
+    core = _kernels.core
+    if core is not None:
+        core.cells_us(options, *columns, paid, slowest, one, two)
+        return one, two
+    one[:] = two[:] = BIG
+    cell, us, pattern, *ways = (column[options] for column in columns)
+    priced = us + paid[pattern]
+    for found, least in zip((one, two), ways, strict=True):
+        fits = least <= slowest
+        np.minimum.at(found, cell[fits], priced[fits])
+    return one, two
+
+
+def below(
+    options: Array, columns: Columns, paid: Array, through: Array, limit: int
+) -> Array:
+    """Return the options that some path of at most `limit` goes through.
+
+    `through` is by cell, what all of a path but the option takes.
+    """
+    core = _kernels.core
+    if core is None:
+        cell, us, pattern = (column[options] for column in columns[:3])
+        kept = us + paid[pattern] + through[cell] <= limit
+    else:
+        kept = np.empty(len(options), np.bool_)
+        core.below(options, *columns[:3], paid, through, limit, kept)
+    chosen: Array = options[kept]
+    return chosen
+
+
 # --- shortest paths over the layers --------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from . import loops
 from .cluster_tables import BIG, Array, ClusterTables
 from .kinds import Kinds
-from .loops import Moves
+from .loops import Columns, Moves
 from .options import Options
 
 
@@ -55,7 +55,12 @@ class Prices:
             end, 0, self.least_apart[options.kind]
         )
         side = self.layers + 1
-        self.cell = (options.last * side + options.first) * self.kinds + options.kind
+        self.least_us = np.minimum(self.option_shared, self.option_apart)
+        cell = (options.last * side + options.first) * self.kinds + options.kind
+        self.columns = Columns(
+            *(cell, options.compute_us, options.pattern),
+            *(self.option_shared, self.option_apart),
+        )
 
     def _least(self, hops: Array) -> Array:
         """Least hop of each kind, over its pairs and all states."""
@@ -66,8 +71,8 @@ class Prices:
 
     def within(self, options: Array, slowest: int, sync: int) -> Array:
         """Return the options that a pipeline with these maxima may have."""
-        tau = np.minimum(self.option_shared[options], self.option_apart[options])
-        keep = (tau <= slowest) & (self.options.sync_us[options] <= sync)
+        keep = self.least_us[options] <= slowest
+        keep &= self.options.sync_us[options] <= sync
         return options[keep]
 
     def path(
@@ -97,28 +102,15 @@ class _Table:
     def __init__(
         self, owner: Prices, options: Array, slowest: int, prices: Array
     ) -> None:
-        self.owner, self.options = owner, options
-        rows = owner.options
-        paid = (owner.use @ prices)[rows.pattern[options]]
-        self.priced = rows.compute_us[options] + paid
-        self.fits_shared = owner.option_shared[options] <= slowest
-        self.fits_apart = owner.option_apart[options] <= slowest
-        cell = owner.cell[options]
-        starts = np.flatnonzero(np.diff(cell, prepend=-1))
-        self._starts, self._cells = starts, cell[starts]
-        side = owner.layers + 1
-        shape = (side, side, owner.kinds)
-        self.shared = self._least(np.where(self.fits_shared, self.priced, BIG), shape)
-        self.apart = self._least(np.where(self.fits_apart, self.priced, BIG), shape)
+        self.owner, self.options, self.slowest = owner, options, slowest
+        self.paid, side = owner.use @ prices, owner.layers + 1
+        count = side * side * owner.kinds
+        cells = loops.cells_us(options, owner.columns, self.paid, slowest, count)
+        self.shared, self.apart = (
+            cell.reshape(side, side, owner.kinds) for cell in cells
+        )
         # Least price of layers before a cut, by the state of the stage behind it.
         self.value = loops.swept(self.shared, self.apart, owner.moves)
-
-    def _least(self, priced: Array, shape: tuple[int, ...]) -> Array:
-        """Least priced option of every cell (last, first, kind)."""
-        found = np.full(shape, BIG, np.int64)
-        if len(self._starts):
-            found.reshape(-1)[self._cells] = np.minimum.reduceat(priced, self._starts)
-        return found
 
     # --- the least path ------------------------------------------------------------
 
@@ -145,21 +137,18 @@ class _Table:
         return int((one if joined else two).argmin()), joined
 
     def _option(self, last: int, first: int, kind: int, *, joined: bool) -> int:
-        owner = self.owner
-        cell = (last * (owner.layers + 1) + first) * owner.kinds + kind
-        place = int(np.searchsorted(self._cells, cell))
-        start = int(self._starts[place])
-        more = place + 1 < len(self._starts)
-        end = int(self._starts[place + 1]) if more else len(self.options)
-        fits = (self.fits_shared if joined else self.fits_apart)[start:end]
-        priced = np.where(fits, self.priced[start:end], BIG)
-        return int(self.options[start + int(priced.argmin())])
+        columns, layers = self.owner.columns, self.owner.layers
+        cell = (last * (layers + 1) + first) * self.owner.kinds + kind
+        numbers = np.searchsorted(columns.cell, (cell, cell + 1))
+        some = self.options[slice(*np.searchsorted(self.options, numbers))]
+        fits = (columns.shared if joined else columns.apart)[some] <= self.slowest
+        priced = columns.us[some] + self.paid[columns.pattern[some]]
+        return int(some[int(np.where(fits, priced, BIG).argmin())])
 
     # --- options below a limit -------------------------------------------------------
 
     def below(self, limit: int) -> Array:
         """Numbers of the options that some path of at most `limit` goes through."""
-        table = loops.through(self.shared, self.apart, self.owner.moves, self.value)
-        through = table.reshape(-1)[self.owner.cell[self.options]]
-        kept: Array = self.options[self.priced + through <= limit]
-        return kept
+        through = loops.through(self.shared, self.apart, self.owner.moves, self.value)
+        flat = through.reshape(-1)
+        return loops.below(self.options, self.owner.columns, self.paid, flat, limit)

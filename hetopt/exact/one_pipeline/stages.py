@@ -203,17 +203,32 @@ class Stages:
 
 def _dealt(m: int, groups: list[list[int]], free: Free, t: int) -> Iterator[Places]:
     """Ways to put `m` replicas on groups of nodes that are alike within."""
-    if not groups:
-        if m == 0:
-            yield ()
-        return
-    nodes, rest = groups[0], groups[1:]
-    most = free[nodes[0]] // t
-    for here in range(min(m, most * len(nodes)) + 1):
-        for counts in _falling(here, len(nodes), most):
-            own = tuple(zip(nodes, counts, strict=False))
-            for others in _dealt(m - here, rest, free, t):
-                yield own + others
+    shape = tuple((len(nodes), free[nodes[0]] // t) for nodes in groups)
+    for counts in _counts(m, shape):
+        yield tuple(
+            place
+            for nodes, row in zip(groups, counts, strict=True)
+            for place in zip(nodes, row, strict=False)
+        )
+
+
+@lru_cache(100_000)
+def _counts(
+    m: int, shape: tuple[tuple[int, int], ...]
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Ways to deal `m` replicas to groups of so many nodes, with so many at the most.
+
+    Of each group, falling numbers of its first nodes.
+    """
+    if not shape:
+        return ((),) if m == 0 else ()
+    (nodes, most), rest = shape[0], shape[1:]
+    return tuple(
+        (own, *others)
+        for here in range(min(m, most * nodes) + 1)
+        for own in _falling(here, nodes, most)
+        for others in _counts(m - here, rest)
+    )
 
 
 def _falling(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:

@@ -107,7 +107,7 @@ class Shares(Record):
     choices: float = Field(default=0.2, description="Settings that a plan may choose.")
     one_pipeline: float = Field(default=0.25, description="The best single pipeline.")
     only_pipeline: float = Field(
-        default=0.75, description="The same where none is of one sequence."
+        default=0.8, description="The same where none is of one sequence."
     )
     fitting: float = Field(default=0.3, description="A pipeline that fits, where none.")
     first_prices: float = Field(
