@@ -175,9 +175,12 @@ class _Setting:
     # --- whole models on single GPUs -----------------------------------------------
 
     def rates(self, node: str, d: int) -> list[float]:
-        """Samples per us of a GPU that holds the model, by sizes that fit there."""
+        """Samples per us of a GPU that holds the model, by samples that fit there.
+
+        They may be fewer than in any micro-batch, which several GPUs may share.
+        """
         found = []
-        for size in self.work.micro_batch_sizes:
+        for size in range(1, max(self.work.micro_batch_sizes) + 1):
             if not self.table.usable(node, 1, size):
                 continue
             whole = _Kind(node, 1, [], 0.0)

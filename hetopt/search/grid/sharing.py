@@ -7,7 +7,8 @@ all wait for what replicas exchange.
 
 No plan of D replicas has passes that end before the D fastest GPUs, each told what is
 quickest on it and fits there, have done the whole batch; it exchanges and updates at
-least what D replicas do. `least_us` is the least of these times over all D.
+least what D replicas do. `least_us` is the least of these times over all D. A GPU may
+have fewer samples than any size of micro-batches, as several may share one.
 """
 
 from collections import Counter
@@ -41,6 +42,7 @@ def plans(cost: FastCost, rules: Sequence[Recompute]) -> Iterator[tuple[Pipe, ..
 def least_us(cost: FastCost, least: Least, rules: Sequence[Recompute]) -> float:
     """Return a time that no such plan beats; infinite where no GPU holds the model."""
     batch = cost.instance.workload.global_batch
+    sizes = range(1, max(cost.instance.workload.micro_batch_sizes) + 1)
     speakers = {cost.kind[node]: node for node in cost.timed_nodes}
     gpus = Counter[int]()
     for node in cost.timed_nodes:
@@ -50,7 +52,7 @@ def least_us(cost: FastCost, least: Least, rules: Sequence[Recompute]) -> float:
         cost.check()
         rates = []
         for kind, node in speakers.items():
-            if ways := _ways(cost, node, rules, replicas):
+            if ways := _ways(cost, node, sizes, rules, replicas):
                 slot = Slot(node, 1, 0, cost.layers, ways[0][1])
                 us = cost.timing(ways[0][0], (slot,)).slowest
                 rates += [ways[0][0] / max(1, us)] * gpus[kind]
@@ -66,9 +68,10 @@ def _on(
     """Yield plans on all GPUs of some nodes, by how each kind of them is told."""
     gpus = [node for node in nodes for _ in range(cost.nodes[node].count)]
     ways: dict[int, list[_Told]] = {}
+    sizes = cost.instance.workload.micro_batch_sizes
     for node in nodes:
         if cost.kind[node] not in ways:
-            ways[cost.kind[node]] = _ways(cost, node, rules, len(gpus))
+            ways[cost.kind[node]] = _ways(cost, node, sizes, rules, len(gpus))
     if prod(map(len, ways.values())) > _MOST_TOLD:
         ways = {kind: told[:_FASTEST] for kind, told in ways.items()}
     for told in islice(product(*ways.values()), _MOST_TOLD):
@@ -85,10 +88,13 @@ def _on(
 
 
 def _ways(
-    cost: FastCost, node: int, rules: Sequence[Recompute], replicas: int
+    cost: FastCost,
+    node: int,
+    sizes: Sequence[int],
+    rules: Sequence[Recompute],
+    replicas: int,
 ) -> list[_Told]:
     """Return how a GPU of a node may be told: what fits, the fastest first."""
-    sizes = cost.instance.workload.micro_batch_sizes
     found: list[tuple[float, int, _Told]] = []
     for number, (size, rule) in enumerate(product(sizes, rules)):
         slots = (Slot(node, 1, 0, cost.layers, rule),)
