@@ -8,6 +8,7 @@ one that can be refuted is often done in seconds, and one that cannot never is.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fractions import Fraction
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
@@ -223,7 +224,8 @@ class Tightening:
             if goal is None:
                 break
             # Nothing below the goal: at 0, nothing better than the incumbent.
-            target = int(self._highest / (1 + goal)) - (1 if goal == 0 else 0)
+            ratio = 1 + Fraction(goal)  # floats would round times of 17 digits up
+            target = int(self._highest / ratio) - (1 if goal == 0 else 0)
             assert run.bound is not None
             if target <= run.bound.value:
                 self._goals.tell(refuted=True)
