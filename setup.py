@@ -43,6 +43,7 @@ class Wheel(bdist_wheel):
         self.run_command("build_ext")
         if self.get_finalized_command("build_ext").missing:
             self.root_is_pure, self.py_limited_api = True, False
+            self.distribution.ext_modules = []  # all lies at the root, then
         super().run()
 
 

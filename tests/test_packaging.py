@@ -120,17 +120,19 @@ def test_the_wheel_takes_one_top_level_name(site: Path) -> None:
     assert {name for name in names if not name.endswith(".dist-info")} == {"hetopt"}
 
 
-@pytest.mark.parametrize("beside_the_checkout", [False, True])
-def test_the_wheel_plans_and_reports(
-    site: Path, tmp_path: Path, beside_the_checkout: bool
-) -> None:
-    folder = ROOT if beside_the_checkout else tmp_path
+def test_the_wheel_plans_and_reports(site: Path, tmp_path: Path) -> None:
     page = tmp_path / "gaps.html"
     words = ("compare", "tiny/two-nodes", "--planners", "megatron", "--out", str(page))
-    where, _, told = run(site, RUN, folder, *words).partition("\n")
+    where, _, told = run(site, RUN, tmp_path, *words).partition("\n")
     assert Path(where).is_relative_to(site)
     assert "megatron" in told
     assert "<svg" in page.read_text(encoding="utf-8")
+
+
+def test_the_wheel_is_what_runs_beside_the_checkout(site: Path) -> None:
+    where, _, told = run(site, RUN, ROOT, "list", "instances", "--json").partition("\n")
+    assert Path(where).is_relative_to(site)
+    assert "tiny/two-nodes" in {row["name"] for row in json.loads(told)}
 
 
 def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> None:
@@ -148,6 +150,17 @@ def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> 
 # --- the compiled core -------------------------------------------------------------
 
 
+def files(site: Path) -> dict[str, bytes]:
+    """What a wheel has, but for what is compiled and what it says of itself."""
+    return {
+        str(path.relative_to(site)): path.read_bytes()
+        for path in site.rglob("*.*")
+        if path.is_file()
+        and path.suffix not in {".pyc", ".so"}
+        and not path.parent.name.endswith(".dist-info")
+    }
+
+
 def tags(site: Path) -> list[str]:
     """The tags of a wheel, and whether its code is for every platform."""
     (folder,) = site.glob("hetopt-*.dist-info")
@@ -156,13 +169,24 @@ def tags(site: Path) -> list[str]:
 
 
 def test_a_wheel_without_a_compiler_is_for_every_platform(
-    archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    site: Path, archive: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     plain = unpacked(archive, tmp_path_factory, CC="false")
     assert tags(plain) == ["Root-Is-Purelib: true", "Tag: py3-none-any"]
     assert not [*plain.rglob("_core*")]
-    words = ("plan", "tiny/two-nodes", "--planner", "megatron")
-    assert "megatron" in run(plain, RUN, tmp_path, *words)
+    assert files(plain) == files(site)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_wheel_plans_without_the_core_too(site: Path, tmp_path: Path) -> None:
+    """All else is the same in both wheels: what is compiled is taken away for it."""
+    (core,) = site.rglob("_core*.so")
+    away = core.rename(tmp_path / core.name)
+    try:
+        words = ("plan", "tiny/two-nodes", "--planner", "megatron")
+        assert "megatron" in run(site, RUN, tmp_path, *words)
+    finally:
+        away.rename(core)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
