@@ -20,6 +20,23 @@ from hetopt.text import writing
 SMALL = "tiny/two-nodes"
 PLAN = ("plan", SMALL, "--planner", "megatron")
 FULL = Path("/dev/full")
+FORKS = """
+import json, os, sys
+from hetopt import api, cli
+from hetopt.cli import listing, planning
+from hetopt.planners import megatron
+place, lines = sys.argv[1], json.loads(sys.argv[2])
+os.chdir(place)
+codes = []
+for i, words in enumerate(lines):
+    if not (child := os.fork()):
+        os.dup2(os.open(f"{i}.txt", os.O_WRONLY | os.O_CREAT), 2)
+        sys.argv = ["hetopt", *words]
+        cli.main()
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+with open("codes", "w") as file:
+    json.dump(codes, file)
+"""
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
 
 
@@ -27,9 +44,19 @@ def hetopt(*words: str | Path) -> Any:
     return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
-def run(*words: str | Path, stdout: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "hetopt", *map(str, words)]
-    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+def run(
+    lines: list[tuple[str, ...]], folder: Path, stdout: Any
+) -> "list[tuple[int, str]]":
+    """Run commands, each in a process that ends by itself; their codes and errors.
+
+    All are forks of one process, which imports the house once.
+    """
+    command = [sys.executable, "-c", FORKS, str(folder), json.dumps(lines)]
+    told = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    assert told.returncode == 0, told.stderr
+    codes = json.loads((folder / "codes").read_text())
+    texts = [(folder / f"{i}.txt").read_text() for i in range(len(lines))]
+    return [*zip(codes, texts, strict=True)]
 
 
 def full(*args: Any, **kwargs: Any) -> Any:
@@ -39,46 +66,37 @@ def full(*args: Any, **kwargs: Any) -> Any:
 # --- stdout ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("list", "instances", "--json"), 0),
-        (("plan", "--help"), 0),
-        ((*PLAN, "--json", "--out", "plan.json"), 0),
-        (("plan", "tiny/infeasible", "--planner", "megatron"), 3),
-        (("plan", "nowhere.yaml", "--json"), 2),
-    ],
-    ids=["document", "help", "plan", "no plan", "error"],
-)
-def test_a_reader_that_leaves_early_changes_nothing(
-    words: tuple[str, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[2]))
+def test_a_reader_that_leaves_early_changes_nothing(tmp_path: Path) -> None:
+    expected = {
+        ("list", "instances", "--json"): 0,
+        ("plan", "--help"): 0,
+        (*PLAN, "--json", "--out", "plan.json"): 0,
+        ("plan", "tiny/infeasible", "--planner", "megatron"): 3,
+        ("plan", "nowhere.yaml", "--json"): 2,
+    }
     reading, writing = os.pipe()
     os.close(reading)
-    told = run(*words, stdout=writing)
+    found = run([*expected], tmp_path, writing)
     os.close(writing)
-    assert told.returncode == code
-    assert code or "--out" in words or told.stderr == ""
-    assert "Error" not in told.stderr
-    assert "pipe" not in told.stderr.lower()
-    assert ("--out" in words) == (tmp_path / "plan.json").is_file()
+    for (words, code), (ended, text) in zip(expected.items(), found, strict=True):
+        assert ended == code, words
+        assert code or "--out" in words or text == ""
+        assert "Error" not in text, words
+        assert "pipe" not in text.lower(), words
+    assert (tmp_path / "plan.json").is_file()
 
 
 @needs_full
-@pytest.mark.parametrize(
-    "words",
-    [PLAN, (*PLAN, "--json"), ("list", "planners"), ("--version",), ("plan", "--help")],
-    ids=["table", "document", "list", "version", "help"],
-)
-def test_a_full_disk_at_stdout_is_said_and_exits_2(words: tuple[str, ...]) -> None:
+def test_a_full_disk_at_stdout_is_said_and_exits_2(tmp_path: Path) -> None:
+    plain = [("list", "planners"), ("--version",), ("plan", "--help")]
+    lines = [PLAN, (*PLAN, "--json"), *plain]
     with FULL.open("w") as stdout:
-        told = run(*words, stdout=stdout)
-    assert told.returncode == 2
-    assert "No space left" in told.stderr
-    assert "Traceback" not in told.stderr
-    assert "Exception ignored" not in told.stderr
+        found = run(lines, tmp_path, stdout)
+    for words, (code, text) in zip(lines, found, strict=True):
+        assert code == 2, words
+        assert "No space left" in text, words
+        assert "Traceback" not in text, words
+        assert "Exception ignored" not in text, words
 
 
 # --- a plan that was computed is never lost ----------------------------------------
