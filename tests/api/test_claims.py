@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from inputs import trials
 from places import INSTANCES
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ from hetopt.api.claims import Truth, iteration_of
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
 from hetopt.problems import training_plan
+from hetopt.schema import Instance
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
 
@@ -25,11 +27,15 @@ def told(*words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("number", trials(8, 60))
 def test_a_claim_is_refuted_where_all_plans_are_slower_and_only_there(
-    seed: int,
+    number: int,
 ) -> None:
-    instance = random_tiny_instance(Random(seed))
+    for seed in range(number):
+        _hold_claims_to_all_plans(random_tiny_instance(Random(seed)))
+
+
+def _hold_claims_to_all_plans(instance: Instance) -> None:
     best = best_training_plan(instance, several_replicas=True)
     if best is None:
         found = hetopt.claim(instance, "1 s", limits=5)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from inputs import trials
 from model_configs import SEVENTY_BILLION
 from places import INSTANCES
 from typer.testing import CliRunner
@@ -36,9 +37,13 @@ def has_plan(instance: Instance) -> bool:
     return best_training_plan(instance, several_replicas=True) is not None
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_the_margin_lies_where_trying_all_plans_finds_it(seed: int) -> None:
-    instance = random_tiny_instance(Random(seed))
+@pytest.mark.parametrize("number", trials(15, 100))
+def test_the_margin_lies_where_trying_all_plans_finds_it(number: int) -> None:
+    for seed in range(number):
+        _hold_margin_to_all_plans(random_tiny_instance(Random(seed)))
+
+
+def _hold_margin_to_all_plans(instance: Instance) -> None:
     found = feasibility.margin(instance, Limits(time_s=20))
     gpus = instance.planned_cluster.gpus.values()
     if found.value is not None:
@@ -73,9 +78,13 @@ def test_a_plan_leaves_what_is_said_to_be_spare() -> None:
     assert judged.parts["least_headroom_mib"] == found.value
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_longest_context_has_a_plan_and_a_refuted_one_has_none(seed: int) -> None:
-    instance = random_tiny_instance(Random(100 + seed))
+@pytest.mark.parametrize("number", trials(7, 60))
+def test_the_longest_context_has_a_plan_and_a_refuted_one_has_none(number: int) -> None:
+    for seed in range(100, 100 + number):
+        _hold_longest_context_to_all_plans(random_tiny_instance(Random(seed)))
+
+
+def _hold_longest_context_to_all_plans(instance: Instance) -> None:
     found = feasibility.longest_context(instance, Limits(time_s=20))
     if found.value is not None:
         assert found.value % feasibility.TOKENS_STEP == 0

@@ -1,4 +1,4 @@
-"""Digests of plans, printed: run by a test under different kernels of arithmetic.
+"""Digests of plans: printed, they are held to those of other kernels of arithmetic.
 
 Searches end by their counts of candidates, never by the clock.
 """
@@ -58,8 +58,12 @@ def _exact(instance: Any) -> str:
     return str(result.plan and result.plan.model_dump_json())
 
 
-if __name__ == "__main__":
-    digests = {
+def digests() -> dict[str, str]:
+    """Return the digests of all outcomes, by their names."""
+    return {
         name: hashlib.sha256(what.encode()).hexdigest() for name, what in outcomes()
     }
-    sys.stdout.write(json.dumps(digests))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(digests()))

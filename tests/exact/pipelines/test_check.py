@@ -118,7 +118,7 @@ def checked(instance: Instance, *, whole: bool = False, hosts: bool = False) -> 
     return number
 
 
-@pytest.mark.parametrize("number", trials(8, 60))
+@pytest.mark.parametrize("number", trials(6, 60))
 def test_no_prices_refute_the_optimum(number: int) -> None:
     """Whatever divisions and prices: the best plan of a tiny instance has its time."""
     for seed in range(number):
