@@ -15,6 +15,7 @@ import zipfile
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from places import ROOT
@@ -58,31 +59,49 @@ def build(kind: str, source: Path, out: Path, **settings: str) -> None:
     )
 
 
+class Wheels(NamedTuple):
+    """Two wheels of one source archive, without and with the compiled core."""
+
+    plain: Path
+    compiled: Path
+
+
 @pytest.fixture(scope="module")
-def site(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with nothing but the unpacked wheel, compiled in a hurry."""
+def wheels(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """Both wheels, built in one folder: first that of no compiler, then in a hurry."""
     quick = tmp_path_factory.mktemp("compiler") / "cc"
     quick.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
     quick.chmod(0o755)
-    return unpacked(archive, tmp_path_factory, CC=str(quick))
+    place = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(archive) as tar:
+        tar.extractall(place, filter="data")
+    (source,) = place.iterdir()
+    compilers = "false", str(quick)
+    return Wheels(*(wheel(source, tmp_path_factory, CC=cc) for cc in compilers))
 
 
-def unpacked(
+def wheel(
     source: Path, tmp_path_factory: pytest.TempPathFactory, **settings: str
 ) -> Path:
-    """The wheel of a folder or archive, unpacked; `settings` are of its build."""
+    """The wheel of a folder; `settings` are of its build."""
     built = tmp_path_factory.mktemp("built")
-    if source.is_file():
-        place = tmp_path_factory.mktemp("unpacked")
-        with tarfile.open(source) as tar:
-            tar.extractall(place, filter="data")
-        (source,) = place.iterdir()
     build("wheel", source, built, **settings)
-    (wheel,) = built.glob("*.whl")
+    (made,) = built.glob("*.whl")
+    return made
+
+
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing but what a wheel holds."""
     place = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(place)
     return place
+
+
+@pytest.fixture(scope="module")
+def site(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel with the core, where there is a compiler."""
+    return unpacked(wheels.compiled, tmp_path_factory)
 
 
 def run(site: Path, code: str, folder: Path, *words: str) -> str:
@@ -150,31 +169,32 @@ def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> 
 # --- the compiled core -------------------------------------------------------------
 
 
-def files(site: Path) -> dict[str, bytes]:
-    """What a wheel has, but for what is compiled and what it says of itself."""
+def read(wheel: Path) -> dict[str, bytes]:
+    """What a wheel holds, by path."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def files(wheel: Path) -> dict[str, bytes]:
+    """What it installs, but for the compiled core."""
     return {
-        str(path.relative_to(site)): path.read_bytes()
-        for path in site.rglob("*.*")
-        if path.is_file()
-        and path.suffix not in {".pyc", ".so"}
-        and not path.parent.name.endswith(".dist-info")
+        name: data
+        for name, data in read(wheel).items()
+        if ".dist-info/" not in name and not re.search(r"/_core\.[^/]*so$", name)
     }
 
 
-def tags(site: Path) -> list[str]:
+def tags(wheel: Path) -> list[str]:
     """The tags of a wheel, and whether its code is for every platform."""
-    (folder,) = site.glob("hetopt-*.dist-info")
-    lines = (folder / "WHEEL").read_text("utf-8").splitlines()
+    (told,) = (data for name, data in read(wheel).items() if name.endswith("/WHEEL"))
+    lines = told.decode().splitlines()
     return [line for line in lines if line.startswith(("Tag", "Root-Is-Purelib"))]
 
 
-def test_a_wheel_without_a_compiler_is_for_every_platform(
-    site: Path, archive: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    plain = unpacked(archive, tmp_path_factory, CC="false")
-    assert tags(plain) == ["Root-Is-Purelib: true", "Tag: py3-none-any"]
-    assert not [*plain.rglob("_core*")]
-    assert files(plain) == files(site)
+def test_a_wheel_without_a_compiler_is_for_every_platform(wheels: Wheels) -> None:
+    assert tags(wheels.plain) == ["Root-Is-Purelib: true", "Tag: py3-none-any"]
+    assert not [name for name in read(wheels.plain) if "/_core" in name]
+    assert files(wheels.plain) == files(wheels.compiled)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -190,8 +210,10 @@ def test_the_wheel_plans_without_the_core_too(site: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-def test_a_wheel_with_the_core_is_for_every_python(site: Path, tmp_path: Path) -> None:
-    pure, *named = tags(site)
+def test_a_wheel_with_the_core_is_for_every_python(
+    wheels: Wheels, site: Path, tmp_path: Path
+) -> None:
+    pure, *named = tags(wheels.compiled)
     assert pure == "Root-Is-Purelib: false"
     assert all(tag.startswith("Tag: cp311-abi3-") for tag in named)
     code = "from hetopt._kernels import status; print(status.active)"
@@ -264,7 +286,8 @@ def test_a_planner_that_comes_as_a_wheel_is_listed_and_plans(
     (package / "__init__.py").write_text("")
     (package / "planning.py").write_text(template[1], "utf-8")
     (package.parent / "pyproject.toml").write_text(PLUGIN, "utf-8")
-    theirs = unpacked(package.parent, tmp_path_factory)
+    made = wheel(package.parent, tmp_path_factory)
+    theirs = unpacked(made, tmp_path_factory)
     both = f"{site}{os.pathsep}{theirs}"
     script = tmp_path / "main.py"
     script.write_text("from hetopt.cli import main\nmain()\n")
