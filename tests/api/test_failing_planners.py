@@ -139,10 +139,10 @@ def test_policy_that_fails_is_a_row_beside_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(frenzy, "policy", raising)
-    outcomes = hetopt.schedule("frenzy/testbed-30", ["frenzy", "opportunistic"])
+    outcomes = hetopt.schedule("generated:queue/8/1", ["frenzy", "opportunistic"])
     first, second = outcomes
     assert first.result.plan is None
     assert "frenzy failed: ValueError" in first.result.reasons[0]
     assert second.result.plan is not None
     with pytest.raises(MethodFailed):
-        hetopt.schedule("frenzy/testbed-30", ["frenzy"])
+        hetopt.schedule("generated:queue/8/1", ["frenzy"])

@@ -27,7 +27,7 @@ from hetopt.scheduling import fitting
 from hetopt.search import grid, islands, symmetric
 from hetopt.solving.run import Run
 
-SMALL, OFFERS, QUEUE = "tiny/two-nodes", "tiny/offers", "frenzy/simulator-30"
+SMALL, OFFERS, QUEUE = "tiny/two-nodes", "tiny/offers", "generated:queue/8/1"
 
 
 def hetopt(*words: str | Path) -> Any:

@@ -28,7 +28,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
         plan(), SMALL, ["node1"], old_instance=SMALL, planners=["megatron"]
     ),
     "fit": lambda: hetopt.fit("gpt2", ["A100-40G"], 4),
-    "schedule": lambda: hetopt.schedule("frenzy/simulator-30", ["opportunistic"])[0],
+    "schedule": lambda: hetopt.schedule("generated:queue/8/1", ["opportunistic"])[0],
 }
 
 

@@ -117,7 +117,7 @@ ANSWERS: list[tuple[str, tuple[str, ...], str]] = [
     ("status", ("solve", SMALL, "--method", "megatron"), "r.json"),
     ("rows", ("compare", SMALL, "--planners", "megatron"), "r.html"),
     ("points", ("provision", "tiny/offers", "--frontier"), "r.svg"),
-    ("status", ("schedule", "frenzy/simulator-30", "--policy", "frenzy"), "r.html"),
+    ("status", ("schedule", "generated:queue/8/1", "--policy", "frenzy"), "r.html"),
     ("pipelines", ("simulate", "plan.json"), "r.svg"),
     ("iteration_us", ("explain", "plan.json", "--time-limit", "0"), "r.html"),
     ("new_plan", ("recover", "plan.json", SMALL, "--lost", "node1"), "r.json"),

@@ -485,6 +485,9 @@ def test_has_looks_at_as_many_buckets_whatever_the_number_of_nodes() -> None:
 # --- the command and the page ----------------------------------------------------
 
 
+FEW = "generated:queue/8/1"
+
+
 def told(*words: Any) -> tuple[int, str, str]:
     result = CliRunner().invoke(cli.app, ["schedule", *map(str, words)])
     return result.exit_code, result.stdout, result.stderr
@@ -530,7 +533,7 @@ def test_schedule_draws_the_queue_in_the_format_of_the_file(
 ) -> None:
     begins = {".png": b"\x89PNG", ".svg": b"<?xml", ".md": b"# Sch"}
     out = tmp_path / f"queue{suffix}"
-    code, _, _ = told("frenzy/testbed-30", "--policy", "frenzy", "--out", out)
+    code, _, _ = told(FEW, "--policy", "frenzy", "--out", out)
     assert code == 0
     assert out.read_bytes().startswith(begins[suffix])
 
@@ -582,7 +585,7 @@ def test_what_follows_requests_gives_as_many_gpus_where_they_do() -> None:
             follows = registry.entry("scheduling.policies", policy).follows_requests
             if follows:
                 assert len(entry.leases[-1].gpus) == asked
-    _, said, _ = told("frenzy/testbed-30", "--policy", "frenzy,opportunistic")
+    _, said, _ = told(FEW, "--policy", "frenzy,opportunistic")
     assert "frenzy: the policy chooses the number of GPUs" in " ".join(said.split())
 
 
