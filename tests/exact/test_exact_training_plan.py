@@ -316,7 +316,7 @@ def sited(random: Random) -> Instance:
     return Instance.model_validate(tree, strict=False)
 
 
-@pytest.mark.parametrize("number", trials(8, 80))
+@pytest.mark.parametrize("number", trials(6, 80))
 def test_what_is_refuted_of_sites_is_true_and_proved_again(number: int) -> None:
     for seed in range(number):
         is_true_and_proved_again(sited(Random(f"sites/{seed}")), steps=30)
