@@ -99,7 +99,7 @@ def test_seventy_billion_parameters_fit_by_pipelines_where_marp_has_none(
 ) -> None:
     file = tmp_path / "seventy.json"
     file.write_text(json.dumps(SEVENTY_BILLION))
-    words = ("fit", str(file), "--gpus", "H100-80GB-SXM5", "--batch", "8", "--json")
+    words = ("fit", str(file), "--gpus", "H100-80GB-SXM5", "--batch", "4", "--json")
     words += ("--time-limit", "600")  # it ends by itself
     code, out, _ = told(*words)
     document = json.loads(out)
