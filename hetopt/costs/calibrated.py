@@ -322,7 +322,8 @@ class Calibrated:
         """
         if "update" not in self.calibration.constants:
             return Fraction(0)
-        return exact(self.constant("update")) * step.UPDATE_BYTES
+        constant = self.constant("update", self.calibration.framework)
+        return exact(constant) * step.UPDATE_BYTES
 
     def read_all(self, place: NodeClass) -> None:
         """Ask for all that times depend on, whatever a plan chooses."""

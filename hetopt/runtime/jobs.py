@@ -143,10 +143,10 @@ def job(
 
 
 def _predicted_s(data: Instance, plan: TrainingPlan) -> float:
-    """Return the judge's time of a step of PyTorch's own operators, which run here."""
+    """Return the judge's time of a step as the executor takes it."""
     from ..formats.calibrating import run_by  # ranks do not need it
 
-    judged = training_plan.evaluate(run_by(data, "torch"), plan)
+    judged = training_plan.evaluate(run_by(data, "executor"), plan)
     return float(judged.parts["iteration_us"]) / 10**6
 
 

@@ -140,7 +140,9 @@ class FloatTimes:
         """The run that the group is one of."""
         gpu = self.cluster.gpus[self.cluster.node[node].gpu]
         said: Any = self.calibration.kernel
-        chosen = self.calibration.framework in ("torch", "trainer", "unsloth")
+        chosen = self.calibration.framework in (
+            *("torch", "executor", "trainer", "unsloth"),
+        )
         if said == "none" or not (chosen or "bf16" in (gpu.peaks or {})):
             said = None
         return Layout(

@@ -20,6 +20,8 @@ ADDED = frozenset(
         *("launch.again", "memory.stand_ins"),
     }
 )
+#: Programs made of a framework: its deviations are theirs, beside their own.
+MADE_OF = {"executor": "torch"}
 
 
 class Constant(NamedTuple):
@@ -44,10 +46,11 @@ class Table:
         else:
             found = 0.0 if name in ADDED else self.missing(name)
         for quality in qualities:
-            key = f"{name}@{quality}"
-            if key in self.values:
-                self.read.add(key)
-                found *= self.values[key]
+            for one in (quality, MADE_OF.get(quality)):
+                key = f"{name}@{one}"
+                if key in self.values:
+                    self.read.add(key)
+                    found *= self.values[key]
         return found
 
     def missing(self, name: str) -> float:

@@ -32,15 +32,16 @@ FRAMEWORKS: dict[str, Framework] = {
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),
     "fms": Framework(),
     "torch": Framework(),
+    # `hetopt run`: plain PyTorch, but loss, rotations and AdamW operator by operator.
+    "executor": Framework(),
     # Its own kernels of norms, rotations, losses and adapters make no copies.
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
 }
 #: Those that no measured run tells of.
 UNMEASURED = frozenset({"unsloth"})
 
-
 #: Programs that take the kernel of their own choice; others leave it to PyTorch.
-_OWN_KERNEL = frozenset(FRAMEWORKS) - {"torch", "trainer", "unsloth"}
+_OWN_KERNEL = frozenset(FRAMEWORKS) - {"torch", "executor", "trainer", "unsloth"}
 
 
 def by_pytorch(name: str) -> bool:

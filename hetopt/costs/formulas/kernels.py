@@ -135,8 +135,8 @@ def traffic_s(
     moved = each * m * (5 * h + shared) * c("traffic", *by)
     if "trainer" in by:
         moved += m * a.hidden * NORM_BYTES
-        if part in ATTENDING:
-            moved += m * (a.heads + a.kv_heads) * a.head_dim * TURN_BYTES
+    if part in ATTENDING and ("trainer" in by or ("executor" in by and a.gated)):
+        moved += m * (a.heads + a.kv_heads) / t * a.head_dim * TURN_BYTES
     if ELEMENT.get(run.precision, 2.0) < 2:  # operands are cast
         moved += c("traffic.cast") * m * (a.hidden + shared / 3)
     if part == EXPERTS:

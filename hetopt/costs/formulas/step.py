@@ -214,7 +214,7 @@ def update_s(c: Constants, run: Layout, updated: float, rate: float) -> float:
     """Return what updating so many parameters of a GPU takes, before ZeRO divides."""
     if run.zero or run.shard:
         updated /= max(1, run.dp * run.cp)
-    return c("update") * UPDATE_BYTES * updated / rate
+    return c("update", run.framework) * UPDATE_BYTES * updated / rate
 
 
 def busy_s(times: LayerTimes) -> float:

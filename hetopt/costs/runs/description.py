@@ -134,6 +134,7 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 
 #: Frameworks by a word of their name, the first that fits.
 WORDS = {
+    "hetopt executor": "executor",
     "zero-3": "deepspeed",
     "zero, old": "deepspeed",
     "unsloth": "unsloth",
@@ -153,7 +154,6 @@ WORDS = {
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
     "torch": "torch",
-    "hetopt executor": "torch",
 }
 #: Programs that are meant whatever year it is: of what their own words tell.
 _OLD_WORDS = ("megatron-deepspeed", "old branch", "1.1.5")
