@@ -20,7 +20,9 @@ from .store import Entry
 class Site:
     """The machines of an engine at one moment.
 
-    `options` are those of `hetopt assemble` for all jobs of the queue.
+    `options` are those of `hetopt assemble` for all jobs of the queue. A job that the
+    executor trains is planned, and its steps are predicted, as the executor takes them,
+    whatever framework the options name.
     """
 
     def __init__(self, machines: Machines, options: Sequence[str]) -> None:
@@ -53,7 +55,7 @@ class Site:
             made = assembly(
                 job.config or Path(job.model),
                 Listed(self._machines.format, [path]),
-                [*self._options, *job.finetuning, *job.options],
+                [*self._options, *job.finetuning, *job.options, *_ran_by(job)],
                 job.workload,
                 job.name,
             )
@@ -70,6 +72,10 @@ class Site:
             if held < node.count:
                 nodes.append(node.model_copy(update={"count": node.count - held}))
         return whole.only(nodes) if nodes else None
+
+
+def _ran_by(job: TrainingJob) -> list[str]:
+    return ["framework=executor"] if job.train is None else []
 
 
 def part(data: Instance, gpus: Mapping[str, int]) -> Instance:

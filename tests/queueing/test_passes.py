@@ -15,10 +15,13 @@ from stub_slurm import StubSlurm
 from typer.testing import CliRunner
 
 from hetopt import cli
+from hetopt.api.judging import posed_training
 from hetopt.queueing import passing
 from hetopt.queueing.jobs import TrainingJob
 from hetopt.queueing.passing import Queue, outlook
 from hetopt.queueing.store import LIVE
+from hetopt.runtime.jobs import Settings
+from hetopt.runtime.jobs import job as run_of
 
 Made = Callable[..., TrainingJob]
 Opened = Callable[[], Queue]
@@ -57,6 +60,22 @@ def test_a_job_is_placed_followed_and_done(
     assert (entry.state, entry.done_steps) == ("done", 20)
     assert "a is done: 0.5 s per step" in told[0]
     assert entry.attempts[0].measured_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("options", [(), ("framework=torchtitan",)], ids=str)
+def test_a_queue_predicts_the_steps_that_its_executor_does(
+    slurm: StubSlurm, queue: Opened, job: Made, options: tuple[str, ...]
+) -> None:
+    queue().submit([job(options=options)])
+    queue().advance()
+    (entry,) = queue().store.entries()
+    assert entry.live is not None
+    with slurm.state() as state:
+        plan = Path(state["jobs"][0]["folder"], "plan.json")
+    data, found = posed_training(plan, None)
+    predicted = run_of(data, found, Settings(steps=1)).predicted_s
+    assert entry.live.step_s == pytest.approx(predicted)
+    assert f"{predicted:.3g} s per step" in entry.why
 
 
 @pytest.mark.parametrize("seed", range(2))
