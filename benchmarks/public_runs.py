@@ -247,6 +247,29 @@ def intervals(study: Study) -> Iterator[Row]:
         }
 
 
+def unseen(study: Study) -> Iterator[Row]:
+    """Shares inside the 80 % intervals of what no run is known of."""
+    noise = shipped.noise()
+    keys: dict[str, tuple[float, Key]] = {
+        "a card": (noise.card, lambda run, one: one.machine.card),
+        "a framework": (noise.framework, lambda run, one: one.layout.framework),
+        "a known framework on a known card": (
+            noise.system,
+            lambda run, one: (one.layout.framework, one.machine.card),
+        ),
+    }
+    own = [spread(one.described, of_kind=True) for one in study.observed]
+    for name, (more, key) in keys.items():
+        off = np.abs(np.log(study.left_out(key) / study.measured))
+        yield {
+            "left out": name,
+            "runs": len(off),
+            "systems": len(study.groups(key)),
+            "as if known, %": _percent(np.mean(off <= OF_80_PERCENT * np.array(own))),
+            "inside, %": _percent(np.mean(off <= OF_80_PERCENT * np.hypot(own, more))),
+        }
+
+
 def ranking(study: Study) -> Iterator[Row]:
     """Regret: how much slower the layout that is picked is than the best measured."""
     outside = study.left_out(group)
@@ -495,6 +518,11 @@ _SECTIONS: dict[str, tuple[Callable[[Study], Iterator[Row]], str]] = {
         "as one that nothing is known of.",
     ),
     "intervals": (intervals, "Wanted are 80 %."),
+    "unseen": (
+        unseen,
+        "Wanted are 80 %. What no run is known of has a wider interval; *as if known* "
+        "is what the usual one would have.",
+    ),
     "ranking": (
         ranking,
         "Layouts of one job: model, batch and cluster. Times are those of constants "

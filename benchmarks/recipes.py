@@ -83,7 +83,11 @@ def instance(name: str, one: Described, batch: int) -> Instance:
     kernel = run.kernel or "none"
     calibration = {"framework": run.framework, "style": run.style, "kernel": kernel}
     calibration |= {"precision": run.precision, "constants": dict(values())}
-    calibration |= {"spread": spread(experts=bool(a.experts), scores=False)}
+    calibration |= {
+        "spread": spread(
+            experts=bool(a.experts), scores=False, lora=False, precision=run.precision
+        )
+    }
     hops = [constant("hop", run.framework, x) for x in ("plain", "interleaved")]
     costs = {"layer_times": "calibrated", "activations": "calibrated"}
     costs |= {"calibration": calibration, "flash": True, "sequence_parallel": True}

@@ -15,7 +15,7 @@ from ..costs import CostTable
 from ..costs.calibrated import machine_of
 from ..costs.compute import layer_flops
 from ..costs.constants import Stated
-from ..costs.constants.shipped import spread, values
+from ..costs.constants.shipped import BOUND_BY_HOSTS, spread, unseen, values
 from ..costs.formulas import memory
 from ..costs.formulas.frameworks import FRAMEWORKS, Framework, by_pytorch, kernel_of
 from ..costs.formulas.kernels import Constants
@@ -83,7 +83,7 @@ def calibrate(
         "kernel": kernel,
         "precision": precision,
         "constants": dict(values()),
-        "spread": _scatter(made, cards, kernel),
+        "spread": _scatter(made, cards, framework, kernel, precision),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     rows: tuple[Assumption, ...]
@@ -224,10 +224,23 @@ def _without_flash(
     return {**made, "workload": workload}, (row,)
 
 
-def _scatter(made: Values, cards: Mapping[str, Gpu | None], kernel: str) -> float:
-    lora = made["workload"]["costs"].get("lora") is not None
-    scores = kernel == "none" or not all(c and c.has_bf16 for c in cards.values())
-    return spread(experts=bool(made["model"].get("experts")), scores=scores, lora=lora)
+def _scatter(
+    made: Values,
+    cards: Mapping[str, Gpu | None],
+    framework: str,
+    kernel: str,
+    precision: str,
+) -> float:
+    """Return the spread of times; of unlike cards the least known one decides."""
+    known = [card for card in cards.values() if card]
+    lora = made["workload"]["costs"].get("lora")
+    return spread(
+        experts=bool(made["model"].get("experts")),
+        scores=kernel == "none" or not all(card.has_bf16 for card in known),
+        lora=lora is not None or framework in BOUND_BY_HOSTS,
+        precision=precision,
+        unknown=max(unseen(card.name, framework) for card in known),
+    )
 
 
 def _exposed_shares(

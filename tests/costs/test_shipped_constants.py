@@ -1,8 +1,13 @@
 """The constants that are shipped: positive, known to some degree, and said why."""
 
+import math
+from functools import partial
+
 import pytest
 
+from hetopt.catalogue import find_gpu
 from hetopt.costs.constants import shipped
+from hetopt.costs.formulas.frameworks import FRAMEWORKS
 
 
 def test_entries_say_value_spread_prior_and_why() -> None:
@@ -29,7 +34,30 @@ def test_runs_leave_less_doubt_than_there_was() -> None:
 
 
 def test_surer_runs_have_a_narrower_interval() -> None:
-    plain = shipped.spread(experts=False, scores=False)
-    sparse = shipped.spread(experts=True, scores=False)
-    assert 0 < plain < sparse < shipped.spread(experts=True, scores=True)
+    spread = partial(shipped.spread, lora=False)
+    plain = spread(experts=False, scores=False, precision="bf16")
+    sparse = spread(experts=True, scores=False, precision="fp8")
+    assert 0 < plain < sparse < spread(experts=True, scores=True, precision="fp8")
+    assert sparse < spread(experts=True, scores=False, precision="bf16")
     assert plain == pytest.approx(shipped.noise().dense)
+
+
+def test_what_no_run_is_known_of_has_a_wider_interval() -> None:
+    noise, card = shipped.noise(), "H100-80GB-SXM5"
+    assert shipped.unseen(card, "torch") == 0
+    assert shipped.unseen("H200-141GB-SXM5", "torch") == noise.system
+    assert shipped.unseen("a card", "torch") == noise.card
+    assert shipped.unseen(card, "torch", own=False) == noise.program
+    assert shipped.unseen(card, "executor") == noise.program
+    assert shipped.unseen(card, "a framework") == noise.framework
+    both = math.hypot(noise.card, noise.framework)
+    assert shipped.unseen("a card", "a framework") == pytest.approx(both)
+
+
+def test_cards_that_were_seen_are_of_the_catalogue() -> None:
+    for framework, cards in shipped.SEEN.items():
+        assert framework in FRAMEWORKS
+        for name in cards:
+            card = find_gpu(name)
+            assert card is not None
+            assert card.name == name

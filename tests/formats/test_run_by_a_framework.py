@@ -7,6 +7,7 @@ import pytest
 from test_assembling import made
 
 from hetopt.costs.runs import Run, described
+from hetopt.costs.runs.prediction import spread
 from hetopt.files import load_instance
 from hetopt.formats.calibrating import FRAMEWORKS, run_by
 from hetopt.planners import megatron
@@ -63,3 +64,23 @@ def test_a_run_predicts_steps_of_the_operators_that_it_runs(tmp_path: Path) -> N
     assert predicted == seconds(run_by(usual, "executor"), plan) / 1e6
     plain = seconds(run_by(usual, "torch"), plan) / 1e6
     assert predicted > plain > seconds(usual, plan) / 1e6
+
+
+@pytest.mark.parametrize("framework", ["megatron", "torch", "trainer", "executor"])
+@pytest.mark.parametrize("card", ["H100-80GB-SXM5", "H200-141GB-SXM5", "L40S", "A40"])
+def test_a_plan_is_as_sure_as_a_run_of_its_framework_on_its_card(
+    tmp_path: Path, framework: str, card: str
+) -> None:
+    """The interval of a plan is that of the same run, as rows tell it."""
+    of_plan = made(tmp_path, [f"n1 slots=1 type={card}"], f"framework={framework}")
+    words = {"trainer": "HF Trainer", "executor": "hetopt executor"}
+    row = {
+        **{"layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 128256},
+        **{"gpu": card, "gpus": 1, "dp": 1, "tp": 1, "pp": 1, "mbs": 1, "ga": 64},
+        **{"precision": "bf16", "recompute": "none", "seq": 4096},
+        "framework": words.get(framework, framework),
+    }
+    calibration = of_plan.workload.costs.compute.calibration
+    assert calibration is not None
+    of_run = spread(described(Run.model_validate(row)))
+    assert calibration.spread == pytest.approx(of_run)

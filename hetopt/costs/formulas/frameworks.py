@@ -37,8 +37,6 @@ FRAMEWORKS: dict[str, Framework] = {
     # Its own kernels of norms, rotations, losses and adapters make no copies.
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
 }
-#: Those that no measured run tells of.
-UNMEASURED = frozenset({"unsloth"})
 
 #: Programs that take the kernel of their own choice; others leave it to PyTorch.
 _OWN_KERNEL = frozenset(FRAMEWORKS) - {"torch", "executor", "trainer", "unsloth"}

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
-from ..formulas.frameworks import FRAMEWORKS, UNMEASURED
 from ..formulas.memory import TIGHT, TOO_MUCH
 from ..formulas.memory import fit as fit_of
 from .described import Described, NotModelled
@@ -130,39 +129,20 @@ def spread(found: Known, *, of_kind: bool = False) -> float:
 
 
 def _spread(found: Described, *, of_kind: bool) -> float:
-    noise, layout = shipped.noise(), found.layout
-    if found.machine.generation == "Volta":
-        own = noise.volta
-    elif layout.lora or layout.framework == "trainer":  # bound by their hosts
-        own = noise.lora
-    elif found.architecture.experts:
-        own = noise.moe_16bit if layout.precision in ("bf16", "fp16") else noise.moe
-    else:
-        own = noise.nvfp4 if layout.precision == "nvfp4" else noise.dense
-    return own if of_kind else math.hypot(own, _unknown(found))
+    layout = found.layout
+    return shipped.spread(
+        experts=bool(found.architecture.experts),
+        scores=found.machine.generation == "Volta",
+        lora=layout.lora or layout.framework in shipped.BOUND_BY_HOSTS,
+        precision=layout.precision,
+        unknown=0.0 if of_kind else _unknown(found),
+    )
 
 
 def _unknown(found: Described) -> float:
     """Return the further spread of a card, or a framework, that no run is known of."""
-    noise, parts = shipped.noise(), [0.0]
-    if found.machine.card not in KNOWN_CARDS:
-        parts.append(noise.card)
-    if found.layout.framework not in FRAMEWORKS.keys() - UNMEASURED:
-        parts.append(noise.framework)
-    elif not found.layout.own:
-        parts.append(noise.program)
-    return math.hypot(*parts)
-
-
-#: Cards of the runs that the shipped constants were fitted to.
-KNOWN_CARDS = frozenset(
-    {
-        *("V100-16GB-SXM2", "V100-32GB-SXM2", "A100-80GB-SXM4", "L40S"),
-        *("A100-40GB-SXM4", "RTX3090", "RTX4090", "RTXA5000"),
-        *("H100-80GB-SXM5", "H100-96GB-SXM5", "H200-141GB-SXM5"),
-        *("B200-180GB-SXM", "GB200-186GB", "GB300-279GB"),
-    }
-)
+    machine, layout = found.machine, found.layout
+    return shipped.unseen(machine.card, layout.framework, own=layout.own)
 
 
 def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Observed]:
