@@ -36,9 +36,10 @@ def improve_result(
     """Return the result with the best plan that local search finds within `limits`.
 
     `rounds` bounds the candidates as well; the compiled core looks at as many more as
-    it is quicker (`Search.pace`). Without a plan there is nothing to improve,
-    and the result is returned. The search ends early where the cheap bound proves the
-    plan optimal or within `limits.gap`; it is derived where `bound` does not give it.
+    it is quicker (`Search.pace`). A search that gives up was ended by the time. Without
+    a plan there is nothing to improve, and the result is returned. The search ends
+    early where the cheap bound proves the plan optimal or within `limits.gap`; it is
+    derived where `bound` does not give it.
     `visits_islands` as in `Search`. The trace's seconds start with the search.
     """
     plan = result.plan
@@ -69,7 +70,7 @@ def improve_result(
         deadline = None if limits.time_s is None else start + limits.time_s
         most = None if rounds is None else rounds * search.pace
         search.run(deadline=deadline, rounds=most)
-        if deadline is not None and monotonic() >= deadline:
+        if search.gave_up or (deadline is not None and monotonic() >= deadline):
             stop = Stop.TIME
     except KeyboardInterrupt:
         stop = Stop.INTERRUPTED
@@ -109,9 +110,10 @@ def improved_from_several(
     """The best result after walks from the best planners' plans, one after another.
 
     A long walk leaves its valley, several short ones do not: the first has all the time
-    that it wants, and others start where it leaves some. `limits` are what is left, a
-    `part` of which the walks may have; without a time limit there are none. The method
-    stays that of `best`.
+    that it wants, and others start where it leaves some; where it gives up
+    (`Search.run`), the time is for a proof. `limits` are what is left, a `part` of
+    which the walks may have; without a time limit there are none. The method stays that
+    of `best`.
     """
     starts = _starts(best, results, proof_follows=proof_follows)
     if limits.time_s is None or not starts:
@@ -137,7 +139,7 @@ def improved_from_several(
                 best = replace(found, method=best.method, failed=best.failed)
             if found.stop is Stop.INTERRUPTED:
                 return as_interrupted(best)
-            if found.stop in (Stop.PROVED, Stop.GAP):
+            if found.stop in (Stop.PROVED, Stop.GAP, Stop.TIME):
                 break
     except KeyboardInterrupt:  # before a walk, which keeps what it has
         return as_interrupted(best)

@@ -33,6 +33,9 @@ _VISIT = 0.22  # of the time that is left at the most, to look for islands
 ROUNDS = 100_000  # where there is no budget at all
 _FEW_PIPELINES = 4  # of more, a move changes so much less of the score: it is cooler
 _AT_ONCE = 16  # candidates between two looks at the clock, at one temperature
+#: A search gives up where it gained nothing for so much of its time, and has looked at
+#: less than so much of the candidates that were due by then.
+PATIENCE, SLOW = 1 / 3, 0.5
 Report = Callable[[int], None]
 #: How many times as many candidates a second the compiled core looks at, at the least.
 PACE = 50
@@ -90,6 +93,8 @@ class Search:
         self._cost = cost = FastCost(self._instance)
         self._given = judged.objective if judged.valid else None
         self._annealing: _Annealing | None = None
+        #: Whether the search ended before its time, as it gained nothing.
+        self.gave_up = False
         self._free = instance.workload.target.free
         # Moves know nothing of GPUs that divide experts and must be alike.
         divided = self._instance.workload.costs.compute.expert_parallel > 1
@@ -100,7 +105,12 @@ class Search:
             self._annealing.listen(self._given, report)
 
     def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
-        """Search until the deadline, the number of candidates or the target."""
+        """Search until the deadline, the number of candidates or the target.
+
+        With a deadline and a number that cannot be reached by then, the search gives up
+        where it gains nothing: there are too few candidates for a walk to another
+        valley, and others have use for the time.
+        """
         if rounds is None and deadline is None:
             rounds = ROUNDS
         if not self._free:
@@ -110,7 +120,9 @@ class Search:
         self._cost.deadline = deadline
         # Out of time, what was found is kept.
         with suppress(OutOfTime):
-            self._annealing.run(_Budget(deadline, rounds))
+            budget = _Budget(deadline, rounds)
+            self._annealing.run(budget)
+            self.gave_up = budget.is_idle()
 
     def _look_at_grids(self, deadline: float | None, rounds: int | None) -> None:
         """The best grid where it is better: no move keeps all pipelines alike."""
@@ -148,6 +160,7 @@ class _Budget:
         self.deadline = deadline
         self.rounds = rounds
         self.looked_at = 0
+        self._fresh_at = 0.0  # share of the time from where on it waits for a gain
 
     def next(self, most: int) -> int:
         """How many candidates may follow at once, of `most`."""
@@ -158,11 +171,26 @@ class _Budget:
         share = 0.0
         if self.rounds is not None:
             share = self.looked_at / self.rounds if self.rounds else 1.0
-        if self.deadline is not None:
-            length = self.deadline - self._start
-            passed = time.monotonic() - self._start
-            share = max(share, passed / length if length > 0 else 1.0)
-        return share
+        return max(share, self._passed())
+
+    def be_patient(self) -> None:
+        """Wait for a gain from now on, as there was one or another start."""
+        self._fresh_at = self._passed()
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing was gained for long, and candidates are too few."""
+        if self.rounds is None or self.deadline is None:
+            return False
+        passed = self._passed()
+        few = self.looked_at < SLOW * min(1.0, passed) * self.rounds
+        return few and passed - self._fresh_at >= PATIENCE
+
+    def _passed(self) -> float:
+        """The share of the time that has passed; 0 where there is no deadline."""
+        if self.deadline is None:
+            return 0.0
+        length = self.deadline - self._start
+        return (time.monotonic() - self._start) / length if length > 0 else 1.0
 
 
 class _Annealing:
@@ -227,6 +255,7 @@ class _Annealing:
             pipes = tried("islands", partial(islands.search, *words)).made
         finally:
             self._cost.deadline = budget.deadline
+            budget.be_patient()
         if pipes is None:
             return
         walk = self._walk_from(pipes)
@@ -243,7 +272,10 @@ class _Annealing:
         walk.begin()
         part = min(1, _FEW_PIPELINES / len(walk.pipes()))
         scale = max(1, walk.objective) * part
+        known = walk.objective
         while not self._reached() and (used := budget.used()) < end:
+            if budget.is_idle():
+                break
             cooled = (used - begin) / (end - begin)
             temperature = scale * hot * (COLD / hot) ** cooled
             most = budget.next(_AT_ONCE)
@@ -251,6 +283,9 @@ class _Annealing:
                 budget.looked_at += walk.run(most, temperature, self._target)
             except OverflowError:  # beyond the numbers of the compiled core
                 walk = self.walk = in_python(walk, self._balancer, self._seed)
+            if walk.objective < known:
+                known = walk.objective
+                budget.be_patient()
             self._tell()
 
     def _tell(self) -> None:

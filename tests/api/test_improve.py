@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from math import inf
 from random import Random
 
@@ -21,11 +21,11 @@ from hetopt.portfolio import walks
 from hetopt.problems import Objective, training_plan
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
-from hetopt.search import islands
+from hetopt.search import improving, islands
 from hetopt.search.balancing import Balancer
 from hetopt.search.draws import Draws
 from hetopt.search.fast_cost import FastCost, Pipe
-from hetopt.search.improving import improve
+from hetopt.search.improving import Search, improve
 from hetopt.search.moves import Moves
 from hetopt.search.state import first_state
 
@@ -346,3 +346,41 @@ def test_equal_plans_are_one_start_and_bad_ones_none(
     on_grids = replace(good, data=instance.on("megatron"))
     walks.improved_from_several(on_grids, [on_grids], Limits(time_s=600))
     assert begun == []
+
+
+def test_a_walk_that_gives_up_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Result] = []
+
+    def improved(result: Result, *_: object, **__: object) -> Result:
+        begun.append(result)
+        return replace(result, stop=Stop.TIME if len(begun) == 2 else Stop.FINISHED)
+
+    monkeypatch.setattr(walks, "improve_result", improved)
+    monkeypatch.setattr(walks, "PORTFOLIO", replace(walks.PORTFOLIO, near=inf))
+    instance = setting("1", "7b", size=(4, 4, 16))
+    results = [_made(instance, name) for name in ("islands", "autohet", "megatron")]
+    best, second, _ = sorted(results, key=lambda result: result.objective or inf)
+    walks.improved_from_several(best, results, Limits(time_s=600))
+    assert begun == [best, second]
+
+
+@pytest.mark.parametrize("candidates", [10**9, 2000])
+def test_a_search_too_slow_for_its_candidates_gives_up_where_it_gains_nothing(
+    monkeypatch: pytest.MonkeyPatch, candidates: int
+) -> None:
+    ticks = count()
+    monkeypatch.setattr(improving.time, "monotonic", lambda: float(next(ticks)))
+    instance = setting("1", "7b", size=(4, 4, 16))
+    plan = _made(instance, "islands").plan
+    assert isinstance(plan, TrainingPlan)
+    search = Search(instance, plan, visits_islands=False)
+    reported = next(ticks)
+    length = 30_000.0
+    search.run(deadline=reported + length, rounds=candidates)
+    used = (next(ticks) - reported) / length
+    if candidates == 2000:  # it is through with them soon
+        assert not search.gave_up
+        assert used < improving.PATIENCE
+    else:
+        assert search.gave_up
+        assert improving.PATIENCE <= used < 1
