@@ -106,15 +106,16 @@ class Vectors:
         """Return times of stages in several nodes, of least degrees that are wanted.
 
         They are by [exit, least degree, p, run, state], and `wanted` by [degree, run].
-        Others may not be known.
+        Others may be any numbers: most are never wanted, and take no memory.
         """
         key = arcs.size, arcs.places, arcs.few
         every = exits_us(self.table, arcs)
         if key not in self._kept:
             shape = (len(every), len(wanted), *every.shape[1:3], self.count)
-            self._kept[key] = np.full(shape, NEVER), np.zeros_like(wanted)
+            self._kept[key] = np.empty(shape, np.int64), np.zeros_like(wanted)
         kept, known = self._kept[key]
         if (more := wanted & ~known).any():
+            kept.swapaxes(2, 3)[:, more] = NEVER
             given = arcs.shared, self.table.nodes, self.states, arcs.size
             for us, found in zip(every, kept, strict=True):
                 count_kernels.vector_us(us, *given, more, found)
