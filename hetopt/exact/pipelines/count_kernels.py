@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...stages.classes import NEVER, Whole
 from .compiling import kernel
@@ -440,7 +441,7 @@ def vector_us(
     nodes: Whole,
     states: States,
     size: int,
-    wanted: Whole,
+    wanted: NDArray[np.bool_],
     found: Whole,
 ) -> None:
     """Fill in the least times of stages in several nodes, by the GPUs of replicas.

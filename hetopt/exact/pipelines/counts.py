@@ -33,6 +33,7 @@ from math import ceil, inf, prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
@@ -49,6 +50,7 @@ from .tracing import Labels, Staged, Trace
 _NONE = 1 << 60  # sequences that nothing takes
 _CLEAR, _ANY = 1 << 57, 1 << 62  # costs that labels carry, and more than any cost
 
+Flags = NDArray[np.bool_]
 Span = tuple[int, int]
 _Interval = tuple[int, Span, int]  # of a part, with the mean that prices go by
 _Packed = tuple[_Interval, int, int]  # the GPUs of a pipeline as a state, sequences
@@ -74,7 +76,8 @@ class Vectors:
         sides = [n + 1 for n in table.gpus.tolist()]
         #: How many states there are.
         self.count = prod(sides)
-        self._kept: dict[tuple[int, int, bool], tuple[Whole, Whole]] = {}
+        self._kept: dict[tuple[int, int, bool], tuple[Whole, Flags]] = {}
+        self._allowed: dict[tuple[int, int, bool], tuple[Flags, Whole, Whole]] = {}
         self._states: States | None = None
 
     @property
@@ -102,7 +105,7 @@ class Vectors:
         degrees = int(self.table.node_gpus.max()) if len(arcs.shared) else 0
         return bool(entries * degrees <= plan.counting.vectors)
 
-    def several(self, arcs: Arcs, wanted: Whole) -> Whole:
+    def several(self, arcs: Arcs, wanted: Flags) -> Whole:
         """Return times of stages in several nodes, of least degrees that are wanted.
 
         They are by [exit, least degree, p, run, state], and `wanted` by [degree, run].
@@ -121,6 +124,32 @@ class Vectors:
                 count_kernels.vector_us(us, *given, more, found)
             known |= more
         return kept
+
+    def allowed(self, arcs: Arcs, nodes: Whole, least: Flags) -> tuple[Whole, Whole]:
+        """Return the GPUs of stages in several nodes, and their times.
+
+        `least` says by [number of nodes, degree, run] what degree a box allows, and
+        `nodes` how many a state has. Boxes at other prices mostly allow the same: the
+        last answer is kept, and shared.
+        """
+        key = arcs.size, arcs.places, arcs.few
+        known = self._allowed.get(key)
+        if known is None or not np.array_equal(known[0], least):
+            self._allowed.pop(key, None)
+            self._allowed[key] = known = least, *self._some(arcs, nodes, least)
+        return known[1:]
+
+    def _some(self, arcs: Arcs, nodes: Whole, least: Flags) -> tuple[Whole, Whole]:
+        wanted = np.asarray(least.any(0))
+        every = self.several(arcs, wanted)
+        us = np.full((len(every), *every.shape[2:]), NEVER, np.int64)
+        for number, runs in zip(np.unique(nodes).tolist(), least, strict=True):
+            for degree in np.flatnonzero(runs.any(1)).tolist():
+                mine = runs[degree][:, None] & (nodes == number)
+                us[:, :, mine] = every[:, degree][:, :, mine]
+        some = np.flatnonzero((us < NEVER).any((0, 1, 2)))
+        use = np.ascontiguousarray(self.states.use[some])
+        return use, np.ascontiguousarray(us[..., some])
 
 
 class _Part:
@@ -149,22 +178,15 @@ class _Part:
         lights = [pricing.coupling.several_light(number) for number in numbers]
         able = [np.where(low[:, None] <= light, degrees, none) for light in lights]
         least = np.array(able).min(2)[:, None] == np.arange(none)[:, None]
-        every = vectors.several(arcs, least.any(0))
-        us = np.full((len(every), *every.shape[2:]), NEVER, np.int64)
-        for number, runs in zip(numbers, least, strict=True):
-            for degree in np.flatnonzero(runs.any(1)).tolist():
-                mine = runs[degree][:, None] & (nodes == number)
-                us[:, :, mine] = every[:, degree][:, :, mine]
-        some = np.flatnonzero((us < NEVER).any((0, 1, 2)))
-        use = states.use[some]
+        use, us = vectors.allowed(arcs, nodes, least)
         gpu, share = np.array(self.prices.gpu), np.array(self.prices.share)
         most = int(share.max()) + self.prices.held
         # No stage has more replicas than a micro-batch has samples.
         held = self.b * pricing._earnings(np.array(most), pricing.table.sync.high)
         cost = (use @ gpu)[None, :] - held[:, None]
         return states._replace(
-            vectors=np.ascontiguousarray(use),
-            vector_us=np.ascontiguousarray(us[..., some]),
+            vectors=use,
+            vector_us=us,
             vector_cost=np.minimum(cost, pricing._limit()),
         )
 
