@@ -91,38 +91,51 @@ PyObject *core_pattern_us(PyObject *self, PyObject *args)
 
 /* --- options by cell --------------------------------------------------------------------- */
 
-/* Whether the numbers, cells and patterns of options are those of the tables. */
-static int are_options(const given_t *given, int64_t cells)
+/* Some options by number; the cells, times and patterns of all, and what is paid. */
+typedef struct {
+    const int64_t *options, *cell, *us, *pattern, *paid;
+    int64_t count;
+} options_t;
+
+/* Read what both kernels are given first; whether it agrees. */
+static int open_options(given_t *given, options_t *of)
 {
-    return within(given, 0, 0, given->size['n'] - 1) && within(given, 1, 0, cells - 1) &&
-           within(given, 3, 0, given->size['p'] - 1);
+    *of = (options_t){array(given, 0), array(given, 1), array(given, 2),
+                      array(given, 3), array(given, 4), given->size['o']};
+    int right = within(given, 0, 0, given->size['n'] - 1) &&
+                within(given, 1, 0, given->size['c'] - 1) &&
+                within(given, 3, 0, given->size['p'] - 1);
+    if (!right)
+        outside();
+    return right;
+}
+
+INLINE int64_t priced(const options_t *of, int64_t option)
+{
+    return of->us[option] + of->paid[of->pattern[option]];
 }
 
 PyObject *core_cells_us(PyObject *self, PyObject *args)
 {
     (void)self;
     given_t given;
+    options_t of;
     PyObject *done = NULL;
-    if (open_given(args, "o n n n n n p # =c =c", &given) < 0)
+    if (open_given(args, "o n n n p n n # =c =c", &given) < 0)
         return NULL;
-    if (!are_options(&given, given.size['c'])) {
-        outside();
-    } else {
-        const int64_t *options = array(&given, 0), *cell = array(&given, 1);
-        const int64_t *us = array(&given, 2), *pattern = array(&given, 3);
-        const int64_t *shared = array(&given, 4), *apart = array(&given, 5);
-        const int64_t *paid = array(&given, 6);
-        int64_t slowest = given.numbers[7], count = given.size['o'];
+    if (open_options(&given, &of)) {
+        const int64_t *shared = array(&given, 5), *apart = array(&given, 6);
+        int64_t slowest = given.numbers[7];
         int64_t *one = array(&given, 8), *two = array(&given, 9);
         Py_BEGIN_ALLOW_THREADS
         fill(one, given.size['c'], BIG);
         fill(two, given.size['c'], BIG);
-        for (int64_t i = 0; i < count; i++) {
-            int64_t o = options[i], at = cell[o], priced = us[o] + paid[pattern[o]];
-            if (shared[o] <= slowest)
-                one[at] = lesser(one[at], priced);
-            if (apart[o] <= slowest)
-                two[at] = lesser(two[at], priced);
+        for (int64_t i = 0; i < of.count; i++) {
+            int64_t option = of.options[i], at = of.cell[option];
+            if (shared[option] <= slowest)
+                one[at] = lesser(one[at], priced(&of, option));
+            if (apart[option] <= slowest)
+                two[at] = lesser(two[at], priced(&of, option));
         }
         Py_END_ALLOW_THREADS
         done = Py_NewRef(Py_None);
@@ -135,21 +148,18 @@ PyObject *core_below(PyObject *self, PyObject *args)
 {
     (void)self;
     given_t given;
+    options_t of;
     PyObject *done = NULL;
     if (open_given(args, "o n n n p c # =?o", &given) < 0)
         return NULL;
-    if (!are_options(&given, given.size['c'])) {
-        outside();
-    } else {
-        const int64_t *options = array(&given, 0), *cell = array(&given, 1);
-        const int64_t *us = array(&given, 2), *pattern = array(&given, 3);
-        const int64_t *paid = array(&given, 4), *through = array(&given, 5);
-        int64_t limit = given.numbers[6], count = given.size['o'];
+    if (open_options(&given, &of)) {
+        const int64_t *through = array(&given, 5);
+        int64_t limit = given.numbers[6];
         char *kept = given.views[7].buf;
         Py_BEGIN_ALLOW_THREADS
-        for (int64_t i = 0; i < count; i++) {
-            int64_t o = options[i];
-            kept[i] = us[o] + paid[pattern[o]] + through[cell[o]] <= limit;
+        for (int64_t i = 0; i < of.count; i++) {
+            int64_t option = of.options[i];
+            kept[i] = priced(&of, option) + through[of.cell[option]] <= limit;
         }
         Py_END_ALLOW_THREADS
         done = Py_NewRef(Py_None);

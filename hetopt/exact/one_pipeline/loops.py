@@ -106,7 +106,7 @@ def cells_us(
     one, two = np.empty((2, count), np.int64)
     core = _kernels.core
     if core is not None:
-        core.cells_us(options, *columns, paid, slowest, one, two)
+        core.cells_us(options, *columns[:3], paid, *columns[3:], slowest, one, two)
         return one, two
     one[:] = two[:] = BIG
     cell, us, pattern, *ways = (column[options] for column in columns)
