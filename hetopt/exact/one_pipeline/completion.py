@@ -27,8 +27,8 @@ class LeastByCount:
         steps = Steps(
             *(rows.last[options], rows.first[options], rows.kind[options]),
             *(rows.compute_us[options], prices.use[rows.pattern[options]]),
-            prices.option_shared[options] <= slowest,
-            prices.option_apart[options] <= slowest,
+            prices.columns.shared[options] <= slowest,
+            prices.columns.apart[options] <= slowest,
         )
         moves = prices.moves
         begins = np.zeros((prices.layers + 1, prices.kinds), np.bool_)

@@ -45,22 +45,16 @@ class Prices:
         starts = np.searchsorted(pair_kind, np.arange(self.kinds + 1))
         self.moves = Moves(pair_kind, pair_state, *kinds.hops, starts)
         # Least hops of a kind: a stage that is slower with them is too slow anyway.
-        self.least_shared = self._least(self.moves.shared)
-        self.least_apart = self._least(self.moves.apart[:, 1:])
-        end = options.last == self.layers
-        self.option_shared = options.compute_us + np.where(
-            end, BIG, self.least_shared[options.kind]
+        least = [self._least(self.moves.shared), self._least(self.moves.apart[:, 1:])]
+        end, us = options.last == self.layers, options.compute_us
+        shared, apart = (
+            us + np.where(end, last_hop, hops[options.kind])
+            for hops, last_hop in zip(least, (BIG, 0), strict=True)
         )
-        self.option_apart = options.compute_us + np.where(
-            end, 0, self.least_apart[options.kind]
-        )
-        side = self.layers + 1
-        self.least_us = np.minimum(self.option_shared, self.option_apart)
-        cell = (options.last * side + options.first) * self.kinds + options.kind
-        self.columns = Columns(
-            *(cell, options.compute_us, options.pattern),
-            *(self.option_shared, self.option_apart),
-        )
+        self.least_us = np.minimum(shared, apart)
+        cell = options.last * (self.layers + 1) + options.first
+        cell = cell * self.kinds + options.kind
+        self.columns = Columns(cell, us, options.pattern, shared, apart)
 
     def _least(self, hops: Array) -> Array:
         """Least hop of each kind, over its pairs and all states."""

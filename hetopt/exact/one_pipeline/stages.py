@@ -203,41 +203,28 @@ class Stages:
 
 def _dealt(m: int, groups: list[list[int]], free: Free, t: int) -> Iterator[Places]:
     """Ways to put `m` replicas on groups of nodes that are alike within."""
-    shape = tuple((len(nodes), free[nodes[0]] // t) for nodes in groups)
-    for counts in _counts(m, shape):
-        yield tuple(
-            place
-            for nodes, row in zip(groups, counts, strict=True)
-            for place in zip(nodes, row, strict=False)
-        )
+    if not groups:
+        if m == 0:
+            yield ()
+        return
+    nodes, rest = groups[0], groups[1:]
+    most = free[nodes[0]] // t
+    for here in range(min(m, most * len(nodes)) + 1):
+        for counts in _falling(here, len(nodes), most):
+            own = tuple(zip(nodes, counts, strict=False))
+            for others in _dealt(m - here, rest, free, t):
+                yield own + others
 
 
-@lru_cache(100_000)
-def _counts(
-    m: int, shape: tuple[tuple[int, int], ...]
-) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Ways to deal `m` replicas to groups of so many nodes, with so many at the most.
-
-    Of each group, falling numbers of its first nodes.
-    """
-    if not shape:
-        return ((),) if m == 0 else ()
-    (nodes, most), rest = shape[0], shape[1:]
-    return tuple(
-        (own, *others)
-        for here in range(min(m, most * nodes) + 1)
-        for own in _falling(here, nodes, most)
-        for others in _counts(m - here, rest)
-    )
-
-
-def _falling(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
+@lru_cache(10_000)
+def _falling(total: int, parts: int, most: int) -> tuple[tuple[int, ...], ...]:
     """Falling rows of at most `parts` positive numbers up to `most`, by their sum."""
     if total == 0:
-        yield ()
-        return
+        return ((),)
     if parts == 0 or most == 0:
-        return
-    for first in range(min(total, most), 0, -1):
-        for others in _falling(total - first, parts - 1, first):
-            yield first, *others
+        return ()
+    return tuple(
+        (first, *others)
+        for first in range(min(total, most), 0, -1)
+        for others in _falling(total - first, parts - 1, first)
+    )
