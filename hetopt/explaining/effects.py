@@ -7,10 +7,9 @@ from time import monotonic
 from .. import portfolio
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..problems import training_plan
 from ..schema import Instance
 from ..search.quick import fastest, replanned, time_of
-from .changes import Change, changes
+from .changes import Change
 
 _ROUNDS = 3_000  # candidates of a local search
 
@@ -33,24 +32,23 @@ class Effect:
 
 def effects(
     instance: Instance,
-    plan: TrainingPlan,
+    every: Iterable[Change],
+    iteration_us: int,
     limits: Limits,
     started: Callable[[str], None],
     starts: Iterable[TrainingPlan],
 ) -> Iterator[Effect]:
-    """Yield the effects of changes on a plan, one by one, until the time is over.
+    """Yield the effects of changes, one by one, until the time is over.
 
-    They are planned from this plan, from other `starts`, from plans of the quick
-    planners, and from what longer search finds: none is said to save less than one of
-    these plans does under it.
+    They are set beside the `iteration_us` of the plan, and planned from `starts`, from
+    plans of the quick planners, and from what longer search finds: none is said to save
+    less than one of these plans does under it.
     """
     if limits.time_s == 0:
         return
     deadline = None if limits.time_s is None else monotonic() + limits.time_s
-    iteration_us = training_plan.evaluate(instance, plan).objective
-    assert isinstance(iteration_us, int)
     known = [*starts, *portfolio.soon(instance, limits)]
-    for change in changes(instance, plan):
+    for change in every:
         if deadline is not None and monotonic() >= deadline:
             return
         started(change.words)

@@ -157,13 +157,14 @@ def explain(
         faster = Faster(least[0], least[2])
     found: list[Effect] = []
     starts = [plan for _, plan, _ in known]
-    interrupted = False
+    every, interrupted = [*changes(instance, plan)], False
+    asked = (instance, every, judged.objective, limits, started, starts)
     try:
-        for one in effects(instance, plan, limits, started, starts):
+        for one in effects(*asked):
             found.append(one)
     except KeyboardInterrupt:  # the changes looked at until then are told
         interrupted = True
-    complete = len(found) == sum(1 for _ in changes(instance, plan))
+    complete = len(found) == len(every)
     return Explanation(
         instance,
         plan,
