@@ -107,6 +107,7 @@ class _Setting:
         self.layers, self.v = instance.model.layers, self.work.costs.schedule.interleave
         self._kept: dict[tuple[int, int], list[_Kind]] = {}
         self._hops: dict[tuple[int, int], float] = {}
+        self._known_rates: dict[tuple[object, int], list[float]] = {}
         self._sums = list(accumulate(self.model.parameters, initial=0))
         self._sent = list(accumulate(self.table.exchanged.layers, initial=0))
 
@@ -179,15 +180,20 @@ class _Setting:
 
         They may be fewer than in any micro-batch, which several GPUs may share.
         """
-        found = []
+        divides = self.costs.updates.zero or self.costs.memory.flat_gradients
+        key = self.table.node_class[node], d if divides else 1  # else all weigh alike
+        if key not in self._known_rates:
+            self._known_rates[key] = list(self._each_rate(node, key[1]))
+        return self._known_rates[key]
+
+    def _each_rate(self, node: str, d: int) -> Iterator[float]:
         for size in range(1, max(self.work.micro_batch_sizes) + 1):
             if not self.table.usable(node, 1, size):
                 continue
             whole = _Kind(node, 1, [], 0.0)
             if self._fits(_Shape(1, d, 1, size, 1), whole, 0, self.layers):
                 us = sum(self.table.layer_us(node, 1, size))
-                found.append(size / max(1, us + self.table.head_us(node, 1, size)))
-        return found
+                yield size / max(1, us + self.table.head_us(node, 1, size))
 
     # --- a shape refuted -----------------------------------------------------------
 

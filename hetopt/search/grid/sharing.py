@@ -47,19 +47,31 @@ def least_us(cost: FastCost, least: Least, rules: Sequence[Recompute]) -> float:
     gpus = Counter[int]()
     for node in cost.timed_nodes:
         gpus[cost.kind[node]] += cost.nodes[node].count
+    divides = cost.costs.updates.zero or cost.costs.memory.flat_gradients
+    best: dict[tuple[int, int], float | None] = {}
     found = inf
     for replicas in range(1, min(batch, gpus.total()) + 1):
         cost.check()
         rates = []
         for kind, node in speakers.items():
-            if ways := _ways(cost, node, sizes, rules, replicas):
-                slot = Slot(node, 1, 0, cost.layers, ways[0][1])
-                us = cost.timing(ways[0][0], (slot,)).slowest
-                rates += [ways[0][0] / max(1, us)] * gpus[kind]
+            key = kind, replicas if divides else 1  # else each weighs alike
+            if key not in best:
+                best[key] = _rate(cost, node, _ways(cost, node, sizes, rules, key[1]))
+            if (rate := best[key]) is not None:
+                rates += [rate] * gpus[kind]
         if len(rates) >= replicas:
             passes = batch / sum(sorted(rates)[-replicas:])
             found = min(found, least.shared_us(replicas, passes))
     return found
+
+
+def _rate(cost: FastCost, node: int, ways: Sequence[_Told]) -> float | None:
+    """Return the samples a us of a GPU that is told the first of the ways."""
+    if not ways:
+        return None
+    size, rule = ways[0]
+    us = cost.timing(size, (Slot(node, 1, 0, cost.layers, rule),)).slowest
+    return size / max(1, us)
 
 
 def _on(
