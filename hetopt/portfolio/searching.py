@@ -123,9 +123,8 @@ def _search(
     for result in given:
         known.takes(result)
     enumerates = is_small(data)
-    part = PORTFOLIO.part_before(
-        limits.time_s, enumerates=enumerates, lines_up=lines_up(data)
-    )
+    unlike = not enumerates and lines_up(data)
+    part = PORTFOLIO.part_before(limits.time_s, enumerates=enumerates, lines_up=unlike)
     best = _by_planners(data, limits, part, given, known, made)
     if best.stop is Stop.INTERRUPTED:
         found = with_bound(best)
