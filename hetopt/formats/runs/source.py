@@ -1,7 +1,9 @@
 """A file of runs as it was found: a tree, a table or the lines of a log.
 
-Of a log, colours are left out, and what launchers put before a line to say whose it is:
-torchrun's `[rank0]:` and `[default0]:`, srun's `0: `.
+Of a log, colours are left out, and what launchers and collectors put before a line to
+say whose it is and when it came: torchrun's `[rank0]:` and `[default0]:`, srun's `0: `,
+MPI's `[1,0]<stdout>:`, Ray's `(Name pid=1)`, `[pod/NAME/CONTAINER]` of kubectl, `NAME-1
+| ` of docker compose, time stamps, and a host's name where most lines begin with one.
 """
 
 import re
@@ -16,7 +18,20 @@ from ...text.parsing import Table, parse_value, read_table, read_text
 from .facts import Given
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
-_LAUNCHER = re.compile(r"(?:\[(?:rank|default)[0-9]{1,6}\]: ?|[0-9]{1,6}: )")
+_LAUNCHER = re.compile(
+    r"(?:"
+    r"\[(?:rank|default)[0-9]{1,6}\]: ?"
+    r"| {0,6}[0-9]{1,6}: "
+    r"|\[[0-9]{1,6},[0-9]{1,6}\]<std(?:out|err)>: ?"
+    r"|\(\w{1,60}(?:\([^()\n]{0,60}\))? pid=[0-9]{1,9}(?:, ip=[0-9a-f.:]{1,40})?\) "
+    r"|\[pod/[\w./-]{1,200}\] ?"
+    r"|[\w.-]{1,60}-[0-9]{1,4} {1,20}\| "
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]{1,9})?"
+    r"(?:Z|[+-][0-9]{2}:?[0-9]{2})? "
+    r"){1,4}"
+)
+_HOST = re.compile(r"[A-Za-z][\w.-]{0,100}: ?")
+_HOSTS = 0.9  # of the lines begin with the name of a host, where they are gathered
 _FEW_COLUMNS = 2
 
 Kind = Literal["tree", "table", "log"]
@@ -84,9 +99,15 @@ class Source:
 
     def _lines(self) -> Iterator[Line]:
         text = _COLOUR.sub("", self.text) if "\x1b" in self.text else self.text
-        for number, line in enumerate(text.split("\n"), 1):
-            start = _LAUNCHER.match(line)
-            yield Line(number, line[start.end() if start else 0 :].rstrip())
+        rows = text.split("\n")
+        hosts = [match.end() for line in rows if (match := _HOST.match(line))]
+        gathered = len(hosts) > _HOSTS * sum(bool(line.strip()) for line in rows)
+        for number, line in enumerate(rows, 1):
+            start = 0
+            for pattern in (_HOST, _LAUNCHER) if gathered else (_LAUNCHER,):
+                match = pattern.match(line, start)
+                start = match.end() if match else start
+            yield Line(number, line[start:].rstrip())
 
 
 class Form(NamedTuple):

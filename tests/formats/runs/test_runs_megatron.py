@@ -49,7 +49,15 @@ def test_the_vocabulary_is_that_of_the_arguments_unless_the_tokenizer_tells_it(
 def test_ranks_and_a_restart_do_not_change_what_megatron_says(tmp_path: Path) -> None:
     log = megatron(ARGUMENTS, TIMES)
     plain = one(put(tmp_path, "plain.log", log))
-    for prefix in ("[default0]:", "[rank7]:", "12: "):
+    for prefix in (
+        *("[default0]:", "[rank7]:", "12: ", "  3: ", "[1,0]<stdout>:", "node-7: "),
+        "node-7: [default3]:",
+        "\x1b[36m(Worker(rank_0) pid=12, ip=10.0.0.3)\x1b[0m ",
+        "[pod/run-master-0/pytorch] ",
+        "trainer-1  | ",
+        "2026-03-01T10:00:00.123Z [rank0]:",
+        "2026-03-01 10:00:00,123 ",
+    ):
         marked = "\r\n".join(prefix + line for line in log.split("\n"))
         assert one(put(tmp_path, "marked.log", marked)) == plain
     again = one(put(tmp_path, "again.log", log + log))
