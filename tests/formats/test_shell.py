@@ -69,6 +69,11 @@ LINES = (
     "torchrun a;torchrun b&&torchrun c || torchrun d",
     "X=' a  b '; torchrun c${X}d \"$X\" $X",
     'A=(\n 1\n\n 2 # two\n)\ntorchrun "${A[@]}"',
+    "A='--b 1'; C=\"torchrun $A 'd  e'\"; eval $C; eval \"B=2; $C $A\"; torchrun $B",
+    "export A=1; bash -c \"torchrun $A; torchrun '2  3'\" x; torchrun $A",
+    "A=1; sh -c 'A=2; :'; bash --norc -ec 'torchrun 3'; torchrun $A",
+    "A=8; torchrun $(expr $A / 2 + 3) `expr $A \\* 4` $(expr 9 % 4)",
+    "A=8; let B=A*2; let 'C = A + B'; torchrun $B $C",
 )
 BASH = which("bash")
 
@@ -78,6 +83,7 @@ def bash(script: str, folder: Path) -> list[list[str]]:
     log = folder / "log"
     log.touch()
     stub = f"torchrun() {{ printf '%s\\0' torchrun \"$@\" $'\\n' >> '{log}'; }}\n"
+    stub += "export -f torchrun\n"
     path = folder / "script.sh"
     path.write_text(stub + script)
     env = {"PATH": "/usr/bin:/bin"}
@@ -127,6 +133,8 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
         ("[[ $HOST =~ x ]] && A=2; run --a $A", "$A (line 1, not surely set)"),
         ("A=1; if [ -f x ]; then unset A; fi; run --a $A", "$A (line 1, not surely"),
         ("run --a $((2 ** 3))", "$((2 ** 3))"),
+        ('bash -c "run --a $(pwd)"', "$(pwd)"),
+        ("run --a $(expr length abc)", "$(expr length abc)"),
         ("run --a $((9999999999999 * 9))", "$((9999999999999 * 9))"),
     ],
 )

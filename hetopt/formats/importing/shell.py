@@ -3,8 +3,9 @@
 A subset of bash is read, as far as launch scripts go: quotes, comments, line breaks;
 `NAME=value`, `NAME+=value` and arrays `NAME=(...)`; `$NAME`, `${NAME}`, `${NAME[@]}`,
 `${NAME[0]}`, `${NAME:-default}` and its like; sums and products of whole numbers in
-`$((...))`; `if`, `&&` and `||` with tests that compare (`=`, `!=`, `-eq` and its like,
-`-z`, `-n`). What the script does not set is empty in tests and gives way to a default.
+`$((...))`, `$(expr ...)` and `let`; `if`, `&&` and `||` with tests that compare (`=`,
+`!=`, `-eq` and its like, `-z`, `-n`); what `bash -c TEXT` and `eval TEXT` run. What the
+script does not set is empty in tests and gives way to a default.
 
 Anything else stays as it is written, and `Word.unread` names it: variables that are not
 set elsewhere, `$(command)`, and what is set in a loop, a function, a `case` or under
@@ -15,7 +16,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ...errors import InstanceError, quoted
@@ -49,6 +50,9 @@ _WORD = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\;&<>])+", re.S)
 _ITEM = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\;&<>()])+", re.S)
 _ASSIGNMENT = re.compile(rf"(?P<name>{_NAME})(?P<more>\+?)=")
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
+_SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "zsh")
+_RUNS_TEXT = re.compile(r"-[a-z]{0,4}c")  # an option of a shell: -c, -lc
+_MOST_NESTED = 4  # shells within shells
 _ENDS = {
     **dict.fromkeys(("for", "while", "until", "select"), "done"),
     **{"if": "fi", "case": "esac", "{": "}"},
@@ -186,8 +190,9 @@ def _either(one: Truth, other: Truth) -> Truth:
 class _Script:
     """A script in reading knows its variables, and which blocks are open."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, *, nested: int = 0) -> None:
         self.place = place
+        self.nested = nested  # how many shells this one is started by
         self.variables: dict[str, list[str]] = {}
         self.unread: list[str] = []
         self.blocks: list[_Block] = []
@@ -272,17 +277,41 @@ class _Script:
         for number, part in enumerate(parts[declares:], declares):
             match = _ASSIGNMENT.match(part.text)
             if match is None and not (declares and part.kind == "word"):
-                yield self._call(parts[number:], runs)
+                yield from self._called(parts[number:], runs)
                 return
             if match is not None and runs:
                 self._assign(match, part)
             elif match is not None:
                 self._spoil(match["name"], part.line)
 
-    def _call(self, parts: list[_Token], runs: Truth) -> Command:
-        """Return a command, behind its assignments."""
+    def _called(self, parts: list[_Token], runs: Truth) -> Iterator[Command]:
+        """Yield a command, or those of the text that it has a shell run."""
         texts = [part.text for part in parts if part.kind == "word"]
         words = [word for text in texts for word in self._words(text)]
+        self._set_by(words, parts, runs)
+        text = _text_of(words) if self.nested < _MOST_NESTED else None
+        if text is None:
+            told = list(map(self._without_unread, words))
+            yield Command(told, parts[0].line, runs is True)
+            return
+        inner = _Script(self.place, nested=self.nested + 1)
+        inner.unread, inner.expanded = self.unread, self.expanded
+        is_own = words[0] == "eval"  # another shell's variables are its own
+        inner.variables = self.variables if is_own else {**self.variables}
+        for one in inner.run(_tokens(text, self.place)):
+            sure = one.is_sure and runs is True
+            yield Command(one.words, parts[0].line, sure)
+        self.expanded = inner.expanded
+
+    def _set_by(self, words: list[str], parts: list[_Token], runs: Truth) -> None:
+        """Set and unset the variables that a command does, behind its assignments."""
+        for total in words[1:] if words and words[0] == "let" else ():
+            name, _, total = total.partition("=")
+            value = self._value(total) if runs else None
+            if value is None:
+                self._spoil(name.strip(), parts[0].line)
+            else:
+                self.variables[name.strip()] = [str(value)]
         for name in words[1:] if words and words[0] == "unset" else ():
             if runs:
                 self.variables.pop(name, None)
@@ -293,9 +322,6 @@ class _Script:
             for part in parts:
                 if match := _ASSIGNMENT.match(part.text):
                     self._spoil(match["name"], part.line)
-        return Command(
-            list(map(self._without_unread, words)), parts[0].line, runs is True
-        )
 
     def _assign(self, match: re.Match[str], part: _Token) -> None:
         name, more = match["name"], bool(match["more"])
@@ -403,13 +429,22 @@ class _Script:
         return values
 
     def _calculate(self, run: str) -> int | None:
-        """Return the value of `$((...))`; None for what is no sum of whole numbers."""
-        if not (run.startswith("$((") and run.endswith("))")):
-            return None
+        """Return the value of `$((...))` or `$(expr ...)`; None for another command.
+
+        None, too, for what is no sum of whole numbers.
+        """
+        if run.startswith("$((") and run.endswith("))"):
+            return self._value(run[3:-2])
+        inside = run[1:-1] if run.startswith("`") else run[2:-1]
+        program, _, total = inside.strip().partition(" ")
+        return self._value(total.replace("\\*", "*")) if program == "expr" else None
+
+    def _value(self, total: str) -> int | None:
+        """Return the value of a sum of numbers and variables."""
         inside = re.sub(
             rf"\$?\b({_NAME})\b|\$\{{({_NAME})\}}",
             lambda one: "".join(self.variables.get(one[1] or one[2], ["?"]))[:_LONG],
-            run[3:-2],
+            total,
         )
         if len(inside) > _LONG or not re.fullmatch(r"[0-9()+*/%\s-]*", inside):
             return None
@@ -457,6 +492,18 @@ class _Words:
         """Return all words."""
         self._end()
         return self._done
+
+
+def _text_of(words: list[str]) -> str | None:
+    """Return the text that a command has a shell run; None for one that has none."""
+    if words[:1] == ["eval"]:
+        return " ".join(words[1:])
+    behind = False  # a shell's name, and nothing but options since
+    for option, text in pairwise(words):
+        if behind and _RUNS_TEXT.fullmatch(option):
+            return text
+        behind = option in _SHELLS or (behind and option.startswith("-"))
+    return None
 
 
 def _compare(words: list[str]) -> Truth:
