@@ -126,7 +126,9 @@ def _texts(
 
 
 def _flag(key: str) -> str:
-    return r"(?<!\S)--" + re.escape(key).replace(r"\-", "[-_]") + r"(?![\w.-])"
+    """Return the pattern of a flag, or of a `name=value` without dashes."""
+    name = re.escape(key).replace(r"\-", "[-_]")
+    return rf"(?<!\S)(?:--{name}(?![\w.-])|{name}(?==))"
 
 
 def _in_command(text: str, key: str, new: object) -> Iterator[str]:

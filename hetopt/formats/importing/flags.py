@@ -1,7 +1,8 @@
 """The arguments of the one run among the commands of a launch script.
 
 They are `--name value`, `--name=value`, flags without a value, and `a.b=value` as Hydra
-takes them. Names have dashes for underscores. `shell` says how much of bash is read.
+takes them, or `name=value` before any flag, as LLaMA-Factory does. Names have dashes
+for underscores. `shell` says how much of bash is read.
 """
 
 import re
@@ -15,6 +16,7 @@ REMEDY = "paste the expanded command"
 # A name for several words; what one of these holds may be flags.
 _SEVERAL = re.compile(r"ARGS|OPTS|OPTIONS|FLAGS|PARAMS|[@*]", re.IGNORECASE)
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,4})=(.*)", re.DOTALL)
+_SETTING = re.compile(rf"{_HYDRA.pattern.replace('{1,4}', '{0,4}')}", re.DOTALL)
 
 
 class Flags(NamedTuple):
@@ -52,7 +54,7 @@ class _Call:
                 self._name, _, value = text[2:].partition("=")
                 self._name = self._name.replace("_", "-")
                 self.given[self._name] = value
-            elif setting := _HYDRA.fullmatch(text):
+            elif setting := (_HYDRA if self._name else _SETTING).fullmatch(text):
                 self.given[setting[1].replace("_", "-")] = setting[2]
             elif self._name is not None:
                 self.given[self._name] = f"{self.given[self._name]} {text}".strip()

@@ -57,6 +57,9 @@ _OF_MEGATRON = _UNEVEN | {
     *("expert-model-parallel-size", "virtual-pipeline-model-parallel-size"),
 }
 _ENOUGH = 2
+#: Names of them that the model has, too, in the settings of a trainer with this one.
+_OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
+_OF_TRANSFORMERS = "per-device-train-batch-size"
 #: Arguments that are read, but for those that `meanings` names where they stand.
 _READ = _UNEVEN | {
     *("tensor-model-parallel-size", "pipeline-model-parallel-size", _EACH, _RUNS),
@@ -85,6 +88,7 @@ def asked(files: Sequence[File]) -> Asked | None:
     """Return what the files of a run ask of Megatron-LM; None for those of others."""
     for number, file in enumerate(files):
         names = {plain(key) for key in file.form.values}
+        names -= _OF_MODELS if _OF_TRANSFORMERS in names else set()
         if len(names & _OF_MEGATRON) < _ENOUGH:
             continue
         read = arguments(file.form, file.place)

@@ -36,6 +36,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "strategy": ("fsdp_sharding_strategy", "fsdp_config.sharding_strategy"),
     "reshard": ("fsdp_reshard_after_forward", "fsdp_config.reshard_after_forward"),
     "fsdp": ("fsdp",),
+    "version": ("fsdp_version",),
     "distributed": ("distributed_type",),
     "bf16": ("bf16", "bf16.enabled"),
     "fp16": ("fp16", "fp16.enabled"),
@@ -49,6 +50,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "hosted": ("offload_optimizer.device", "offload_optimizer_device"),
     "hosted_weights": (
         *("offload_param.device", "offload_param_device", "fsdp_offload_params"),
+        "fsdp_config.offload_params",
     ),
     "tensor": (
         *("tensor_parallel_size", "autotp_size", "parallelism_config_tp_size"),
@@ -99,6 +101,11 @@ _USUAL = {
     "checkpointing": "gradient_checkpointing",
     "no_checkpointing": "disable_gradient_checkpointing",
 }
+#: Names beside which `r` is the rank of adapters, as in PEFT's LoraConfig.
+_OF_ADAPTERS = frozenset({"lora_alpha", "lora_dropout", "target_modules", "peft_type"})
+#: What models' configurations have beside a `max_length`, which is then that of
+#: generation where it has this value.
+_OF_GENERATION, _GENERATED = frozenset({"num_beams", "do_sample"}), "20"
 _REFERENCES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "config_file")
 _OF_TRAINER = {"per_device_train_batch_size", "output_dir", "learning_rate"}
 _BRANCHES = {name for those in _NAMES.values() for name in those if "." in name}
@@ -157,6 +164,41 @@ def tool_of(form: Form) -> str:
     return "transformers" if names & _OF_TRAINER else ""
 
 
+def settings_of(form: Form) -> str:
+    """Return whose settings a file has, where these are a part of a run alone."""
+    names = {plain(key).partition(".")[0] for key in form.values}
+    if {"compute_environment", "distributed_type"} & names:
+        return "Accelerate"
+    of_deepspeed = {"zero_optimization", "train_micro_batch_size_per_gpu"}
+    return "DeepSpeed" if of_deepspeed & names else "transformers"
+
+
+def is_own_batch(name: str) -> bool:
+    """Return whether a setting has to be the same in a trainer's and in a part's file.
+
+    A part is DeepSpeed's or Accelerate's; transformers refuses two values of these.
+    """
+    return name in ("samples", "accumulation", "batch", "bf16", "fp16", "optimiser")
+
+
+def of_adapters(form: Form) -> Mapping[str, str]:
+    """Return the keys of a LoraConfig in a file, by our names."""
+    for key in form.values:
+        part, _, last = plain(key).rpartition(".")
+        before = f"{part}." if part else ""
+        near = {plain(one).removeprefix(before) for one in form.values}
+        if last == "r" and not near.isdisjoint(_OF_ADAPTERS):
+            return {"rank": key}
+    return {}
+
+
+def is_of_generation(form: Form, key: str, value: str) -> bool:
+    """Return whether a `max_length` is that of texts which a model generates."""
+    names = {plain(one).rpartition(".")[2] for one in form.values}
+    is_length = plain(key).rpartition(".")[2] == "max_length"
+    return is_length and value == _GENERATED and not names.isdisjoint(_OF_GENERATION)
+
+
 def usual(tool: str) -> dict[str, str]:
     """Return the names under which we write settings that no file has."""
     return _USUAL | ({"samples": "micro_batch_size"} if tool == "Axolotl" else {})
@@ -206,9 +248,10 @@ def with_references(files: Sequence[File]) -> tuple[list[File], list[str]]:
                 given.add(last)
                 notes.append(f"{key}: {path} was read, too")
             elif match := _STAGE.search(last.lower()):
+                hosted = ", partly on hosts," if "offload" in last.lower() else ""
                 notes.append(
                     f"{key}: {name} is not beside the file, and is taken as ZeRO "
-                    f"{match[1]} by its name; give it, too"
+                    f"{match[1]}{hosted} by its name; give it, too"
                 )
             else:
                 raise InstanceError(
@@ -218,15 +261,23 @@ def with_references(files: Sequence[File]) -> tuple[list[File], list[str]]:
     return found, notes
 
 
-def stage_by_name(files: Sequence[File]) -> str | None:
-    """Return the stage of ZeRO that the name of a file says which is not there."""
+def told_by_name(files: Sequence[File]) -> dict[str, str]:
+    """Return the stage of ZeRO that the name of a file says which is not there.
+
+    A name such as `zero3_offload` says, too, what lies in the memory of hosts.
+    """
     given = {file.source.path.name for file in files}
     for file in files:
         for _, name in _references(file.form):
             match = _STAGE.search(Path(name).name.lower())
             if Path(name).name not in given and match:
-                return match[1]
-    return None
+                told = {"zero": match[1]}
+                if "offload" in Path(name).name.lower():
+                    told["hosted"] = "cpu"
+                    if match[1] == "3":
+                        told["hosted_weights"] = "cpu"
+                return told
+    return {}
 
 
 def _is_there(path: Path) -> bool:

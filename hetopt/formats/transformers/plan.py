@@ -47,6 +47,7 @@ _USUAL: Mapping[str, Mapping[str, str]] = {
     "ms-swift": {"samples": "1", "adapter": "lora", "rank": "8", "bf16": "true",
                  "checkpointing": "true"},
 }  # fmt: skip
+_SWIFT_BATCH = 16  # sequences that a step of ms-swift has at least, unless told
 _OPTIMISERS = {
     "adamw": r"adam\w*|fused_?adam|adamw_\w+|paged_adamw(_32bit)?",
     "adamw_8bit": r"(paged_)?adamw?_(8bit|bnb_8bit|torch_8bit)|adam8bit|adamw8bit",
@@ -81,14 +82,22 @@ def asked(files: Sequence[File]) -> Asked | None:
     tool = tools[0] if tools else "transformers"
     values: Document = {}
     written: dict[str, tuple[int, str]] = {}
-    for number, file in enumerate(found):
+    commands_first = sorted(enumerate(found), key=lambda x: not x[1].form.is_command)
+    for number, file in commands_first:
         for key, value in file.form.values.items():
             if key == names.RANKS and names.has_ranks(file.form):
                 values[key], written[key] = value, (number, key)
                 continue
             own, text = names.name_of(key, tool), _text(value)
-            if own is None or text is None:
+            if (
+                own is None
+                or text is None
+                or names.is_of_generation(file.form, key, text)
+            ):
                 continue
+            if own == "fsdp" and "offload" in str(value):
+                values["hosted_weights"] = "offload"
+                written["hosted_weights"] = number, key
             first = values.setdefault(own, text)
             if own == "checkpointing" and {first, text} == {"true", "false"}:
                 values[own] = "true"  # by FSDP where not by the trainer
@@ -96,6 +105,10 @@ def asked(files: Sequence[File]) -> Asked | None:
                 continue
             if _kind(own, first) != _kind(own, text) and own != "model":
                 other = written[own]
+                is_told = found[other[0]].form.is_command and other[0] != number
+                is_part = not names.tool_of(file.form)
+                if is_told and not (is_part and names.is_own_batch(own)):
+                    continue  # a command's words go before those of its file
                 raise InstanceError(
                     f"{file.place}: {key}: found {text}, and {first} in "
                     f"{found[other[0]].place} ({other[1]}), expected one value; "
@@ -104,8 +117,12 @@ def asked(files: Sequence[File]) -> Asked | None:
             written.setdefault(own, (number, key))
         if unread := list(names.not_read(file.form)):
             notes.append(f"not read: {', '.join(unread)}")
-    if "zero" not in values and (stage := names.stage_by_name(found)) is not None:
-        values["zero"] = stage
+        for own, key in names.of_adapters(file.form).items():
+            values.setdefault(own, str(file.form.values[key]))
+            values.setdefault("adapter", "lora")
+            written.setdefault(own, (number, key))
+    if "zero" not in values:
+        values |= names.told_by_name(found)
     for name, value in _USUAL[tool].items():
         if name == "samples" and not tools:  # none of these files is the trainer's
             continue
@@ -123,7 +140,8 @@ def asked(files: Sequence[File]) -> Asked | None:
             "does not tell"
         )
     kinds = ", ".join(dict.fromkeys(file.form.kind for file in found))
-    what = f"{kinds} of {tool}"
+    parts = dict.fromkeys(names.settings_of(file.form) for file in found)
+    what = f"{kinds} of {tool if tools else ', '.join(parts)}"
     usual = names.usual(tool)
     return Asked(what, tuple(found), values, written, tuple(notes), usual)
 
@@ -271,6 +289,8 @@ def _samples(
     else:
         samples = _number(given, "samples", asked)
         steps = _number(given, "accumulation", asked, 0)
+        if not steps and not batch and asked.what.endswith("ms-swift"):
+            batch = -(-_SWIFT_BATCH // (samples * replicas)) * samples * replicas
         if not steps:
             steps = max(1, batch // (samples * replicas)) if samples else 1
         found = samples * steps * replicas
@@ -359,7 +379,8 @@ def _shares(
 def _recompute(given: Mapping[str, str]) -> Recompute:
     if "no_checkpointing" in given:
         return "none" if given["no_checkpointing"] == "true" else "full"
-    return "full" if given.get("checkpointing") == "true" else "none"
+    told = given.get("checkpointing", "false")
+    return "none" if told == "false" else "full"  # such as Axolotl's `offload`
 
 
 def _zero(
@@ -374,7 +395,7 @@ def _zero(
             raise InstanceError(
                 f"{asked.place}: {asked.spelled('zero')}: found {zero}, expected 0 to 3"
             )
-    elif "strategy" in given or "fsdp" in given or kind == "fsdp":
+    elif not {"strategy", "fsdp", "version"}.isdisjoint(given) or kind == "fsdp":
         text = (given.get("strategy") or given.get("fsdp") or "full_shard").lower()
         if text in ("true", "fsdp") or text not in _STRATEGIES:
             text = "full_shard" if text in ("true", "fsdp") else text
