@@ -340,6 +340,20 @@ OF_TITAN: dict[str, dict[str, str]] = {
         "--config llama3_8b --training.local_batch_size 1 --training.seq_len 128 "
         "--training.global_batch_size 48 --parallelism.tensor_parallel_degree=4\n"
     },
+    "TOML of a command": {
+        "run.sh": 'CONFIG_FILE=${CONFIG_FILE:-"./train_configs/llama3.toml"}\n'
+        "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file "
+        "${CONFIG_FILE} --training.local_batch_size 1 "
+        "--parallelism.tensor_parallel_degree=4\n",
+        "llama3.toml": "[training]\nlocal_batch_size = 8\nglobal_batch_size = 48\n"
+        "seq_len = 128\n[parallelism]\ntensor_parallel_degree = 2\n"
+        '[activation_checkpoint]\nmode = "selective"\n',
+    },
+    "TOML of 2024": {
+        "run.toml": "[training]\nbatch_size = 8\nseq_len = 128\n"
+        "data_parallel_degree = -1\ntensor_parallel_degree = 4\n"
+        '[activation_checkpoint]\nmode = "selective"\n'
+    },
     "in tokens": {
         "run.json": json.dumps(
             {
@@ -380,7 +394,36 @@ def test_a_run_of_torchtitan_is_the_same_in_its_forms(
             changes.recognise([path])
         path = Path(f"{path}:llama3_8b")
     module, asked = changes.recognise([path])
-    assert module.claimed(asked, data).settings == TITAN
+    # Releases of 2024 add no gradients up: a replica's batch is one micro-batch.
+    samples = 8 if name == "TOML of 2024" else 1
+    wanted = TITAN._replace(micro_batch_size=samples)
+    assert module.claimed(asked, data).settings == wanted
+
+
+def test_stages_of_2024_have_as_many_micro_batches_as_they_are(tmp_path: Path) -> None:
+    text = (
+        "[training]\nbatch_size = 8\nseq_len = 128\ntensor_parallel_degree = 2\n"
+        "[experimental]\npipeline_parallel_degree = 2\n"
+    )
+    path = put(tmp_path, {"run.toml": text})
+    data = instance(48)
+    stage = judged([path], data).plan
+    assert stage is not None
+    assert [one.micro_batches for one in stage.pipelines] == [2] * 6
+    assert {one.micro_batch_size for one in stage.pipelines} == {4}
+    points = "pipeline_parallel_microbatches = 4\npipeline_parallel_split_points = "
+    path.write_text(text + points + '["layers.1"]\n')
+    plan = judged([path], data).plan
+    assert plan is not None
+    assert {one.micro_batch_size for one in plan.pipelines} == {2}
+    assert plan.pipelines[0].stages[0].layers == (0, 1)
+
+
+def test_a_configuration_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
+    text = "torchrun -m torchtitan.train --job.config_file configs/a.toml\n"
+    path = put(tmp_path, {"run.sh": text})
+    with pytest.raises(InstanceError, match=r"--from configs/a\.toml"):
+        changes.recognise([path])
 
 
 @pytest.mark.parametrize("name", ["TOML", "in tokens"])

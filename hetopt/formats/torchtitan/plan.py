@@ -1,7 +1,9 @@
 """Configuration of a torchtitan run that goes on, against its instance.
 
 TOML of releases up to 0.2.2, the JSON that newer ones save
-(`--debug.save_config_file`), their configurations in Python, or options of a command.
+(`--debug.save_config_file`), their configurations in Python, or options of a command,
+which go before those of the file that it names (`--job.config_file`). Names of 2024
+(`training.batch_size`, `experimental.pipeline_parallel_degree`) are read as today's.
 Ranks are the GPUs of the hosts in the order of `hosts`,
 else of the instance, on the mesh [pp, dp, tp]. Layers lie as
 `module_fqns_per_model_part` tells, else as torchtitan divides them: embedding and head
@@ -11,9 +13,10 @@ are read by their parts.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
-from ...errors import InstanceError
+from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
 from ..documents import Document, Options, Values
 from ..importing.asked import Asked, File, opened
@@ -59,12 +62,29 @@ _OF_TORCHTITAN = (
     *("activation_checkpoint.mode", "training.steps", "job.config_file"),
 )
 _ENOUGH = 2
+_FLOAT8 = ("float8.enable_float8_linear", "training.enable_float8_linear")
 _CONVERTERS = ("model.converters", "model_converters.converters")
 _READ = (
-    *("parallelism.", "activation_checkpoint", *_CONVERTERS),
+    *("parallelism.", "activation_checkpoint", *_CONVERTERS, *_FLOAT8),
     *("training.local_batch_size", "training.global_batch_size", "training.seq_len"),
     *(_TOKENS, _STEP, _LENGTH),
 )
+#: Names of 2024 by today's sections; those of `experimental` keep their names.
+_OLDER = {
+    "training.batch_size": "training.local_batch_size",
+    "training.tensor_parallel_degree": "parallelism.tensor_parallel_degree",
+    "training.data_parallel_degree": "parallelism.data_parallel_shard_degree",
+    "training.data_parallel_shard_degree": "parallelism.data_parallel_shard_degree",
+    "training.data_parallel_replicate_degree": (
+        "parallelism.data_parallel_replicate_degree"
+    ),
+    "training.fsdp_reshard_after_forward": "parallelism.fsdp_reshard_after_forward",
+}
+_OF_2024 = re.compile(r"experimental\.((?:pipeline|context)_parallel_\w+)")
+_COUNT = "parallelism.pipeline_parallel_microbatches"
+_SPLITS = "parallelism.pipeline_parallel_split_points"
+_CONFIG = "job.config_file"
+_MOST_FOLDERS = 4  # above a command, in which its configuration is looked for
 _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
@@ -78,18 +98,57 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
 
 def asked(files: Sequence[File]) -> Asked | None:
     """Return what the files of a run ask of torchtitan; None for those of others."""
-    for number, file in enumerate(files):
-        values = _known_values(file.form.values)
-        if sum(name in values for name in _OF_TORCHTITAN) < _ENOUGH:
+    values, written, notes = Document(), dict[str, tuple[int, str]](), list[str]()
+    if not any(_is_one(file) for file in files):
+        return None
+    files = _with_config(files, notes)
+    commands_last = sorted(enumerate(files), key=lambda one: one[1].form.is_command)
+    kinds = []
+    for number, file in commands_last:
+        if _is_one(file):
+            values |= _known_values(file.form.values)
+            names = ((_name_of(one), one) for one in file.form.values)
+            written |= {k: (number, one) for k, one in names if k.startswith(_READ)}
+            notes += file.form.notes
+            kinds.append(file.form.kind)
+    what = f"{', '.join(dict.fromkeys(kinds))} of torchtitan"
+    return Asked(what, tuple(files), values, written, tuple(notes))
+
+
+def _is_one(file: File) -> bool:
+    names = {_name_of(name) for name in file.form.values}
+    return _CONFIG in names or sum(one in names for one in _OF_TORCHTITAN) >= _ENOUGH
+
+
+def _with_config(files: Sequence[File], notes: list[str]) -> tuple[File, ...]:
+    """Return the files, and the configuration that a command names, where it is not.
+
+    `InstanceError` for one that neither lies beside the command nor is given.
+    """
+    found = list(files)
+    given = {file.source.path.name for file in files}
+    for file in files:
+        name = str(_known_values(file.form.values).get(_CONFIG, ""))
+        if not name or Path(name).name in given or not file.form.is_command:
             continue
-        written = {
-            one.replace("-", "_"): (number, one)
-            for one in file.form.values
-            if one.replace("-", "_").startswith(_READ)
-        }
-        what = f"{file.form.kind} of torchtitan"
-        return Asked(what, tuple(files), values, written, file.form.notes)
-    return None
+        folders = [*file.source.path.parents][:_MOST_FOLDERS]
+        places = [*(one / name for one in folders), folders[0] / Path(name).name]
+        path = next(filter(_is_file, places), None)
+        if path is None:
+            raise InstanceError(
+                f"{file.place}: {_CONFIG}: found {quoted(name)}, which is not beside "
+                f"the file, expected to read it; give it, too: --from {name}"
+            )
+        found += opened([path])
+        notes.append(f"{_CONFIG}: {path} was read, too")
+    return tuple(found)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
@@ -174,10 +233,19 @@ def _reshard(settings: Settings) -> str:
 
 def _known_values(values: Values) -> Document:
     """Values by the names of torchtitan's fields; a command has dashes and texts."""
-    return {
-        name.replace("-", "_"): literal(value) if isinstance(value, str) else value
+    found = {
+        _name_of(name): literal(value) if isinstance(value, str) else value
         for name, value in values.items()
     }
+    if any(_OF_2024.fullmatch(name.replace("-", "_")) for name in values):
+        found.setdefault(_COUNT, found.get("parallelism.pipeline_parallel_degree", 1))
+    return found
+
+
+def _name_of(name: str) -> str:
+    """Return today's name of a field; a command has dashes."""
+    name = name.replace("-", "_")
+    return _OLDER.get(name, _OF_2024.sub(r"parallelism.\1", name))
 
 
 def _claim(
@@ -188,7 +256,7 @@ def _claim(
     notes: Sequence[str],
 ) -> Claim:
     _same_products(given, data, place)
-    given = _older(given, place)
+    given = _of_2024(_older(given, place), place, data.model.layers)
     parallel, training = _section(given, "parallelism"), _section(given, "training")
     ranks = gpus(data, hosts)
     stages, degree, context, experts = (
@@ -260,9 +328,43 @@ def _older(given: Values, place: str) -> Values:
     return {**given, **made}
 
 
+def _of_2024(given: Values, place: str, layers: int) -> Values:
+    """Convert the number of micro-batches and the first layers of stages (2024)."""
+    stages = given.get("parallelism.pipeline_parallel_degree", 1)
+    is_old = any(name in given for name in (_COUNT, _SPLITS))
+    if not is_old or not isinstance(stages, int) or stages <= 1:
+        return given
+    count = _number(dict(given), _COUNT, place, stages)
+    size = _number(dict(given), "training.local_batch_size", place)
+    if count < 1 or size % count:
+        raise InstanceError(
+            f"{place}: {_COUNT.rpartition('.')[2]}: found {count}, expected a divisor "
+            f"of the batch of a replica, {size}; correct it"
+        )
+    made: Document = {"parallelism.pipeline_parallel_microbatch_size": size // count}
+    if points := given.get(_SPLITS):
+        words = points.split(",") if isinstance(points, str) else map(str, points)
+        first = [
+            0,
+            *(int(one) for one in re.findall(r"layers\.(\d{1,6})", ",".join(words))),
+        ]
+        made["parallelism.module_fqns_per_model_part"] = [
+            [f"layers.{layer}" for layer in range(a, b)]
+            for a, b in pairwise((*first, layers))
+        ]
+    else:
+        ends = {
+            f"parallelism.pipeline_parallel_{end}_stage_less_layers": 0 for end in _ENDS
+        }
+        made |= ends
+    return {**given, **made}
+
+
 def _same_products(given: Values, data: Instance, place: str) -> None:
     """A run of layers in eight bits is of an instance that times them so."""
     told = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
+    if any(given.get(name) is True for name in _FLOAT8):
+        told += " float8"
     kind = next((one for one in ("mxfp8", "float8") if one in told), None)
     calibration = data.workload.costs.compute.calibration
     timed = "bf16" if calibration is None else calibration.precision
@@ -290,8 +392,10 @@ def _number(
 ) -> int:
     value = section.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int):
+        found = "nothing" if value is None else repr(value)
+        remedy = "give the file that says it, too" if value is None else "correct it"
         raise InstanceError(
-            f"{place}: {name}: found {value!r}, expected a whole number; correct it"
+            f"{place}: {name}: found {found}, expected a whole number; {remedy}"
         )
     return value
 
