@@ -3,9 +3,9 @@
     python guide/notebooks.py            # runs all of them again; a few minutes
     python guide/notebooks.py 3-your-run
 
-Cells run in a folder of their own, with the examples of the instances beside them. A
-line that begins with `!` is a command, as in Jupyter; the value of a last expression is
-shown.
+Cells run in an empty `guide` with the examples of the instances where a checkout has
+them, so that paths are those of Jupyter in `guide/`. A line that begins with `!` is a
+command, as there; the value of a last expression is shown.
 """
 
 import ast
@@ -32,10 +32,12 @@ COLUMNS = "110"
 
 @contextlib.contextmanager
 def place() -> Iterator[None]:
-    """Work in a folder that has the examples and nothing else."""
+    """Work in an empty folder that lies to the examples as this one does."""
     before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(EXAMPLES, Path(folder, "examples"))
+    with tempfile.TemporaryDirectory() as root:
+        shutil.copytree(EXAMPLES, Path(root, EXAMPLES.relative_to(HERE.parent)))
+        folder = Path(root, HERE.name)
+        folder.mkdir()
         os.chdir(folder)
         try:
             yield

@@ -66,6 +66,23 @@ def test_every_cell_runs_in_its_order(
             assert ("execute_result" in kinds) == (value is not None), cell["source"]
 
 
+def test_files_of_the_tree_are_named_from_the_folder_of_the_notebook(
+    notebooks: ModuleType,
+) -> None:
+    """So that a reader's own Jupyter finds them, or a terminal in that folder."""
+    named = {
+        word
+        for path in BOOKS
+        for cell in notebooks.cells(read(path))
+        for line in "".join(cell["source"]).splitlines()
+        if line.startswith("!")
+        for word in shlex.split(line[1:])
+        if "/" in word and not word.startswith("job/")
+    }
+    assert len(named) >= 5
+    assert [word for word in named if not (GUIDE / word).is_file()] == []
+
+
 def test_every_cell_has_been_run(notebooks: ModuleType) -> None:
     for path in BOOKS:
         counts = [cell["execution_count"] for cell in notebooks.cells(read(path))]
