@@ -134,6 +134,22 @@ def test_every_shipped_file_is_in_the_wheel(site: Path) -> None:
                 assert (place / file.relative_to(ROOT / folder)).is_file(), file
 
 
+def test_the_wheel_has_nothing_that_only_a_checkout_needs(site: Path) -> None:
+    """Neither pages nor C; examples come along, as commands of pages name them."""
+    files = [path.relative_to(site) for path in site.rglob("*") if path.is_file()]
+    examples = Path("hetopt", "instances", "examples")
+    plain = [
+        path
+        for path in files
+        if examples not in path.parents and not path.parts[0].endswith(".dist-info")
+    ]
+    kinds = {path.suffix for path in plain if not path.name.startswith("_core.")}
+    assert kinds == {
+        *(".py", ".typed", ".j2", ".yaml", ".json", ".toml"),
+        *(".html", ".css", ".js", ".svg"),
+    }
+
+
 def test_the_wheel_takes_one_top_level_name(site: Path) -> None:
     names = {path.name for path in site.iterdir()}
     assert {name for name in names if not name.endswith(".dist-info")} == {"hetopt"}
