@@ -5,8 +5,8 @@
     python tests/coverage_floors.py tests/costs      # or these, with pytest's options
     python tests/coverage_floors.py --data .coverage # or reads what was measured
 
-Exit code 1 where a package of `FLOORS` is below its floor. Processes that tests start
-count, too.
+Exit code 1 where a package of `FLOORS` is below its floor, or a test fails; the table
+comes in either case. Processes that tests start count, too.
 """
 
 import argparse
@@ -62,14 +62,18 @@ def table(found: Mapping[str, tuple[int, int]]) -> str:
     return "\n".join(rows)
 
 
-def measure(data: Path, words: list[str]) -> None:
-    """Run tests under coverage; files of all their processes are put together."""
+def measure(data: Path, words: list[str]) -> bool:
+    """Run tests under coverage; return whether all of them passed.
+
+    Files of all their processes are put together.
+    """
     environment = {**os.environ, "COVERAGE_FILE": str(data)}
-    run = ["coverage", "run", "-m", "pytest", "-q", *words]
-    combine = ["coverage", "combine", "--quiet", str(data.parent)]
-    for line in (run, combine):
-        command = [sys.executable, "-m", *line]
-        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    command = [sys.executable, "-m", "coverage"]
+    tests = [*command, "run", "-m", "pytest", "-q", *words]
+    combine = [*command, "combine", "--quiet", str(data.parent)]
+    passed = subprocess.run(tests, cwd=ROOT, env=environment, check=False)
+    subprocess.run(combine, cwd=ROOT, env=environment, check=True)
+    return passed.returncode == 0
 
 
 def read(data: Path) -> dict[str, Any]:
@@ -88,14 +92,13 @@ def main() -> int:
     given, words = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         data = given.data or Path(folder, ".coverage")
-        if given.data is None:
-            measure(data, words)
+        passed = given.data is not None or measure(data, words)
         found = shares(read(data))
     low = below(found)
     print(table(found))
     for name in low:
         print(f"{name} is below its floor of {FLOORS[name]:.0%}")
-    return 1 if low else 0
+    return 1 if low or not passed else 0
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,25 @@ def test_floors_of_coverage_are_of_packages_and_hold_by_lines() -> None:
     enough = {name: (100, 100) for name in floors.FLOORS}
     assert floors.below(enough) == []
     assert "| hetopt/costs | 160 | 93.8% | 95% |" in floors.table(found)
+
+
+def test_a_test_that_fails_hides_no_coverage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    floors = loaded(ROOT / "tests" / "coverage_floors.py")
+    reached = {"summary": {"covered_lines": 1, "num_statements": 1}}
+    files = {f"{name}/a.py": reached for name in floors.FLOORS}
+
+    def ran(command: list[str], **settings: Any) -> Any:
+        code = 1 if "pytest" in command else 0
+        assert not (code and settings["check"])
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(floors.subprocess, "run", ran)
+    monkeypatch.setattr(floors, "read", lambda data: files)
+    monkeypatch.setattr(floors.sys, "argv", ["coverage_floors.py", "-n", "2"])
+    assert floors.main() == 1
+    assert "| hetopt/costs | 1 | 100.0% |" in capsys.readouterr().out
 
 
 def test_every_package_that_is_installed_with_ours_declares_a_licence() -> None:
