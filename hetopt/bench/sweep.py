@@ -1,10 +1,13 @@
 """All tasks, each in its process: side by side here, or on a Dask cluster.
 
-Answers come as they are ready, in any order; every task gives exactly one.
+Answers come as they are ready, in any order; every task gives exactly one. Sections of
+one page are made one after another, as they write one file and may read what stands
+there.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib import import_module
 from typing import Any
 
@@ -14,24 +17,42 @@ from .records import Task
 
 
 def here(tasks: Sequence[Task], workers: int) -> Iterator[process.Answer]:
-    """Answers of `workers` processes at a time on this machine.
+    """Yield the answers of `workers` processes at a time on this machine.
 
-    Each waits in a thread of ours, and all end with the iterator.
+    A thread of ours waits for each process, and all end with the iterator.
     """
-    from joblib import Parallel, delayed  # type: ignore[import-untyped]
-
     stop = threading.Event()
-    pool = Parallel(
-        n_jobs=workers,
-        backend="threading",
-        return_as="generator_unordered",
-        batch_size=1,
-        pre_dispatch=workers,
-    )
+    left, busy = list(tasks), dict[Future[process.Answer], Task]()
+    pool = ThreadPoolExecutor(workers)
     try:
-        yield from pool(delayed(process.run)(task, stop) for task in tasks)
+        while left or busy:
+            while len(busy) < workers and (task := _next(left, busy.values())):
+                left.remove(task)
+                busy[pool.submit(process.run, task, stop)] = task
+            for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                del busy[future]
+                yield future.result()
     finally:
         stop.set()
+        pool.shutdown()
+
+
+def hours(tasks: Sequence[Task], workers: int) -> float:
+    """Return how long the pages among the tasks take, by what the suite says of them.
+
+    That is no less than the sections of any one page, which follow each other.
+    """
+    pages: dict[str | None, float] = {}
+    for task in tasks:
+        pages[task.script] = pages.get(task.script, 0.0) + (task.minutes or 0.0)
+    longest = max(pages.values(), default=0.0)
+    return max(longest, sum(pages.values()) / workers) / 60
+
+
+def _next(left: Sequence[Task], busy: Collection[Task]) -> Task | None:
+    """Return the first task whose page nobody writes now, None where there is none."""
+    scripts = {task.script for task in busy if task.kind == "page"}
+    return next((x for x in left if x.kind != "page" or x.script not in scripts), None)
 
 
 def on_dask(tasks: Sequence[Task], address: str) -> Iterator[process.Answer]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,20 +163,24 @@ def _run(chosen: "Chosen", out: Path, *, as_json: bool, **how: Any) -> None:
 
     try:
         with Bar(console(stderr=True), chosen.suite) as bar:
-            running.go(chosen, out, told=bar.told, before=_tell_hours, **how)
+            before = partial(_tell_hours, workers=how["workers"])
+            running.go(chosen, out, told=bar.told, before=before, **how)
     except KeyboardInterrupt:
         words = f"interrupted: {out} keeps the rows so far; --resume continues"
         stopped(words, as_json=as_json)
 
 
-def _tell_hours(tasks: Sequence["Task"]) -> None:
+def _tell_hours(tasks: Sequence["Task"], workers: int) -> None:
     """Say how long the sections of pages that are left take, where there are any."""
-    minutes = [task.minutes for task in tasks if task.minutes is not None]
-    if minutes:
-        whole = sum(minutes)
-        took = f"{whole / 60:.1f} hours" if whole >= 60 else f"{max(whole, 1):.0f} min"
-        count = f"{len(minutes)} section{'s' * (len(minutes) > 1)} of pages to make"
-        output.tell(f"{count}: about {took} on one idle core")
+    from ..bench import sweep
+
+    pages = [task for task in tasks if task.kind == "page"]
+    if pages:
+        hours = sweep.hours(pages, workers)
+        took = f"{hours:.1f} hours" if hours >= 1 else f"{max(60 * hours, 1):.0f} min"
+        count = f"{len(pages)} section{'s' * (len(pages) > 1)} of pages to make"
+        cores = "one idle core" if workers == 1 else f"{workers} idle cores"
+        output.tell(f"{count}: about {took} on {cores}")
 
 
 def _keep_best(folder: Path) -> None:

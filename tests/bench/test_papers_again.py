@@ -11,7 +11,7 @@ import pytest
 from places import ROOT
 from typer.testing import CliRunner
 
-from hetopt.bench import journal, running, suites
+from hetopt.bench import journal, running, suites, sweep
 from hetopt.cli import app
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -27,6 +27,18 @@ def main(words):
     if words[0] == "broken":
         raise ValueError("no such section")
     return [{"paper": "A", "figure": words[0], "ours": 2.0, "theirs": 4.0}]
+"""
+SIDE_BY_SIDE = """\
+import os, pathlib, sys, time
+def main(words):
+    folder = pathlib.Path(os.environ["HETOPT_RESULTS"])
+    script = pathlib.Path(__file__).stem
+    with (folder / script).open("a") as page:
+        page.write(f"{words[0]}-begun ")
+    while words == ["waits"] and not (folder / "other_page").exists():
+        time.sleep(0.05)
+    with (folder / script).open("a") as page:
+        page.write(f"{words[0]}-ended ")
 """
 SUITE = """\
 [[mine.pages]]
@@ -125,6 +137,38 @@ def test_the_command_tells_the_hours_before_it_begins(
     shorter = suites.tasks("mine", suite, 2)
     assert [task.minutes for task in shorter] == [9, 9, 2]
     assert shorter[0].words == ("one", "--limit", "2")
+
+
+def test_pages_are_made_side_by_side_and_sections_one_after_another(
+    tmp_path: Path,
+) -> None:
+    """A section of one page waits for the other page: alone it would never end."""
+    (tmp_path / "my_page.py").write_text(SIDE_BY_SIDE)
+    (tmp_path / "other_page.py").write_text(SIDE_BY_SIDE)
+    file = tmp_path / "suite.toml"
+    pages = (("my_page", ["waits", "reads", "last"]), ("other_page", ["made"]))
+    file.write_text(
+        "".join(
+            f'[[mine.pages]]\nscript = "{script}"\nsections = {json.dumps(sections)}\n'
+            'words = ["{section}"]\nminutes = 30\nwall_limit_s = 120\n'
+            for script, sections in pages
+        )
+    )
+    rows = running.go(running.Chosen("mine", file), tmp_path / "out", workers=2)
+    assert [row["status"] for row in rows] == ["made"] * 4, rows
+    said = (tmp_path / "out" / "pages" / "my_page").read_text().split()
+    assert said == [
+        f"{word}-{end}" for word in pages[0][1] for end in ("begun", "ended")
+    ]
+
+
+def test_hours_are_shared_by_workers_but_no_page_is(suite: Path) -> None:
+    tasks = suites.tasks("mine", suite)
+    assert sweep.hours(tasks, 1) == pytest.approx(182 / 60)
+    assert sweep.hours(tasks, 2) == pytest.approx(182 / 60), "all are of one page"
+    other = [task.model_copy(update={"script": "other"}) for task in tasks]
+    assert sweep.hours([*tasks, *other], 2) == pytest.approx(182 / 60)
+    assert sweep.hours([*tasks, *other], 1) == pytest.approx(364 / 60)
 
 
 def test_a_word_that_no_solve_has_is_refused(suite: Path, tmp_path: Path) -> None:
