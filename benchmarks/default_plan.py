@@ -102,10 +102,9 @@ are of a search, so they move a little from run to run, and with the load of the
 (beside each row, on 2 cores): all commands of a row ran one after another.
 
 With `--above` rows are run again because they were bad, so luck helps them: compare
-versions by a run of all rows. These are of one run, 5 s a call, two halves of the rows
-side by side. Where a planner of the list takes more than its share of so short a time,
-the default has not heard of its plan: `metis` takes 1.7 s on t4-v100-16-gpt3-6.7b, and
-with 10 s the default has its plan.
+versions by a run of all rows. Where a planner of the list takes more than its share of
+so short a time, the default has not heard of its plan: `metis` takes 1.7 s on
+t4-v100-16-gpt3-6.7b, and with 10 s the default has its plan.
 """
 
 
@@ -134,7 +133,8 @@ def main(words: list[str]) -> None:
         wanted = lambda number, name: number % of == share  # noqa: E731
     for row in rows(limit_s, wanted):
         print(json.dumps(row), flush=True)
-        _pages.keep(LINES, {"section": "default", "run": "", "row": row})
+        told = {"section": "default", "run": "", "limit_s": limit_s, "row": row}
+        _pages.keep(LINES, told)
     write_page()
 
 
