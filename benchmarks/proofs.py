@@ -31,7 +31,7 @@ import hetopt
 from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import HetoptError, OutOfTime
-from hetopt.exact.pipelines import compiled, plain
+from hetopt.exact.pipelines import kernels
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Division
 from hetopt.exact.pipelines.coupling import Coupling
@@ -159,12 +159,13 @@ def _no_hosts(stack: ExitStack) -> None:
 
 def _no_core(stack: ExitStack) -> None:
     for name in KERNELS:
-        stack.enter_context(patch.object(compiled, name, getattr(plain, name)))
+        twin = getattr(kernels, name).__wrapped__
+        stack.enter_context(patch.object(kernels, name, twin))
 
 
 KERNELS = (
-    *("least", "fronts", "segment_us", "segment_price"),
-    *("least_unordered", "repeated"),
+    *("_least", "_fronts", "_segment_us", "_segment_price"),
+    *("_least_unordered", "_repeated", "_joined"),
 )
 WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "all": lambda stack: None,

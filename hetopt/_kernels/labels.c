@@ -1,4 +1,4 @@
-/* Shortest paths over stages: the twin in Python is `hetopt.exact.pipelines.kernels`,
+/* Shortest paths over stages: the twin in numpy is `hetopt.exact.pipelines.kernels`,
 which says what states and potentials are. The same whole numbers, sum by sum.
 
 No sum overflows: each step costs `MOST` or less, a potential is below `HALF` or `BIG`,

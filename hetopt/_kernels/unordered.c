@@ -1,4 +1,4 @@
-/* Paths through equal layers: the twins in Python are `hetopt.exact.pipelines.kernels`,
+/* Paths through equal layers: the twins in numpy are `hetopt.exact.pipelines.kernels`,
 which says what segments and tables are. The same whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 

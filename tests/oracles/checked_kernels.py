@@ -7,23 +7,19 @@ import pytest
 
 from hetopt import _kernels
 from hetopt.exact.enumeration import completion, extensions
-from hetopt.exact.pipelines import count_kernels, kernels
+from hetopt.exact.pipelines import count_kernels
 
 compiled = pytest.mark.skipif(_kernels.core is None, reason=_kernels.status.reason)
 
-PATHS = {
-    *("least", "fronts", "segment_us", "segment_price", "least_unordered"),
-    *("repeated", "joined"),
-}
-COUNTS = {"least", "labels", "segments", "vector_us", "most_taken"}
+COUNTS = {"labels", "segments", "vector_us", "most_taken"}
 COLUMNS = {"extended", "completed", "longest", "most_taken"}
-KERNELS = PATHS | COUNTS | COLUMNS
+KERNELS = COUNTS | COLUMNS
 
 
 def check(monkeypatch):
     """Have every kernel run twice; return the names of those that were called."""
     names = set()
-    for module in (kernels, count_kernels, completion, extensions):
+    for module in (count_kernels, completion, extensions):
         for name, run in [*vars(module).items()]:
             if name.lstrip("_") in KERNELS and hasattr(run, "__wrapped__"):
                 monkeypatch.setattr(module, name, _checked(run, names))

@@ -4,8 +4,7 @@
 
     arcs        stages of one size of micro-batches, from the stage table
     coupling    what a box lets a stage hold, and what it demands of shares of nodes
-    kernels     shortest paths over stages; `plain` has their numpy twins
-    compiled    the kernels of the compiled core, or the twins where it is not there
+    kernels     shortest paths over stages: of the compiled core, or by numpy
     pricing     paths against prices: a column, or the proof that there is none
     unordered   the same where layers are equal and their order does not matter
     master      column generation in one box, to whole prices that refute it

@@ -1,8 +1,8 @@
 """Loops that take longest: in the compiled core, or the same in Python.
 
-A kernel is written down as plain loops over whole numbers, which fill in tables. The
-compiled core has the same loops in C (`hetopt/_kernels`), and they run where it is
-there. Tables that are filled in come last and are contiguous; others are made so.
+A kernel fills in tables of whole numbers, in Python or by numpy. The compiled core (in
+C, `hetopt/_kernels`) fills in the same, and runs where it is there. Tables that are
+filled in come last and are contiguous; others are made so.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ def is_compiled() -> bool:
 
 
 def kernel(loops: Kernel) -> Kernel:
-    """Make a kernel of loops in Python, whose name without `_` is that in the core.
+    """Make a kernel of its twin in Python, whose name without `_` is that in the core.
 
     The core is given the parts of tuples one by one.
     """

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
-from . import compiled, count_kernels
+from . import count_kernels, kernels
 from .arcs import Arcs, exits_us
 from .compiling import is_compiled
 from .count_kernels import Least, States
@@ -231,7 +231,7 @@ class _Part:
         for part in (2, 1, 0):
             mean = part * self._scale // 2
             costs = self._costs._replace(time=mean * self.b)
-            found = compiled.least(
+            found = kernels.least(
                 self._graph, costs, lows[some], highs[some], self.v, self._tables(0)
             )
             limited = []
@@ -255,10 +255,10 @@ class _Part:
         graph, costs = self._graph, self._costs._replace(time=mean * self.b)
         lows, highs = np.array([low]), np.array([high])
         priced = self._tables(1)
-        compiled.least(graph, costs, lows, highs, self.v, priced)
+        kernels.least(graph, costs, lows, highs, self.v, priced)
         if span not in self._timed:
             timed = self._tables(1)
-            compiled.least(graph, costs._replace(time=1), lows, highs, 0, timed)
+            kernels.least(graph, costs._replace(time=1), lows, highs, 0, timed)
             self._timed[span] = timed
         sites = graph.sites
         each = [

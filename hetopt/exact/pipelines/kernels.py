@@ -1,4 +1,4 @@
-"""Shortest paths over stages: plain loops over whole numbers, in C where that is built.
+"""Shortest paths over stages: in the compiled core, or by numpy, all intervals at once.
 
 A path goes through the layers from the last to the first. A *suffix* of it begins at a
 layer `l` with `p` stages in all (capped). It is in one of these states:
@@ -15,6 +15,8 @@ No path is worth as much, whatever goes before: `Pricing.most_prices` sees to it
 of runs that begin at one layer must not fall as runs grow, but at the last layer.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,6 @@ from ...stages.memory import Flags
 from .compiling import kernel
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
-LANES = 32  # intervals at once: what one step of a loop for wide registers takes
 
 
 class Graph(NamedTuple):
@@ -68,170 +69,6 @@ class Costs(NamedTuple):
     front_cost: Whole
 
 
-class _Lanes(NamedTuple):
-    """Potentials of as many intervals as there are lanes, and what the search keeps.
-
-    `potential` is by [p, l, state * lanes + lane]. States are suffixes that begin in
-    one node, by site; in several nodes; then chains. `now` are those of stages from
-    the layer at hand on; `stops[side, arc, p]` where runs end that some slowest stage
-    permits: inner and outer; `front[p, run, lane]` the least costs of stages in several
-    nodes; `cost` by lane that of one stage.
-    """
-
-    highs: Whole
-    scales: Whole
-    potential: Whole
-    now: Whole
-    stops: Whole
-    front: Whole
-    cost: Whole
-
-
-def _finite(cost: int) -> int:
-    """Return a potential: a cost below `HALF`, or `BIG`."""
-    return cost if cost < HALF else BIG
-
-
-def _stop(
-    us: Whole, arc: int, p: int, first: int, end: int, high: int, hint: int
-) -> int:
-    """Return where the longest run ends that takes `high` or less, begun at a hint."""
-    stop = min(max(hint, first), end)
-    while stop > first and us[arc, p, first, stop] > high:
-        stop -= 1
-    while stop < end and us[arc, p, first, stop + 1] <= high:
-        stop += 1
-    return stop
-
-
-def _in_nodes(
-    graph: Graph, costs: Costs, lanes: _Lanes, top: int, p: int, first: int
-) -> None:
-    """Lower what stages in a node cost that begin with a stage from layer `first` on.
-
-    `p` stages follow that stage. The last one in the node hands on to a stage in
-    another node, of this site or of another one, or to a stage in several nodes, of
-    which this may be one. Loops over lanes stand here, as calls would cost as much.
-    """
-    highs, scales, cost, now = lanes.highs, lanes.scales, lanes.cost, lanes.now
-    rest, stops, inner, outer = lanes.potential, lanes.stops, graph.inner, graph.outer
-    layers, sites, time = graph.run.shape[0] - 1, graph.sites, costs.time
-    exits = sites + (costs.front_us.shape[2] > 0)
-    count = len(highs)
-    for c in range(len(graph.node_gpus)):
-        most, site = graph.node_gpus[c], graph.site[c]
-        for arc in range(graph.begin[c], graph.begin[c + 1]):
-            used, fits = graph.gpus[arc], graph.fits[arc, p, first]
-            final = fits == layers and inner[arc, p, first, layers] <= top
-            end = min(fits, layers - 1)
-            near = _stop(inner, arc, p, first, end, top, stops[0, arc, p])
-            off = _stop(outer, arc, p, first, end, top, stops[1, arc, p])
-            stops[0, arc, p], stops[1, arc, p] = near, off
-            reach = max(near, off) if sites == 1 else end
-            for k in range(used, most + 1):
-                state = graph.state[c, k] + sites + 1
-                # Where k makes no difference, the most GPUs stand for all.
-                if k < most and graph.state[c, k] == graph.state[c, most]:
-                    continue
-                light = graph.light[arc, k, first]
-                here = (state + used) * count
-                for last in range(first + 1, min(reach, light) + 1):
-                    price = costs.arc[arc, k, first, last]
-                    for place in range(exits):
-                        us = inner[arc, p, first, last]
-                        if place == site:
-                            us = outer[arc, p, first, last]
-                        elif place < sites:
-                            us = graph.far[arc, p, first, last]
-                        if us > top:
-                            continue
-                        paid, there = time * us, place * count
-                        for j in range(count):
-                            own = min(paid + scales[j] * price, MOST)
-                            own = own if us <= highs[j] else BIG
-                            own += rest[p, last, there + j]
-                            now[here + j] = min(now[here + j], own)
-                    if last > near or used == k:
-                        continue
-                    us = inner[arc, p, first, last]
-                    paid = time * us
-                    for j in range(count):
-                        own = min(paid + scales[j] * price, MOST)
-                        cost[j] = own if us <= highs[j] else BIG
-                    for left in range(1, k + 1 - used):
-                        into = (state + used + left) * count
-                        there = (state + left) * count
-                        for j in range(count):
-                            own = cost[j] + rest[p, last, there + j]
-                            now[into + j] = min(now[into + j], own)
-                if final and light == layers:  # nothing is handed on
-                    us = inner[arc, p, first, layers]
-                    price = costs.arc[arc, k, first, layers]
-                    paid, there = time * us, site * count
-                    for j in range(count):
-                        own = min(paid + scales[j] * price, MOST)
-                        own = own if us <= highs[j] else BIG
-                        own += rest[p, layers, there + j]
-                        now[here + j] = min(now[here + j], own)
-
-
-def _in_several(graph: Graph, lanes: _Lanes, p: int, first: int) -> None:
-    """Lower what suffixes cost that begin with a stage in several nodes."""
-    rest, now, count = lanes.potential, lanes.now, len(lanes.highs)
-    layers, places = graph.run.shape[0] - 1, lanes.front.shape[0]
-    for last in range(first + 1, layers + 1):
-        if places > 1 and (last == layers) != (p == 0):
-            continue
-        run = graph.run[first, last]
-        for place in range(graph.sites + 1):
-            for j in range(count):
-                own = lanes.front[p, run, j] + rest[p, last, place * count + j]
-                here = graph.sites * count + j
-                now[here] = min(now[here], own)
-
-
-def _set_fronts(costs: Costs, lanes: _Lanes) -> None:
-    """Look for the least costs of stages in several nodes."""
-    lanes.front[:] = BIG
-    for p, run, i in np.ndindex(costs.front_us.shape):
-        us, price = costs.front_us[p, run, i], costs.front_cost[p, run, i]
-        for j in range(len(lanes.highs)):
-            if us <= lanes.highs[j]:
-                own = min(costs.time * us + lanes.scales[j] * price, MOST)
-                lanes.front[p, run, j] = min(lanes.front[p, run, j], own)
-
-
-def _suffixes(graph: Graph, costs: Costs, lanes: _Lanes) -> None:
-    """Fill in the potentials, from the last layer to the first."""
-    found, now, count = lanes.potential, lanes.now, len(lanes.highs)
-    layers, places, top = graph.run.shape[0] - 1, lanes.front.shape[0], max(lanes.highs)
-    found[:] = BIG
-    found[0, layers, : graph.sites * count] = 0
-    lanes.stops[:] = 0
-    _set_fronts(costs, lanes)
-    for first in range(layers - 1, -1, -1):
-        now[:] = BIG
-        for p in range(places):
-            _in_nodes(graph, costs, lanes, top, p, first)
-            if costs.front_us.shape[2] > 0:
-                _in_several(graph, lanes, p, first)
-            # The last two numbers of stages behind lead to the same one.
-            if p + 2 == places:
-                continue
-            for c in range(len(graph.node_gpus)):
-                into = graph.site[c] * count
-                for k in range(1, graph.node_gpus[c] + 1):
-                    at = (graph.state[c, k] + k + graph.sites + 1) * count
-                    for j in range(count):
-                        own = min(lanes.scales[j] * costs.gpu[c] * k, MOST)
-                        own = _finite(now[at + j]) + own
-                        now[into + j] = min(now[into + j], own)
-            after = min(p + 1, places - 1)
-            for x in range(len(now)):
-                found[after, first, x] = _finite(now[x])
-            now[:] = BIG
-
-
 def least(
     graph: Graph, costs: Costs, lows: Whole, highs: Whole, scale: int, kept: Whole
 ) -> Whole:
@@ -255,31 +92,115 @@ def _least(
     kept: Whole,
     found: Whole,
 ) -> None:
-    found[:] = BIG
-    states, places, end = kept.shape[1:]
-    count = min(LANES, len(lows))
-    lanes = _Lanes(
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-        np.empty((places, end, states * count), np.int64),
-        np.empty(states * count, np.int64),
-        np.empty((2, len(graph.gpus), places), np.int64),
-        np.empty((places, costs.front_us.shape[1], count), np.int64),
-        np.empty(count, np.int64),
-    )
-    for begin in range(0, len(lows), LANES):
-        begin = min(begin, len(lows) - count)
-        lanes.highs[:] = highs[begin : begin + count]
-        lanes.scales[:] = scale * lows[begin : begin + count]
-        _suffixes(graph, costs, lanes)
-        for j in range(count):
-            for p, place in np.ndindex(places, graph.sites + 1):
-                own = lanes.potential[p, 0, place * count + j]
-                found[begin + j] = min(found[begin + j], own)
-            if kept.shape[0] == len(lows):
-                for state, p, at in np.ndindex(kept.shape[1:]):
-                    own = lanes.potential[p, at, state * count + j]
-                    kept[begin + j, state, p, at] = own
+    tables = np.full((len(lows), *kept.shape[1:]), BIG, np.int64)
+    found[:] = _Suffixes(graph, costs, scale * lows, highs, tables).least()
+    if len(kept) == len(lows):
+        kept[:] = tables
+
+
+class _Suffixes:
+    """Potentials of all intervals, from the last layer to the first."""
+
+    def __init__(
+        self, graph: Graph, costs: Costs, prices: Whole, highs: Whole, kept: Whole
+    ) -> None:
+        self.graph, self.costs = graph, costs
+        self.prices, self.highs = prices, highs
+        sites = graph.sites
+        self.node, self.across = kept[:, :sites], kept[:, sites]
+        self.chain = kept[:, sites + 1 :]
+        self.layers, self.places = graph.run.shape[0] - 1, kept.shape[2]
+        self.several = costs.front_us.shape[2] > 0
+
+    def least(self) -> Whole:
+        """Fill in the tables and return the least cost of a path by interval."""
+        graph, node = self.graph, self.node
+        node[:, :, 0, self.layers] = 0
+        whole = range(len(graph.node_gpus))
+        for first in range(self.layers - 1, -1, -1):
+            for p in range(self.places):
+                for c in whole:
+                    most = int(graph.node_gpus[c])
+                    for k in range(1, most + 1):
+                        if k == most or graph.state[c, k] != graph.state[c, most]:
+                            self._chain(c, k, p, first)
+                if self.several:
+                    self._across(p, first)
+            for c in whole:
+                site = graph.site[c]
+                for k in range(1, int(graph.node_gpus[c]) + 1):
+                    found = self.chain[:, graph.state[c, k] + k, :, first]
+                    paid = np.minimum(self.prices * (int(self.costs.gpu[c]) * k), MOST)
+                    found = np.where(found < HALF, found + paid[:, None], BIG)
+                    into = node[:, site, :, first]
+                    np.minimum(into, found, out=into)
+        begin = np.minimum(node[..., 0].min((1, 2)), self.across[..., 0].min(1))
+        found = np.asarray(begin, np.int64)
+        return found
+
+    def _added(self, us: Whole, price: Whole, rest: Whole) -> Whole:
+        """Return costs of arcs and of what follows: [interval, arc], `BIG` if none."""
+        cost = self.costs.time * us + self.prices[:, None] * price
+        able = (us <= self.highs[:, None]) & (rest < HALF)
+        return np.where(able, np.minimum(cost, MOST) + rest, BIG)
+
+    def _lower(
+        self, into: Whole, price: Whole, us: Whole, rest: Whole, some: slice
+    ) -> None:
+        """Lower potentials by arcs to `some` layers, on which `rest` follows."""
+        if some.start < some.stop:
+            found = self._added(us[some], price[some], rest[:, some])
+            np.minimum(into, found.min(1), out=into)
+
+    def _across(self, p: int, first: int) -> None:
+        after = min(p + 1, self.places - 1)
+        last = np.arange(first + 1, self.layers + 1)
+        if self.places > 1:
+            last = last[(last == self.layers) == (p == 0)]
+        if not len(last):
+            return
+        rest = np.minimum(self.node[:, :, p].min(1), self.across[:, p])[:, last]
+        run = self.graph.run[first, last]
+        us, price = self.costs.front_us[p, run], self.costs.front_cost[p, run]
+        count = us.shape[1]
+        some = self._added(us.ravel(), price.ravel(), np.repeat(rest, count, axis=1))
+        into = self.across[:, after, first]
+        np.minimum(into, some.min(1), out=into)
+
+    def _chain(self, c: int, k: int, p: int, first: int) -> None:
+        graph, layers = self.graph, self.layers
+        after, site, state = (
+            min(p + 1, self.places - 1),
+            graph.site[c],
+            graph.state[c, k],
+        )
+        for left in range(1, k + 1):
+            into = self.chain[:, state + left, after, first]
+            for arc in range(graph.begin[c], graph.begin[c + 1]):
+                used = graph.gpus[arc]
+                if used > left:
+                    break
+                end = min(graph.fits[arc, p, first], graph.light[arc, k, first])
+                price = self.costs.arc[arc, k, first]
+                inner = graph.inner[arc, p, first]
+
+                lower = partial(self._lower, into, price)
+
+                if end == layers:
+                    if used == left:
+                        rest = self.node[:, site, p]
+                        lower(inner, rest, slice(layers, layers + 1))
+                    end -= 1
+                on = slice(first + 1, end + 1)
+                if used < left:
+                    lower(inner, self.chain[:, state + left - used, p], on)
+                    continue
+                lower(graph.outer[arc, p, first], self.node[:, site, p], on)
+                if self.several:
+                    lower(inner, self.across[:, p], on)
+                for other in range(self.node.shape[1]):
+                    if other != site:
+                        lower(graph.far[arc, p, first], self.node[:, other, p], on)
 
 
 def fronts(
@@ -309,47 +230,45 @@ def _fronts(
 ) -> None:
     places, runs, count = order.shape
     front_us[:], front_cost[:] = BIG, BIG
-    least_cost = np.zeros(size + 1, np.int64)
-    for p in range(places):
-        for run in range(runs):
-            least_cost[:] = BIG
-            least_cost[0] = 0
-            number = 0
-            for i in range(count):
-                item = order[p, run, i]
-                if us[p, run, item] >= NEVER:
-                    break
-                if not able[run, item]:
-                    continue
-                before, own = least_cost[size], samples[item]
-                for s in range(own, size + 1):
-                    if least_cost[s - own] < HALF:
-                        found = least_cost[s - own] + cost[run, item]
-                        least_cost[s] = min(least_cost[s], found)
-                if least_cost[size] < before:
-                    front_us[p, run, number] = us[p, run, item]
-                    front_cost[p, run, number] = least_cost[size]
-                    number += 1
+    least_cost = np.full((size + 1, places, runs), BIG, np.int64)
+    least_cost[0] = 0
+    number = np.zeros((places, runs), np.int64)
+    p, run = np.indices((places, runs))
+    for i in range(count):
+        item = order[..., i]
+        took, paid, own = us[p, run, item], cost[run, item], samples[item]
+        usable = (took < NEVER) & able[run, item]
+        before = least_cost[size].copy()
+        for s in range(1, size + 1):
+            rest = least_cost[np.maximum(s - own, 0), p, run]
+            possible = usable & (own <= s) & (rest < HALF)
+            found = np.where(possible, rest + paid, BIG)
+            least_cost[s] = np.minimum(least_cost[s], found)
+        at = np.nonzero(least_cost[size] < before)
+        front_us[(*at, number[at])] = took[at]
+        front_cost[(*at, number[at])] = least_cost[size][at]
+        number[at] += 1
 
 
-def _alike(kind: Whole, gpus: Whole, begin: Whole, used: Whole, light: Whole) -> Whole:
-    """Tell by segment whether it has the stages of the next one that is not alike (1).
-
-    Segments stand by class, each with one GPU more than the one before.
-    """
-    found = np.zeros(len(gpus), np.int64)
-    after = len(gpus) - 1
-    for segment in range(len(gpus) - 2, -1, -1):
-        k, c = gpus[segment], kind[segment]
-        same = c == kind[after] and k < gpus[after]
-        for arc in range(begin[c], begin[c + 1]):
-            if same and used[arc] <= k and light[arc, k] != light[arc, gpus[after]]:
-                same = False
-        if same:
-            found[segment] = 1
-        else:
-            after = segment
+def _sums(rest: Whole, more: Whole) -> Whole:
+    """Return costs of what is added to others; `BIG` where one is missing."""
+    found: Whole = np.where((rest < HALF) & (more < HALF), rest + more, BIG)
     return found
+
+
+def _stages(
+    left: int, kind: Whole, gpus: Whole, begin: Whole, used: Whole, light: Whole
+) -> Iterator[tuple[int, int, int, Whole]]:
+    """Yield stages that use up to `left` GPUs: the arc, its GPUs and layers.
+
+    The last value numbers the segments that the stage may be the first one of.
+    """
+    for c in range(len(begin) - 1):
+        mine = np.flatnonzero((kind == c) & (gpus >= left))
+        for arc in range(begin[c], begin[c + 1]) if len(mine) else ():
+            most = light[arc, gpus[mine]]
+            for y in range(1, int(most.max()) + 1) if used[arc] <= left else ():
+                yield arc, int(used[arc]), y, mine[most >= y]
 
 
 def segment_us(
@@ -388,41 +307,22 @@ def _segment_us(
     light: Whole,
     found: Whole,
 ) -> None:
-    layers, ways = inner.shape[1] - 1, exits.shape[0]
-    most = max(gpus, default=0)
-    least_us = np.zeros((most + 1, ways, layers + 1), np.int64)
-    # By segments that have the same stages as one of more GPUs: 1, others 0.
-    alike = _alike(kind, gpus, begin, used, light)
-    for g in range(len(highs)):
-        high = highs[g]
-        for segment in range(len(gpus) - 1, -1, -1):
-            k = gpus[segment]
-            if alike[segment] == 1:
-                found[g, segment] = least_us[k]
+    layers, most = inner.shape[1] - 1, int(gpus.max(initial=0))
+    light = np.minimum(light, layers)
+    shape = most + 1, len(gpus), len(highs), len(exits), layers + 1
+    best = np.full(shape, BIG, np.int64)
+    for left in range(1, most + 1):
+        for arc, own, y, some in _stages(left, kind, gpus, begin, used, light):
+            if own == left:
+                us = exits[:, arc, y]
+                last = np.where(us <= highs[:, None], us, BIG)
+                best[left, some, :, :, y] = np.minimum(best[left, some, :, :, y], last)
                 continue
-            least_us[:] = BIG
-            for left in range(1, k + 1):
-                for arc in range(begin[kind[segment]], begin[kind[segment] + 1]):
-                    own = used[arc]
-                    if own > left:
-                        break
-                    for y in range(1, min(light[arc, k], layers) + 1):
-                        if own == left:
-                            for end in range(ways):
-                                if exits[end, arc, y] <= high:
-                                    now = least_us[left, end, y]
-                                    more = exits[end, arc, y]
-                                    least_us[left, end, y] = min(now, more)
-                            continue
-                        us = inner[arc, y]
-                        if us > high:
-                            break
-                        for end in range(ways):
-                            for x in range(1, layers - y + 1):
-                                more = least_us[left - own, end, x] + us
-                                now = least_us[left, end, x + y]
-                                least_us[left, end, x + y] = min(now, more)
-            found[g, segment] = least_us[k]
+            first = np.where(inner[arc, y] <= highs, inner[arc, y], BIG)
+            rest = best[left - own, some, :, :, : layers + 1 - y]
+            more = _sums(rest, first[:, None, None])
+            best[left, some, :, :, y:] = np.minimum(best[left, some, :, :, y:], more)
+    found[:] = best[gpus, np.arange(len(gpus))].swapaxes(0, 1)
 
 
 def segment_price(
@@ -448,22 +348,16 @@ def _segment_price(
     light: Whole,
     found: Whole,
 ) -> None:
-    layers = price.shape[2] - 1
-    found[:] = BIG
-    for segment in range(len(gpus)):
-        k, least_of = gpus[segment], found[segment]
-        least_of[0, 0] = 0
-        for left in range(1, k + 1):
-            for arc in range(begin[kind[segment]], begin[kind[segment] + 1]):
-                own = used[arc]
-                if own > left:
-                    break
-                for y in range(1, min(light[arc, k], layers) + 1):
-                    paid = price[arc, k, y]
-                    for x in range(layers - y + 1):
-                        if least_of[left - own, x] < HALF:
-                            more = least_of[left - own, x] + paid
-                            least_of[left, x + y] = min(least_of[left, x + y], more)
+    layers, most = price.shape[2] - 1, int(gpus.max(initial=0))
+    light = np.minimum(light, layers)
+    best = np.full((most + 1, len(gpus), layers + 1), BIG, np.int64)
+    best[0, :, 0] = 0
+    for left in range(1, most + 1):
+        for arc, own, y, some in _stages(left, kind, gpus, begin, used, light):
+            rest = best[left - own, some, : layers + 1 - y]
+            more = _sums(rest, price[arc, gpus[some], y][:, None])
+            best[left, some, y:] = np.minimum(best[left, some, y:], more)
+    found[:] = best.swapaxes(0, 1)
 
 
 def least_unordered(
@@ -504,40 +398,27 @@ def _least_unordered(
     kept: Whole,
     found: Whole,
 ) -> None:
-    count, ways, layers = len(rows), us.shape[2], us.shape[3] - 1
-    one = np.zeros((len(visits), ways, layers + 1), np.int64)
-    for g in range(count):
-        table = kept[g if kept.shape[0] == count else 0]
-        one[:] = BIG
-        row = rows[g]
-        for segment in range(us.shape[1]):
-            c = kind[segment]
-            if visits[c] == 0:
-                continue
-            for end in range(ways):
-                for y in range(layers + 1):
-                    took = us[row, segment, end, y]
-                    cost = time * (took if took < HALF else 0)
-                    cost = min(cost + scales[g] * price[segment, y], MOST)
-                    cost = cost if took < HALF else BIG
-                    one[c, end, y] = min(one[c, end, y], cost)
-        table[0] = start[g]
-        n = 0
-        for c in range(len(visits)):
-            for _ in range(visits[c]):
-                table[n + 1] = table[n]
-                for y in range(1, layers + 1):
-                    for ended in range(ways):
-                        more = one[c, ended, y]
-                        if more >= HALF:
-                            continue
-                        for end in range(ways if ended == 0 else 1):
-                            for x in range(layers + 1 - y):
-                                own = table[n, end, x] + more
-                                now = table[n + 1, end + ended, x + y]
-                                table[n + 1, end + ended, x + y] = min(now, own)
-                n += 1
-        found[g] = table[n, 1, layers]
+    us, layers = us[rows], us.shape[3] - 1
+    paid = scales[:, None, None, None] * price[:, None]
+    able = us < HALF
+    cost = np.where(able, np.minimum(time * np.where(able, us, 0) + paid, MOST), BIG)
+    table = start
+    tables = [table]
+    for c in np.repeat(np.arange(len(visits)), visits).tolist():
+        one = cost[:, kind == c].min(1, initial=BIG)
+        after = table.copy()
+        for y in range(1, layers + 1):
+            into, before = after[..., y:], table[..., : layers + 1 - y]
+            np.minimum(into, _sums(before, one[:, :1, y, None]), out=into)
+            over = _sums(before[:, :1], one[:, 1:, y, None])
+            np.minimum(into[:, 1:], over, out=into[:, 1:])
+        table = after
+        tables.append(table)
+    if len(kept) == len(us):
+        kept[:] = np.stack(tables, 1)
+    else:  # the last interval overwrites all others
+        kept[0] = [table[-1] for table in tables]
+    found[:] = table[:, 1, layers]
 
 
 def repeated(
@@ -568,32 +449,24 @@ def _repeated(
     front_cost: Whole,
     found: Whole,
 ) -> None:
-    ways, layers, numbers = front_us.shape[0], front_us.shape[1] - 1, found.shape[1]
+    layers = front_us.shape[1] - 1
+    able = front_us <= highs[:, None, None, None]
+    paid = time * np.where(able, front_us, 0)
+    paid = paid + scales[:, None, None, None] * front_cost
+    each = np.where(able, np.minimum(paid, MOST), BIG)
+    one = each.min(3, initial=BIG)
+    one[..., 0] = BIG
     found[:] = BIG
-    one = np.zeros((ways, layers + 1), np.int64)
-    for g in range(len(highs)):
-        for y in range(1, layers + 1):
-            for end in range(ways):
-                one[end, y] = BIG
-                for i in range(front_us.shape[2]):
-                    if front_us[end, y, i] > highs[g]:
-                        break
-                    cost = time * front_us[end, y, i]
-                    cost = min(cost + scales[g] * front_cost[end, y, i], MOST)
-                    one[end, y] = min(one[end, y], cost)
-        found[g, 0, :, 1:] = one[:, 1:]
-        for x in range(1, layers):
-            for n in range(numbers):
-                into = min(n + 1, numbers - 1)
-                for end in range(ways):
-                    before = found[g, n, end, x]
-                    if before >= HALF:
-                        continue
-                    for ended in range(ways if end == 0 else 1):
-                        for y in range(1, layers - x + 1):
-                            own = before + one[ended, y]
-                            now = found[g, into, end + ended, y + x]
-                            found[g, into, end + ended, y + x] = min(now, own)
+    numbers = found.shape[1]
+    found[:, 0] = one
+    for x in range(2, layers + 1):
+        before, last = found[..., x - 1 : 0 : -1], one[:, None, :, 1:x]
+        on = _sums(before, last[:, :, :1]).min(3)
+        over = _sums(before[:, :, :1], last[:, :, 1:]).min(3)
+        on[:, :, 1:] = np.minimum(on[:, :, 1:], over)
+        for n in range(numbers):
+            into = found[:, min(n + 1, numbers - 1), :, x]
+            np.minimum(into, on[:, n], out=into)
 
 
 def joined(before: Whole, inside: Whole, most: int) -> Whole:
@@ -611,14 +484,10 @@ def joined(before: Whole, inside: Whole, most: int) -> Whole:
 def _joined(before: Whole, inside: Whole, most: int, found: Whole) -> None:
     found[:] = before
     layers = before.shape[2] - 1
-    for g in range(before.shape[0]):
-        for y in range(1, min(most, layers) + 1):
-            for ended in range(2):
-                own = inside[g, ended, y]
-                if own >= HALF:
-                    continue
-                for end in range(2 - ended):
-                    for x in range(layers + 1 - y):
-                        rest = before[g, end, x] + own
-                        now = found[g, end + ended, x + y]
-                        found[g, end + ended, x + y] = min(now, rest)
+    for y in range(1, min(most, layers) + 1):
+        for ended in range(2):
+            own = inside[:, ended, y]
+            for end in range(2 - ended):
+                rest = before[:, end, : layers + 1 - y]
+                into = found[:, end + ended, y:]
+                np.minimum(into, _sums(rest, own[:, None]), out=into)

@@ -40,7 +40,7 @@ from ...stages import StageTable
 from ...stages.classes import Whole
 from ...stages.memory import Flags
 from ...stages.sync import UNIT
-from . import compiled
+from . import kernels
 from .columns import Column, Placed
 from .coupling import Coupling
 from .kernels import BIG, HALF, MOST, Costs, Graph
@@ -378,7 +378,7 @@ class Pricing:
         times = arcs.order, arcs.shared_us
         if far:
             times = arcs.far_order, arcs.shared_far_us
-        found = compiled.fronts(*times, samples, cost, able, arcs.size)
+        found = kernels.fronts(*times, samples, cost, able, arcs.size)
         most = int((found[0] < BIG).sum(2).max(initial=0))
         us, price = (np.ascontiguousarray(each[..., :most]) for each in found)
         return us, price
@@ -403,7 +403,7 @@ class Pricing:
     ) -> Whole:
         """Return the least cost of a path, by interval."""
         graph, costs = self._costs(prices, time)
-        return compiled.least(graph, costs, lows, highs, self.runs, self._kept(0))
+        return kernels.least(graph, costs, lows, highs, self.runs, self._kept(0))
 
     def _kept(self, entries: int) -> Whole:
         """Return a table for potentials of so many intervals."""
@@ -422,7 +422,7 @@ class Pricing:
         low, high = self.arcs.times[span[0]], self.arcs.times[span[1] - 1]
         kept = self._kept(1)
         lows, highs = np.array([low]), np.array([high])
-        found = compiled.least(graph, costs, lows, highs, self.runs, kept)
+        found = kernels.least(graph, costs, lows, highs, self.runs, kept)
         if found[0] >= HALF:
             return []
         trace = Trace(

@@ -19,7 +19,7 @@ from ...errors import InternalError
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.memory import Flags
-from . import compiled
+from . import kernels
 from .arcs import Arcs
 from .columns import Column, Placed
 from .coupling import NO_LIMIT, Coupling
@@ -77,7 +77,7 @@ class Segments:
         missing = np.unique([x for x in highs.tolist() if x not in rows])
         if len(missing):
             inner, exits = self._stages
-            found = compiled.segment_us(
+            found = kernels.segment_us(
                 *(missing.astype(np.int64), self.kind, self.gpus, self.begin),
                 *(self.used, inner, exits[near], self.light),
             )
@@ -182,7 +182,7 @@ class Unordered(Pricing):
         """Return what segments and their stages cost at some prices."""
         known = self._segments
         paid = np.ascontiguousarray(self._paid(prices)[:, :, known.run])
-        found = compiled.segment_price(
+        found = kernels.segment_price(
             *(known.kind, known.gpus, known.begin, known.used, paid, known.light)
         )
         whole = found[np.arange(len(known.gpus)), known.gpus]
@@ -227,7 +227,7 @@ class Unordered(Pricing):
 
         def begun(kinds: _Kinds, numbers: int) -> Whole:
             fronts = self._kept_fronts(prices, kinds)
-            return compiled.repeated(time, scales, highs, *fronts, numbers)
+            return kernels.repeated(time, scales, highs, *fronts, numbers)
 
         across = side is _Side.ACROSS
         inside = side is not _Side.NONE and self._limited
@@ -239,7 +239,7 @@ class Unordered(Pricing):
         def visited(visits: Whole, begin: Whole, entries: int) -> tuple[Whole, Whole]:
             steps = int(visits.sum()) + 1
             kept = np.zeros((entries, steps, ways, layers + 1), np.int64)
-            found = compiled.least_unordered(
+            found = kernels.least_unordered(
                 time, scales, us, rows, price, known.kind, visits, begin, kept
             )
             return found, kept
@@ -266,8 +266,8 @@ class Unordered(Pricing):
             far = np.ascontiguousarray(kept[:, -1, [2, 1]])
             near = kept[:, -1, :2].copy()
             near[:, 1] = BIG
-            left = [compiled.joined(table, near, site.most) for table in tables[1:]]
-            tables = [compiled.joined(table, far, site.most) for table in tables]
+            left = [kernels.joined(table, near, site.most) for table in tables[1:]]
+            tables = [kernels.joined(table, far, site.most) for table in tables]
             for table, other in zip(tables, left, strict=False):
                 np.minimum(table, other, out=table)
         best = np.min([table[:, 1, layers] for table in tables], axis=0)

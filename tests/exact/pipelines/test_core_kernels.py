@@ -1,21 +1,19 @@
 """The compiled core fills in the same tables as the loops in Python, bit for bit.
 
 Inputs are those of the tests that hold kernels to all paths, one by one; every kernel
-that they call on the way runs twice.
+that they call on the way runs twice. Kernels by numpy are held in `test_path_kernels`.
 """
 
 import numpy as np
 import pytest
 import test_counts_of_gpus as of_counts
-import test_path_kernels as of_paths
-from checked_kernels import COUNTS, KERNELS, PATHS, check, compiled
+from checked_kernels import COUNTS, KERNELS, check, compiled
 from random_graphs import potentials, random_graph
 
 from hetopt import _kernels
 from hetopt.exact.enumeration import completion, extensions
 from hetopt.exact.pipelines import compiling, count_kernels, kernels
 from hetopt.exact.pipelines.count_kernels import States
-from hetopt.exact.pipelines.kernels import MOST
 
 pytestmark = compiled
 
@@ -29,7 +27,7 @@ def called(monkeypatch):
 
 
 def test_every_kernel_is_held_to_its_loops():
-    modules = kernels, count_kernels, completion, extensions
+    modules = count_kernels, completion, extensions
     found = {
         name.lstrip("_")
         for module in modules
@@ -41,38 +39,11 @@ def test_every_kernel_is_held_to_its_loops():
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
-def test_paths_are_alike(seed, called):
-    of_paths.hold_least_to_all_paths(seed)
-    of_paths.test_fronts_are_the_cheapest_sets_of_replicas(seed)
-    of_paths.test_segments_take_the_least_of_all_their_divisions(seed)
-    of_paths.test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed)
-    of_paths.test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed)
-    of_paths.test_paths_through_sites_are_joined_alike_by_kernel_and_twin(seed)
-    assert called == PATHS
-
-
-@pytest.mark.parametrize("seed", range(_SEEDS))
 def test_counts_are_alike(seed, called):
     of_counts.test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed)
     of_counts.test_stages_in_several_nodes_share_samples_as_is_best(seed)
     of_counts.test_pipelines_take_together_what_the_best_of_all_packings_takes(seed)
     assert called >= COUNTS - {"segments"}
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("count", [1, 2, kernels.LANES + 3])
-def test_paths_at_the_highest_prices_are_alike(seed, count, called):
-    """Where costs are clamped, and intervals are few, many, or the same."""
-    rng = np.random.default_rng(seed)
-    graph, costs = random_graph(rng)
-    costs = costs._replace(
-        arc=costs.arc * (MOST >> 8), front_cost=costs.front_cost * (MOST >> 8)
-    )
-    lows = np.sort(rng.integers(0, 4, count))
-    highs = np.full(count, int(rng.integers(0, 60)))
-    kept = potentials(graph, costs.front_us.shape[0], count)
-    kernels.least(graph, costs, lows, highs, 3, kept)
-    assert called == {"least"}
 
 
 # --- what the core refuses ------------------------------------------------------------

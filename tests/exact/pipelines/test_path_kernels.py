@@ -1,4 +1,4 @@
-"""Kernels agree with their numpy twins, and with all paths looked at one by one."""
+"""Kernels of the compiled core and of numpy agree, and with all paths one by one."""
 
 from itertools import pairwise, product
 
@@ -7,11 +7,13 @@ import pytest
 from inputs import trials
 from random_graphs import HIGHEST, LOWEST, cost_of, paths, potentials, random_graph
 
-from hetopt.exact.pipelines import kernels, plain
-from hetopt.exact.pipelines.kernels import BIG, HALF, LANES
+from hetopt import _kernels
+from hetopt.exact.pipelines import kernels
+from hetopt.exact.pipelines.kernels import BIG, HALF, MOST
 from hetopt.stages import NEVER
 
 _SEEDS = range(60)
+_LANES = 32  # intervals that the core looks at at once
 
 
 def _known(costs):
@@ -19,11 +21,16 @@ def _known(costs):
     return np.minimum(costs, HALF)
 
 
-def _both(name, *given):
-    """What the kernel of a name returns; its twin returns the same."""
-    found = getattr(kernels, name)(*given)
-    twin = getattr(plain, name)(*given)
-    for one, other in zip(*map(np.atleast_1d, (found, twin)), strict=True):
+def _both(name, *given, kept=None):
+    """What the kernel of a name returns and keeps; numpy returns and keeps the same."""
+    kernel, tables = getattr(kernels, name), () if kept is None else (kept,)
+    twins = tuple(np.zeros_like(table) for table in tables)
+    found = kernel(*given, *tables)
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(_kernels, "core", None)
+        twin = kernel(*given, *twins)
+    pairs = zip(*map(np.atleast_1d, (found, twin)), strict=True)
+    for one, other in (*pairs, *zip(tables, twins, strict=True)):
         assert (_known(one) == _known(other)).all()
     return found
 
@@ -36,17 +43,17 @@ def _intervals(rng, count):
 @pytest.mark.parametrize("number", trials(20, 200))
 def test_the_least_cost_is_that_of_the_cheapest_of_all_paths(number):
     for seed in range(number):
-        hold_least_to_all_paths(seed)
+        _hold_least_to_all_paths(seed)
 
 
-def hold_least_to_all_paths(seed):
+def _hold_least_to_all_paths(seed):
     rng = np.random.default_rng(seed)
     graph, costs = random_graph(rng)
     every = [*paths(graph, costs)]
     lows, highs = _intervals(rng, 4)
     scale = int(rng.integers(1, 3))
     kept = potentials(graph, costs.front_us.shape[0], 4)
-    found = kernels.least(graph, costs, lows, highs, scale, kept)
+    found = _both("least", graph, costs, lows, highs, scale, kept=kept)
     for low, high, least in zip(lows, highs, found, strict=True):
         each = (cost_of(graph, costs, path, high, scale * low) for path in every)
         best = min((x for x in each if x is not None), default=BIG)
@@ -54,21 +61,30 @@ def hold_least_to_all_paths(seed):
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-@pytest.mark.parametrize("count", [1, LANES - 1, LANES + 3])
+@pytest.mark.parametrize("count", [1, _LANES - 1, _LANES + 3])
 def test_potentials_are_those_of_the_twin(seed, count):
     rng = np.random.default_rng(seed)
     graph, costs = random_graph(rng)
     lows, highs = _intervals(rng, count)
     places = costs.front_us.shape[0]
-    tables = [potentials(graph, places, count) for _ in range(2)]
-    found, twin = (
-        module.least(graph, costs, lows, highs, 2, kept)
-        for module, kept in zip((kernels, plain), tables, strict=True)
+    given = graph, costs, lows, highs, 2
+    found = _both("least", *given, kept=potentials(graph, places, count))
+    assert (_both("least", *given, kept=potentials(graph, places, 0)) == found).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("count", [1, 2, _LANES + 3])
+def test_paths_at_the_highest_prices_are_those_of_the_twin(seed, count):
+    """Where costs are clamped, and intervals are few, many, or the same."""
+    rng = np.random.default_rng(seed)
+    graph, costs = random_graph(rng)
+    costs = costs._replace(
+        arc=costs.arc * (MOST >> 8), front_cost=costs.front_cost * (MOST >> 8)
     )
-    assert (_known(found) == _known(twin)).all()
-    assert (_known(tables[0]) == _known(tables[1])).all()
-    alone = potentials(graph, places, 0)
-    assert (kernels.least(graph, costs, lows, highs, 2, alone) == found).all()
+    lows = np.sort(rng.integers(0, 4, count))
+    highs = np.full(count, int(rng.integers(0, 60)))
+    kept = potentials(graph, costs.front_us.shape[0], count)
+    _both("least", graph, costs, lows, highs, 3, kept=kept)
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -173,15 +189,11 @@ def test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed):
     time, scales = 2, rng.integers(1, 5, count)
     steps = int(visits.sum()) + 1
     shape = steps, ways, layers + 1
-    tables = [np.zeros((count, *shape), np.int64) for _ in range(2)]
+    table, last = (np.zeros((n, *shape), np.int64) for n in (count, 1))
     given = (time, scales, us, rows, price, kind, visits, start)
-    found = kernels.least_unordered(*given, tables[0])
-    assert (_known(found) == _known(plain.least_unordered(*given, tables[1]))).all()
-    assert (_known(tables[0]) == _known(tables[1])).all()
-    one = np.zeros((1, *shape), np.int64)
-    for module in (kernels, plain):  # the last interval is what stays
-        assert (_known(module.least_unordered(*given, one)) == _known(found)).all()
-        assert (_known(one[0]) == _known(tables[0][-1])).all()
+    found = _both("least_unordered", *given, kept=table)
+    assert (_both("least_unordered", *given, kept=last) == found).all()
+    assert (_known(last[0]) == _known(table[-1])).all()  # the last one is what stays
     nodes = np.repeat(np.arange(classes), visits)
     for g in range(count):
         each = [*product(range(ways), range(layers + 1))]
@@ -233,20 +245,16 @@ def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_paths_through_sites_are_joined_alike_by_kernel_and_twin(seed: int) -> None:
+def test_paths_through_sites_are_joined_at_the_least_cost(seed: int) -> None:
     rng = np.random.default_rng(seed)
     count, layers = int(rng.integers(1, 5)), int(rng.integers(1, 7))
     tables = []
     for _ in range(2):
         table = rng.integers(-(10**6), 10**9, (count, 2, layers + 1))
-        table[rng.random(table.shape) < 0.4] = kernels.BIG
+        table[rng.random(table.shape) < 0.4] = BIG
         tables.append(table)
     most = int(rng.integers(0, layers + 2))
-    found = kernels.joined(*tables, most)
-    twin = plain.joined(*tables, most)
-    assert np.array_equal(
-        np.minimum(found, kernels.HALF), np.minimum(twin, kernels.HALF)
-    )
+    found = _both("joined", *tables, most)
     least = [
         min(
             [int(tables[0][g, 1, layers])]
@@ -254,8 +262,7 @@ def test_paths_through_sites_are_joined_alike_by_kernel_and_twin(seed: int) -> N
                 int(tables[0][g, end, layers - y]) + int(tables[1][g, 1 - end, y])
                 for y in range(1, min(most, layers) + 1)
                 for end in range(2)
-                if max(tables[0][g, end, layers - y], tables[1][g, 1 - end, y])
-                < kernels.HALF
+                if max(tables[0][g, end, layers - y], tables[1][g, 1 - end, y]) < HALF
             ]
         )
         for g in range(count)
