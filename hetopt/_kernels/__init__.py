@@ -1,9 +1,9 @@
 """The compiled core: what runs hottest, in C, where a compiler was at hand.
 
-The extension is optional. Without it, or with `HETOPT_CORE=off`, each of its functions
-has a twin in Python that gives the same numbers: callers ask for `core`, and run the
-twin where that is None. `setup.py` says how it is built; in a checkout that is not
-installed, `python setup.py build_ext --inplace` builds it.
+The extension is optional. What runs without it, or with `HETOPT_CORE=off`, has a twin
+in Python that gives the same numbers: callers ask for `core`, and run the twin where
+that is None. `setup.py` says how it is built; in a checkout that is not installed,
+`python setup.py build_ext --inplace` builds it.
 """
 
 import os

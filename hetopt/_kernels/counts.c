@@ -1,6 +1,6 @@
-/* Pipelines by the GPUs that they use: the twin in Python is
-`hetopt.exact.pipelines.count_kernels`, which says what labels and sides are. The same
-whole numbers, sum by sum: as in labels.c none overflows, and beyond that sums wrap. */
+/* Pipelines by the GPUs that they use: `hetopt.exact.pipelines.count_kernels` says what
+labels and sides are, and has the twin of `most_taken`. Whole numbers, sum by sum: as in
+labels.c none overflows, and beyond that sums wrap. */
 
 #include "counts.h"
 

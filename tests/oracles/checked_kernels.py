@@ -1,4 +1,4 @@
-"""Kernels of the compiled core that are held to their loops in Python at every call."""
+"""Kernels of the compiled core that are held to their twins in Python at every call."""
 
 from copy import deepcopy
 
@@ -11,9 +11,7 @@ from hetopt.exact.pipelines import count_kernels
 
 compiled = pytest.mark.skipif(_kernels.core is None, reason=_kernels.status.reason)
 
-COUNTS = {"labels", "segments", "vector_us", "most_taken"}
-COLUMNS = {"extended", "completed", "longest", "most_taken"}
-KERNELS = COUNTS | COLUMNS
+KERNELS = {"extended", "completed", "longest", "most_taken"}
 
 
 def check(monkeypatch):

@@ -21,19 +21,21 @@ def is_compiled() -> bool:
     return _kernels.core is not None
 
 
-def kernel(loops: Kernel) -> Kernel:
-    """Make a kernel of its twin in Python, whose name without `_` is that in the core.
+def compiled(name: str, *given: object) -> None:
+    """Run a kernel of the core, which is given the parts of tuples one by one."""
+    getattr(_kernels.core, name)(*_parts(given))
 
-    The core is given the parts of tuples one by one.
-    """
+
+def kernel(loops: Kernel) -> Kernel:
+    """Make a kernel of its twin in Python, named as in the core but for a `_`."""
     name = loops.__name__.lstrip("_")
 
     @wraps(loops)
     def run(*given: object) -> None:
-        if (core := _kernels.core) is None:
-            loops(*given)
+        if is_compiled():
+            compiled(name, *given)
         else:
-            getattr(core, name)(*_parts(given))
+            loops(*given)
 
     return cast(Kernel, run)
 

@@ -1,13 +1,13 @@
 """The compiled core fills in the same tables as the loops in Python, bit for bit.
 
-Inputs are those of the tests that hold kernels to all paths, one by one; every kernel
-that they call on the way runs twice. Kernels by numpy are held in `test_path_kernels`.
+Kernels whose twins are by numpy are held to them in `test_path_kernels`, labels to all
+paths in `test_counts_of_gpus`.
 """
 
 import numpy as np
 import pytest
 import test_counts_of_gpus as of_counts
-from checked_kernels import COUNTS, KERNELS, check, compiled
+from checked_kernels import KERNELS, check, compiled
 from random_graphs import potentials, random_graph
 
 from hetopt import _kernels
@@ -16,14 +16,6 @@ from hetopt.exact.pipelines import compiling, count_kernels, kernels
 from hetopt.exact.pipelines.count_kernels import States
 
 pytestmark = compiled
-
-_SEEDS = 6  # each of them calls every kernel, with every kind of table
-
-
-@pytest.fixture
-def called(monkeypatch):
-    """Names of the kernels that were held to their loops."""
-    return check(monkeypatch)
 
 
 def test_every_kernel_is_held_to_its_loops():
@@ -38,12 +30,11 @@ def test_every_kernel_is_held_to_its_loops():
     assert set(vars(_kernels.core)) >= KERNELS
 
 
-@pytest.mark.parametrize("seed", range(_SEEDS))
-def test_counts_are_alike(seed, called):
-    of_counts.test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed)
-    of_counts.test_stages_in_several_nodes_share_samples_as_is_best(seed)
+@pytest.mark.parametrize("seed", range(6))
+def test_packings_are_alike(seed, monkeypatch):
+    called = check(monkeypatch)
     of_counts.test_pipelines_take_together_what_the_best_of_all_packings_takes(seed)
-    assert called >= COUNTS - {"segments"}
+    assert called == {"most_taken"}
 
 
 # --- what the core refuses ------------------------------------------------------------
