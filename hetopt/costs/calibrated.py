@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ..caching import cached_method
+from ..catalogue import find_gpu
 from ..errors import InstanceError
 from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, exact
 from ..schema.layers import (
@@ -118,6 +119,8 @@ def machine_of(
     if gpu.card is None or gpu.generation is None or not gpu.peaks:
         raise InstanceError("a GPU type has no card, generation or peaks: add them")
     link = float(intra[1]) if intra is not None else 1.0
+    card = find_gpu(gpu.card)
+    bus = card is not None and (card.bridged or card.nvlinks_gbytes_per_s is None)
     around = node or Around(_ANY, 1, link)
     return Machine(
         card=gpu.card,
@@ -131,6 +134,7 @@ def machine_of(
         adapters=around.adapters,
         adapter_bytes_per_s=around.bytes_per_s / around.adapters,
         host=host_of(gpu.card),
+        linked=not bus,
     )
 
 
@@ -157,7 +161,7 @@ class Calibrated:
             shape_of(kind): architecture_of(instance.model.of(kind))
             for kind in dict.fromkeys(instance.model.kinds)
         }
-        pace = self.constant("pace", calibration.framework)
+        pace = self.constant("pace", calibration.framework, calibration.style)
         self.pace = pace if cluster.gpu_count > 1 else 1.0
         #: The sort of each layer.
         self.sorts = self._sorts()

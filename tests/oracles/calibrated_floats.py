@@ -141,7 +141,7 @@ class FloatTimes:
         gpu = self.cluster.gpus[self.cluster.node[node].gpu]
         said: Any = self.calibration.kernel
         chosen = self.calibration.framework in (
-            *("torch", "executor", "trainer", "unsloth"),
+            *("torch", "executor", "litgpt", "trainer", "unsloth"),
         )
         if said == "none" or not (chosen or "bf16" in (gpu.peaks or {})):
             said = None
@@ -276,7 +276,7 @@ class FloatTimes:
         """Of layers, where there are several GPUs."""
         if sum(node.count for node in self.cluster.nodes) == 1:
             return 1.0
-        return self.constant("pace", self.calibration.framework)
+        return self.constant("pace", self.calibration.framework, self.calibration.style)
 
     def head(self, node: str, t: int, b: int) -> float:
         """Head and loss."""

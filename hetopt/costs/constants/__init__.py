@@ -21,7 +21,7 @@ ADDED = frozenset(
     }
 )
 #: Programs made of a framework: its deviations are theirs, beside their own.
-MADE_OF = {"executor": "torch"}
+MADE_OF = {"executor": "torch", "litgpt": "torch"}
 
 
 class Constant(NamedTuple):

@@ -70,6 +70,14 @@ def widened(run: Layout) -> bool:
     return quantised and run.precision != "fp16"
 
 
+def _inputs(run: Layout) -> int:
+    """Return how often an adapted product's input is kept.
+
+    Adapters that drop from it keep what is left; bitsandbytes keeps the input, too.
+    """
+    return 2 if run.framework == "litgpt" and run.frozen_bits is not None else 1
+
+
 def _between(run: Layout) -> float:
     """Bytes of an element of what passes from one product to the next."""
     return 4.0 if widened(run) else element(run)
@@ -83,9 +91,10 @@ def _stream(a: Architecture, run: Layout) -> float:
 def _in_norm(a: Architecture, run: Layout) -> float:
     """Return what a norm of transformers keeps beside the stream of a token.
 
-    It works on a copy in 32 bits, and keeps what it scales where the scale is trained.
+    It works on a copy in 32 bits, and keeps what it scales where the scale is trained;
+    so does litgpt's of Llamas.
     """
-    if run.framework != "trainer":
+    if run.framework != "trainer" and not (run.framework == "litgpt" and a.gated):
         return 0.0
     stream = _stream(a, run)
     return 4.0 * a.hidden - stream + (0.0 if run.lora else stream)
@@ -116,7 +125,7 @@ def _normed(a: Architecture, run: Layout, products: int, part: str) -> float:
     for each adapter.
     """
     apart = run.states == "amp" and run.style == "eager"
-    copies = products if apart or _adapted(run, part) else 1
+    copies = products if apart or _adapted(run, part) else _inputs(run)
     gathered = 1 if run.framework == "nanotron" else _split(run)
     return copies * narrow(run) * a.hidden / gathered
 
@@ -183,7 +192,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     if a.relu and not a.gated:
         entered = 0.0
     apart = _between(run) * width if a.gated and run.style == "eager" else 0.0
-    function = narrow(run) * width
+    function = _inputs(run) * narrow(run) * width
     normed = _normed(a, run, 2 if a.gated else 1, "mlp")
     if run.lora and "mlp" not in run.adapted:
         function = normed = 0.0

@@ -34,12 +34,16 @@ FRAMEWORKS: dict[str, Framework] = {
     "torch": Framework(),
     # `hetopt run`: plain PyTorch, but loss, rotations and AdamW operator by operator.
     "executor": Framework(),
+    # Heads of LoRA's models and losses are made in chunks of 128 tokens.
+    "litgpt": Framework(fused_loss=True),
     # Its own kernels of norms, rotations, losses and adapters make no copies.
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
 }
 
 #: Programs that take the kernel of their own choice; others leave it to PyTorch.
-_OWN_KERNEL = frozenset(FRAMEWORKS) - {"torch", "executor", "trainer", "unsloth"}
+_OWN_KERNEL = frozenset(FRAMEWORKS) - {
+    *("torch", "executor", "litgpt", "trainer", "unsloth")
+}
 
 
 def by_pytorch(name: str) -> bool:

@@ -19,6 +19,7 @@ class Machine(NamedTuple):
     host: str = "x86"
     rails: int = 64  # adapters that one ring uses, at the most
     site: str = ""  # a machine by name, whose pace was measured
+    linked: bool = True  # by links of its own, not by a bus alone or a bridge
     neighbours: int = 0  # that a GPU's links join it to; 0: a switch joins all
 
     def across_bytes_per_s(self, members: float) -> float:

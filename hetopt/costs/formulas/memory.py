@@ -30,6 +30,9 @@ _DEEPSPEED = frozenset(
     {"megatron-2021", "deepspeed", "trainer", "deepspeed-2021", "trainer-2021"}
 )
 _TRAINERS = ("trainer", "trainer-2021")
+#: Lightning Fabric's: FSDP joins what is frozen and adapters in one parameter a layer,
+#: all of which has a gradient, and sums those of micro-batches before it divides them.
+_JOINED = ("litgpt",)
 _BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
 _LIVE = 1e9  # elements: DeepSpeed's `stage3_max_live_parameters` unless told
 #: Bytes of a frozen weight by its bits.
@@ -193,6 +196,11 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     if run.quantised_beside and not full:
         each_copy = ELEMENT.get(run.precision, 0.0)
         found["weights"] += 2 * each_copy * (held.dense + held.experts)
+    if full and run.framework in _JOINED:
+        layers = held.dense + held.experts
+        divided_now = divided if run.micro_batches == 1 else 1
+        width = each.gradients or activations.element(run)
+        found["gradients"] = width * (layers if run.lora else held.all) / divided_now
     if run.states == "amp" and run.recompute != "full":
         found["gathered"] = 2 * (held.all - held.ends / 2)  # casts of autocast
     if run.lora:
@@ -316,8 +324,7 @@ def of_stage(
     found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
     found["cuts"] = cuts(c, a, run) if last else 0.0
     # As measured, the number of groups and of their members does not show in it.
-    many = c("memory.communicators", machine.generation) if run.gpus > 1 else 0.0
-    found["communicators"] = many
+    found["communicators"] = _communicators(c, machine) if run.gpus > 1 else 0.0
     found["context"] = c("memory.context", machine.generation, run.framework)
     return found
 
@@ -420,7 +427,13 @@ def needed_beside(
 
 def _outside(c: Constants, machine: Machine, framework: str, *, alone: bool) -> float:
     found = c("memory.context", machine.generation, framework)
-    return found if alone else found + c("memory.communicators", machine.generation)
+    return found if alone else found + _communicators(c, machine)
+
+
+def _communicators(c: Constants, machine: Machine) -> float:
+    """Return the bytes of NCCL's buffers; a bus has two to four channels, not 24."""
+    joined = "links" if machine.linked else "bus"
+    return c("memory.communicators", machine.generation, joined)
 
 
 def _lost(c: Constants, framework: str) -> float:

@@ -151,6 +151,7 @@ WORDS = {
     "llm-foundry": "llm-foundry",
     "fms": "fms",
     "torchtitan": "torchtitan",
+    "litgpt": "litgpt",
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
     "torch": "torch",

@@ -263,6 +263,43 @@ def test_what_lies_on_the_host_does_not_lie_on_the_card() -> None:
         assert found[name] == 0.0 < memory.wanted(C, H100, GPT, run)[name]
 
 
+def test_a_bus_has_few_buffers_of_communicators() -> None:
+    run, bus = replace(RUN, dp=2), H100._replace(linked=False)
+    by_bus, by_links = (
+        memory.wanted(C, machine, LLAMA, run)["communicators"]
+        for machine in (bus, H100)
+    )
+    assert by_bus == pytest.approx(by_links * C("memory.communicators@bus"))
+    assert memory.room(C, bus, "megatron", alone=False) > memory.room(
+        C, H100, "megatron", alone=False
+    )
+    assert memory.wanted(C, bus, LLAMA, RUN)["communicators"] == 0
+
+
+@pytest.mark.parametrize(("micro_batches", "divided"), [(1, 2), (8, 1)])
+def test_frozen_weights_beside_adapters_of_one_parameter_have_gradients(
+    micro_batches: int, divided: int
+) -> None:
+    """As FSDP in Lightning Fabric: summed whole until the last micro-batch."""
+    run = replace(
+        RUN, framework="litgpt", style="eager", lora=True, rank=8, zero=3, shard=2,
+        dp=2, micro_batches=micro_batches, recompute="full",
+    )  # fmt: skip
+    layers = sum(LLAMA.parameters(part, 1, run.experts) for part in BLOCK) * 32
+    found = memory.wanted(C, H100, LLAMA, run)
+    assert found["gradients"] == pytest.approx(2 * layers / divided)
+    assert memory.wanted(C, H100, LLAMA, replace(run, framework="torch"))[
+        "gradients"
+    ] == pytest.approx(0)
+
+
+def test_what_bitsandbytes_is_given_is_kept_beside_what_adapters_drop_from() -> None:
+    run = replace(RUN, framework="litgpt", style="eager", lora=True, rank=8)
+    more = layer(LLAMA, replace(run, frozen_bits=4)) - layer(LLAMA, run)
+    inputs = 2 * LLAMA.hidden + LLAMA.intermediate
+    assert more == pytest.approx(2 * inputs)
+
+
 def test_every_constant_is_asked_for() -> None:
     """A prior of something that no model reads would be a lie."""
     for run in (
@@ -272,6 +309,7 @@ def test_every_constant_is_asked_for() -> None:
         replace(RUN, framework="torchtitan", recompute="full"),
         replace(RUN, fused_loss=True, shard=2, dp=2, recompute="full"),
     ):
-        for card in (H100, H100._replace(generation="Volta")):
+        old, bus = H100._replace(generation="Volta"), H100._replace(linked=False)
+        for card in (H100, old, bus):
             memory.fits(C, card, GPT, run)
     assert set(C.values) == C.read
