@@ -206,8 +206,15 @@ def layer_times(
 def pace(c: Constants, a: Architecture, run: Layout, site: str) -> float:
     """Return how many times as long layers take by release, framework and machine."""
     release = c("release.experts" if a.experts else "release")
-    found = float(release**run.half_years)
-    return found * c("pace", run.framework, site) if run.gpus > 1 else found
+    return float(release**run.half_years) * crowded(c, run, site)
+
+
+def crowded(c: Constants, run: Layout, site: str) -> float:
+    """Return how many times as long layers take while all GPUs of a job compute.
+
+    GPUs that wait for a pipeline to fill leave those that compute their clocks.
+    """
+    return c("pace", run.framework, run.style, site) if run.gpus > 1 else 1.0
 
 
 def update_s(c: Constants, run: Layout, updated: float, rate: float) -> float:
@@ -307,6 +314,7 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     layer = layer_times(c, machine, a, run)
     fw, tokens = run.framework, run.tokens
     each = busy_s(layer) * pace(c, a, run, machine.site)
+    alone = each / crowded(c, run, machine.site)
     head = kernels.head_s(c, machine, a, tokens, run.tp, (run.style, fw), lora=run.lora)
     hop = 0.0
     if run.pp > 1:
@@ -319,8 +327,9 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     most = max(taus)
     n = run.micro_batches
     steady = n * most
-    fill = (sum(taus) - most) / run.vp
     at = taus.index(most)
+    fill = sum(taus) - most - (sum(held) - held[at]) * (each - alone)
+    fill /= run.vp
     in_head = head if at == len(taus) - 1 else 0.0
     in_layers = held[at] * each
     found: dict[str, float] = {}

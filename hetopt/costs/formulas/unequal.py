@@ -53,6 +53,7 @@ class _Times(NamedTuple):
     layers: LayerTimes
     busy: float
     head: float
+    crowded: float  # of `busy`, what only computing beside others takes
 
 
 def terms(
@@ -94,7 +95,8 @@ def _pipeline(c: Constants, a: Architecture, one: Pipeline) -> dict[str, float]:
         taus.append(each.busy + each.head + hops[j])
     most = max(taus)
     at, n = taus.index(most), one.micro_batches
-    layers, busy, head = slowest[at]
+    layers, busy, head, _ = slowest[at]
+    crowding = sum(times.crowded for j, times in enumerate(slowest) if j != at)
     scale = n * busy / step.busy_s(layers) if busy else 0.0
     names = LayerTimes._fields
     found = {
@@ -106,7 +108,7 @@ def _pipeline(c: Constants, a: Architecture, one: Pipeline) -> dict[str, float]:
     return found | {
         "head": n * head,
         "hops": n * hops[at],
-        "bubble": sum(taus) - most,
+        "bubble": sum(taus) - most - crowding,
     }
 
 
@@ -128,7 +130,8 @@ def _group(
         tokens = run.tokens
         by = (run.style, run.framework)
         head = kernels.head_s(c, machine, a, tokens, run.tp, by, lora=run.lora)
-    return _Times(LayerTimes(*total), busy, head)
+    crowded = busy * (1 - 1 / step.crowded(c, run, machine.site))
+    return _Times(LayerTimes(*total), busy, head, crowded)
 
 
 def _hop(c: Constants, a: Architecture, stage: Stage, after: Stage) -> float:
