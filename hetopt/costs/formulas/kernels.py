@@ -30,6 +30,9 @@ NORM_BYTES = 32
 #: The same of its rotation of queries and keys: half of it negated (1 + 1), joined
 #: (2 + 2), two products (8), a sum (6).
 TURN_BYTES = 20
+#: Passes over what products of experts give where they have biases: it is split by
+#: expert, added to (2) and joined (2).
+BIAS_PASSES = 4
 RAGGED = 8  # elements that rows of operands must be a multiple of
 
 
@@ -142,6 +145,9 @@ def traffic_s(
     if part == EXPERTS:
         permuted = m * run.routed_share * a.experts_per_token
         inner = (3 if a.gated else 2) * a.expert_intermediate / 2
+        if run.expert_biases:
+            given = (2 if a.gated else 1) * a.expert_intermediate + a.routed_width
+            inner += BIAS_PASSES * given
         moved += each * permuted * (a.routed_width * c("experts.passes", *by) + inner)
     return moved / machine.memory_bytes_per_s
 

@@ -37,6 +37,7 @@ class Layout:
     split_sequence: bool = True  # sequence parallelism along with tp
     kernel: str | None = "flash2"  # of attention; None: scores in memory
     sinks: bool = False  # of attention, which its kernel was not written for
+    expert_biases: bool = False  # added to what their products give
     rowwise: bool = False  # scales of fp8 by row
     accumulate_fp32: bool = True
     lora: bool = False  # frozen weights, adapters beside them

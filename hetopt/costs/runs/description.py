@@ -277,7 +277,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         recomputed=share,
         split_sequence=usual.split_sequence,
         kernel=_kernel(run, machine, name),
-        sinks=_old_gpt_oss(run),
+        sinks=_is_gpt_oss(run) and (run.release or "99") < _SINKS,
+        expert_biases=_is_gpt_oss(run),
         rowwise="rowwise" in (run.precision or ""),
         sharding=usual.sharding,
         accumulate_fp32=_gradients_fp32(run, usual),
@@ -529,10 +530,13 @@ def _style(usual: str, words: str) -> str:
     return "compiled" if "torch.compile" in words else usual
 
 
-def _old_gpt_oss(run: Run) -> bool:
-    """Return whether a run has sinks of attention before their kernels, of 26.06."""
-    named = (run.model or "").lower().startswith("gpt-oss")
-    return named and (run.release or "99") < "26.06"
+#: The release of Megatron-Bridge whose kernels of attention have sinks.
+_SINKS = "26.06"
+
+
+def _is_gpt_oss(run: Run) -> bool:
+    """Return whether a run's model has sinks of attention, and experts with biases."""
+    return (run.model or "").lower().startswith("gpt-oss")
 
 
 def _half_years(release: str | None) -> float:

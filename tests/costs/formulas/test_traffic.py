@@ -1,5 +1,7 @@
 """Bytes that move through memory beside products, operator by operator."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,9 @@ from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.kernels import traffic_s
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
-from hetopt.schema.layers import ATTENTION, DENSE
+from hetopt.costs.runs.reading import described
+from hetopt.costs.runs.rows import Run
+from hetopt.schema.layers import ATTENTION, DENSE, EXPERTS
 
 C = Table(plain(shipped.constants()))
 RATE = 3.35e12
@@ -34,3 +38,52 @@ def test_norms_and_rotations_of_transformers_move_each_operand(tokens: int) -> N
     for part, more in ((DENSE, 0), (ATTENTION, tokens * turn * (32 + 8) * 128)):
         beyond = moved(part, "trainer", tokens) - moved(part, "torch", tokens)
         assert beyond == pytest.approx(by_hand + more)
+
+
+@given(st.integers(1, 2**20), st.integers(1, 8))
+def test_biases_of_experts_are_added_and_joined(tokens: int, chosen: int) -> None:
+    """Read and written twice, of both products, for each expert of a token."""
+    run = Layout("megatron", "fused", "bf16", tokens, micro_batch=1, micro_batches=1)
+    mixture = replace(
+        LLAMA, layers=((ATTENTION, EXPERTS),), experts=8, experts_per_token=chosen,
+        expert_intermediate=2880,
+    )  # fmt: skip
+    plain_s, biased_s = (
+        traffic_s(C, H100, mixture, replace(run, expert_biases=x), EXPERTS)
+        for x in (False, True)
+    )
+    given_elements = 2 * 2880 + 4096  # gate and up, down
+    by_hand = tokens * chosen * given_elements * 2 * (1 + 1) * 2
+    assert (biased_s - plain_s) * RATE == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("model", "release", "sinks"),
+    [
+        ("GPT-OSS-120B", "26.04", True),
+        ("GPT-OSS-120B", "26.06", False),
+        ("gpt-oss-20b", None, False),
+    ],
+)
+def test_gpt_oss_has_biases_in_all_releases(
+    model: str, release: str | None, sinks: bool
+) -> None:
+    row = {
+        **{"model": model, "gpu": "h100_80gb", "gpus": 8, "layers": 4, "hidden": 2880},
+        **{
+            "heads": 64,
+            "vocabulary": 201088,
+            "seq": 4096,
+            "experts": 128,
+            "gated": True,
+        },
+        **{"experts_per_token": 4, "moe_intermediate": 2880, "framework": "Megatron"},
+        **{"dp": 8, "tp": 1, "pp": 1, "ep": 8, "mbs": 1, "gbs": 64},
+        **{"precision": "bf16", "release": release},
+    }
+    of_gpt_oss = described(Run.model_validate(row)).layout
+    assert of_gpt_oss.expert_biases
+    assert of_gpt_oss.sinks is sinks
+    other = described(Run.model_validate({**row, "model": "Qwen3-30B-A3B"})).layout
+    assert not other.expert_biases
+    assert not other.sinks
