@@ -94,6 +94,9 @@ def readable(
         raise InstanceError.at(path, None, f"cannot be read: {reason}") from None
 
 
+_LONGEST_HEADER = 10_000  # characters
+
+
 @dataclass(frozen=True)
 class Table:
     """A CSV file: the names of its columns, and an iterator over its rows."""
@@ -105,10 +108,13 @@ class Table:
 def read_table(path: Path) -> Table:
     """A CSV file with a header; each row is the number of its line and its cells.
 
-    Lines may end as on any system, in old Excel's CR, too. What is not CSV is an
+    Lines may end as on any system, in old Excel's CR, too; cells are divided by commas,
+    or by what a header without commas has: `|`, `;` or tabs. What is not CSV is an
     `InstanceError` with the line, when it is come to.
     """
-    lines = DictReader(StringIO(read_text(path), newline=None), strict=True)
+    text = read_text(path)
+    sign = _divider(text)
+    lines = DictReader(StringIO(text, newline=None), strict=True, delimiter=sign)
     with _csv(path, lines):
         lines.fieldnames = [name.strip() for name in lines.fieldnames or ()]
 
@@ -118,6 +124,14 @@ def read_table(path: Path) -> Table:
                 yield lines.line_num, cells
 
     return Table(list(lines.fieldnames), rows())
+
+
+def _divider(text: str) -> str:
+    """Return what divides the cells of the first line."""
+    header = text[:_LONGEST_HEADER].lstrip().partition("\n")[0]
+    if "," in header:
+        return ","
+    return next((sign for sign in "|;\t" if sign in header), ",")
 
 
 def whole_number(cell: str) -> int | None:

@@ -85,6 +85,24 @@ def test_whole_numbers_with_a_point_are_the_same_series(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "timestamp,available_gpus\n2026-01-01T00:00:00Z,16\n2026-01-01T00:30:00Z,8\n"
+        "2026-01-01 01:30:00+00:00,16\n",
+        "Time (min),GPUs\n0,16\n30,8\n90,16\n",
+        "time\tgpu_count\n00:00:00\t16\n00:30:00\t8\n01:30:00\t16\n",
+        "date_time,num_gpus\n2026-03-29 00:30:00+00:00,16.0\n"
+        "2026-03-29 02:00:00+01:00,8.0\n2026-03-29 04:00:00+02:00,16.0\n",
+    ],
+)
+def test_a_series_in_others_words_is_the_same(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "spot.csv"
+    path.write_text(text)
+    (series,) = traces.read(path).values()
+    assert traces._rebase(series) == at((0, 16), (1800, 8), (5400, 16))
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "line 1: found the columns none, expected time_s and gpus"),

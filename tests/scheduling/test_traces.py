@@ -194,6 +194,31 @@ def test_whole_numbers_with_a_point_are_the_same_jobs(folder: Path) -> None:
     assert one == two
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "job_id,user,gpu_num,state,submit_time,duration\n"
+        "a,u,8,DONE,2026-04-01 08:00:00,3600\nb,u,4,DONE,2026-04-01 08:01:30,90000\n",
+        "JobID|Submit|Elapsed|AllocTRES\n"
+        "a|2026-04-01T08:00:00|01:00:00|billing=8,cpu=8,gres/gpu=8,gres/gpu:a100=8\n"
+        "7.batch|2026-04-01T08:00:00|01:00:00|cpu=8,gres/gpu=8\n"
+        "b|2026-04-01T08:01:30|1-01:00:00|cpu=8,gres/gpu:a100=4\n",
+        "Name;Arrival Time;numGpus;Runtime (min)\na;1775030400;8.0;60\n"
+        "b;1775030490;4.0;1500.0\n",
+        "name,timestamp,num_gpus,duration_h\na,1775030400000,8,1\nb,1775030490000,4,25\n",
+        "id,submitted,gpus,elapsed_ms\na,2026-04-01T09:00:00+01:00,8,3600000\n"
+        "b,2026/04/01 08:01:30 UTC,4,90000000\n",
+    ],
+)
+def test_a_trace_in_others_words_is_the_same_queue(folder: Path, text: str) -> None:
+    plain = "job,submit_s,gpus,duration_s\na,0,8,3600\nb,90,4,90000\n"
+    data = traces.queue(written(folder, text), CLUSTER, "t")
+    told, _ = assumed(data)["columns"]
+    assert " as submit_s" in told
+    wanted = traces.queue(written(folder, plain), CLUSTER, "t")
+    assert data.jobs == wanted.jobs
+
+
 @pytest.mark.parametrize("empty", ["", "0", "0.0"])
 def test_jobs_without_gpus_are_left_out_counted_and_told(
     folder: Path, empty: str

@@ -2,7 +2,8 @@
 
 A CSV file has a header and a row a change: `time_s` (seconds, rising) and `gpus` (how
 many there are from then on); with a column `series` it holds several, distinguished by
-name. Other columns are ignored. The last row of a series ends it.
+name. Other columns are ignored. The last row of a series ends it. Other usual names of
+the columns (`NAMES`) and time stamps are read as well.
 
 A count says how many GPUs there are, not which. Here nodes leave and arrive whole:
 
@@ -27,6 +28,7 @@ from typing import Literal, NamedTuple
 
 from ...errors import InstanceError, naming
 from ...schema import Cluster, Node
+from ...text import columns
 from ...text.complaints import listed, shown
 from ...text.parsing import read_table, whole_number
 
@@ -36,6 +38,14 @@ LATEST_S = 10**9
 MOST_GPUS = 100_000
 MOST_ROWS = 1_000_000
 COLUMNS = ("time_s", "gpus")
+#: What others call these columns.
+NAMES = {
+    "time_s": ("time", "timestamp", "datetime", "date_time", "seconds", "elapsed", "t"),
+    "gpus": (
+        *("available_gpus", "gpus_available", "num_gpus", "gpu_count", "n_gpus"),
+        *("gpu_num", "available"),
+    ),
+}
 UNNAMED = ""  # the one series of a file without a column of that name
 _US = 10**6
 
@@ -68,15 +78,17 @@ def read(path: str | Path) -> dict[str, Series]:
     """
     place = Path(path)
     table = read_table(place)
+    known = columns.known(table.columns, NAMES)
     found: dict[str, list[Step]] = {}
-    if missing := [name for name in COLUMNS if name not in table.columns]:
+    if missing := [name for name in COLUMNS if name not in known]:
         raise InstanceError.at(
             place,
             "line 1",
             f"found the columns {listed(table.columns)}, expected "
             f"{' and '.join(COLUMNS)}; add {missing[0]}",
         )
-    for number, (line, cells) in enumerate(table.rows):
+    unit_s, before = known["time_s"].unit_s, dict[str, str]()
+    for number, (line, cells) in enumerate(columns.with_names(table, known).rows):
         if number == MOST_ROWS:
             raise InstanceError.at(
                 place,
@@ -85,7 +97,7 @@ def read(path: str | Path) -> dict[str, Series]:
                 "file",
             )
         with naming(place):
-            _enter(found, f"line {line}", cells)
+            _enter(found, f"line {line}", cells, unit_s, before)
     for name, steps in found.items():
         if len(steps) < 2:
             raise InstanceError.at(
@@ -102,21 +114,25 @@ def read(path: str | Path) -> dict[str, Series]:
 
 
 def _enter(
-    found: dict[str, list[Step]], where: str, cells: Mapping[str, str | None]
+    found: dict[str, list[Step]],
+    where: str,
+    cells: Mapping[str, str | None],
+    unit_s: float,
+    before: dict[str, str],
 ) -> None:
-    steps = found.setdefault((cells.get("series") or UNNAMED).strip(), [])
+    """Enter a row; `before` are the times of the rows before, as they are written."""
+    name = (cells.get("series") or UNNAMED).strip()
+    steps = found.setdefault(name, [])
     text = (cells["time_s"] or "").strip()
-    try:
-        time_s = float(text)
-    except ValueError:
-        time_s = float("nan")
-    if not 0 <= time_s <= LATEST_S:
+    time_s = columns.seconds(text, unit_s)
+    if time_s is None or not 0 <= time_s <= LATEST_S:
         expected = f"a number from 0 to {LATEST_S}"
         raise _refusal(where, "time_s", text, expected)
     step = Step(round(time_s * _US), _count(where, cells))
     if steps and step.time_us <= steps[-1].time_us:
-        expected = f"more than {steps[-1].time_us / _US:g}, the row's before it"
+        expected = f"more than {before[name]}, the row's before it"
         raise _refusal(where, "time_s", text, expected)
+    before[name] = text
     steps.append(step)
 
 

@@ -12,6 +12,9 @@ Columns; others are ignored, and what is left out is announced (`Data.assumed`):
     batch             sequences a step, over all GPUs; sequence_length in tokens
     one of duration_s (on the GPUs asked for), gpu_hours, samples, steps, tokens
 
+Columns of sacct and of public traces (`rows.NAMES`) are read as these, which is
+announced; times may be time stamps, or Slurm's `1-02:03:04`.
+
 GPU-hours become work by the reference: the options that train most a GPU. A job whose
 model nobody names trains GPT-2 or BERT by its GPU-hours, as in Sia's and Frenzy's
 experiments: that of RUNGS, or the next smaller one that the cluster fits, at the
@@ -29,7 +32,7 @@ from ...problems.job_scheduling import Assumed, Assumptions, Data, Job
 from ...schema import LONGEST_NAME, Cluster, CostSettings, table_record
 from .. import catalogue
 from ..workloads import samples_for
-from .rows import CATEGORY, CHOOSE, MOST, Row, Work, read
+from .rows import CATEGORY, CHOOSE, MOST, Row, Work, read, renamed
 from .training import Fallback, Training, Trainings, label_of
 
 __all__ = [
@@ -113,6 +116,7 @@ def queue(
     made = made.model_copy(
         update={
             "assumed": (
+                *_renamed(path, len(rows)),
                 *_without_gpus(without_gpus),
                 *trainings.assumed(),
                 *_assumptions_of(made, rows, trainings.of),
@@ -256,6 +260,14 @@ def _fit(data: Data, job: Job, ladder: list[str]) -> Job:
         if data.refusal(tried) is None:
             return tried
     return job
+
+
+def _renamed(path: str | Path, jobs: int) -> Iterator[Assumed]:
+    """Yield which columns are read as others, if any are."""
+    if names := renamed(path):
+        told = "; ".join(f"{name} as {ours}" for name, ours in names.items())
+        change = "rename the columns"
+        yield Assumed(what="columns", value=told, jobs=jobs, change=change)
 
 
 def _without_gpus(jobs: int) -> Iterator[Assumed]:

@@ -1,5 +1,6 @@
 """The rows of a job trace: cells by column, and what is wrong with them by line."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 from ...catalogue import models
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME, name_fault
+from ...text import columns
 from ...text.complaints import listed, nearest, shown
 from ...text.parsing import read_table, whole_number
 
@@ -23,6 +25,21 @@ CATEGORY = {
 LATEST = 10.0**9
 MOST = {"samples": 10**12, "steps": 10**7, "tokens": 10**15}
 CHOOSE = "choose"
+#: What others call our columns: sacct, and public traces of clusters.
+NAMES = {
+    "job": ("job_id", "job_name", "jobid", "name", "id"),
+    "submit_s": (
+        *("submit", "submit_time", "submission_time", "submitted", "arrival"),
+        *("arrival_time", "submit_timestamp", "timestamp", "creation_time", "time"),
+    ),
+    "gpus": (
+        *("num_gpus", "gpu_num", "gpu_count", "num_gpu", "n_gpus", "gpu"),
+        *("requested_gpus", "gpus_requested", "alloc_tres", "req_tres"),
+    ),
+    "duration_s": ("duration", "runtime", "run_time", "elapsed", "service_time"),
+}
+_TRES = re.compile(r"gres/gpu(:[^=,]{1,60})?=([0-9]{1,9})")
+_STEP = re.compile(r"[0-9_]+\.\w+")  # a step of a job, in a list of sacct
 WORK = ("duration_s", "gpu_hours", "samples", "steps", "tokens")
 
 
@@ -66,7 +83,8 @@ def read(
     """
     place = Path(path)
     table, where = read_table(place), where or {}
-    known = set(table.columns)
+    units = columns.known(table.columns, NAMES)
+    known = {*table.columns, *units}
     if missing := sorted(set(where) - known):
         raise InstanceError.at(
             place,
@@ -83,10 +101,12 @@ def read(
             f"{', '.join(WORK)}; rename them",
         )
     rows, without = [], 0
-    for number, (line, cells) in enumerate(table.rows):
+    for number, (line, cells) in enumerate(columns.with_names(table, units).rows):
         if any(cells[column] != wanted for column, wanted in where.items()):
             continue
-        job = _Cells(place, line, cells)
+        if _STEP.fullmatch(cells.get("job") or "") and "JobID" in cells:
+            continue
+        job = _Cells(place, line, cells, units)
         if job.has_gpus:
             rows.append(job.row(number))
         else:
@@ -99,6 +119,17 @@ def read(
     return rows, without
 
 
+def renamed(path: str | Path) -> dict[str, str]:
+    """Return which columns of a trace are read as which of ours, with their unit."""
+    found = columns.known(read_table(Path(path)).columns, NAMES)
+    told = {3600.0: ", in hours", 60.0: ", in minutes", 0.001: ", in milliseconds"}
+    return {
+        one.name: f"{ours}{told.get(one.unit_s, '')}"
+        for ours, one in found.items()
+        if ours != one.name
+    }
+
+
 def is_path(model: str) -> bool:
     """Return whether a model is a file, not a name of the catalogue."""
     return "/" in model or "\\" in model or model.endswith(".json")
@@ -107,8 +138,15 @@ def is_path(model: str) -> bool:
 class _Cells:
     """The cells of one line; what is wrong with one is said with its place."""
 
-    def __init__(self, file: Path, line: int, cells: dict[str, str | None]) -> None:
+    def __init__(
+        self,
+        file: Path,
+        line: int,
+        cells: dict[str, str | None],
+        units: Mapping[str, columns.Column],
+    ) -> None:
         self.file, self.line, self.cells = file, f"line {line}", cells
+        self.units = units
 
     @property
     def has_gpus(self) -> bool:
@@ -150,14 +188,17 @@ class _Cells:
         )
 
     def text(self, column: str) -> str:
-        return (self.cells.get(column) or "").strip()
+        text = (self.cells.get(column) or "").strip()
+        if column != "gpus" or "=" not in text:
+            return text
+        # Slurm's list of what a job has: all its GPUs, else those of each type.
+        counts = {kind: int(number) for kind, number in _TRES.findall(text)}
+        return str(counts.get("", sum(counts.values())))
 
     def number(self, column: str, least: float) -> float:
-        try:
-            value = float(self.text(column))
-        except ValueError:
-            value = float("nan")
-        if not least <= value <= LATEST:
+        unit_s = self.units[column].unit_s if column in self.units else 1.0
+        value = columns.seconds(self.text(column), unit_s)
+        if value is None or not least <= value <= LATEST:
             expected = f"a number from {least:g} to {LATEST:g}"
             raise self.refuse(column, expected, "correct or remove the line")
         return value
