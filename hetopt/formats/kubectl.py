@@ -148,8 +148,7 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
         return
     memory = _number(labels, _MEMORY, place) or None
     machine = rented().get(labels.get(_MACHINE, "").lower())
-    card = product or (machine.card if machine else None)
-    card = card or OF_GOOGLE.get(labels.get(_GOOGLE, ""))
+    card = card_of(labels)
     gbits = machine.gbits_per_s if machine else None
     yield Host(
         name,
@@ -164,6 +163,15 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
     if (missing := _number(labels, _COUNT, place) - count) > 0:
         what = f"{missing} more GPU{'s' * (missing > 1)} of {name}"
         yield LeftOut(what, "not allocatable", f"kubectl describe node {name}")
+
+
+def card_of(labels: Mapping[str, object]) -> str | None:
+    """Return the card that labels of a node tell, by NVIDIA, or by its machine."""
+    machine = rented().get(str(labels.get(_MACHINE, "")).lower())
+    product = labels.get(_PRODUCT) or (machine.card if machine else None)
+    if product is not None:
+        return str(product)
+    return OF_GOOGLE.get(str(labels.get(_GOOGLE, "")))
 
 
 def _whole(name: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ..catalogue import rented, skypilot_gpus
 from ..errors import InstanceError, quoted
 from ..text.parsing import read_tree
+from . import kubectl
 from .documents import Document, Values
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
@@ -25,7 +26,8 @@ from .importing.clusters import Host, LeftOut
 OPTIONS = clusters.OPTIONS
 _MOST_NODES = 20_000
 _GPU = "nvidia.com/gpu"
-_PRODUCT = "nvidia.com/gpu.product"
+_MACHINE = "node.kubernetes.io/instance-type"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
@@ -132,9 +134,24 @@ def _of_kuberay(tree: Values, place: str) -> Iterator[Host | LeftOut]:
             limits = _tree(asked.get("limits") or {}, at)
             gpus += _count(limits.get(_GPU, 0), f"{at}.{_GPU}")
         if gpus:
-            card = _tree(pod.get("nodeSelector") or {}, at).get(_PRODUCT)
-            found = None if card is None else str(card)
-            yield from _hosts_called(name, found, gpus, _count(many, at), None, at)
+            labels = _selected(pod, at)
+            kind = str(labels.get(_MACHINE, ""))
+            how = name, kubectl.card_of(labels), gpus, _count(many, at), None, at, kind
+            yield from _hosts_called(*how)
+
+
+def _selected(pod: Values, at: str) -> Document:
+    """Return the labels of nodes that a pod asks for, each with the one value."""
+    found = dict(_tree(pod.get("nodeSelector") or {}, at))
+    affinity = _tree(_tree(pod.get("affinity") or {}, at).get("nodeAffinity") or {}, at)
+    terms = _tree(affinity.get(_REQUIRED) or {}, at).get("nodeSelectorTerms")
+    for term in _list(terms, at):
+        for one in _list(_tree(term, at).get("matchExpressions"), at):
+            one = _tree(one, at)
+            values = _list(one.get("values"), at)
+            if one.get("operator") == "In" and len(values) == 1:
+                found.setdefault(str(one.get("key")), values[0])
+    return found
 
 
 # --- SkyPilot and dstack -----------------------------------------------------------

@@ -43,6 +43,8 @@ _ROW = re.compile(
     r"(?m)^\| {1,4}[0-9]{1,3} {1,4}(?P<name>\S[^|\n]{0,80}?) +(?:On|Off|N/A) *\|"
 )
 _MEMORY = re.compile(r"\|\s*[0-9]+MiB */ *([0-9]{1,9})MiB *\|")
+# A line of `--query-gpu=name`, which has nothing else.
+_MAKERS = r"(?:NVIDIA|Tesla|Quadro|GeForce) [^,\n|:]{2,60}"
 _NAMED = re.compile(r"GPU ([0-9]{1,3}): (.{1,200}?) \(UUID: \S{1,100}\)")
 
 
@@ -145,7 +147,7 @@ def is_one(text: str, tree: Document | None) -> bool:
     begins = (
         rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|0, ?[^,\n]*, ?[0-9]+|"
         r"0, ?[^,\n]*, ?\[N/A\]|\| NVIDIA-SMI |(?:index|name), |"
-        r"[^,\n]{3,80}, ?[0-9]{4,7} MiB$)"
+        rf"[^,\n]{{3,80}}, ?[0-9]{{4,7}} MiB$|name$|{_MAKERS}$)"
     )
     return _is_topology(text) or re.search(begins, text) is not None
 
@@ -201,7 +203,7 @@ def gpus(text: str, where: str) -> list[Listed]:
         told = dict(zip(own, fields, strict=False))
         if (
             len(fields) != len(own)
-            or not {"name", "memory.total"} <= set(own)
+            or "name" not in own
             or told.get("index", str(len(found))) != str(len(found))
         ):
             raise InstanceError(
@@ -209,7 +211,8 @@ def gpus(text: str, where: str) -> list[Listed]:
                 f"print it with {_COMMAND}"
             )
         is_cut = told.get("mig.mode.current") == "Enabled"
-        mib = _mib(told["name"], told["memory.total"], place)
+        memory = told.get("memory.total")
+        mib = None if memory is None else _mib(told["name"], memory, place)
         found.append(Listed(told["name"], mib, is_cut))
     if not found:
         raise InstanceError(
@@ -234,6 +237,8 @@ def _columns(header: list[str] | None, fields: Sequence[str]) -> list[str]:
     """The names of the columns, by a header or as the usual commands have them."""
     if header is not None:
         return header
+    if len(fields) == 1 and re.fullmatch(_MAKERS, fields[0]):
+        return ["name"]
     is_short = len(fields) == 2 and fields[1].removesuffix(" MiB").isdigit()
     return ["name", "memory.total"] if is_short else ["index", "name", "memory.total"]
 

@@ -124,6 +124,10 @@ FORMS: dict[str, Files] = {
     "query, csv": each(csv, "csv"),
     "query, header": each(headed, "csv"),
     "query, no index": each(unindexed, "csv"),
+    "query, names": each(lambda gpu, count, _: "\n".join([gpu] * count), "csv"),
+    "query, names, header": each(
+        lambda gpu, count, _: "\n".join(["name", *[gpu] * count]), "csv"
+    ),
     "nvidia-smi": each(smi_table, "txt"),
     "pdsh": {"all.txt": "\n".join(pdsh())},
     "ansible": {"all.txt": "\n".join(ansible())},
@@ -201,6 +205,14 @@ spec:
             - name: worker
               resources: {limits: {nvidia.com/gpu: 8}}
 """
+SELECTOR = "nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB}"
+SELECTORS = (
+    "nodeSelector: {cloud.google.com/gke-accelerator: nvidia-tesla-a100}",
+    "nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}",
+    "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+    "{nodeSelectorTerms: [{matchExpressions: [{key: nvidia.com/gpu.product, "
+    "operator: In, values: [NVIDIA-A100-SXM4-40GB]}]}]}}}",
+)
 TWO = [("x-0", "A100-40GB-SXM4", 8), ("x-1", "A100-40GB-SXM4", 8)]
 
 
@@ -225,7 +237,13 @@ def test_hosts_of_mpi_have_slots_in_either_form(text: str, tmp_path: Path) -> No
     ("text", "nodes"),
     [
         (RAY, [("big-0", *TWO[0][1:]), ("big-1", *TWO[0][1:]), ("small", "T4", 4)]),
-        (KUBERAY, [("gpus-0", *TWO[0][1:]), ("gpus-1", *TWO[0][1:])]),
+        *(
+            (
+                KUBERAY.replace(SELECTOR, one),
+                [("gpus-0", *TWO[0][1:]), ("gpus-1", *TWO[0][1:])],
+            )
+            for one in (SELECTOR, *SELECTORS)
+        ),
         ("name: x\nnum_nodes: 2\nresources: {accelerators: 'A100-40GB-SXM4:8'}\n", TWO),
         ("name: x\nnum_nodes: 2\nresources:\n  accelerators: {A100: 8}\n", TWO),
         ("name: x\nnum_nodes: 2\nresources: {instance_type: a2-highgpu-8g}\n", TWO),
@@ -301,6 +319,13 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
         ("x.yaml", "a: 1\n", "found no list of hosts that is known"),
         ("a.txt", smi_table("NVIDIA GeForce ...", 1, 24564), "a name that is cut off"),
         ("x.txt", "PARTITION AVAIL NODES\ngpu up 3\n", "found no list of hosts"),
+        ("x.txt", "NAME  STATUS  ROLES  AGE\nn1  Ready  a  3d\n", "get nodes -o json"),
+        ("x.txt", "Name:    n1\nRoles:   a\n", "Run: kubectl get nodes -o json"),
+        (
+            "x.yaml",
+            "type: fleet\nname: a\nssh_config:\n  hosts: [10.0.0.1]\n",
+            "Run nvidia-smi -L on each host",
+        ),
         ("x.txt", "PARTITION NODELIST\ngpu g[1-3]\n", "Run: sinfo -N -h -o '%N %G'"),
     ],
 )

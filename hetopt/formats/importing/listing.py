@@ -20,6 +20,20 @@ _BY_CONTENT = ("launchers", "kubectl", "nvidia_smi", "hostfile", "sinfo")
 AUTO = "auto"
 _ALIASES = {"ray": "launchers", "dstack": "launchers", "skypilot": "launchers",
             "scontrol": "sinfo"}  # fmt: skip
+#: Lists that are near to one that is read: how they begin, and what to print instead.
+_NEAR = (
+    (r"NAME +STATUS +ROLES", "a table of kubectl", "Run: kubectl get nodes -o json"),
+    (
+        r"Name: +\S+\nRoles:",
+        "what kubectl describe prints",
+        "Run: kubectl get nodes -o json",
+    ),
+    (
+        r"(?s)type: fleet\b.*\nssh_config:",
+        "a fleet over ssh",
+        "Run nvidia-smi -L on each host, and give each list as HOST.txt",
+    ),
+)
 _COMMANDS = (
     "nvidia-smi -L of each host (HOST.txt)",
     "sinfo -N -h -o '%N %G'",
@@ -66,6 +80,9 @@ def format_of(path: Path) -> str:
         for name in _BY_CONTENT:
             if _reader(name).is_one(text, held):
                 return name
+    for pattern, what, command in _NEAR:
+        if re.match(pattern, text.lstrip()):
+            raise InstanceError(f"{path}: found {what}, which tells no GPUs. {command}")
     first = text.strip().partition("\n")[0][:100]
     raise InstanceError(
         f"{path}: found no list of hosts that is known, expected one; it begins "
