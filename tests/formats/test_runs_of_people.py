@@ -269,6 +269,15 @@ OF_MEGATRON: dict[str, dict[str, str]] = {
         "  global_batch_size: 48\nmixed_precision: bf16_mixed\n"
         "ddp:\n  use_distributed_optimizer: true\noptimizer:\n  lr: 0.0003\n"
     },
+    "Bridge recipe": {
+        "run.py": "from megatron.bridge.recipes.llama import llama3_8b_pretrain_config"
+        "\n\n\ndef main():\n    cfg = llama3_8b_pretrain_config(\n"
+        "        tensor_model_parallel_size=4,\n        pipeline_model_parallel_size=1,"
+        "\n        micro_batch_size=2,\n        global_batch_size=48,\n    )\n"
+        "    cfg.model.pipeline_model_parallel_size = 3\n"
+        "    cfg.model.seq_length = 128\n"
+        "    cfg.model.recompute_granularity = 'full'\n    train(cfg)\n"
+    },
     "LLaMA-Factory": {
         "run.yaml": "model_name_or_path: some/model\nstage: sft\ndo_train: true\n"
         "finetuning_type: full\ncutoff_len: 128\nper_device_train_batch_size: 2\n"
@@ -525,6 +534,21 @@ FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
                 "fsdp_config:\n  offload_params: true\n"
             },
             "plans here have no such weights",
+        ),
+        (
+            {
+                "b.yaml": OF_MEGATRON["Bridge"]["overrides.yaml"].replace(
+                    "bf16_mixed", "bf16_with_fp8_delayed_scaling_mixed"
+                )
+            },
+            "-o products=fp8",
+        ),
+        (
+            {
+                "run.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1]
+                + " --optimizer_cpu_offload true\n"
+            },
+            "with -o offload=optimiser",
         ),
         ({"run.yaml": changed(ZERO_2, stage="dpo")}, "stage: found dpo, expected"),
         (

@@ -54,7 +54,9 @@ class _Call:
                 self._name, _, value = text[2:].partition("=")
                 self._name = self._name.replace("_", "-")
                 self.given[self._name] = value
-            elif setting := (_HYDRA if self._name else _SETTING).fullmatch(text):
+            elif setting := (
+                _HYDRA if self._name and text[:1] != "+" else _SETTING
+            ).fullmatch(text):
                 self.given[setting[1].replace("_", "-")] = setting[2]
             elif self._name is not None:
                 self.given[self._name] = f"{self.given[self._name]} {text}".strip()

@@ -31,6 +31,16 @@ _ALIASES = _FLAGS | {
     "cutoff-len": "seq-length",
     "plugins": "precision",  # of a recipe of NeMo, bf16_mixed()
 }
+#: Arguments that recipes of NeMo and Megatron-Bridge take, and functions around them.
+_OF_RECIPES = frozenset(
+    {
+        *("tensor-model-parallel-size", "pipeline-model-parallel-size"),
+        *("virtual-pipeline-model-parallel-size", "context-parallel-size"),
+        *("expert-model-parallel-size", "sequence-parallel", "seq-length"),
+        *("micro-batch-size", "global-batch-size", "recompute-granularity"),
+        *("recompute-method", "recompute-num-layers"),
+    }
+)
 #: Sections of the configurations of NeMo and Megatron-Bridge that are read.
 _SECTIONS = frozenset(
     {
@@ -72,6 +82,11 @@ def arguments(form: Form, place: str) -> Arguments:
             read.of_section(key, value)
         else:
             read.add(key, value)
+    if in_sections:  # what a recipe is called with; its parts may be set afterwards
+        for key, value in form.values.items():
+            if "." not in key and plain(key) in _OF_RECIPES:
+                name = plain(key)
+                read.put(_ALIASES.get(name, name), key, value, is_first=True)
     if not read.given:
         raise InstanceError(
             f"{place}: found no argument, expected some as --num-layers; "
@@ -118,7 +133,8 @@ class _Read:
         """Take a name of a section; what others say is none of Megatron's."""
         name = plain(key)
         parts = {part.replace("-", "_") for part in key.split(".")[:-1]}
-        if not parts or parts.isdisjoint(_SECTIONS):
+        is_whole = name in ("mixed-precision", "peft") and not parts
+        if parts.isdisjoint(_SECTIONS) and not is_whole:
             return
         if name == "name" and not parts.isdisjoint({"optim", "optimizer"}):
             if "distributed" in str(value):
@@ -139,6 +155,7 @@ class _Read:
             return
         if str(value).lower() == "false":
             self.off.add(name)
+            self.written.setdefault(name, key)
             return
         is_flag = str(value).lower() == "true"
         text = "" if is_flag else _text(value)

@@ -21,6 +21,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "exp-avg-dtype": ("fp32", "torch.float32"),
     "exp-avg-sq-dtype": ("fp32", "torch.float32"),
     "fp8-param": ("False",),
+    "optimizer-offload-fraction": ("1", "1.0"),
     "main-grads-dtype": ("fp32", "torch.float32"),
     "main-params-dtype": ("fp32", "torch.float32"),
     "recompute-num-layers": ("1",),
@@ -34,7 +35,7 @@ _NOT_READ = (
     *("reuse-grad-buf-for-mxfp8-param-ag", "fp32-residual-connection"),
     *("use-precision-aware-optimizer", "main-grads-dtype", "main-params-dtype"),
     *("exp-avg-dtype", "exp-avg-sq-dtype"),
-    *("optimizer-cpu-offload", "cpu-offloading", "cpu-offloading-num-layers"),
+    *("optimizer-offload-fraction", "cpu-offloading", "cpu-offloading-num-layers"),
     *("fine-grained-activation-offloading", "offload-modules"),
     *("recompute-method", "recompute-num-layers", "recompute-modules"),
     *("distribute-saved-activations", "moe-layer-recompute"),
@@ -47,7 +48,7 @@ _NOT_READ = (
     *("enable-cuda-graph", "external-cuda-graph", "cuda-graph-impl"),
     *("cross-entropy-loss-fusion", "transformer-impl", "moe-pad-expert-input-to-cap"),
     *("moe-expert-capacity-factor", "moe-enable-deepep", "moe-router-force-bias"),
-    *("account-for-embedding-in-pipeline-split",),
+    *("account-for-embedding-in-pipeline-split", "packing", "padding-free"),
     *("account-for-loss-in-pipeline-split",),
 )
 
@@ -148,7 +149,15 @@ def _same_products(given: Mapping[str, str], data: Instance, place: str) -> None
 
 
 def _same_optimiser(given: Mapping[str, str], data: Instance, place: str) -> None:
-    """The optimiser's states are those that the instance weighs."""
+    """Optimiser states are those that the instance weighs, and lie where it says."""
+    hosted = "optimizer-cpu-offload" in given
+    if hosted != data.workload.costs.memory.hosts_update:
+        found, expected = ("hosts", "GPUs") if hosted else ("GPUs", "hosts")
+        raise InstanceError(
+            f"{place}: optimiser states: found on {found}, expected on {expected} as "
+            f"the instance has it; assemble one {'with' if hosted else 'without'} "
+            "-o offload=optimiser"
+        )
     told, own = given.get("optimizer", "adam"), data.workload.costs.memory.optimiser
     if told == {"adamw": "adam"}.get(own, own):
         return

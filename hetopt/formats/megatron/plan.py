@@ -60,6 +60,8 @@ _ENOUGH = 2
 #: Names of them that the model has, too, in the settings of a trainer with this one.
 _OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
 _OF_TRANSFORMERS = "per-device-train-batch-size"
+#: Arguments that name a file with further ones.
+_CONFIGS = {"config-file", "config", "yaml-cfg"}
 #: Arguments that are read, but for those that `meanings` names where they stand.
 _READ = _UNEVEN | {
     *("tensor-model-parallel-size", "pipeline-model-parallel-size", _EACH, _RUNS),
@@ -73,7 +75,17 @@ _READ = _UNEVEN | {
     "gradient-accumulation-steps",
     *("recompute-num-layers", "recompute-activations", "use-distributed-optimizer"),
     *("bf16", "fp16", "fp8-format", "fp4-format", "fp8-recipe", "optimizer"),
-    *("grad-reduce-in-bf16", "tuner-type", "lora-rank"),
+    *("grad-reduce-in-bf16", "tuner-type", "lora-rank", "optimizer-cpu-offload"),
+    # Of NeMo, Megatron-Bridge and ms-swift, which become others of these.
+    *("precision", "mixed-precision", "grad-sync-dtype", "grad-reduce-in-fp32"),
+    *(
+        "num-nodes",
+        "devices",
+        "peft",
+        "max-length",
+        "torch-dtype",
+        "data-parallel-size",
+    ),
 }
 
 
@@ -86,16 +98,48 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
 
 def asked(files: Sequence[File]) -> Asked | None:
     """Return what the files of a run ask of Megatron-LM; None for those of others."""
-    for number, file in enumerate(files):
+    reads = [(n, arguments(file.form, file.place)) for n, file in _own(files)]
+    if not reads:
+        return None
+    given: dict[str, str] = {}
+    written: dict[str, tuple[int, str]] = {}
+    for number, read in reads:
+        for name, key in read.written.items():
+            if name in _READ:
+                written.setdefault(name, (number, key))
+            if name in read.given:
+                given.setdefault(name, read.given[name])
+    for _, read in reads:  # what a tool has where no file tells it
+        given = {**read.given, **given}
+    notes = [
+        note
+        for number, read in reads
+        for note in (*files[number].form.notes, *read.notes)
+    ]
+    what = ", ".join(dict.fromkeys(read.what for _, read in reads))
+    return Asked(what, tuple(files), given, written, tuple((*notes, *_left(files))))
+
+
+def _own(files: Sequence[File]) -> Iterator[tuple[int, File]]:
+    """Yield the files of Megatron-LM's names; a command goes before what it names."""
+    for number, file in sorted(
+        enumerate(files), key=lambda one: not one[1].form.is_command
+    ):
         names = {plain(key) for key in file.form.values}
         names -= _OF_MODELS if _OF_TRANSFORMERS in names else set()
-        if len(names & _OF_MEGATRON) < _ENOUGH:
-            continue
-        read = arguments(file.form, file.place)
-        written = {k: (number, v) for k, v in read.written.items() if k in _READ}
-        notes = (*file.form.notes, *read.notes)
-        return Asked(read.what, tuple(files), read.given, written, notes)
-    return None
+        if len(names & _OF_MEGATRON) >= _ENOUGH:
+            yield number, file
+
+
+def _left(files: Sequence[File]) -> Iterator[str]:
+    """Yield that a configuration which a command names is not read."""
+    given = {"", *(file.source.path.name for file in files)}
+    for file in files:
+        for key, value in file.form.values.items():
+            name = (str(value).split() or [""])[0]
+            is_named = file.form.is_command and plain(key) in _CONFIGS
+            if is_named and Path(name).name not in given:
+                yield f"--{key} {name}: not read; give it, too: --from {name}"
 
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
