@@ -24,6 +24,7 @@ from . import planning
 from .calling import AnyInstance, AnyLimits, AnyProgress, limits_of, public
 from .feasibility import with_context
 from .judging import load
+from .starts import known_of
 
 _EXAMPLES = "3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s or 45% MFU"
 _PER_GPU = re.compile(r"( *(/|per|a|each) *gpu)$", re.IGNORECASE)
@@ -94,6 +95,7 @@ def claim(
     text: str,
     *,
     runs_on: str | None = None,
+    known: bool = True,
     limits: AnyLimits = 20,
     progress: AnyProgress = None,
 ) -> Claim:
@@ -101,8 +103,10 @@ def claim(
 
     The claim is a text such as `3000 tokens/s`, `800 tokens/s/GPU`, `2.5 samples/s`,
     `1.2 s` (of an iteration), `45% MFU` or `400 TFLOP/s/GPU`. What the cheap bound
-    refutes takes no time; else plans and better bounds are looked for within the
-    limits. Raises `InstanceError` for a claim that cannot be read.
+    refutes takes no time, nor what a plan shows that is known beforehand, as those of
+    `plan` are; else plans and better bounds are looked for within the limits. With
+    `known` false they start from nothing. Raises `InstanceError` for a claim that
+    cannot be read.
     """
     data = load(instance)
     if runs_on is not None:
@@ -115,13 +119,18 @@ def claim(
     mfu = Fraction(needed) / (claimed_us * table.peak_flops_per_s / 10**6)
     bound, result = training_plan_bound(data), None
     truth = Truth.OPEN
+    beforehand = known_of(instance, data, library=known)
+    if (proved := beforehand.bound(data)) and proved.value > bound.value:
+        bound = proved
     least = Fraction(_least_flops(data, table)) * data.workload.global_batch
     if least > claimed_us * table.peak_flops_per_s / 10**6:
         truth = Truth.IMPOSSIBLE
     elif bound.value > claimed_us:
         truth = Truth.REFUTED
+    elif (starts := beforehand.starts(data)) and starts[0].objective <= claimed_us:
+        truth, result = Truth.POSSIBLE, beforehand.results(data)[0]
     else:
-        result = planning.plan(data, limits=asked, progress=progress)
+        result = planning.plan(data, start=beforehand, limits=asked, progress=progress)
         if result.bound is not None and result.bound.value > bound.value:
             bound = result.bound
         if result.objective is not None and result.objective <= claimed_us:

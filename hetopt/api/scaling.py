@@ -36,6 +36,7 @@ from .calling import (
 )
 from .judging import load
 from .runs import used_nodes
+from .starts import known_of
 
 #: Rates of a machine's network that are looked at, in Gbit/s: Ethernet's and
 #: InfiniBand's usual ones.
@@ -181,6 +182,7 @@ def scale(
     machines: int | None = None,
     gbits_per_s: Sequence[float] | None = None,
     *,
+    known: bool = True,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Scaling:
@@ -189,8 +191,9 @@ def scale(
     `machines` is the most that are looked at: by default those of the instance, and two
     where it has one. `gbits_per_s` are rates of a machine's network, which replace the
     links of the instance; its own is always among them, where it has one. The limits
-    are shared among all points. Ctrl-C ends the work, and what is known by then is
-    returned. Raises as `plan` does.
+    are shared among all points, whose searches start from the plans that `plan` knows
+    beforehand, with `known` false from nothing. Ctrl-C ends the work, and what is
+    known by then is returned. Raises as `plan` does.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     data = load(instance)
@@ -202,7 +205,8 @@ def scale(
     rates = sorted({*(gbits_per_s or GBITS), *(() if own is None else (own,))})
     if rates[0] <= 0:
         raise Unsupported(f"found a rate of {rates[0]:g} Gbit/s, expected more than 0")
-    search = _Search(data, count, rates, asked, heard, began)
+    plans = [plan for _, plan in known_of(instance, data, library=known).plans]
+    search = _Search(data, count, rates, asked, heard, began, plans)
     complete = True
     try:
         search.look()
@@ -292,10 +296,12 @@ class _Search:
         limits: Limits,
         progress: Progress,
         began: float,
+        known: Sequence[TrainingPlan] = (),
     ) -> None:
         self._data, self._count, self._began = data, count, began
         self._rates = [exact(rate) for rate in rates]
         self._limits, self._progress = limits, progress
+        self._known = known
         self.nodes: list[Node] = []
         #: Plans that use all of so many machines, and those of data parallelism.
         self.pool: dict[int, list[TrainingPlan]] = {}
@@ -310,7 +316,8 @@ class _Search:
         parts = len(kinds) + (self._count - 1) * len(self._rates)
         alone: list[tuple[int, Node, Result]] = []
         for node in kinds.values():
-            result = self._plan_point([node], self._rates[-1], parts, ())
+            known = [x for x in self._known if used_nodes(x) == {node.name}]
+            result = self._plan_point([node], self._rates[-1], parts, known)
             parts -= 1
             alone.append((int(result.objective or 1 << 62), node, result))
         _, first, result = min(alone, key=lambda one: one[0])
@@ -321,6 +328,8 @@ class _Search:
             here = with_rate(self._data, some, self._rates[-1])
             self._equal[count] = [*data_parallel(here)]
             self._keep(count, self._equal[count])
+            names = {node.name for node in some}
+            self._keep(count, (x for x in self._known if used_nodes(x) <= names))
             for rate in self._rates:
                 known = [plan for plans in self.pool.values() for plan in plans]
                 found = self._plan_point(some, rate, parts, known)

@@ -148,6 +148,7 @@ def scale(
             "1,10,25,100,400 and the instance's own.",
         ),
     ] = None,
+    fresh: Fresh = False,
     time_limit: Limit = 60.0,
     out: Page = None,
     as_json: AsJson = False,
@@ -172,6 +173,7 @@ def scale(
             instance,
             machines,
             None if gbits is None else _rates(gbits),
+            known=not fresh,
             limits=limit_s(time_limit),
             progress=watch,
         )
@@ -299,6 +301,7 @@ def claim(
         ),
     ],
     runs_on: RunsOn = None,
+    fresh: Fresh = False,
     time_limit: Limit = 20.0,
     as_json: AsJson = False,
 ) -> None:
@@ -314,7 +317,12 @@ def claim(
 
     with output.watch("us", time_limit) as watch:
         found = api.claim(
-            instance, text, runs_on=runs_on, limits=limit_s(time_limit), progress=watch
+            instance,
+            text,
+            runs_on=runs_on,
+            known=not fresh,
+            limits=limit_s(time_limit),
+            progress=watch,
         )
     document = found.to_json() | {"answer": claims.answer(found)}
     output.give(document, claims.terminal(found), as_json=as_json)

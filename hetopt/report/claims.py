@@ -53,8 +53,8 @@ def answer(found: Claim) -> str:
     if found.tokens_per_second is not None:
         known = f"the fastest plan known reaches {best}"
     return (
-        f"Not refuted: {said} is {asked} tokens/s; {known}, and no plan reaches more "
-        f"than {most} (proved)."
+        f"Not refuted: {said} may be possible; {known}, and no plan reaches more than "
+        f"{most} (proved); the claim is {asked}."
     )
 
 

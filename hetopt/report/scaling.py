@@ -18,10 +18,12 @@ _COLUMNS = (
     *("machines", "network", "iteration", "saves", "saves at most"),
     "data parallel alone",
 )
+_LINE = 0.06  # of the picture's height: from one note in it to the next
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _NOTE = (
     "The best plan known on all machines (lines), pure data parallelism over all GPUs "
-    "(DDP, FSDP, ZeRO; dashes), and one machine (horizontal line)."
+    "(DDP, FSDP, ZeRO; dashes), and one machine (horizontal line). "
+    "Dotted: from where on more machines pay off."
 )
 
 
@@ -47,12 +49,21 @@ def answer(found: Scaling) -> str:
 
 def _turn(found: Scaling, turn: Turn) -> str:
     count, rate = turn.machines, turn.gbits_per_s
-    name = f"The {_ORDINALS.get(count, f'{count}th')} machine"
+    name = f"The {_ordinal(count)} machine"
     points = [one for one in found.of(count) if one.iteration_us is not None]
     if not points:
         return f"{name}: no plan was found that uses it."
-    if rate is None:
-        said = f"{name} does not pay off at any network rate tried"
+    least = [found.saves_at_most(one) for one in points]
+    if rate is None and all(most == 0 for most in least):
+        said = f"{name} cannot pay off at any network rate tried (proved)"
+    elif rate is None:
+        most = max((each for each in least if each is not None), default=None)
+        said = (
+            f"No plan was found in time with which the {_ordinal(count)} machine pays "
+            "off at any network rate tried"
+        )
+        if most is not None:
+            said += f" (it saves at most {most:.0%}, proved)"
     elif rate == 0:
         said = f"{name} pays off at every network rate tried"
     else:
@@ -66,6 +77,10 @@ def _turn(found: Scaling, turn: Turn) -> str:
     return f"{said}: {'; '.join(told)}."
 
 
+def _ordinal(count: int) -> str:
+    return _ORDINALS.get(count, f"{count}th")
+
+
 def _at(found: Scaling, point: Point, count: int) -> str:
     own = "your " if point.gbits_per_s == found.own_gbits_per_s else ""
     mine, least = _time(point.iteration_us), found.fewer_us(point)
@@ -76,6 +91,13 @@ def _at(found: Scaling, point: Point, count: int) -> str:
     if own and point.equal_us is not None and least is not None:
         said += f" ({_time(point.equal_us)} by data parallelism alone)"
     return f"{said}, {alone} {fewer}"
+
+
+def _change(saves: float | None) -> str:
+    """Return what is saved; a factor where machines make an iteration much longer."""
+    if saves is not None and saves <= -1:
+        return f"{1 - saves:.1f} × as long"
+    return words.share(saves, signed=True)
 
 
 def _gbits(rate: float) -> str:
@@ -95,7 +117,7 @@ def _table(found: Scaling) -> Table:
                 str(point.machines),
                 _gbits(point.gbits_per_s) if several else words.NONE,
                 _time(point.iteration_us),
-                words.share(found.saves(point), signed=True),
+                _change(found.saves(point)),
                 words.share(found.saves_at_most(point)),
                 _time(point.equal_us),
             )
@@ -105,7 +127,13 @@ def _table(found: Scaling) -> Table:
 
 def page(found: Scaling) -> str:
     """The answer, the picture, and a row for each point."""
-    drawn = Figure("Time against network rate", _NOTE, lambda: picture(found))
+    drawn = Figure(
+        "Time against network rate",
+        _NOTE,
+        lambda: picture(found),
+        lambda: picture(found, figures.NARROW),
+        "One curve per number of machines; the table has the points.",
+    )
     sections = (
         Section(notes=(answer(found),), figures=(drawn,)),
         Section("Points", table=_table(found)),
@@ -113,7 +141,7 @@ def page(found: Scaling) -> str:
     facts = tuple(
         (
             f"machine {turn.machines} pays off",
-            "never"
+            "no plan found"
             if turn.gbits_per_s is None
             else f"from {_gbits(turn.gbits_per_s)}"
             if turn.gbits_per_s
@@ -125,9 +153,9 @@ def page(found: Scaling) -> str:
     return writers.page(Sheet(found.instance, sections, kind, facts))
 
 
-def picture(found: Scaling) -> "Drawing":
+def picture(found: Scaling, width: float = figures.WIDTH) -> "Drawing":
     """Time of an iteration over the rate between machines, with where it turns."""
-    figure = figures.canvas(8, 4.5)
+    figure = figures.canvas(width, 4.5)
     axes = figure.subplots()
     alone = found.alone.iteration_us
     if alone is not None:
@@ -148,17 +176,18 @@ def picture(found: Scaling) -> "Drawing":
                 }
                 axes.plot(*zip(*known, strict=True), **look)
     rates = [point.gbits_per_s for point in found.points if point.machines > 1]
-    for turn in found.turns:
+    for place, turn in enumerate(found.turns):
         if turn.gbits_per_s and min(rates) <= turn.gbits_per_s <= max(rates):
             axes.axvline(turn.gbits_per_s, color="0.6", linestyle=":")
             axes.annotate(
-                f" pays off from {_gbits(turn.gbits_per_s)}",
-                (turn.gbits_per_s, 0.02),
+                f" {turn.machines} machines from {_gbits(turn.gbits_per_s)}",
+                (turn.gbits_per_s, 0.95 - _LINE * place),
                 xycoords=("data", "axes fraction"),
                 fontsize="small",
             )
     _axes(axes, rates)
-    axes.set_title(words.plain(found.instance))
+    columns = 1 if width == figures.NARROW else 3
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 
@@ -174,9 +203,8 @@ def _axes(axes: "Axes", rates: list[float]) -> None:
         axis.set_major_formatter(Formatter("{x:,g}"))
         axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("network of a machine, Gbit/s")
-    axes.set_ylabel("time per iteration, s")
+    axes.set_ylabel("iteration time, s")
     axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend(frameon=False)
 
 
 FILES = writers.Files[Scaling](

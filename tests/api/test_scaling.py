@@ -1,6 +1,7 @@
 """What another machine brings, beside all plans of tiny clusters, and on the screen."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -17,6 +18,8 @@ from hetopt.api.runs import used_nodes
 from hetopt.api.scaling import data_parallel, scale, with_rate
 from hetopt.errors import Unsupported
 from hetopt.problems import training_plan
+from hetopt.report import scaling
+from hetopt.result import Bound
 from hetopt.schema import Instance
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
@@ -99,6 +102,53 @@ def test_a_slow_network_makes_two_machines_slower_than_one(tmp_path: Path) -> No
     assert slow["data_parallel_us"] > one["iteration_us"] > fast["iteration_us"]
     assert slow["saves"] < fast["saves"] <= fast["saves_at_most"] <= 1
     assert picture.read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("command", ["scale", "claim"])
+def test_no_question_says_less_than_a_plan_beside_the_instance(
+    command: str, tmp_path: Path
+) -> None:
+    """A slow planner's plan is found again, though there is no time to search."""
+    instance, plan = tmp_path / "i.yaml", tmp_path / "plan.json"
+    instance.write_text(Path(TWO_NODES).read_text())
+    best = hetopt.plan(str(instance), limits=20)
+    plan.write_text(json.dumps(best.to_json()))
+    assert best.objective is not None
+    assert best.plan is not None
+    assert len(used_nodes(best.plan)) == 2
+    if command == "claim":
+        words = (f"{best.objective / 1e6:.9f} s", "--time-limit", "0.01")
+        code, shown, _ = told("claim", str(instance), *words, "--json")
+        document = json.loads(shown)
+        assert (code, document["truth"]) == (0, "possible")
+        assert document["best_known_us"] == best.objective
+        return
+    code, shown, _ = told("scale", str(instance), "--time-limit", "0.01", "--json")
+    document = json.loads(shown)
+    own = [x for x in document["points"] if x["gbits_per_s"] == document["gbits_per_s"]]
+    assert code == 0
+    assert min(x["iteration_us"] for x in own) <= best.objective
+
+
+def test_a_machine_that_no_plan_makes_pay_is_not_said_never_to() -> None:
+    """Only the bound can say that; a search that ran out of time cannot."""
+    found = scale(TWO_NODES, limits=20, gbits_per_s=(10.0,))
+    slow = 10 * (found.alone.iteration_us or 0)
+    points = tuple(
+        replace(x, iteration_us=slow) if x.machines > 1 else x for x in found.points
+    )
+    turns = tuple(replace(turn, gbits_per_s=None) for turn in found.turns)
+    open_ = scaling.answer(replace(found, points=points, turns=turns))
+    most = max(found.saves_at_most(x) or 0 for x in found.of(2))
+    assert open_.startswith("No plan was found in time with which the second machine")
+    assert f"at most {most:.0%}, proved" in open_
+    assert "10.0 × as long" in scaling._change(1 - slow / (slow / 10))
+    proved = tuple(
+        replace(x, bound=Bound(slow, "a proof")) if x.machines > 1 else x
+        for x in points
+    )
+    told_ = scaling.answer(replace(found, points=proved, turns=turns))
+    assert told_.startswith("The second machine cannot pay off at any network rate")
 
 
 def test_one_machine_is_asked_about_copies_of_it() -> None:
