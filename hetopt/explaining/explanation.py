@@ -13,7 +13,7 @@ from ..text.documents import Document
 from .changes import changes
 from .effects import Effect, effects
 from .layers import LayersOfKind, LayerTime, layer_times, layers_by_kind
-from .times import StageTime, gpu_times, stage_times
+from .times import StageTime, gpu_times, named, stage_times
 from .weights import GpuMemory, gpu_memory
 
 _SHOWN = 3
@@ -85,14 +85,8 @@ class Explanation:
     def place(self, pipeline: int, stage: int) -> str:
         """Return a stage in words, layers counted from 0 and both included."""
         found = self.plan.pipelines[pipeline].stages[stage]
-        first, end = found.layers
-        gpus = sum(replica.degree for replica in found.replicas)
-        node = found.replicas[0].node
-        kind = self.instance.planned_cluster.node[node].gpu
-        return (
-            f"pipeline {pipeline}, stage {stage}: layers {first}–{end - 1} on "
-            f"{gpus} × {kind}"
-        )
+        told = named(found, self.instance.planned_cluster)
+        return f"pipeline {pipeline}, stage {stage}: {told}"
 
     def to_json(self) -> Document:
         """Return the document of the command line."""

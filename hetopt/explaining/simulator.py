@@ -29,7 +29,7 @@ from ..text.documents import Document
 from .delays import Delays, Idle, delays, idle
 from .passing import Transfers, times_of
 from .timeline import Schedule, Timeline, run_passes
-from .times import holders_of
+from .times import holders_of, named
 
 _CATEGORIES = {"F": "forward", "B": "backward", "W": "weight gradients"}
 
@@ -60,6 +60,8 @@ class Simulation:
     overhead_us: int = 0
     memory: tuple[tuple[StageMemory, ...], ...] = ()
     port_us: int = 0  # of the busiest network port, while pipelines run
+    #: What each stage is: its layers and its GPUs.
+    names: tuple[tuple[str, ...], ...] = ()
 
     @property
     def iteration_us(self) -> Fraction:
@@ -200,6 +202,10 @@ def simulate(
         int(found.parts["overhead_us"]),
         _memory(table, plan, lines),
         found.parts.get("ports", {}).get("pipelines", {"us": 0})["us"],
+        tuple(
+            tuple(named(stage, data.planned_cluster) for stage in pipeline.stages)
+            for pipeline in plan.pipelines
+        ),
     )
 
 

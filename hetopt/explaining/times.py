@@ -20,7 +20,7 @@ from ..costs import CostTable, compute, memory
 from ..costs.communication import rounds
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
-from ..schema import exact
+from ..schema import Cluster, exact
 from ..text.documents import Document
 
 #: Parts in the order in which they are shown, and what they are.
@@ -52,6 +52,14 @@ class StageTime:
     gpus: int
     busy_us: int  # of one micro-batch: the pipeline waits for the largest
     parts: dict[str, int]
+
+
+def named(stage: Stage, cluster: Cluster) -> str:
+    """Return what a stage is: `layers 0–12 on 2 × A100`, both layers included."""
+    first, end = stage.layers
+    held = f"layer {first}" if end == first + 1 else f"layers {first}–{end - 1}"
+    gpus = sum(replica.degree for replica in stage.replicas)
+    return f"{held} on {gpus} × {cluster.node[stage.replicas[0].node].gpu}"
 
 
 def stage_times(

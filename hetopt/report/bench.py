@@ -154,7 +154,7 @@ def _of_problem(
     table = bench_tables.gaps(entries)
     yield Section(f"Gaps to the proved bound: {problem}", table=table)
     yield Section(
-        f"All {len(entries)} solves: {problem}",
+        f"All {words.counted(len(entries), 'solve')}: {problem}",
         table=bench_tables.solves(entries),
         folded=True,
         on_page_only=True,
@@ -185,8 +185,14 @@ def machine(header: Row) -> str:
         f"{there.get('processor')}, {there.get('cores')} cores, "
         f"{there.get('memory_gib')} GiB, {there.get('system')}, Python "
         f"{there.get('python')}; hetopt {header.get('hetopt')}{built}; {listed}; "
-        f"threads {header.get('threads')}, started {header.get('started')}."
+        f"{_threads(header)}, started {header.get('started')}."
     )
+
+
+def _threads(header: Row) -> str:
+    told = header.get("threads")
+    counts = told if isinstance(told, list) else [told]
+    return f"threads {', '.join(map(str, counts))}"
 
 
 def _charts(found: list[Entry]) -> Iterator[Figure | None]:

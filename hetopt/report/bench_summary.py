@@ -8,6 +8,7 @@ from ..bench import statistics
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary
 from ..files import best
+from . import words
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,10 @@ class Report:
         proved = sum(entry.proved for entry in found)
         parts = []
         if found:
-            parts = [f"{len(found)} solves: {solved} with a plan, {proved} proved"]
+            parts = [
+                f"{words.counted(len(found), 'solve')}: {solved} with a plan, "
+                f"{proved} proved"
+            ]
         none = sum(entry.status == "infeasible" for entry in found)
         if none:
             parts[0] += f" ({none} of them that there is none)"

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..explaining.beside import Beside, Lane, Row
-from . import figures, timeline, words, writers
+from . import timeline, words, writers
 from .sheet import Section, Sheet, Table
-from .timeline import BAR, COLOURS, ROW, WIDTH, Bar, amount, bar_of
+from .timeline import BAR, KINDS, ROW, WIDTH, Bar, amount, bar_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -60,6 +60,7 @@ def page(found: Beside) -> str:
             f"{ran} per iteration measured, {told} predicted", sections, kind="timeline"
         ),
         "timeline.html.j2",
+        kinds={kind.lower(): name for kind, name in KINDS.items() if kind != "W"},
         last_us=last,
         width=WIDTH,
         row=ROW,
@@ -100,7 +101,7 @@ def _bars(lane: Lane, scale: Fraction) -> Iterator[Bar]:
 
 def picture(found: Beside) -> "Drawing":
     """Return the picture of all pipelines: what was predicted, and what ran."""
-    rows: list[tuple[str, list[tuple[str, int, float, float]]]] = []
+    rows: list[tuple[str, timeline.Passes]] = []
     for p, line in enumerate(found.found.timelines):
         for j in range(len(line.times)):
             told = [
@@ -114,21 +115,9 @@ def picture(found: Beside) -> "Drawing":
                     (x.kind, x.micro_batch, x.start_us, x.end_us) for x in lane.passes
                 ]
                 rows.append((words.plain(lane.gpu), ran))
-    figure = figures.canvas(12, 1 + 0.35 * len(rows))
-    axes = figure.subplots()
-    for height, (_, passes) in enumerate(reversed(rows)):
-        for kind, micro_batch, start, end in passes:
-            bars = [(start / 1e6, (end - start) / 1e6)]
-            colour = COLOURS[kind][micro_batch % 2]
-            axes.broken_barh(bars, (height - 0.4, 0.8), facecolors=colour)
-    axes.set_yticks(range(len(rows)), [name for name, _ in reversed(rows)])
-    axes.set_xlabel("seconds; blue: forward, orange: backward")
-    axes.set_ylabel("pipeline.stage predicted, GPU measured")
-    axes.set_title(
-        f"{float(found.found.iteration_us) / 1e6:.3f} s predicted, "
-        f"{found.iteration_us / 1e6:.3f} s measured"
-    )
-    return figure
+    told = amount(found.found.iteration_us)
+    title = f"{told} predicted, {amount(round(found.iteration_us))} measured"
+    return timeline.drawing(rows, "pipeline.stage predicted, GPU measured", title)
 
 
 FILES = writers.Files[Beside](

@@ -151,15 +151,15 @@ def sheet(found: Explanation) -> Sheet:
 
 
 def _sections(found: Explanation) -> Iterator[Section]:
-    note = "per iteration; equal stages share one bar"
+    note = "Per iteration; equal stages share one bar"
     yield _section("Time", note, _of_time(found), mib=False)
     if found.kinds:
         yield _kinds(found)
     if found.layers:
         yield _layers(found)
-    yield _section("Memory", "per GPU", _of_memory(found), mib=True)
+    yield _section("Memory", "Per GPU", _of_memory(found), mib=True)
     if found.effects:
-        note = "each evaluated on this plan, and with a new plan"
+        note = "Each evaluated on this plan, and with a new plan"
         if not found.complete:
             note += "; time limit reached before every change was tried"
         effects = (*found.helpful, *(e for e in found.effects if e.kind == "search"))
@@ -170,19 +170,20 @@ def _sections(found: Explanation) -> Iterator[Section]:
 def _kinds(found: Explanation) -> Section:
     """A row a kind of layer."""
     head = ("", "layers", "parameters", "per token", "on", "both passes", "kept")
+    counted = words.counted
     rows = [
         [
             row.kind,
             str(row.layers),
             f"{row.parameters:,}",
             f"{row.active_parameters:,}",
-            f"{row.tensor_parallel} × {row.gpu}, {row.samples} samples",
+            f"{row.tensor_parallel} × {row.gpu}, {counted(row.samples, 'sample')}",
             words.duration(row.us / 1e6),
             f"{row.kept_mib:,} MiB",
         ]
         for row in found.kinds
     ]
-    note = "one layer of each kind, per micro-batch, where the first one lies."
+    note = "One layer of each kind, per micro-batch, where the first one lies."
     return Section("Kinds of layers", (note,), table=Table.of(head, rows))
 
 
@@ -193,14 +194,15 @@ def _layers(found: Explanation) -> Section:
     ]
     rows = []
     for row in found.layers:
-        group = f"{row.tensor_parallel} × {row.gpu}, {row.samples} samples"
+        samples = words.counted(row.samples, "sample")
+        group = f"{row.tensor_parallel} × {row.gpu}, {samples}"
         each = (row.terms_us.get(term) for term in terms)
         cells = (words.duration(us / 1e6) if us else "" for us in each)
         whole = words.duration(row.whole_us / 1e6)
         rows.append([f"layer {row.layer} on {group}", *cells, whole])
     table = Table.of(("", *map(stacked.plain, terms), "in all"), rows)
     return Section(
-        "One layer", ("both passes of a micro-batch, by term.",), table=table
+        "One layer", ("Both passes of a micro-batch, by term.",), table=table
     )
 
 
@@ -225,7 +227,8 @@ def terminal(found: Explanation) -> Iterator[RenderableType]:
         yield Text(words.plain(sentence), style="dim")
     for section in sections:
         yield ""
-        yield Text(f"{section.title}, {section.notes[0][:-1]}", style="bold")
+        note = section.notes[0].removesuffix(".")
+        yield Text(f"{section.title}: {note[0].lower()}{note[1:]}", style="bold")
         assert section.table is not None
         yield writers.terminal(section.table)
     for problem in results.problems(found.violations):
@@ -246,13 +249,13 @@ def _of_time(found: Explanation) -> Panel:
     """Seconds of an iteration; of all GPUs together their mean."""
     bars = time_bars(found)
     each = [found.iteration_us / 1e6] * len(bars)
-    return Panel("seconds", bars, times.PARTS, each, "the iteration")
+    return Panel("time, s", bars, times.PARTS, each, "iteration")
 
 
 def _of_memory(found: Explanation) -> Panel:
     bars = memory_bars(found)
     each = [bar.whole / 1024 for bar in bars]
-    return Panel("GiB", bars, weights.PARTS, each, "what the card has")
+    return Panel("memory, GiB", bars, weights.PARTS, each, "what the GPU has")
 
 
 # --- files -----------------------------------------------------------------------

@@ -38,6 +38,11 @@ _LINES, _MARKS = (
 )
 _AT = r"(-?[\d.]+) (-?[\d.]+)"
 _BOX = re.compile(rf'"M {_AT} L {_AT} L {_AT} L {_AT} z ?"')
+_BAR = "#8fb3d9"
+_LETTER, _MARGIN = 0.085, 0.4  # inches: of a letter, and around a picture
+_LEAST_ROOM = 0.2  # of an axis: what the longest bar has at the least
+_LOG_TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
+_TICKS = 6  # of an axis below bars, at the most
 INK = "#010203"  # in a page: the colour of its text, light or dark
 WIDTH, NARROW = 8.0, 4.4  # inches, of pictures in a page and on a telephone
 _IN_PAGE = {
@@ -144,6 +149,50 @@ def _settings(more: Mapping[str, object] | None = None) -> Iterator[None]:
         yield
 
 
+def bars(
+    axes: "Axes", names: Sequence[str], values: Sequence[float], told: Sequence[str]
+) -> None:
+    """Draw a bar for each name, with its words behind it; the first is on top.
+
+    The axis of the values ends where the longest bar ends.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    places = range(len(values))
+    axes.barh(places, values, height=0.72, color=_BAR)
+    for place, (text, value) in enumerate(zip(told, values, strict=True)):
+        axes.annotate(
+            text,
+            (value, place),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+        )
+    longest = max(values, default=0) or 1
+    box = axes.get_figure().bbox  # type: ignore[union-attr]
+    width = box.width / axes.figure.dpi - _MARGIN - _LETTER * max(map(len, names))
+    room = max(_LEAST_ROOM, 1 - _LETTER * max(map(len, told)) / width)
+    axes.set_yticks(places, [words.plain(name) for name in names])
+    axes.set(ylim=(len(values) - 0.5, -0.5), xlim=(0, longest / room))
+    marks = MaxNLocator(_TICKS).tick_values(0, longest)
+    axes.set_xticks([float(mark) for mark in marks if 0 <= mark <= longest])
+    axes.spines["bottom"].set_bounds(0, longest)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def logarithmic(axes: "Axes") -> None:
+    """Make both axes logarithmic, with marks that are far enough from each other."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=_LOG_TICKS))
+        axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
 # --- charts ----------------------------------------------------------------------
 
 
@@ -161,6 +210,8 @@ class Axis:
             return f"{value * 100:g}%"
         if self.kind == "factor":
             return f"{value:g} ×"
+        if self.kind == "seconds" and 0 < abs(value) < 1:
+            return f"{value * 1e3:g} ms"
         return f"{value:g} s" if self.kind == "seconds" else f"{value:g}"
 
 
@@ -273,7 +324,12 @@ def profiles(title: str, note: str, found: Mapping[str, Profile]) -> Figure | No
 
 
 def traces(curves: Mapping[str, Sequence[Point]]) -> Figure | None:
-    """Gap against time; a gap of 0 is drawn at the bottom, at 0.01%."""
+    """Gap against time; a gap of 0 is drawn at the bottom, at 0.01%.
+
+    None where no gap changed: a single point shows no course.
+    """
+    if all(len({gap for _, gap in curve}) < 2 for curve in curves.values()):
+        return None
     least = 1e-4
     drawn = {
         name: [(seconds, max(gap, least)) for seconds, gap in curve]

@@ -13,6 +13,7 @@ from ..api.provisioning import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from ..plans import Provisioning
 from ..result import Result, Status, Stop
 from . import figures, words, writers
+from .gantt import axis_of
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _COLUMNS = (
 _FRONT = ("time", "USD", "to rent", "layers", "settings", "status")
 _BESIDE = ("planner", "deadline", "time", "USD", "above front", "to rent")
 _MOST_NAMED = 16  # that a picture has room for
-_TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
 
 
 def answer(result: Result) -> str:
@@ -56,7 +56,7 @@ def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
     yield writers.terminal(_table(rows))
     is_whole = front.stop is Stop.PROVED
     whole = "the whole front, proved" if is_whole else "the front may have more"
-    yield Text(f"{len(rows)} plans: {whole}", style="dim")
+    yield Text(f"{words.counted(len(rows), 'plan')}: {whole}", style="dim")
     if beside := list(_beside(found)):
         yield writers.terminal(Table.of(_BESIDE, beside, texts=("planner", "to rent")))
 
@@ -193,11 +193,10 @@ def picture(found: Tradeoffs) -> "Drawing":
 
     Points of the front are numbered, and a list beside it says what each rents.
     """
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
     figure = figures.canvas(10, 5)
     axes, beside = figure.subplots(1, 2, width_ratios=(3, 1))
-    size, unit = _scale([point.total_s for point in found.points])
+    longest = max((point.total_s for point in found.points), default=0.0)
+    size, unit = axis_of(longest)
     _name(axes, beside, found.of(FRONT), size)
     marks, shades = iter("osD^vP*X<>"), cycle(figures.COLOURS)
     for method in found.methods:
@@ -209,17 +208,13 @@ def picture(found: Tradeoffs) -> "Drawing":
                 times, costs, where="post", color=figures.INK, label=method, zorder=3
             )
         elif method == HOMOGENEOUS:
-            axes.scatter(times, costs, s=12, color="0.75", label=method, zorder=1)
+            look = {"color": "0.6", "label": "one type of GPU"}
+            axes.scatter(times, costs, s=12, zorder=1, **look)
         else:
             mark = next(marks, "o")
             look = {"marker": mark, "color": next(shades), "label": method}
             axes.scatter(times, costs, s=36, zorder=2, **look)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=_TICKS))
-        axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-        axis.set_minor_formatter(NullFormatter())
+    figures.logarithmic(axes)
     axes.set_xlabel(f"time of all iterations, {unit}")
     axes.set_ylabel("cost, USD")
     axes.set_title(words.plain(found.name))
@@ -228,28 +223,19 @@ def picture(found: Tradeoffs) -> "Drawing":
     return figure
 
 
-def _scale(times_s: list[float]) -> tuple[int, str]:
-    """Seconds of the unit that an axis of such times has, and its name."""
-    longest = max(times_s, default=0.0)
-    for size, unit in ((86_400, "days"), (3_600, "h")):
-        if longest >= 2 * size:
-            return size, unit
-    return 1, "s"
-
-
 def _name(axes: "Axes", beside: "Axes", points: list[Offered], size: int) -> None:
     """Number the points by what they rent, and list that beside them."""
     for point in points:
         at = point.total_s / size, point.usd
         axes.plot(*at, marker="o", color=figures.INK, markersize=4, zorder=4)
-    lines = ["to rent"]
+    lines = ["To rent"]
     named = _apart(points, _MOST_NAMED)
     for number, point in enumerate(named, 1):
         at = point.total_s / size, point.usd
         axes.annotate(
             str(number), at, (3, 3), textcoords="offset points", fontsize="small"
         )
-        lines.append(_wrap(f"{number}  {words.machines(point.machines)}"))
+        lines.append(_wrap(f"{number}: {words.machines(point.machines)}"))
     if len(named) < len(points):
         lines.append(f"{len(named)} of {len(points)} points are named")
     beside.axis("off")

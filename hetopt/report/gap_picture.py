@@ -8,7 +8,7 @@ from ..plans import TrainingPlan
 from ..problems import get
 from ..result import Result
 from . import pipelines, words
-from .figures import NARROW, WIDTH, canvas
+from .figures import NARROW, WIDTH, bars, canvas
 from .sheet import Figure
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 _WIDTH, _BAR, _HEAD, _FOOT = 10.0, 0.32, 1.5, 1.4  # inches
-_PLAN, _PROVED = "#8fb3d9", "#d55e00"
-_LETTER = 0.085  # inches
-_UNITS = {"s": "seconds", "ms": "milliseconds"}
+_PROVED = "#d55e00"
 
 
 def picture(report: GapReport) -> "Drawing":
@@ -28,7 +26,7 @@ def picture(report: GapReport) -> "Drawing":
     Planners without a plan are left out; an instance without any says so.
     """
     groups = [list(rows) for _, rows in groupby(report.rows, lambda row: row.instance)]
-    shown = [(rows, [row for row in rows if row.result.plan]) for rows in groups]
+    shown = [(rows, _one_a_method(rows)) for rows in groups]
     heights = [_height(planned) for _, planned in shown]
     figure = canvas(_WIDTH, sum(heights))
     parts = figure.subfigures(len(shown), 1, height_ratios=heights, squeeze=False)
@@ -39,7 +37,7 @@ def picture(report: GapReport) -> "Drawing":
 
 def beside(rows: list[GapRow]) -> Figure:
     """The bars of one instance's planners alone, for screens of any width."""
-    planned = [row for row in rows if row.result.plan]
+    planned = _one_a_method(rows)
 
     def drawn(width: float) -> "Drawing":
         figure = canvas(width, 1.0 + _BAR * len(planned))
@@ -54,6 +52,14 @@ def beside(rows: list[GapRow]) -> Figure:
         "One bar per method, as long as its plan's objective, and a line at the "
         "proved bound; the table has the numbers.",
     )
+
+
+def _one_a_method(rows: list[GapRow]) -> list[GapRow]:
+    """Return the best row of each method, whatever its seed, the best first."""
+    kept: dict[str, GapRow] = {}
+    for row in best_first(rows):
+        kept.setdefault(_name(row), row)
+    return list(kept.values())
 
 
 def best_first(rows: list[GapRow]) -> list[GapRow]:
@@ -104,18 +110,15 @@ def _instance(part: "SubFigure", rows: list[GapRow], planned: list[GapRow]) -> N
 def _bars(
     axes: "Axes", rows: list[GapRow], planned: list[GapRow], width: float
 ) -> None:
-    """A bar a method, the best first, and what no plan can be better than."""
-    ordered, unit = best_first(planned), unit_of(rows[0].result)
+    """Draw a bar for each method, the best first, and a line at the proved bound."""
+    ordered, unit = planned, unit_of(rows[0].result)
     longest = max(row.result.objective or 0 for row in ordered)
     size, name = pipelines.unit_of(longest) if unit == "us" else (1.0, unit)
     values = [float(row.result.objective or 0) / size for row in ordered]
-    names = [_name(row) for row in ordered]
-    axes.barh(range(len(ordered)), values, height=0.72, color=_PLAN)
     side = "below" if ordered[0].result.sense == "maximise" else "above"
     suffix = "" if width == NARROW else f" {side} the bound"
     told = [_bar_text(row, unit, suffix) for row in ordered]
-    for place, (text, value) in enumerate(zip(told, values, strict=True)):
-        axes.text(value, place, f" {text}", va="center", ha="left", size="small")
+    bars(axes, [_name(row) for row in ordered], values, told)
     if (bound := rows[0].reference.bound) is not None:
         axes.axvline(float(bound.value) / size, color=_PROVED, linewidth=1.6)
         axes.set_title(
@@ -123,14 +126,9 @@ def _bars(
             loc="left",
             size="medium",
         )
-    axes.set_yticks(range(len(ordered)), names)
-    axes.set(
-        ylim=(len(ordered) - 0.5, -0.5),
-        xlim=(0, (max(values) or 1) / _room(width, names, told)),
-    )
-    per = " per iteration" if isinstance(ordered[0].result.plan, TrainingPlan) else ""
-    axes.set_xlabel(f"{_UNITS.get(name, name)}{per}")
-    axes.spines[["top", "right"]].set_visible(False)
+    trained = isinstance(ordered[0].result.plan, TrainingPlan)
+    what = "iteration time" if trained else "time" if unit == "us" else "objective"
+    axes.set_xlabel(f"{what}, {name}", loc="left")
 
 
 def unit_of(result: Result) -> str:
@@ -144,12 +142,6 @@ def _bar_text(row: GapRow, unit: str, suffix: str) -> str:
         return told
     sign = "" if suffix else "-" if row.result.sense == "maximise" else "+"
     return f"{told}, {sign}{words.share(row.gap_to_bound)}{suffix}"
-
-
-def _room(width: float, names: list[str], told: list[str]) -> float:
-    """The share of the axis that the longest bar may take, for the words behind it."""
-    axis = width - 0.4 - _LETTER * max(map(len, names))
-    return max(0.2, 1 - _LETTER * max(map(len, told)) / axis)
 
 
 def _name(row: GapRow) -> str:

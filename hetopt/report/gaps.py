@@ -221,7 +221,8 @@ def page(report: GapReport) -> str:
     drawn = 0
     for name, rows in parts:
         if len(report.seeds) > 1:
-            sections.append(_spread(name, rows))
+            spread = _spread(name, rows)
+            sections.append(replace(spread, title=f"{name}: all seeds"))
         sections.append(_picture_section(name, rows))
         alike = list(_plans(rows))
         sections += [
@@ -289,7 +290,7 @@ def _plans(rows: list[GapRow]) -> Iterator[list[GapRow]]:
 
 
 def _names(rows: list[GapRow]) -> str:
-    return ", ".join(Row.of(row).label for row in rows)
+    return ", ".join(dict.fromkeys(Row.of(row).label for row in rows))
 
 
 def _plan_section(
@@ -468,13 +469,10 @@ def _note(row: Row, of: GapRow) -> str:
     return (
         f"{row.amount} per iteration, of which "
         f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
-        f"{_count(row.pipelines, 'pipeline')}, {_count(row.stages, 'stage')}, "
+        f"{words.counted(row.pipelines or 0, 'pipeline')}, "
+        f"{words.counted(row.stages or 0, 'stage')}, "
         f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"
     )
-
-
-def _count(number: int | None, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
 
 
 FILES = writers.Files[GapReport](

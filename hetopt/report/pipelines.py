@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 _LETTER = 0.075  # of a letter in a box: inches
+_MARGIN = 1  # letters that a box is wider than its words
 _BESIDE = 1.4  # of what stands beside the boxes: inches
 ROW = 0.32  # of a pipeline: inches
 _PALETTE = (
@@ -93,14 +94,20 @@ def drawn(
     unit, name = unit_of(longest)
     wide = figure.bbox.width / figure.dpi
     each = (wide - _BESIDE) / longest  # inches a microsecond
-    stages = [stage for pipeline in pipelines for stage in pipeline.stages]
-    letters = _letters(cluster.node[x.replicas[0].node].gpu for x in stages)
+    boxes = [
+        (stage, _gpu(cluster, stage), times["compute_us"] * each)
+        for pipeline, timed in zip(pipelines, parts["stages"], strict=True)
+        for stage, times in zip(pipeline.stages, timed, strict=True)
+    ]
+    letters = _letters(gpu for _, gpu, _ in boxes)
+    # Boxes of a picture speak alike: each names its type of GPU, or has its letter.
+    named = all(_fits(_forms(stage, gpu)[0], inches) for stage, gpu, inches in boxes)
     for row, (pipeline, timed) in enumerate(
         zip(pipelines, parts["stages"], strict=True)
     ):
         start = 0.0
         for stage, times in zip(pipeline.stages, timed, strict=True):
-            gpu = cluster.node[stage.replicas[0].node].gpu
+            gpu = _gpu(cluster, stage)
             busy, hop = times["compute_us"] / unit, times["hop_us"] / unit
             box: Look = {"y": row, "height": 0.8, "color": palette[gpu]}
             # The axes hold all boxes: to clip each to them would weigh a third more.
@@ -110,7 +117,9 @@ def drawn(
                 dark: Look = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
                 dark["clip_on"] = False
                 axes.barh(width=hop, left=start + busy, **dark)
-            said = _fitting(stage, gpu, letters[gpu], busy * unit * each)
+            forms = _forms(stage, words.plain(gpu) if named else letters[gpu])
+            inches = times["compute_us"] * each
+            said = next((form for form in forms if _fits(form, inches)), "")
             text: Look = {"ha": "center", "va": "center", "color": "#10151c"}
             axes.text(start + busy / 2, row, said, **text)
             start += busy + hop
@@ -140,6 +149,10 @@ def _time(row: dict[str, int]) -> int:
     return row["compute_us"] + row["hop_us"]
 
 
+def _gpu(cluster: Cluster, stage: Stage) -> str:
+    return cluster.node[stage.replicas[0].node].gpu
+
+
 def _letters(types: Iterable[str]) -> dict[str, str]:
     """A letter for each type of GPU, for boxes with no room for its name."""
     return {
@@ -148,20 +161,15 @@ def _letters(types: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _fitting(stage: Stage, gpu: str, letter: str, inches: float) -> str:
-    """Return as much of the label as the box has room for: type before layers."""
+def _forms(stage: Stage, gpu: str) -> tuple[str, ...]:
+    """Return labels of a box from long to short: `0–12 · 2 × A100` is the first."""
     layers = words.layers_of(stage)
     count = sum(replica.degree for replica in stage.replicas)
-    named = f"{layers} · {count} × "
-    for text in (
-        named + words.plain(gpu),
-        named + letter,
-        f"{layers} {letter}",
-        letter,
-    ):
-        if len(text) * _LETTER <= inches:
-            return text
-    return ""
+    return f"{layers} · {count} × {gpu}", f"{layers} {gpu}", gpu
+
+
+def _fits(text: str, inches: float) -> bool:
+    return (len(text) + _MARGIN) * _LETTER <= inches
 
 
 def _colour(i: int) -> str:

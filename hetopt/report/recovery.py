@@ -53,11 +53,12 @@ def _candidates(found: "Recovered") -> Table:
             candidate.name,
             words.amount(candidate.iteration_us, "us"),
             words.amount(candidate.recovery_us, "us"),
-            "chosen" if candidate is found.chosen else "",
+            "yes" if candidate is found.chosen else "",
         ]
         for candidate in found.candidates
     )
-    return Table.of(("plan", "iteration", "recovery", ""), rows, texts=("plan", ""))
+    columns = ("plan", "iteration", "recovery", "chosen")
+    return Table.of(columns, rows, texts=("plan", "chosen"))
 
 
 # --- files -----------------------------------------------------------------------
@@ -89,7 +90,7 @@ def page(found: "Recovered") -> str:
     if (new := _new_plan_result(found)) is not None:
         palette = pipelines.colours(new.data.planned_cluster.gpus)
         name = found.chosen.name if found.chosen else ""
-        told = f"by {name}. {pipelines.NOTE}"
+        told = f"Made by {name}. {pipelines.NOTE}"
         title = "The new training plan"
         sections.append(pipelines.section(new, palette, title, told, folded=False))
     if found.result.reasons:
@@ -118,13 +119,18 @@ def _candidate_section(found: "Recovered") -> Section:
     end = max([end, *(us + _ITERATIONS * long for us, long in each)])
     lines = {}
     for name, (ready, long) in zip(known, each, strict=True):
-        lines[name] = [(ready / 1e6, 0.0), (end / 1e6, (end - ready) / long)]
+        lines[name] = [
+            (0.0, 0.0),
+            (ready / 1e6, 0.0),
+            (end / 1e6, (end - ready) / long),
+        ]
+    dots = {name: points[1:] for name, points in lines.items()}
     axes = figures.Axis("since the loss", kind="seconds"), figures.Axis("iterations")
     note = (
         "Iterations of each plan over time: a plan that is ready later may be faster, "
         "and pays off where its line crosses the others."
     )
-    chart = figures.chart("Progress", note, axes, lines, style="dots", lines=lines)
+    chart = figures.chart("Progress", note, axes, dots, style="dots", lines=lines)
     drawn = () if chart is None else (chart,)
     return Section("Plans considered", (), (), _candidates(found), drawn)
 
@@ -187,13 +193,9 @@ def _bars(axes: "Axes", carried: list[tuple[str, dict[str, int]]]) -> None:
     """A bar a link, with the bytes that it carries."""
     shown = carried[:_MOST_LINKS]
     times = [row["us"] / 1e6 for _, row in shown]
-    axes.barh(range(len(shown)), times, height=0.72, color="#8fb3d9")
-    for place, (seconds, (_, row)) in enumerate(zip(times, shown, strict=True)):
-        axes.text(seconds, place, f" {words.size(row['bytes'])}", va="center")
-    axes.set_yticks(range(len(shown)), [words.plain(name) for name, _ in shown])
-    axes.set(ylim=(len(shown) - 0.5, -0.5), xlim=(0, max(times) * 1.35 or 1))
-    axes.set_xlabel("seconds that a link is busy")
-    axes.spines[["top", "right"]].set_visible(False)
+    told = [words.size(row["bytes"]) for _, row in shown]
+    figures.bars(axes, [name for name, _ in shown], times, told)
+    axes.set_xlabel("time that a link is busy, s", loc="left")
 
 
 FILES: "writers.Files[Recovered]" = writers.Files(

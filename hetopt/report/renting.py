@@ -7,8 +7,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..api.renting import NO_TIME, Rental, Rentals
-from ..text.documents import Document
 from . import figures, words, writers
+from .gantt import axis_of
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _COLUMNS = (
 )
 _TEXTS = ("to rent", "at", "in time")
 _SAID = 3  # cards that the first line names
+_NEAR = 2  # times the longest run: a later deadline would stretch the picture
 _CENTS = 100  # USD below which cents are told
 
 
@@ -29,7 +30,7 @@ def terminal(found: Rentals) -> Iterator[RenderableType]:
     if found.rows:
         yield ""
         yield writers.terminal(_table(found))
-    for note in _notes(found):
+    for note in (*_without(found), *_notes(found)):
         yield Text(words.plain(note), style="dim")
 
 
@@ -110,9 +111,13 @@ def _table(found: Rentals) -> Table:
     return Table.of(_COLUMNS, rows, texts=_TEXTS)
 
 
-def _notes(found: Rentals) -> Iterator[str]:
+def _without(found: Rentals) -> Iterator[str]:
+    """Yield why a card is not among the rows."""
     for card, why in found.without.items():
         yield f"not on {card}: {why}"
+
+
+def _notes(found: Rentals) -> Iterator[str]:
     sources = dict.fromkeys(
         f"{row.price.cloud} ({row.price.source})" for row in found.rows
     )
@@ -120,7 +125,7 @@ def _notes(found: Rentals) -> Iterator[str]:
         yield f"Prices: {'; '.join(sources)}"
     yield (
         f"Batches of {found.batch:,} sequences of {found.sequence:,} tokens; one kind "
-        "of card in each; storage and egress are not counted (`hetopt provision` mixes "
+        "of card in each; storage and egress are not counted ('hetopt provision' mixes "
         "offers and counts both)."
     )
     if not found.complete:
@@ -130,47 +135,54 @@ def _notes(found: Rentals) -> Iterator[str]:
 def page(found: Rentals) -> str:
     """The answer, the picture, and a row for each offer."""
     note = "Each mark is a number of machines of one offer; left and low is better."
-    drawn = Figure("Cost against time", note, lambda: picture(found))
+    drawn = Figure(
+        "Cost against time",
+        note,
+        lambda: picture(found),
+        lambda: picture(found, figures.NARROW),
+        "One mark per offer; the table has the numbers.",
+    )
     sections = (
         Section(notes=(answer(found),), figures=(drawn,) if found.rows else ()),
-        Section("Offers", notes=tuple(_notes(found)), table=_table(found)),
+        Section("Offers", tuple(_notes(found)), table=_table(found)),
     )
+    if found.without:
+        why = Section("Other cards", points=tuple(_without(found)))
+        sections = (*sections, why)
     kind = "what to rent"
     return writers.page(
         Sheet(f"{found.model}, {words.tokens(found.tokens)}", sections, kind)
     )
 
 
-def picture(found: Rentals) -> "Drawing":
-    """Cost over days, a mark for each row and a name for the best of each card."""
-    figure = figures.canvas(8, 4.5)
+def picture(found: Rentals, width: float = figures.WIDTH) -> "Drawing":
+    """Cost against time, a mark for each row; names say the best of each card."""
+    longest = max((row.seconds for row in found.rows), default=0.0)
+    size, unit = axis_of(longest)
+    best = {row.price.card: row for row in found.by_card}
+    figure = figures.canvas(width, 4.5)
     axes = figure.subplots()
     cards = list(dict.fromkeys(row.price.card for row in found.rows))
     for number, card in enumerate(cards):
         mine = [row for row in found.rows if row.price.card == card]
+        name = f"{card}: {_usd(best[card].usd)} USD {_place(best[card])}"
         axes.scatter(
-            [row.days for row in mine],
+            [row.seconds / size for row in mine],
             [row.usd for row in mine],
             color=figures.COLOURS[number % len(figures.COLOURS)],
             marker="os^DvP*"[number % 7],
-            label=figures.label(card),
+            label=figures.label(name),
         )
-    for row in found.by_card:
-        text = words.plain(f"{row.machines} × {row.price.gpus} {row.price.cloud}")
-        look: Document = {"fontsize": "small", "ha": "center"}
-        at = row.days, row.usd
-        axes.annotate(text, at, (0, 6), textcoords="offset points", **look)
-    if found.deadline_s is not None:
-        axes.axvline(found.deadline_s / 86_400, color="0.6", linestyle=":")
+    if found.deadline_s is not None and found.deadline_s <= _NEAR * longest:
+        axes.axvline(found.deadline_s / size, color="0.6", linestyle=":")
+        axes.set_title("dotted line: deadline", loc="right", size="small")
     axes.margins(0.15)
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.set_xlabel("days")
-    axes.set_ylabel("USD")
-    axes.set_title(words.plain(f"{words.tokens(found.tokens)} of {found.model}"))
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    figures.logarithmic(axes)
+    axes.set_xlabel(f"time, {unit}")
+    axes.set_ylabel("cost, USD")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    columns = 1 if width == figures.NARROW else 2
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 

@@ -198,7 +198,7 @@ def sheet(report: Report) -> Sheet:
     drawn = Figure(held, "", lambda: gantt(data, report.plans))
     curves = Figure(waiting, "", lambda: cdf(data, report.plans))
     sections = [
-        Section(notes=(_introduction(data), *filter(None, (data.source,)))),
+        Section(notes=(_introduction(data), *_source(data))),
         Section(waiting, table=times_of(report), figures=(curves,)),
         Section(held, notes=(_GANTT,), figures=(drawn,)),
         Section(used, notes=note, table=use_of(report)),
@@ -230,11 +230,16 @@ _GANTT = (
 _JOBS = "Times from submission; the GPUs are those on which a job ends."
 
 
+def _source(data: Data) -> Iterator[str]:
+    if data.source:
+        yield f"Source: {data.source}."
+
+
 def _introduction(data: Data) -> str:
     return (
-        f"{len(data.jobs)} jobs on {data.cluster.gpu_count} GPUs. Every schedule was "
-        "checked. The gap says how much shorter the average completion "
-        "could be at most, and is proved."
+        f"{words.counted(len(data.jobs), 'job')} on {data.cluster.gpu_count} GPUs. "
+        "Every schedule was checked. The gap says how much shorter the average "
+        "completion could be at most, and is proved."
     )
 
 

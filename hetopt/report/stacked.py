@@ -146,7 +146,7 @@ def _panel(part: "SubFigure", panel: Panel, width: float) -> None:
                 colors=figures.INK, linewidth=2)  # fmt: skip
     axes.set_yticks(places, labels)
     axes.set(ylim=(len(panel.bars) - 0.5, -0.5), xlim=(0, longest * 1.01))
-    axes.set_xlabel(f"{panel.axis}; vertical line: {panel.mark}")
+    axes.set_xlabel(f"{panel.axis}; line: {panel.mark}")
     axes.spines[["top", "right"]].set_visible(False)
     part.legend(loc="outside lower left", ncols=_columns(width), frameon=False)
 

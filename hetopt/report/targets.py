@@ -147,18 +147,13 @@ def _bars(axes: "Axes", rows: list[TargetRow]) -> None:
     """A bar a target, and a mark at its own bound."""
     planned = _rows_with_plan(rows)
     times = [float(row.result.objective or 0) / 1e6 for row in planned]
-    places = range(len(planned))
-    axes.barh(places, times, height=0.72, color="#8fb3d9")
-    for place, (row, time) in enumerate(zip(planned, times, strict=True)):
-        told = f" {words.amount(row.result.objective, 'us')}"
-        axes.text(time, place, told, va="center", size="small")
+    told = [words.amount(row.result.objective, "us") for row in planned]
+    figures.bars(axes, [row.target for row in planned], times, told)
+    for place, row in enumerate(planned):
         if row.result.bound is not None:
             proved = float(row.result.bound.value) / 1e6
             axes.vlines(proved, place - 0.42, place + 0.42, colors=figures.INK)
-    axes.set_yticks(places, [words.plain(row.target) for row in planned])
-    axes.set(ylim=(len(planned) - 0.5, -0.5), xlim=(0, max(times) * 1.25))
-    axes.set_xlabel("seconds per iteration; vertical line: proved for its plans")
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("iteration time, s; line: proved bound", loc="left")
 
 
 def _comma_separated(report: TargetReport) -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 WIDTH, ROW, BAR = 1000, 24, 18  # of a drawing, in units; it is stretched to the page
+#: What a pass is, and its shades, which alternate from one micro-batch to the next.
+KINDS = {"F": "forward", "B": "backward", "W": "gradients of weights"}
 COLOURS = {
     "F": ("#8ecae6", "#5fa8d3"),
     "B": ("#f4a261", "#e07a3f"),
@@ -38,6 +40,7 @@ PIPELINE_HEADINGS = (
 )
 
 
+_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "zb-h1": "ZB-H1", "zb-h2": "ZB-H2"}
 _CAUSES = (
     "The four columns after the judged time add up to judged less simulated: slots of "
     "the slowest stage, or rounding; filling by the stages before the slowest one; "
@@ -46,34 +49,82 @@ _CAUSES = (
 
 
 def picture(found: Simulation) -> "Drawing":
-    """All pipelines; neighbouring micro-batches alternate in shade."""
-    rows = [
-        (p, j) for p, line in enumerate(found.timelines) for j in range(len(line.times))
-    ]
-    height = {row: len(rows) - 1 - number for number, row in enumerate(rows)}
-    figure = figures.canvas(12, 1 + 0.35 * len(rows))
-    axes = figure.subplots()
-    for p, line in enumerate(found.timelines):
+    """Return all pipelines, equal ones once, with a row for each stage."""
+    rows = []
+    for line, numbers in _alike(found):
         for j in range(len(line.times)):
-            for kind, shades in COLOURS.items():
-                for odd, colour in enumerate(shades):
-                    bars = [
-                        (
-                            float(one.start_us) / 1e6,
-                            float(one.end_us - one.start_us) / 1e6,
-                        )
-                        for one in line.passes
-                        if (one.stage, one.kind, one.micro_batch % 2) == (j, kind, odd)
-                    ]
-                    axes.broken_barh(bars, (height[p, j] - 0.4, 0.8), facecolors=colour)
-    axes.set_yticks(list(height.values()), [f"{p}.{j}" for p, j in height])
-    axes.set_xlabel("seconds; blue: forward, orange: backward, green: weight gradients")
-    axes.set_ylabel("pipeline.stage")
-    axes.set_title(
-        f"{found.schedule}: {float(found.iteration_us) / 1e6:.3f} s simulated, "
-        f"{found.judged_iteration_us / 1e6:.3f} s by the judge"
+            name = f"{words.spans(numbers)}.{j}{_named(found, numbers[0], j)}"
+            mine = [one for one in line.passes if one.stage == j]
+            passes = [
+                (one.kind, one.micro_batch, float(one.start_us), float(one.end_us))
+                for one in mine
+            ]
+            rows.append((name, passes))
+    told = words.amount(found.judged_iteration_us, "us")
+    title = f"{_schedule(found)}: {amount(found.iteration_us)} simulated, {told} judged"
+    return drawing(rows, "pipeline.stage", title)
+
+
+#: The passes of a row: kind, micro-batch, start and end in microseconds.
+Passes = list[tuple[str, int, float, float]]
+
+
+def drawing(rows: list[tuple[str, Passes]], label: str, title: str) -> "Drawing":
+    """Return named rows of passes above an axis that ends where the last one ends."""
+    from matplotlib.patches import Patch
+
+    figure = figures.canvas(12, 1.3 + 0.35 * len(rows))
+    axes = figure.subplots()
+    for place, (_, passes) in enumerate(rows):
+        for kind, shades in COLOURS.items():
+            for odd, colour in enumerate(shades):
+                bars = [
+                    (start / 1e6, (end - start) / 1e6)
+                    for name, micro_batch, start, end in passes
+                    if (name, micro_batch % 2) == (kind, odd)
+                ]
+                axes.broken_barh(bars, (place - 0.4, 0.8), facecolors=colour)
+    every = [one for _, passes in rows for one in passes]
+    axes.set(
+        xlim=(0, max(end for *_, end in every) / 1e6),
+        ylim=(len(rows) - 0.5, -0.5),
+        xlabel="time, s",
+        ylabel=label,
+        title=title,
+    )
+    axes.set_yticks(range(len(rows)), [words.plain(name) for name, _ in rows])
+    kinds = {kind for kind, *_ in every}
+    key = [
+        Patch(color=COLOURS[kind][0], label=name)
+        for kind, name in KINDS.items()
+        if kind in kinds
+    ]
+    figure.legend(
+        handles=key, loc="outside lower center", ncols=len(key), frameon=False
     )
     return figure
+
+
+def _schedule(found: Simulation) -> str:
+    """Return the schedule's name, and that stages are interleaved."""
+    name = _SCHEDULES[found.schedule]
+    if found.runs == 1:
+        return name
+    return f"Interleaved {name}, {found.runs} virtual stages per GPU"
+
+
+def _alike(found: Simulation) -> list[tuple[Timeline, list[int]]]:
+    """Return each timeline with the numbers of the pipelines that are alike."""
+    alike: dict[object, tuple[Timeline, list[int]]] = {}
+    for number, line in enumerate(found.timelines):
+        names = found.names[number] if found.names else ()
+        alike.setdefault((line, names), (line, []))[1].append(number)
+    return list(alike.values())
+
+
+def _named(found: Simulation, pipeline: int, stage: int) -> str:
+    """Return what a stage is, behind its number."""
+    return f" · {found.names[pipeline][stage]}" if found.names else ""
 
 
 # --- page ------------------------------------------------------------------------
@@ -91,20 +142,21 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of passes: its name, and what it is called when one is pointed at."""
+    """A row of passes: its name, and what it is called when one is pointed at.
+
+    `more` stands behind the name where the screen has room.
+    """
 
     name: str
     bars: tuple[Bar, ...]
     called: str
+    more: str = ""
 
 
 def page(found: Simulation) -> str:
     """Return the page: its bubbles in numbers, and a bar a pass to zoom into."""
     last = max(line.total_us for line in found.timelines)
-    alike: dict[Timeline, list[int]] = {}
-    for number, line in enumerate(found.timelines):
-        alike.setdefault(line, []).append(number)
-    pipelines = (_pipeline(numbers, line, last) for line, numbers in alike.items())
+    pipelines = (_pipeline(found, *each, last) for each in _alike(found))
     sections = (
         *pipelines,
         Section("Where the time goes", points=tuple(sentences(found))),
@@ -115,9 +167,11 @@ def page(found: Simulation) -> str:
         ),
     )
     title = f"{amount(found.iteration_us)} per iteration, simulated"
+    used = {one.kind for line in found.timelines for one in line.passes}
     return writers.page(
         Sheet(title, sections, kind="timeline"),
         "timeline.html.j2",
+        kinds={kind.lower(): name for kind, name in KINDS.items() if kind in used},
         last_us=float(last),
         width=WIDTH,
         row=ROW,
@@ -127,19 +181,16 @@ def page(found: Simulation) -> str:
 
 def sentences(found: Simulation) -> Iterator[str]:
     """Yield what was run, what an iteration is made of, and where its time goes."""
-    name = {"1f1b": "1F1B", "gpipe": "GPipe"}[found.schedule]
-    if found.runs > 1:
-        name = f"Interleaved {name}, {found.runs} virtual stages per GPU"
-    sending = "not " if found.transfers == "charged" else ""
-    yield f"{name}; stages do {sending}compute while they send."
+    sending = "" if found.transfers == "overlapped" else "not "
+    yield f"{_schedule(found)}; stages do {sending}compute while they send."
     last = max(line.total_us for line in found.timelines)
     longest = f"the slowest pipeline, {amount(last)}"
     if found.port_us > last:
         longest = f"the busiest network port, {amount(found.port_us)}"
+    sync = amount(found.sync_factor * found.sync_us)
     yield (
         f"The iteration: {_times(found.pipeline_factor)}{longest}; "
-        f"{_times(found.sync_factor)}synchronisation, "
-        f"{amount(found.sync_us)}; update, {amount(found.update_us)}"
+        f"synchronisation, {sync}; update, {amount(found.update_us)}"
         + (f"; tied embeddings, {amount(found.tied_us)}" if found.tied_us else "")
         + (f"; overhead, {amount(found.overhead_us)}" if found.overhead_us else "")
         + "."
@@ -182,7 +233,9 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
         yield words.numbered(numbers), *cells
 
 
-def _pipeline(numbers: list[int], line: Timeline, last: Fraction) -> Section:
+def _pipeline(
+    found: Simulation, line: Timeline, numbers: list[int], last: Fraction
+) -> Section:
     """All stages on the axis that all pipelines share; equal pipelines are one."""
     path = line.critical_path()
     critical = set(path)
@@ -193,10 +246,12 @@ def _pipeline(numbers: list[int], line: Timeline, last: Fraction) -> Section:
         bars = tuple(
             bar_of(one, scale, line.runs, critical=one in critical) for one in mine
         )
-        lanes.append(Lane(f"{numbers[0]}.{j}", bars, f"stage {j}"))
+        told = _named(found, numbers[0], j)
+        lanes.append(Lane(f"{numbers[0]}.{j}", bars, f"stage {j}{told}", told))
     several = f"s {words.spans(numbers)}" if len(numbers) > 1 else f" {numbers[0]}"
     title = f"Pipeline{several}"
-    table = Table.of(STAGE_HEADINGS, _stages(line, path))
+    names = [f"{j}{_named(found, numbers[0], j)}" for j in range(len(line.times))]
+    table = Table.of(STAGE_HEADINGS, _stages(line, path, names))
     return Section(
         title,
         table=table,
@@ -221,7 +276,7 @@ def drawn(title: str, lanes: list[Lane], last_us: float) -> Figure:
 
 
 def bar_of(one: Pass, scale: Fraction, runs: int, *, critical: bool) -> Bar:
-    run = f", run {one.run}" if runs > 1 else ""
+    run = f", virtual stage {one.run}" if runs > 1 else ""
     return Bar(
         round(float(one.start_us * scale), 3),
         round(float((one.end_us - one.start_us) * scale), 3),
@@ -230,14 +285,16 @@ def bar_of(one: Pass, scale: Fraction, runs: int, *, critical: bool) -> Bar:
     )
 
 
-def _stages(line: Timeline, path: list[Pass]) -> Iterator[tuple[str, ...]]:
+def _stages(
+    line: Timeline, path: list[Pass], names: list[str]
+) -> Iterator[tuple[str, ...]]:
     """A row a stage: busy, idle in its parts, and its share of the critical path."""
     total = line.total_us
     for j, parts in enumerate(idle(line)):
         busy = line.micro_batches * line.times[j].both_us
         on = sum((x.end_us - x.start_us for x in path if x.stage == j), Fraction(0))
         yield (
-            str(j),
+            names[j],
             amount(busy),
             amount(parts.filling_us),
             amount(parts.waiting_us),

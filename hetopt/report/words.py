@@ -17,6 +17,7 @@ DEVIATION = (
 )
 # Units of long times: seconds of one, and of how many on they are used.
 _LONG = (("years", 31_557_600, 2), ("days", 86_400, 2), ("h", 3_600, 1))
+_LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 # Names of large counts, as people write them.
 _COUNTS = {"T": 10**12, "B": 10**9, "M": 10**6}
 
@@ -73,9 +74,9 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time in the unit that a person would choose, `9.72 days`, `1.24 h`, `6.23 s`.
+    """Return a time in the unit that a person would choose: `9.72 days`, `6.23 s`.
 
-    With three to four significant digits.
+    It has three to four significant digits.
     """
     if seconds is None:
         return NONE
@@ -88,9 +89,17 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:,.1f} s"
     if seconds >= 1:
         return f"{seconds:.2f} s"
-    if seconds >= 0.1:
-        return f"{seconds * 1e3:.1f} ms"
-    return f"{seconds * 1e3:.3g} ms"
+    if not seconds:
+        return "0 s"
+    if seconds >= _LEAST_MS:
+        return f"{_digits(seconds * 1e3)} ms"
+    return f"{_digits(seconds * 1e6)} µs"
+
+
+def _digits(value: float) -> str:
+    """Return three digits of a value, or four of one from 100 on."""
+    decimals = 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:.{decimals}f}"
 
 
 def with_long_times(text: str) -> str:
@@ -182,6 +191,11 @@ def chosen(choice: Mapping[str, object]) -> str:
     zero = f"ZeRO-{choice['zero']}" if choice["zero"] else "no ZeRO"
     batches = f"{choice['micro_batches']:,} micro-batches per iteration"
     return f"recompute {choice['recompute']}, {zero}, {batches}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: `1 sample`, `2 samples`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def machines(rows: Iterable[Fields]) -> str:

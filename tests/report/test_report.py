@@ -187,7 +187,7 @@ def test_markdown_cells_keep_their_columns_whatever_the_names(
 def test_the_headline_is_the_strongest_bound() -> None:
     strong = replace(made(TWO_PIPELINES), bound=Bound(2000, "a proof"))
     rows = GapReport.of([made(TWO_STAGES), strong]).rows
-    assert gaps.headline(rows) == "no plan is faster than 2 ms (proof: a proof)"
+    assert gaps.headline(rows) == "no plan is faster than 2.00 ms (proof: a proof)"
 
 
 @pytest.mark.parametrize("suffix", [".html", ".md", ".tex", ".csv", ".json"])

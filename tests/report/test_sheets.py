@@ -100,6 +100,17 @@ def test_a_page_is_whole_and_light(pages: dict[str, str], kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_page_counts_and_measures_as_people_do(
+    pages: dict[str, str], kind: str
+) -> None:
+    """One thing is no plural, and no time has more zeros than digits."""
+    things = "samples|stages|pipelines|GPUs|nodes|plans|jobs|solves|machines|changes"
+    text = re.sub(r"<(style|script).*?</\1>|<[^>]*>", "|", pages[kind], flags=re.S)
+    assert not re.findall(rf"(?<![\d.,–-])1 (?:{things})\b", text)
+    assert not re.findall(r"(?<![\d.,])(?:0\.0+\d* m?s|0 ms)\b", text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_page_says_to_readers_what_it_has(pages: dict[str, str], kind: str) -> None:
     found = Page(pages[kind])
     for landmark in ("header", "main", "footer", "h1"):

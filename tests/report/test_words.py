@@ -14,7 +14,12 @@ from hetopt.result import Stop
     ("seconds", "told"),
     [
         (None, "–"),
+        (0.0, "0 s"),
+        (0.00000345, "3.45 µs"),
+        (0.0000367, "36.7 µs"),
+        (0.000569, "0.569 ms"),
         (0.00123, "1.23 ms"),
+        (0.011, "11.0 ms"),
         (0.5, "500.0 ms"),
         (6.234, "6.23 s"),
         (752.5, "752.5 s"),
@@ -36,6 +41,12 @@ def test_an_interval_has_its_unit_once() -> None:
     assert words.interval(4.64, 8.37) == "4.64-8.37 s"
     assert words.interval(0.5, 8.37) == "500.0 ms-8.37 s"
     assert words.interval_of({"low_s": None}) is None
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    assert [words.counted(n, "sample") for n in (0, 1, 2, 4096)] == [
+        *("0 samples", "1 sample", "2 samples", "4,096 samples")
+    ]
 
 
 def known(result: hetopt.Result) -> dict[str, str]:

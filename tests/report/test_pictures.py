@@ -1,0 +1,128 @@
+"""What is drawn: axes that end where bars end, and words that say what a thing is."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from places import INSTANCES
+
+import hetopt
+from hetopt.explaining.simulator import simulate
+from hetopt.explaining.timeline import Schedule
+from hetopt.gaps import GapReport
+from hetopt.plans import TrainingPlan
+from hetopt.report import (
+    explanation,
+    figures,
+    gap_picture,
+    gaps,
+    pipelines,
+    timeline,
+)
+from hetopt.result import Method, Result, Status, Stop
+
+TWO_NODES = "tiny/two-nodes"
+PLAN = INSTANCES / "hexiscale" / "case-study-hexiscale.plan.json"
+
+
+def judged(*stages: tuple[int, int, str], times: int = 1) -> Result:
+    """Return a plan of equal pipelines, a GPU for each stage, as a result."""
+    data = hetopt.load(TWO_NODES)
+    share = data.workload.global_batch // times
+    tree: Any = {
+        "pipelines": [
+            {
+                "micro_batches": share,
+                "stages": [
+                    {"layers": [a, b], "replicas": [{"gpus": [f"{node}:{i}"]}]}
+                    for a, b, node in stages
+                ],
+            }
+            for i in range(times)
+        ]
+    }
+    plan = TrainingPlan.model_validate(tree, strict=False)
+    method = Method("someone", "heuristic")
+    state = Status.FEASIBLE, Stop.FINISHED
+    return Result("training_plan", data, method, *state, plan=plan)
+
+
+@pytest.mark.parametrize("width", [figures.WIDTH, figures.NARROW])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_axis_ends_where_its_longest_bar_ends(seed: int, width: float) -> None:
+    rng = Random(seed)
+    values = [rng.uniform(0, 10 ** rng.randint(0, 4)) for _ in range(5)]
+    figure = figures.canvas(width, 3)
+    axes = figure.subplots()
+    figures.bars(axes, ["a name"] * 5, values, ["19.18 s, +232.02%"] * 5)
+    axes.set_xlabel("iteration time, s", loc="left")
+    figure.draw_without_rendering()
+    assert axes.spines["bottom"].get_bounds() == (0, max(values))
+    assert all(0 <= mark <= max(values) for mark in axes.get_xticks())
+    # The words begin behind their bars, and end within the picture.
+    for text, value in zip(axes.texts, values, strict=True):
+        box = text.get_window_extent()
+        assert box.x0 > axes.transData.transform((value, 0))[0]
+        assert box.x1 <= figure.bbox.x1
+    assert axes.xaxis.label.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_boxes_of_a_picture_name_their_gpus_alike() -> None:
+    """All by the name, or all by the letter of the legend."""
+    alike = judged((0, 2, "node0"), (2, 4, "node1"))
+    shorter = judged((0, 3, "node0"), (3, 4, "node1"))
+    for found in (alike, shorter):
+        palette = pipelines.colours(found.data.planned_cluster.gpus)
+        for width in (figures.WIDTH, figures.NARROW, 2.6):
+            axes = pipelines.drawing(found, palette, width).axes[0]
+            told = [text.get_text() for text in axes.texts if text.get_text()]
+            named = [any(gpu in text for gpu in palette) for text in told]
+            assert len(set(named)) < 2
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1", "zb-h2"])
+def test_every_schedule_has_a_page_that_names_its_stages(schedule: Schedule) -> None:
+    found = judged((0, 3, "node0"), (3, 4, "node1"), times=2)
+    simulated = simulate(found.data, found.plan, schedule)
+    html = timeline.page(simulated)
+    gpus = {node.name: node.gpu for node in found.data.planned_cluster.nodes}
+    assert f"layers 0–2 on 1 × {gpus['node0']}" in html
+    assert f"layer 3 on 1 × {gpus['node1']}" in html
+    assert ("gradients of weights</li>" in html) is schedule.startswith("zb")
+    # Equal pipelines are one, on the page and in the picture.
+    assert html.count('<svg class="timeline"') == 1
+    axes = timeline.picture(simulated).axes[0]
+    assert len(axes.get_yticklabels()) == 2
+    last = max(line.total_us for line in simulated.timelines)
+    assert axes.get_xlim() == (0, pytest.approx(float(last) / 1e6))
+
+
+def test_a_method_of_several_seeds_is_one_bar_and_one_plan() -> None:
+    found = judged((0, 2, "node0"), (2, 4, "node1"))
+    seeds = [
+        replace(found, method=replace(found.method, seed=seed)) for seed in range(3)
+    ]
+    report = GapReport.of(seeds)
+    html = gaps.page(report)
+    assert "someone, someone" not in html
+    axes = gap_picture.picture(report).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["someone"]
+
+
+def test_gaps_that_never_changed_are_no_curve() -> None:
+    assert figures.traces({"a": [(0.01, 0.1)], "b": [(0.01, 0.2), (1, 0.2)]}) is None
+    assert figures.traces({"a": [(0.01, 0.1), (0.02, 0.05)]}) is not None
+
+
+def test_short_times_of_an_axis_are_milliseconds() -> None:
+    axis = figures.Axis("time", kind="seconds")
+    assert [axis.text(x) for x in (0, 0.002, 0.5, 1, 20)] == [
+        *("0 s", "2 ms", "500 ms", "1 s", "20 s")
+    ]
+
+
+def test_units_of_axes_stand_behind_what_they_are_of() -> None:
+    found = explanation.picture(hetopt.explain(PLAN, limits=0))
+    labels = {axes.get_xlabel() for axes in found.axes}
+    assert labels == {"time, s; line: iteration", "memory, GiB; line: what the GPU has"}
