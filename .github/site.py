@@ -2,9 +2,10 @@
 
 The pages lie all over the tree, and mkdocs wants them in one folder. So its files are
 replaced by ours: every Markdown page, and whatever these link to. The links stay as
-they are, and work on the forge, too. Three kinds of pages are made here: notebooks
-become pages with their outputs, public names of the library a reference, and formulas
-in blocks of ```` ```math ```` become MathML, which browsers draw by themselves.
+they are, and work on the forge, too. Pages are made here, too: notebooks become pages
+with their outputs, public names of the library and the planners a reference, what is
+installed a list of licences. Formulas in blocks of ```` ```math ```` become MathML,
+which browsers draw by themselves.
 """
 
 import ast
@@ -13,7 +14,8 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +37,8 @@ REFERENCE = {
     "hetopt.solving.run": "hetopt/api/run.md",
     "hetopt.errors": "hetopt/api/errors.md",
 }
+PLANNERS = "hetopt/planners.md"
+LICENCES = "licences.md"
 _LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 _MATH = re.compile(r"(?ms)^```math\n(.*?)^```$")
 
@@ -105,14 +109,79 @@ def _output(output: dict[str, Any]) -> str:
 
 def reference(name: str) -> str:
     """Return the page of a module's public names: signatures and docstrings."""
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
+    _see_the_tree()
     module = import_module(name)
-    parts = [f"# `{name}`", inspect.getdoc(module) or ""]
-    for inner in _public(module):
-        thing = getattr(module, inner)
+    public = {inner: getattr(module, inner) for inner in _public(module)}
+    rows = [
+        f"| [`{inner}`](#{slug(inner, '-')}) | {_first_line(thing)} |"
+        for inner, thing in public.items()
+    ]
+    parts = [f"# `{name}`", _prose(module), "\n".join(("| | |", "|---|---|", *rows))]
+    for inner, thing in public.items():
         parts += _described(f"{name}.{inner}", thing)
     return "\n\n".join(parts) + "\n"
+
+
+def planners() -> str:
+    """Return the page of the planners: by problem, what each docstring says."""
+    _see_the_tree()
+    from hetopt.cli.listing import entries
+
+    parts = ["# Planners", PLANNERS_BEGIN]
+    rows = entries("planners")
+    problems = sorted({str(row["problem"]) for row in rows} - {"training_plan"})
+    for problem in ("training_plan", *problems):
+        parts.append(f"## {problem}")
+        for row in rows:
+            if row["problem"] != problem:
+                continue
+            name = str(row["name"])
+            parts += [f"### {name}", _prose(import_module(f"hetopt.planners.{name}"))]
+            if options := row["options"]:
+                parts.append(f"Options, with their defaults: `{options}`.")
+    return "\n\n".join(parts) + "\n"
+
+
+def licences() -> str:
+    """Return the page of what an installation brings along, as it is installed here."""
+    sys.path.insert(0, str(ROOT / ".github"))
+    module = import_module("licences")
+    return (
+        f"# Licences\n\n{LICENCES_BEGIN}\n\n{module.table(module.closure('hetopt'))}\n"
+    )
+
+
+PLANNERS_BEGIN = """
+A planner is a heuristic, most of them published: it returns a plan and proves
+nothing. `hetopt plan` asks those of training plans [in
+turn](../CONTRIBUTING.md#the-house), improves the best plans by local search, and has
+[the exact method](exact/README.md) prove a bound; `--planner NAME` asks one alone,
+and `hetopt compare X --planners a,b` sets several beside what is proved. Here each
+says what it does, where it is from, and where it deviates from its paper. [A planner
+of your own](../CONTRIBUTING.md#add-a-planner) is one file.
+""".strip()
+LICENCES_BEGIN = """
+hetopt is Apache-2.0, its C included, and its wheel holds nothing of others. What an
+installation brings along is below, each package under its own licence; wheels of
+solvers hold native libraries. The versions are those of the environment that made
+this page; for yours run `python .github/licences.py` in a checkout, with `--json` for
+a bill of materials (CycloneDX).
+""".strip()
+#: Pages that are made here, by their place.
+MADE: dict[str, Callable[[], str]] = {
+    **{page: partial(reference, name) for name, page in REFERENCE.items()},
+    PLANNERS: planners,
+    LICENCES: licences,
+}
+
+
+def _see_the_tree() -> None:
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+
+
+def _first_line(thing: Any) -> str:
+    return _prose(thing).partition("\n")[0].replace("|", "\\|")
 
 
 def _public(module: ModuleType) -> list[str]:
@@ -150,8 +219,9 @@ def _described(name: str, thing: Any) -> Iterator[str]:
 
 
 def _prose(thing: Any) -> str:
-    """Return a docstring whose indented examples are blocks."""
-    return (inspect.getdoc(thing) or "").replace("<", "&lt;")
+    """Return a docstring as Markdown: a list begins behind an empty line."""
+    text = (inspect.getdoc(thing) or "").replace("<", "&lt;")
+    return re.sub(r"(?m)^(?!- |\d+\. |\s)(.+)\n(?=- |1\. )", r"\1\n\n", text)
 
 
 def _signature(name: str, thing: Any) -> str:
@@ -209,9 +279,9 @@ def on_config(config: Any) -> Any:
     """Anchors as on the forge, and every page in the navigation."""
     config.mdx_configs.setdefault("toc", {})["slugify"] = slug
     named = {str(path) for path in _named(config.nav)}
-    made = {*REFERENCE.values(), *(page_of(path) for path in notebooks())}
+    made = {*MADE, *(page_of(path) for path in notebooks())}
     there = {path.as_posix() for path in pages()} | made
-    if gone := sorted(named - there):
+    if gone := sorted(name for name in named - there if not (ROOT / name).is_file()):
         raise ConfigurationError(f"mkdocs.yml: nav: found no {', '.join(gone)}")
     rest = sorted(there - named)
     results = [name for name in rest if Path(name).is_relative_to(RESULTS)]
@@ -242,8 +312,8 @@ def on_files(files: Files, *, config: Any) -> Files:
     for path in notebooks():
         text = notebook((ROOT / path).read_text("utf-8"))
         made.append(File.generated(config, page_of(path), content=text))
-    for name, page in REFERENCE.items():
-        made.append(File.generated(config, page, content=reference(name)))
+    for page, content in MADE.items():
+        made.append(File.generated(config, page, content=content()))
     return Files([*kept, *made])
 
 

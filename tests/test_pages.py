@@ -19,7 +19,7 @@ from places import ROOT
 from typer.main import get_command
 
 import hetopt
-from hetopt import cli, formats
+from hetopt import cli, formats, registry
 
 FOLDERS = ("benchmarks", "formulations", "guide", "hetopt", "instances", ".github")
 PAGES = sorted(
@@ -169,6 +169,10 @@ def test_the_site_is_made_of_every_page_without_a_warning(tmp_path: Path) -> Non
     names = texts[tmp_path / "site" / "hetopt" / "api" / "functions" / "index.html"]
     there = set(re.findall(r'<h2 id="(\w+)"', names))
     assert {name.lower() for name in hetopt.__all__} == there
+    planned = texts[tmp_path / "site" / "hetopt" / "planners" / "index.html"]
+    there = set(re.findall(r'<h3 id="(\w+)"', planned))
+    assert {name.lower() for name in registry.names("planners")} == there
+    assert "pyscipopt" in texts[tmp_path / "site" / "licences" / "index.html"].lower()
     for made_too in ("search/search_index.json", "site.css"):
         assert (tmp_path / "site" / made_too).is_file(), made_too
 
