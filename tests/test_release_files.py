@@ -180,10 +180,10 @@ def test_floors_of_coverage_are_of_packages_and_hold_by_lines() -> None:
     }
     found = floors.shares(files)
     assert found == {"hetopt/costs": (150, 160), "hetopt": (90, 100)}
-    assert floors.below(found) == ["hetopt/costs", "hetopt/exact"]
+    assert floors.below(found) == ["hetopt/bounds", "hetopt/costs", "hetopt/exact"]
     enough = {name: (100, 100) for name in floors.FLOORS}
     assert floors.below(enough) == []
-    assert "| hetopt/costs | 160 | 93.8% | 95% |" in floors.table(found)
+    assert "| hetopt/costs | 160 | 93.8% | 96% |" in floors.table(found)
 
 
 def test_a_test_that_fails_hides_no_coverage(
