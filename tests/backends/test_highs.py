@@ -86,6 +86,18 @@ def test_too_little_memory_ends_the_search_without_a_claim() -> None:
     assert answer.status in (Status.FEASIBLE, Status.UNDECIDED)
 
 
+def test_a_search_that_says_that_memory_is_short_ends_at_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on Python 3.13, where it does not end the process."""
+    short = {"failed": "MemoryError: std::bad_alloc", "memory": True}
+    monkeypatch.setattr(Server, "solve", lambda server, *_: short)
+    answer = fresh().solve(Limits(memory_mib=10_000), quiet)
+    assert (answer.status, answer.stop) == (Status.UNDECIDED, Stop.MEMORY)
+    with pytest.raises(SolverFailed, match="bad_alloc"):
+        fresh().solve(Limits(), quiet)
+
+
 def test_a_complete_hint_is_the_first_incumbent() -> None:
     best = fresh(seed=2, items=40, rows=4)
     found = best.solve(Limits(time_s=20), quiet)

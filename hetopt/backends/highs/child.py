@@ -58,6 +58,7 @@ class Failed(TypedDict):
     """The answer where something went wrong."""
 
     failed: str
+    memory: bool  # whether memory was short
 
 
 Request: TypeAlias = tuple[Asked, bytes]
@@ -168,7 +169,10 @@ def main() -> None:
                 answer = solve(asked, model, out)
             except FAILURES as error:  # raised on the other side
                 why = error.__context__ or error
-                answer = {"failed": f"{type(why).__name__}: {why}"}
+                answer = {
+                    "failed": f"{type(why).__name__}: {why}",
+                    "memory": isinstance(why, MemoryError),
+                }
             write(out, b"A", json.dumps(answer).encode())
 
 

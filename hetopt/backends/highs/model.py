@@ -138,8 +138,9 @@ class Model(_running.Model):
                     process.end,
                 )
         log.relay.raise_again()
-        if told[0] is not None:
-            return self._answer(told[0], limits, interrupted=interrupted)
+        (answer,) = told
+        if answer is not None and not _at_memory_limit(answer, limits):
+            return self._answer(answer, limits, interrupted=interrupted)
         late = near(limits.time_s, time.monotonic() - began)
         if not (interrupted or late) and limits.memory_mib is None:
             raise SolverFailed(f"HiGHS crashed on model {self.name!r}")
@@ -252,6 +253,12 @@ def _terms(terms: Iterable[Expression]) -> Iterator[Term]:
     for term in terms:
         variable = term.variable
         yield term.coefficient, variable.lower_bound, variable.upper_bound
+
+
+def _at_memory_limit(told: "Answered | Failed", limits: Limits) -> bool:
+    """Tell whether HiGHS failed for want of the memory that the limits leave it."""
+    short = "failed" in told and told["memory"]
+    return short and limits.memory_mib is not None
 
 
 def _known(value: float) -> float | None:
