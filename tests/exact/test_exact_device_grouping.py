@@ -249,6 +249,50 @@ def optimum(data: Data) -> Fraction | None:
 
 @examples(20)
 @given(tiny(8))
+def test_patterns_that_are_too_many_at_first_are_looked_at_again(data: Data) -> None:
+    """The budget grows until they are few enough, and the optimum is the same."""
+    best = exact.solve(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_ROWS", 1e-9)
+        found = exact.solve(data)
+    assert (found.status, found.objective) == (best.status, best.objective)
+
+
+@examples(20)
+@given(tiny(8))
+def test_what_rounding_does_not_find_a_search_decides(data: Data) -> None:
+    best = exact.solve(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "balanced", lambda *_: None)
+        patch.setattr(exact, "round_relaxed", lambda *_: None)
+        found = exact.solve(data)
+    assert (found.status, found.objective) == (best.status, best.objective)
+
+
+@examples(20)
+@given(tiny(8), st.sampled_from((1e-9, 1e-8, 1e-7)))
+def test_patterns_that_stay_too_many_leave_a_valid_bound(
+    data: Data, share: float
+) -> None:
+    best = exact.solve(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_ROWS", share)
+        patch.setattr(exact, "_ENOUGH", exact._CHEAP)
+        found = exact.solve(data)
+    if best.status is Status.INFEASIBLE:
+        assert found.plan is None
+        return
+    assert found.status is not Status.INFEASIBLE
+    if found.status is Status.OPTIMAL:
+        assert found.objective == best.objective
+        return
+    assert found.stop is Stop.MEMORY
+    assert found.bound is None or found.bound.value >= Fraction(best.objective)
+    assert found.objective is None or found.objective <= best.objective
+
+
+@examples(20)
+@given(tiny(8))
 def test_a_lower_memory_floor_never_worsens_the_optimum(data: Data) -> None:
     high = optimum(data)
     low = optimum(changed(data, minimum_memory_mib=data.minimum_memory_mib // 2))

@@ -15,8 +15,9 @@ from random_pipelines import random_costs
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
+from hetopt.exact import enumeration
 from hetopt.exact import training_plan as method
-from hetopt.exact.enumeration import is_rather_small, is_small, solve
+from hetopt.exact.enumeration import is_rather_small, is_small, listing, solve
 from hetopt.exact.enumeration.shares import shares
 from hetopt.exact.enumeration.stages import StageTables
 from hetopt.files.clusters import generate
@@ -291,6 +292,30 @@ def test_of_a_rather_small_cluster_all_rows_prove_what_a_small_one_says(overhead
     assert small.proved
     assert again.proved
     assert again.bound_us == small.bound_us
+
+
+@examples(6)
+@given(drawn(several), st.sampled_from(((1, 1), (1, 40), (4, 16), (4, 200))))
+def test_columns_of_fewer_replicas_prove_nothing_and_give_valid_plans(instance, most):
+    """Where all columns are too many; the bound is one all the same."""
+    best = best_training_plan(instance, several_replicas=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "_MOST_STAGES", most[0])
+        patch.setattr(enumeration, "_MOST_COLUMNS", most[1])
+        found, result = solved(instance)
+        run = Run("training_plan", instance, Limits())
+        with run:
+            none = solve(instance, run, fewer=False)
+    for outcome in (found, none):
+        if best is None:
+            assert outcome.plan is None
+        elif outcome.proved:
+            assert outcome.bound_us == best[0]
+        else:
+            assert outcome.bound_us <= best[0]
+    if found.plan is not None:
+        assert not training_plan.evaluate(instance, found.plan).violations
+        assert result.objective >= best[0]
 
 
 def test_a_listing_that_is_out_of_its_time_leaves_what_is_known():
