@@ -138,6 +138,43 @@ def test_commands_that_forms_and_pages_name_are_there() -> None:
     assert named - there == set()
 
 
+#: Modules that may speak to other machines, by the line of SECURITY.md that says so.
+NETWORKED = {
+    "bench/sweep": "Dask",
+    "exact/pipelines/side_by_side": "Dask",
+    "formats/ray": "What is exported",
+    "measuring/detecting": "",  # the name of this host
+    "queueing/engines/local": "",
+    "queueing/engines/ray": "Ray's head",
+    "runtime/agent": "--elastic --host",
+    "runtime/hosts": "--elastic --host",
+    "runtime/links": "--elastic --host",
+    "runtime/logs": "Weights & Biases",
+    "runtime/notice": "--notice ADDRESS",
+    "serving/hosts": "hetopt serve",
+    "serving/server": "hetopt serve",
+    "solving/dask": "Dask",
+}
+
+
+def test_what_speaks_to_other_machines_is_said() -> None:
+    library = (
+        "socket|ssl|urllib.request|http.client|requests|httpx|ray|distributed|wandb"
+    )
+    asked = re.compile(
+        rf"(?m)^\s*(?:import|from) (?:{library})\b"
+        rf"|import_module\(\"(?:{library})\"\)"
+    )
+    found = {
+        path.relative_to(ROOT / "hetopt").with_suffix("").as_posix()
+        for path in (ROOT / "hetopt").rglob("*.py")
+        if asked.search(path.read_text("utf-8"))
+    }
+    assert found == set(NETWORKED)
+    page = (ROOT / "SECURITY.md").read_text("utf-8")
+    assert [words for words in NETWORKED.values() if words not in page] == []
+
+
 # --- habits -----------------------------------------------------------------------
 
 
