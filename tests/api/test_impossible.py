@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_instances import document
 from typer.testing import CliRunner
 
 import hetopt
@@ -22,26 +23,10 @@ PLANNERS = registry.entries_for("planners", "training_plan")
 
 
 def tree(nodes: int = 1, **workload: Any) -> dict[str, Any]:
-    return {
-        "name": "none",
-        "model": {
-            "name": "m",
-            "layers": 2,
-            "hidden": 1024,
-            "heads": 8,
-            "vocabulary": 50_000,
-            "parameters_per_layer": 10_000_000,
-        },
-        "cluster": {
-            "gpus": {"A": {"peak_tflops": 50, "memory_gib": 8}},
-            "nodes": [
-                {"name": f"n{i}", "gpu": "A", "count": 2, "intra_gbytes_per_s": 50}
-                for i in range(nodes)
-            ],
-            "inter": {"gbytes_per_s": 5},
-        },
-        "workload": {"sequence_length": 256, "global_batch": 4, **workload},
-    }
+    shape = {"layers": 2, "vocabulary": 50_000, "parameters_per_layer": 10_000_000}
+    asked = {"sequence_length": 256, "global_batch": 4, **workload}
+    hosts = " ".join(["A*2"] * nodes)
+    return document(hosts, {"A": (50, 8)}, model=shape, inter=5, **asked)
 
 
 def read(data: dict[str, Any]) -> Instance:

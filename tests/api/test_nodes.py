@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from json_schema import faults
+from small_instances import small
 from typer.testing import CliRunner
 
 import hetopt
@@ -27,30 +28,8 @@ GPUS = {
 
 def mixed(**gpus: dict[str, Any]) -> hetopt.Instance:
     """A node that is worth its price, and two that are not."""
-    nodes = [("b-1", "big"), ("s-1", "small"), ("s-2", "small")]
-    return hetopt.Instance.model_validate_json(
-        json.dumps(
-            {
-                "name": "mixed",
-                "model": {
-                    "name": "m",
-                    "layers": 8,
-                    "hidden": 1024,
-                    "heads": 8,
-                    "vocabulary": 1000,
-                },
-                "workload": {"sequence_length": 512, "global_batch": 16},
-                "cluster": {
-                    "gpus": {**GPUS, **gpus},
-                    "nodes": [
-                        {"name": n, "gpu": g, "count": 2, "intra_gbytes_per_s": 50}
-                        for n, g in nodes
-                    ],
-                    "inter": {"gbytes_per_s": 5},
-                },
-            }
-        )
-    )
+    hosts, cards = "b-1=big*2 s-1=small*2 s-2=small*2", {**GPUS, **gpus}
+    return small(hosts, cards, model={"layers": 8}, inter=5, global_batch=16)
 
 
 def usd(instance: hetopt.Instance, plan: hetopt.TrainingPlan) -> Fraction:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_instances import small
 from typer.testing import CliRunner
 
 import hetopt
@@ -43,32 +44,14 @@ def asking(words: str, target: str | None = None) -> Instance:
     """A small instance that asks for that of a target; memory would be ample."""
     lacking, model, costs = ASKED[words]
     card = "V100-32GB-SXM2" if words == "has no bf16" else "A100-80GB-SXM4"
-    tree = {
-        "name": "asking",
-        "model": {
-            "name": "m",
-            "layers": 4,
-            "hidden": 512,
-            "heads": 8,
-            "vocabulary": 32_000,
-        }
-        | model,
-        "cluster": {
-            "gpus": {card: {"peak_tflops": 100, "memory_gib": 32}},
-            "nodes": [
-                {"name": f"n{i}", "gpu": card, "count": 2, "intra_gbytes_per_s": 50}
-                for i in range(2)
-            ],
-            "inter": {"gbytes_per_s": 5},
-        },
-        "workload": {
-            "sequence_length": 128,
-            "global_batch": 8,
-            "costs": costs,
-            "runs_on": target or lacking,
-        },
-    }
-    return Instance.model_validate_json(json.dumps(tree))
+    return small(
+        *(f"{card}*2 {card}*2", {card: (100, 32)}),
+        model={"hidden": 512, "vocabulary": 32_000} | model,
+        inter=5,
+        sequence_length=128,
+        costs=costs,
+        runs_on=target or lacking,
+    )
 
 
 PLAN = TrainingPlan.model_validate_json(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from inputs import examples, plans_of, tiny_instances
 from places import INSTANCES
 from random_plans import random_plan
+from small_instances import small
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
@@ -160,28 +161,7 @@ def _one_node(memory_gib: float) -> Instance:
 
 def _built(nodes: list[dict[str, object]], memory_gib: float) -> Instance:
     """Two layers of 20 M parameters: 0.3 GiB of states each."""
-    return Instance.model_validate_json(
-        json.dumps(
-            {
-                "name": "by-hand",
-                "model": {
-                    "name": "two",
-                    "layers": 2,
-                    "hidden": 1024,
-                    "heads": 8,
-                    "vocabulary": 0,
-                    "parameters_per_layer": 20_000_000,
-                },
-                "cluster": {
-                    "gpus": {"A": {"peak_tflops": 50, "memory_gib": memory_gib}},
-                    "nodes": nodes,
-                    "inter": {"gbytes_per_s": 1},
-                },
-                "workload": {
-                    "sequence_length": 512,
-                    "global_batch": 4,
-                    "costs": {"activations": "checkpoint", "head": "omit"},
-                },
-            }
-        )
-    )
+    shape = {"layers": 2, "vocabulary": 0, "parameters_per_layer": 20_000_000}
+    costs = {"activations": "checkpoint", "head": "omit"}
+    gpus = {"A": (50, memory_gib)}
+    return small(nodes, gpus, model=shape, global_batch=4, costs=costs)

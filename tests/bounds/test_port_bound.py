@@ -8,6 +8,7 @@ from drawing import instance as drawn
 from drawing import read
 from hypothesis import given
 from inputs import examples, seeds
+from small_instances import small
 
 from hetopt.bounds.again import training_plan as again
 from hetopt.bounds.training_plan import training_plan_bound
@@ -49,35 +50,15 @@ def test_no_plan_is_below_the_bound_and_it_is_derived_again(seed: int) -> None:
 
 def two_boxes(gbytes_per_s: float, **costs: Any) -> Instance:
     """Two machines of one GPU with one port; a layer takes a millisecond on each."""
-    node = {"gpu": "A", "count": 1, "adapters": 1}
     row = {"gpu": "A", "tensor_parallel": 1, "micro_batch": 1}
-    return read(
-        {
-            "name": "two-boxes",
-            "model": {
-                "name": "four",
-                "layers": 4,
-                "hidden": 1000,
-                "heads": 8,
-                "vocabulary": 1000,
-                "layer_parameters": [10**6] * 4,
-            },
-            "workload": {
-                "sequence_length": 1000,
-                "global_batch": 8,
-                "costs": {
-                    "head": "omit",
-                    "layer_times": "profile",
-                    "profile": [row | {"layer_us": [1000] * 4}],
-                    **costs,
-                },
-            },
-            "cluster": {
-                "gpus": {"A": {"peak_tflops": 1, "memory_gib": 9}},
-                "nodes": [{"name": f"n{i}", **node} for i in range(2)],
-                "inter": {"gbytes_per_s": gbytes_per_s},
-            },
-        }
+    profile = [row | {"layer_us": [1000] * 4}]
+    return small(
+        [{"name": f"n{i}", "gpu": "A", "count": 1, "adapters": 1} for i in range(2)],
+        {"A": (1, 9)},
+        model={"hidden": 1000, "layer_parameters": [10**6] * 4},
+        inter=gbytes_per_s,
+        sequence_length=1000,
+        costs={"head": "omit", "layer_times": "profile", "profile": profile, **costs},
     )
 
 

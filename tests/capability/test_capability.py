@@ -10,6 +10,7 @@ import pytest
 import soaking
 from places import ROOT
 from random_calibrations import calibration, sheet
+from small_instances import document
 from soaking import capability as kind
 from typer.testing import CliRunner
 
@@ -31,22 +32,10 @@ _ENOUGH_S = 30  # to look at all plans of a small cluster, which takes a second
 
 def plain() -> Tree:
     """Return an instance that asks for nothing: HexiScale's appendix on three GPUs."""
-    shape = {"layers": 3, "hidden": 256, "heads": 4, "vocabulary": 1000}
+    shape = {"layers": 3, "hidden": 256, "heads": 4}
     costs = {"head": "omit", "activations": "checkpoint", "in_flight": "one"}
-    rates = {"gpu": "A", "intra_gbytes_per_s": 50}
-    return {
-        "name": "plain",
-        "model": {"name": "m", **shape},
-        "workload": {"sequence_length": 512, "global_batch": 4, "costs": costs},
-        "cluster": {
-            "gpus": {"A": {"peak_tflops": 10, "memory_gib": 1}},
-            "nodes": [
-                {"name": "n0", "count": 2, **rates},
-                {"name": "n1", "count": 1, **rates},
-            ],
-            "inter": {"gbytes_per_s": 1},
-        },
-    }
+    gpus = {"A": (10, 1)}
+    return document("A*2 A*1", gpus, model=shape, global_batch=4, costs=costs)
 
 
 def costs(**settings: Any) -> Callable[[Tree], None]:

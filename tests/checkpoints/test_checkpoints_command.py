@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from random_recoveries import contents, expected
 from safetensors.numpy import save_file
+from small_instances import document
 from typer.testing import CliRunner
 
 from hetopt import checkpoints, cli
@@ -38,27 +39,11 @@ def run(*words: object, code: int = 0) -> Any:
 @pytest.fixture
 def small(tmp_path: Path) -> Instance:
     """Four layers on two nodes, as a file."""
-    document = {
-        "name": "small",
-        "model": {
-            "name": "small",
-            "layers": 4,
-            "hidden": 16,
-            "heads": 4,
-            "vocabulary": 32,
-        },
-        "workload": {"sequence_length": 16, "global_batch": 8},
-        "cluster": {
-            "gpus": {"x": {"peak_tflops": 10, "memory_gib": 8}},
-            "nodes": [
-                {"name": "a", "gpu": "x", "count": 2, "intra_gbytes_per_s": 10},
-                {"name": "b", "gpu": "x", "count": 1},
-            ],
-            "inter": {"gbytes_per_s": 1},
-        },
-    }
-    (tmp_path / "small.json").write_text(json.dumps(document))
-    plan = {"instance": document, "plan": PLAN.model_dump(mode="json")}
+    shape = {"name": "small", "hidden": 16, "heads": 4, "vocabulary": 32}
+    gpus = {"x": (10, 8)}
+    made = document("a=x*2 b=x*1", gpus, model=shape, rate=10, sequence_length=16)
+    (tmp_path / "small.json").write_text(json.dumps(made))
+    plan = {"instance": made, "plan": PLAN.model_dump(mode="json")}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     return load_instance(tmp_path / "small.json")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_instances
 from random_recoveries import contents, expected
 from typer.testing import CliRunner
 
@@ -19,32 +20,14 @@ NODES = {"a": 4, "b": 2, "c": 2}
 
 
 def document(nodes: dict[str, int], tied: bool, head: str) -> dict[str, Any]:
-    return {
-        "name": "recovered",
-        "model": {
-            "name": "small",
-            "layers": 4,
-            "hidden": 32,
-            "heads": 8,
-            "vocabulary": 64,
-            "intermediate": 48,
-            "gated": True,
-            "tied_embeddings": tied,
-        },
-        "workload": {
-            "sequence_length": 16,
-            "global_batch": 8,
-            "costs": {"head": head},
-        },
-        "cluster": {
-            "gpus": {"x": {"peak_tflops": 10, "memory_gib": 8}},
-            "nodes": [
-                {"name": name, "gpu": "x", "count": count, "intra_gbytes_per_s": 10}
-                for name, count in nodes.items()
-            ],
-            "inter": {"gbytes_per_s": 1},
-        },
-    }
+    shape = {"hidden": 32, "vocabulary": 64, "intermediate": 48, "gated": True}
+    return small_instances.document(
+        *(" ".join(f"{name}=x*{n}" for name, n in nodes.items()), {"x": (10, 8)}),
+        model=shape | {"name": "small", "tied_embeddings": tied},
+        rate=10,
+        sequence_length=16,
+        costs={"head": head},
+    )
 
 
 def two_stages(first: tuple[str, ...], second: tuple[str, ...]) -> TrainingPlan:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples, plans_of, seeds
 from random_pipelines import random_costs
+from small_instances import small
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
@@ -93,38 +94,19 @@ def tiny(random: Random, sizes: tuple[int, ...] = (1,), most: int = 5) -> Instan
 
 def cluster_of(nodes: str, **changes: Any) -> Instance:
     """Nodes as 'A3 B3 C2'; `changes` of model, workload, costs and links."""
-    model = {"name": "m", "layers": 32, "hidden": 2048, "heads": 16}
-    workload = {
-        "sequence_length": 4096,
-        "global_batch": 64,
-        "costs": changes.pop("costs", HEXISCALE),
-    }
-    inter = {"gbytes_per_s": changes.pop("inter", 0.7)}
-    made = [
-        {
-            "name": f"n{i}",
-            "gpu": node[0],
-            "count": int(node[1:]),
-            "intra_gbytes_per_s": CARDS[node[0]][2],
-        }
+    model = {"layers": 32, "hidden": 2048, "heads": 16, "vocabulary": 32000}
+    asked = {"sequence_length": 4096, "global_batch": 64, "costs": HEXISCALE}
+    inter = changes.pop("inter", 0.7)
+    fields = {"global_batch", "micro_batch_sizes", "sequence_length", "costs"}
+    for key, value in changes.items():
+        (asked if key in fields else model)[key] = value
+    hosts = [
+        {"name": f"n{i}", "gpu": node[0], "count": int(node[1:])}
+        | {"intra_gbytes_per_s": CARDS[node[0]][2]}
         for i, node in enumerate(nodes.split())
     ]
-    gpus = {
-        name: {"peak_tflops": CARDS[name][0], "memory_gib": CARDS[name][1]}
-        for name in sorted({node[0] for node in nodes.split()})
-    }
-    fields = {"global_batch", "micro_batch_sizes", "sequence_length"}
-    for key, value in changes.items():
-        (workload if key in fields else model)[key] = value
-    return Instance.model_validate(
-        {
-            "name": nodes,
-            "model": {"vocabulary": 32000, **model},
-            "workload": workload,
-            "cluster": {"gpus": gpus, "nodes": tuple(made), "inter": inter},
-        },
-        strict=False,
-    )
+    gpus = {name: CARDS[name][:2] for name in sorted({h["gpu"] for h in hosts})}
+    return small(hosts, gpus, model=model, inter=inter, name=nodes, **asked)
 
 
 def solved(instance: Instance, **limits: Any):

@@ -2,26 +2,18 @@
 
 from typing import Any
 
+from small_instances import document
+
 
 def three_hosts(name: str, gpus: int) -> dict[str, Any]:
     """Return an instance of hosts a, b and c with so many GPUs each."""
-    return {
-        "name": name,
-        "model": {
-            **{"name": "m", "layers": 4, "hidden": 32, "heads": 4, "vocabulary": 64},
-            **{"gated": True, "kv_heads": 4, "intermediate": 48},
-        },
-        "cluster": {
-            "gpus": {"card": {"peak_tflops": 1, "memory_gib": 8}},
-            "nodes": [
-                {"name": host, "gpu": "card", "count": gpus, "intra_gbytes_per_s": 10}
-                for host in "abc"
-            ],
-            "inter": {"gbytes_per_s": 1},
-        },
-        "workload": {
-            "sequence_length": 8,
-            "global_batch": 8,
-            "micro_batch_sizes": [1, 2],
-        },
-    }
+    return document(
+        " ".join(f"{host}=card*{gpus}" for host in "abc"),
+        {"card": (1, 8)},
+        model={"hidden": 32, "heads": 4, "vocabulary": 64}
+        | {"gated": True, "kv_heads": 4, "intermediate": 48},
+        rate=10,
+        name=name,
+        sequence_length=8,
+        micro_batch_sizes=[1, 2],
+    )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from inputs import examples, seeds
+from small_instances import small
 
 import hetopt
 from hetopt.files.clusters import generate
@@ -25,28 +26,13 @@ def changed(instance: Instance, **parts: dict[str, Any]) -> Instance:
 
 def two_kinds(gib: float = 80, gbytes_per_s: float = 1.0) -> Instance:
     """A fast and a slow node of one GPU, 6 layers, 8 samples, one at a time."""
-    node = {"count": 1, "intra_gbytes_per_s": 100}
-    gpus = {"F": {"peak_tflops": 200, "memory_gib": gib}}
-    gpus["S"] = {"peak_tflops": 100, "memory_gib": gib}
-    document = {
-        "name": "two kinds",
-        "model": {
-            **{"name": "m", "layers": 6, "hidden": 1024, "heads": 8},
-            "vocabulary": 1000,
-        },
-        "cluster": {
-            "gpus": gpus,
-            "nodes": [{"name": x.lower(), "gpu": x, **node} for x in "FS"],
-            "inter": {"gbytes_per_s": gbytes_per_s, "latency_us": 0},
-        },
-        "workload": {
-            "sequence_length": 1024,
-            "global_batch": 8,
-            "micro_batch_sizes": [1],
-            "costs": {"head": "omit", "recompute": "full", "in_flight": "1f1b"},
-        },
-    }
-    return Instance.model_validate(document, strict=False)
+    return small(
+        *("f=F*1 s=S*1", {"F": (200, gib), "S": (100, gib)}),
+        model={"layers": 6},
+        inter=gbytes_per_s,
+        sequence_length=1024,
+        costs={"head": "omit", "recompute": "full", "in_flight": "1f1b"},
+    )
 
 
 def least_by_trying_all(instance: Instance) -> int:

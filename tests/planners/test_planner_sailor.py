@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples, seeds
+from small_instances import small
 
 import hetopt
 from hetopt.files.clusters import generate
@@ -23,37 +24,11 @@ def cluster(nodes: dict[str, tuple[int, int]], **workload: Any) -> Instance:
 
     Their links are too slow for tensor parallelism.
     """
-    document = {
-        "name": "some",
-        "model": {
-            **{"name": "m", "layers": 6, "hidden": 1024, "heads": 8},
-            "vocabulary": 1000,
-        },
-        "cluster": {
-            "gpus": {
-                f"g{tflops}": {"peak_tflops": tflops, "memory_gib": 80}
-                for tflops, _ in nodes.values()
-            },
-            "nodes": [
-                {
-                    "name": name,
-                    "gpu": f"g{tflops}",
-                    "count": count,
-                    "intra_gbytes_per_s": 1,
-                }
-                for name, (tflops, count) in nodes.items()
-            ],
-            "inter": {"gbytes_per_s": 10, "latency_us": 0},
-        },
-        "workload": {
-            "sequence_length": 1024,
-            "global_batch": 1200,
-            "micro_batch_sizes": [1],
-            "costs": {"head": "omit", "recompute": "full", "in_flight": "1f1b"},
-            **workload,
-        },
-    }
-    return Instance.model_validate(document, strict=False)
+    costs = {"head": "omit", "recompute": "full", "in_flight": "1f1b"}
+    asked = {"sequence_length": 1024, "global_batch": 1200, "costs": costs, **workload}
+    hosts = " ".join(f"{x}=g{tflops}*{n}" for x, (tflops, n) in nodes.items())
+    gpus = {f"g{tflops}": (tflops, 80) for tflops, _ in nodes.values()}
+    return small(hosts, gpus, model={"layers": 6}, inter=10, rate=1, **asked)
 
 
 def programme(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples, seeds, tiny_instances
 from places import INSTANCES
+from small_instances import small
 
 import hetopt
 from hetopt import registry
@@ -220,23 +221,13 @@ def test_megatron_says_how_much_memory_is_short_and_where() -> None:
 
 def two_nodes_and(slow_gpus: int) -> Instance:
     """Two nodes of four GPUs on a slow network, and perhaps a slow one of few."""
-    gpus = {"fast": {"peak_tflops": 100, "memory_gib": 24}}
-    nodes: list[dict[str, Any]] = [
-        {"name": f"node{i}", "gpu": "fast", "count": 4, "intra_gbytes_per_s": 300}
-        for i in range(2)
-    ]
+    hosts, gpus = "fast*4 fast*4", {"fast": (100, 24)}
     if slow_gpus:
-        gpus["slow"] = {"peak_tflops": 2, "memory_gib": 48}
-        nodes.append({"name": "node2", "gpu": "slow", "count": slow_gpus})
+        hosts, gpus = f"{hosts} slow*{slow_gpus}", gpus | {"slow": (2, 48)}
     shape = {"layers": 8, "hidden": 2048, "heads": 16, "vocabulary": 0}
-    document = {
-        "name": "islands",
-        "model": {"name": "model", **shape, "parameters_per_layer": 50_000_000},
-        "cluster": {"gpus": gpus, "nodes": nodes, "inter": {"gbytes_per_s": 0.5}},
-        "workload": {"sequence_length": 1024, "global_batch": 64}
-        | {"micro_batch_sizes": [1], "costs": {"flash": True}},
-    }
-    return Instance.model_validate_json(json.dumps(document))
+    shape["parameters_per_layer"] = 50_000_000
+    asked = {"sequence_length": 1024, "global_batch": 64, "costs": {"flash": True}}
+    return small(hosts, gpus, model=shape, inter=0.5, rate=300, **asked)
 
 
 def test_islands_leave_a_node_idle_that_would_hold_the_others_back() -> None:

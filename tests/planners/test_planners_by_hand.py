@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import pytest
+from small_instances import small
 
 from hetopt.exact import device_grouping as exact
 from hetopt.modelling import Limits
@@ -62,32 +63,16 @@ def test_autohets_fixed_k_prices_the_bubble_of_a_group() -> None:
 
 def mixed(*tflops: float) -> Instance:
     """Nodes of one GPU of so many TFLOPS each."""
-    names = [f"G{i}" for i in range(len(tflops))]
-    document = {
-        "name": "mixed",
-        "model": {
-            **{"name": "m", "layers": 8, "hidden": 1024, "heads": 8},
-            "vocabulary": 1000,
-        },
-        "cluster": {
-            "gpus": {
-                name: {"peak_tflops": peak, "memory_gib": 80}
-                for name, peak in zip(names, tflops, strict=True)
-            },
-            "nodes": [
-                {"name": f"n{i}", "gpu": name, "count": 1, "intra_gbytes_per_s": 100}
-                for i, name in enumerate(names)
-            ],
-            "inter": {"gbytes_per_s": 10, "latency_us": 0},
-        },
-        "workload": {
-            "sequence_length": 1024,
-            "global_batch": 16,
-            "micro_batch_sizes": [4, 8],
-            "costs": {"head": "omit"},
-        },
-    }
-    return Instance.model_validate(document, strict=False)
+    return small(
+        " ".join(f"G{i}*1" for i in range(len(tflops))),
+        {f"G{i}": (peak, 80) for i, peak in enumerate(tflops)},
+        model={"layers": 8},
+        inter=10,
+        sequence_length=1024,
+        global_batch=16,
+        micro_batch_sizes=[4, 8],
+        costs={"head": "omit"},
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from made_plans import pipeline, stage
+from small_instances import document
 
 import hetopt
 from hetopt.errors import RunFailed, Unsupported
@@ -23,26 +24,15 @@ from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
 Rows = list[dict[str, Any]]
-TREE = {
-    "name": "spot",
-    "model": {
-        **{"name": "m", "layers": 4, "hidden": 32, "heads": 4, "vocabulary": 64},
-        **{"gated": True, "kv_heads": 4, "intermediate": 48},
-    },
-    "cluster": {
-        "gpus": {
-            "fast": {"peak_tflops": 1, "memory_gib": 8},
-            "slow": {"peak_tflops": 0.5, "memory_gib": 8},
-        },
-        "nodes": [
-            {"name": "a", "gpu": "fast", "count": 3, "intra_gbytes_per_s": 10},
-            {"name": "b", "gpu": "slow", "count": 2, "intra_gbytes_per_s": 10},
-            {"name": "c", "gpu": "slow", "count": 1, "intra_gbytes_per_s": 10},
-        ],
-        "inter": {"gbytes_per_s": 1},
-    },
-    "workload": {"sequence_length": 8, "global_batch": 8, "micro_batch_sizes": [1, 2]},
-}
+TREE = document(
+    "a=fast*3 b=slow*2 c=slow*1",
+    {"fast": (1, 8), "slow": (0.5, 8)},
+    model={"hidden": 32, "heads": 4, "vocabulary": 64}
+    | {"gated": True, "kv_heads": 4, "intermediate": 48},
+    rate=10,
+    sequence_length=8,
+    micro_batch_sizes=[1, 2],
+)
 DATA = validated(Instance, TREE, "instance")
 TWO = [pipeline(4, 2, stage(0, 2, (2, "a:0")), stage(2, 4, (2, "a:1")))]
 PLAN = validated(TrainingPlan, {"pipelines": TWO}, "plan")

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from random_alternatives import with_alternatives, with_choices
 from random_pipelines import random_instance, random_pipes
+from small_instances import small
 from tiny_choices import tiny
 from typer.testing import CliRunner
 
@@ -97,20 +98,15 @@ def test_a_descent_is_never_worse_and_mixes_rules() -> None:
 
 def four_gpus(*zeros: int) -> Instance:
     """GPUs that hold 0.6 of the states, on a link too slow to share layers on."""
-    model = {"name": "m", "layers": 3, "hidden": 1024, "heads": 8, "vocabulary": 0}
     states_gib = 16 * 3 * 12 * 1024**2 / 2**30
-    gpu = {"peak_tflops": 50, "memory_gib": round(0.6 * states_gib, 3)}
     node = {"name": "n", "gpu": "A", "count": 4, "intra_gbytes_per_s": 20}
-    node["intra_latency_us"] = 200
-    workload = {
-        "sequence_length": 512,
-        "global_batch": 64,
-        "costs": {"head": "omit"},
-        "alternatives": {"zero": list(zeros)},
-    }
-    tree = {"name": "four", "model": model, "workload": workload}
-    tree["cluster"] = {"gpus": {"A": gpu}, "nodes": [node]}
-    return Instance.model_validate(tree, strict=False)
+    return small(
+        *([node | {"intra_latency_us": 200}], {"A": (50, round(0.6 * states_gib, 3))}),
+        model={"layers": 3, "vocabulary": 0},
+        global_batch=64,
+        costs={"head": "omit"},
+        alternatives={"zero": list(zeros)},
+    )
 
 
 def test_a_stage_of_zero_is_chosen_where_it_helps() -> None:

@@ -11,6 +11,7 @@ from brute_force_grids import best_grid, tiny_on_a_trainer
 from brute_force_training import best_training_plan, random_tiny_instance
 from hypothesis import given
 from inputs import drawn, examples, plans_of
+from small_instances import small
 from typer.testing import CliRunner
 
 import hetopt
@@ -112,45 +113,20 @@ def shaped(target: str = "any") -> Instance:
 
     HexiScale trains models of its own.
     """
-    sequences, model = (
-        128,
-        {
-            **{"name": "m", "layers": 8, "hidden": 512, "heads": 8},
-            **{"kv_heads": 4, "vocabulary": 1000, "intermediate": 1024},
-            "gated": True,
-        },
-    )
+    sequences, model = 128, {"hidden": 512, "kv_heads": 4, "intermediate": 1024}
     if target == "hexiscale":
-        sequences, model = (
-            4096,
-            {
-                **{"name": "m", "layers": 8, "hidden": 4096, "heads": 32},
-                **{"vocabulary": 32_000, "intermediate": 11_008, "gated": True},
-            },
-        )
-    return Instance.model_validate(
-        {
-            "name": "shaped",
-            "model": model,
-            "workload": {
-                "sequence_length": sequences,
-                "global_batch": 8,
-                "costs": {"recompute": "none"},
-                "alternatives": {"recompute": ("full",), "zero": (1, 2)},
-            },
-            "cluster": {
-                "gpus": {
-                    "fast": {"peak_tflops": 100, "memory_gib": 80},
-                    "slow": {"peak_tflops": 40, "memory_gib": 80},
-                },
-                "nodes": (
-                    {"name": "a", "gpu": "fast", "count": 4, "intra_gbytes_per_s": 50},
-                    {"name": "b", "gpu": "fast", "count": 4, "intra_gbytes_per_s": 50},
-                    {"name": "c", "gpu": "slow", "count": 3, "intra_gbytes_per_s": 20},
-                ),
-                "inter": {"gbytes_per_s": 5},
-            },
-        }
+        sequences, model = 4096, {"hidden": 4096, "heads": 32, "intermediate": 11_008}
+        model["vocabulary"] = 32_000
+    hosts = [("a", "fast", 4, 50), ("b", "fast", 4, 50), ("c", "slow", 3, 20)]
+    keys = "name", "gpu", "count", "intra_gbytes_per_s"
+    return small(
+        [dict(zip(keys, host, strict=True)) for host in hosts],
+        {"fast": (100, 80), "slow": (40, 80)},
+        model={"layers": 8, "gated": True, **model},
+        inter=5,
+        sequence_length=sequences,
+        costs={"recompute": "none"},
+        alternatives={"recompute": ["full"], "zero": [1, 2]},
     )
 
 

@@ -6,6 +6,7 @@ from itertools import combinations, product
 from random import Random
 
 import pytest
+from small_instances import small
 
 import hetopt
 from hetopt.bounds.again import grids
@@ -21,39 +22,18 @@ SIZES, RULES = (1, 2), ("full", "none")
 def drawn(seed: int, zeros: tuple[int, ...] = (0,)) -> Instance:
     """Two hosts, one with two small cards and one with a large one."""
     rng = Random(f"shares/{seed}")
-    tree = {
-        "name": f"shares-{seed}",
-        "model": {
-            "name": "m",
-            "layers": 4,
-            "hidden": 1024,
-            "heads": 8,
-            "vocabulary": 1000,
-        },
-        "workload": {
-            "sequence_length": 512,
-            "global_batch": rng.randint(5, 9),
-            "micro_batch_sizes": list(SIZES),
-            "costs": {"precision": "fp32", "zero": zeros[0]},
-            "alternatives": {"recompute": list(RULES), "zero": list(zeros)},
-            "runs_on": "transformers",
-        },
-        "cluster": {
-            "gpus": {
-                "small": {
-                    "peak_tflops": rng.choice([10, 40]),
-                    "memory_gib": rng.choice([1.2, 1.5, 4]),
-                },
-                "large": {"peak_tflops": 50, "memory_gib": 8},
-            },
-            "nodes": [
-                {"name": "s", "gpu": "small", "count": 2, "intra_gbytes_per_s": 10},
-                {"name": "l", "gpu": "large", "count": 1, "intra_gbytes_per_s": 10},
-            ],
-            "inter": {"gbytes_per_s": rng.choice([0.5, 5])},
-        },
-    }
-    return Instance.model_validate_json(json.dumps(tree))
+    batch = rng.randint(5, 9)
+    gpus = {"small": (rng.choice([10, 40]), rng.choice([1.2, 1.5, 4]))}
+    return small(
+        *("s=small*2 l=large*1", {**gpus, "large": (50, 8)}),
+        inter=rng.choice([0.5, 5]),
+        rate=10,
+        global_batch=batch,
+        micro_batch_sizes=SIZES,
+        costs={"precision": "fp32", "zero": zeros[0]},
+        alternatives={"recompute": RULES, "zero": zeros},
+        runs_on="transformers",
+    )
 
 
 def every_plan(data: Instance) -> Iterator[TrainingPlan]:

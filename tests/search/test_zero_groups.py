@@ -10,6 +10,7 @@ from hypothesis import given
 from inputs import drawn, examples
 from mixtures import CALIBRATION, GPU
 from random_pipelines import random_instance, random_pipes
+from small_instances import small
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
@@ -58,31 +59,19 @@ def four(
     counts: list[int], gib: float, target: str, rate: float = 1, **more: Any
 ) -> Instance:
     """A small dense model on four GPUs of nodes that a slow link joins."""
-    tree: dict[str, Any] = {
-        "name": "groups",
-        "model": {
-            **{"name": "m", "layers": 2, "hidden": 1024, "heads": 8},
-            **{"intermediate": 4096, "gated": True, "vocabulary": 8000},
-        },
-        "cluster": {
-            "gpus": {"a": GPU | {"memory_gib": gib}},
-            "nodes": [
-                {"name": f"n{i}", "gpu": "a", "count": count, "intra_gbytes_per_s": 300}
-                for i, count in enumerate(counts)
-            ],
-            "inter": {"gbytes_per_s": rate, "latency_us": 5},
-        },
-        "workload": {
-            **{"sequence_length": 2048, "global_batch": 4, "runs_on": target},
-            "costs": {
-                **{"layer_times": "calibrated", "activations": "calibrated"},
-                **{"calibration": CALIBRATION, "precision": "bf16_mixed"},
-                **more,
-            },
-            "alternatives": {"zero_groups": [2]},
-        },
-    }
-    return Instance.model_validate(tree, strict=False)
+    costs = {"layer_times": "calibrated", "activations": "calibrated", **more}
+    return small(
+        " ".join(f"a*{count}" for count in counts),
+        {"a": GPU | {"memory_gib": gib}},
+        model={"layers": 2, "intermediate": 4096, "gated": True, "vocabulary": 8000},
+        inter={"gbytes_per_s": rate, "latency_us": 5},
+        rate=300,
+        sequence_length=2048,
+        global_batch=4,
+        runs_on=target,
+        costs={"calibration": CALIBRATION, "precision": "bf16_mixed", **costs},
+        alternatives={"zero_groups": [2]},
+    )
 
 
 @pytest.mark.parametrize(

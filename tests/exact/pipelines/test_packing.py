@@ -9,6 +9,7 @@ import pytest
 import soaking
 from inputs import trials
 from packed_columns import Packing, boxes, facts
+from small_instances import small
 from soaking import pipelines as soaked
 
 from hetopt.errors import InstanceError, InternalError
@@ -76,24 +77,10 @@ def test_every_valid_plan_is_a_packing_where_links_between_sites_are_slow(least)
 def _instance(**changes):
     """Two nodes of two GPUs; a hop to two GPUs takes longer than one to one GPU."""
     costs = {"hop_factor": 1, "head": "omit", **changes.pop("costs", {})}
-    model = {"name": "m", "layers": 2, "hidden": 1024, "heads": 8, "vocabulary": 1000}
-    tree = {
-        "name": "two",
-        "model": model | changes.pop("model", {}),
-        "workload": {
-            **{"sequence_length": 256, "global_batch": 4, "micro_batch_sizes": [1]},
-            "costs": costs,
-        },
-        "cluster": {
-            "gpus": {"A": {"peak_tflops": 100, "memory_gib": 80}},
-            "nodes": [
-                {"name": name, "gpu": "A", "count": 2, "intra_gbytes_per_s": 1}
-                for name in "ab"
-            ],
-            "inter": {"gbytes_per_s": 2},
-        },
-    }
-    return Instance.model_validate(tree, strict=False)
+    model = {"layers": 2, **changes.pop("model", {})}
+    asked = {"sequence_length": 256, "global_batch": 4, "micro_batch_sizes": [1]}
+    hosts, gpus = "a=A*2 b=A*2", {"A": (100, 80)}
+    return small(hosts, gpus, model=model, inter=2, rate=1, costs=costs, **asked)
 
 
 def _plan(*stages, micro_batches=4):
