@@ -12,6 +12,7 @@ from float_judge import FloatJudge
 from hypothesis import given
 from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
+from small_instances import small
 
 from hetopt import capability
 from hetopt.bounds.training_plan import training_plan_bound
@@ -34,29 +35,15 @@ def two_nodes(
 ) -> Instance:
     """Two nodes of four GPUs, joined at 2 GB/s without latency; 100 GB/s within."""
     node = {"gpu": "A", "count": 4, "intra_gbytes_per_s": 100, "adapters": adapters}
-    model = {
-        "name": "m",
-        "layers": 8,
-        "hidden": 1000,
-        "heads": 8,
-        "vocabulary": 1000,
-        "layer_parameters": [10**6] * 8,
-    }
-    tree = {
-        "name": "two",
-        "model": model | fields.pop("model", {}),
-        "workload": {
-            "sequence_length": 1000,
-            "global_batch": 8,
-            "costs": {"head": "omit"} | (costs or {}),
-        },
-        "cluster": {
-            "gpus": {"A": {"peak_tflops": 999_999, "memory_gib": 80}},
-            "nodes": [{"name": name, **node} for name in ("a", "b")],
-            "inter": fields.pop("inter", {"gbytes_per_s": 2}),
-        },
-    }
-    return Instance.model_validate(tree, strict=False)
+    shape = {"layers": 8, "hidden": 1000, "layer_parameters": [10**6] * 8}
+    return small(
+        [{"name": name, **node} for name in ("a", "b")],
+        {"A": (999_999, 80)},
+        model=shape | fields.pop("model", {}),
+        inter=fields.pop("inter", 2),
+        sequence_length=1000,
+        costs={"head": "omit"} | (costs or {}),
+    )
 
 
 def plan_of(*rows: list[str], t: int, cut: int = 4) -> TrainingPlan:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples, plans_of, seeds
 from random_pipelines import random_costs
+from settings import COSTS
 from small_instances import small
 
 import hetopt
@@ -29,12 +30,6 @@ from hetopt.schema import Instance
 from hetopt.search import islands
 from hetopt.solving.run import Halt, Run
 
-HEXISCALE = {
-    "bytes_per_parameter": 8,
-    "head": "omit",
-    "activations": "checkpoint",
-    "in_flight": "one",
-}
 CARDS = {"A": (312.0, 80, 200), "B": (165.2, 24, 32), "C": (80.0, 24, 24)}
 
 
@@ -55,47 +50,33 @@ def tiny(random: Random, sizes: tuple[int, ...] = (1,), most: int = 5) -> Instan
                 "intra_latency_us": random.choice([0, 5.5]),
             }
         )
-    types = {
-        name: {
-            "peak_tflops": random.choice([10.0, 37.5, 165.2]),
-            "memory_gib": random.choice(memory),
-        }
+    gpus = {
+        name: (random.choice([10.0, 37.5, 165.2]), random.choice(memory))
         for name in sorted({node["gpu"] for node in nodes})
     }
-    inter: dict[str, Any] = {
-        "gbytes_per_s": random.choice([0.7, 5.0]),
-        "latency_us": random.choice([0, 9]),
-    }
+    inter: dict[str, Any] = {"gbytes_per_s": random.choice([0.7, 5.0])}
+    inter["latency_us"] = random.choice([0, 9])
     if len(nodes) > 1 and random.random() < 0.3:
         inter["pairs"] = [{"first": "n0", "second": "n1", "gbytes_per_s": 0.3}]
     layers = random.randint(2, 4 if most > 4 else 3)
-    model: dict[str, Any] = {
-        "name": "m",
-        "layers": layers,
-        "hidden": 256,
-        "heads": 4,
-        "vocabulary": 1000,
-    }
+    model: dict[str, Any] = {"layers": layers, "hidden": 256, "heads": 4}
     if random.random() < 0.5:
         sizes_of = [random.randint(10**5, 9 * 10**6) for _ in range(layers)]
         model["layer_parameters"] = sizes_of
-    workload = {
-        "sequence_length": 512,
-        "global_batch": random.randint(2, 4),
-        "micro_batch_sizes": sizes,
-        "costs": random_costs(random),
-    }
-    cluster = {"gpus": types, "nodes": tuple(nodes), "inter": inter}
-    return Instance.model_validate(
-        {"name": "tiny", "model": model, "workload": workload, "cluster": cluster},
-        strict=False,
+    return small(
+        *(nodes, gpus),
+        model=model,
+        inter=inter,
+        global_batch=random.randint(2, 4),
+        micro_batch_sizes=sizes,
+        costs=random_costs(random),
     )
 
 
 def cluster_of(nodes: str, **changes: Any) -> Instance:
     """Nodes as 'A3 B3 C2'; `changes` of model, workload, costs and links."""
     model = {"layers": 32, "hidden": 2048, "heads": 16, "vocabulary": 32000}
-    asked = {"sequence_length": 4096, "global_batch": 64, "costs": HEXISCALE}
+    asked = {"sequence_length": 4096, "global_batch": 64, "costs": COSTS}
     inter = changes.pop("inter", 0.7)
     fields = {"global_batch", "micro_batch_sizes", "sequence_length", "costs"}
     for key, value in changes.items():
@@ -259,7 +240,7 @@ def test_a_small_cluster_has_at_most_eight_gpus():
 def test_of_a_rather_small_cluster_all_rows_prove_what_a_small_one_says(overhead):
     # The last node can do nothing: its GPUs have too little memory for any layer.
     whole = cluster_of(
-        "A4 B4 C2", layers=8, costs={**HEXISCALE, "iteration_overhead_us": overhead}
+        "A4 B4 C2", layers=8, costs={**COSTS, "iteration_overhead_us": overhead}
     )
     gpus = dict(whole.cluster.gpus)
     gpus["C"] = gpus["C"].model_copy(update={"memory_gib": 0.01})

@@ -13,7 +13,9 @@ from hypothesis import given
 from inputs import drawn, examples, tiny_instances, trials
 from random_plans import random_plan
 from refuters import WAYS, by, by_prices, proves, refutation
+from settings import COSTS
 from sites_of_nodes import in_sites
+from small_instances import small
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
@@ -122,47 +124,23 @@ def eight_gpus(seed: int) -> Instance:
     types = {"A": (312, 80), "B": (165.2, 24), "C": (80, 24), "D": (56.9, 12)}
     counts = rng.choice([(4, 4), (3, 3, 2), (2, 2, 2, 2), (5, 3), (4, 2, 2), (6, 2)])
     names = [rng.choice("ABCD") for _ in counts]
-    hidden = rng.choice([2048, 4096])
-    return Instance.model_validate(
-        {
-            "name": f"eight-{seed}",
-            "model": {
-                "name": "random",
-                "layers": rng.choice([12, 16, 24, 32]),
-                "hidden": hidden,
-                "heads": 32,
-                "vocabulary": 32000,
-            },
-            "cluster": {
-                "gpus": {
-                    name: {
-                        "peak_tflops": types[name][0],
-                        "memory_gib": types[name][1] * rng.choice([1, 2]),
-                    }
-                    for name in sorted(set(names))
-                },
-                "nodes": tuple(
-                    {
-                        "name": f"n{i}",
-                        "gpu": name,
-                        "count": count,
-                        "intra_gbytes_per_s": rng.choice([24, 200]),
-                    }
-                    for i, (name, count) in enumerate(zip(names, counts, strict=True))
-                ),
-                "inter": {"gbytes_per_s": rng.choice([0.3, 0.7, 2, 5])},
-            },
-            "workload": {
-                "sequence_length": 4096,
-                "global_batch": rng.choice([64, 128, 512]),
-                "costs": {
-                    "bytes_per_parameter": 8,
-                    "head": "omit",
-                    "activations": "checkpoint",
-                    "in_flight": "one",
-                },
-            },
-        }
+    hidden, layers = rng.choice([2048, 4096]), rng.choice([12, 16, 24, 32])
+    gpus = {
+        x: (types[x][0], types[x][1] * rng.choice([1, 2])) for x in sorted({*names})
+    }
+    return small(
+        [
+            {"name": f"n{i}", "gpu": name, "count": count}
+            | {"intra_gbytes_per_s": rng.choice([24, 200])}
+            for i, (name, count) in enumerate(zip(names, counts, strict=True))
+        ],
+        gpus,
+        model={"layers": layers, "hidden": hidden, "heads": 32, "vocabulary": 32000},
+        inter=rng.choice([0.3, 0.7, 2, 5]),
+        name=f"eight-{seed}",
+        sequence_length=4096,
+        global_batch=rng.choice([64, 128, 512]),
+        costs=COSTS,
     )
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from inputs import examples
 from places import ROOT
 from random_plans import random_plan
+from small_instances import small
 from typer.testing import CliRunner
 
 from hetopt import cli
@@ -391,29 +392,19 @@ def one_long_pipeline(
     micro_batches: int = 8, vocabulary: int = 0, **costs: Any
 ) -> tuple[Instance, TrainingPlan]:
     """Four equal stages, eight micro-batches, nothing recomputed."""
-    tree = {
-        "name": "line",
-        "model": {"name": "m", "layers": 8, "hidden": 512, "heads": 8}
-        | {"vocabulary": vocabulary},
-        "workload": {
-            "sequence_length": 512,
-            "global_batch": micro_batches,
-            "costs": {"recompute": "none", "head": "omit", **costs},
-        },
-        "cluster": {
-            "gpus": {"A": {"peak_tflops": 10, "memory_gib": 80}},
-            "nodes": [{"name": f"n{i}", "gpu": "A", "count": 1} for i in range(4)],
-            "inter": {"gbytes_per_s": 1000},
-        },
-    }
+    data = small(
+        *("A*1 A*1 A*1 A*1", {"A": (10, 80)}),
+        model={"layers": 8, "hidden": 512, "vocabulary": vocabulary},
+        inter=1000,
+        global_batch=micro_batches,
+        costs={"recompute": "none", "head": "omit", **costs},
+    )
     stages = [
-        {"layers": [2 * j, 2 * j + 2], "replicas": [{"gpus": [f"n{j}:0"]}]}
+        {"layers": [2 * j, 2 * j + 2]}
+        | {"replicas": [{"gpus": [f"n{j}:0"], "samples": 1}]}
         for j in range(4)
     ]
     pipe = {"micro_batches": micro_batches, "micro_batch_size": 1, "stages": stages}
-    for stage in stages:
-        stage["replicas"][0]["samples"] = 1  # type: ignore[index,call-overload]
-    data = Instance.model_validate(tree, strict=False)
     return data, TrainingPlan.model_validate({"pipelines": [pipe]}, strict=False)
 
 

@@ -1,11 +1,11 @@
 """HexiScale's statement as printed, against trying all and the strengthened one."""
 
 from random import Random
-from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale_literal, hexiscale_milp
+from small_instances import small
 
 from hetopt import registry
 from hetopt.errors import Unsupported
@@ -40,37 +40,15 @@ def tiny(seed: int) -> Instance:
     counts = ((2,), (1, 1), (2, 1), (1, 2))[seed // 4]
     memory, links = MEMORY_AND_LINKS[seed % 4]
     nodes = [
-        {
-            "name": f"n{i}",
-            "gpu": random.choice("AB"),
-            "count": count,
-            **links,
-        }
+        {"name": f"n{i}", "gpu": random.choice("AB"), "count": count, **links}
         for i, count in enumerate(counts)
     ]
-    gpus: dict[str, Any] = {
-        name: {
-            "peak_tflops": random.choice([10.0, 37.5, 165.2]),
-            "memory_gib": memory,
-        }
-        for name in {str(node["gpu"]) for node in nodes}
-    }
-    shape = {"layers": 2, "hidden": 256, "heads": 4, "vocabulary": 1000}
-    workload = {
-        "sequence_length": 512,
-        "global_batch": random.choice([2, 3]),
-        "costs": APPENDIX,
-    }
-    inter = {"gbytes_per_s": random.choice([0.7, 3, 50])}
-    return Instance.model_validate(
-        {
-            "name": "random",
-            "model": {"name": "m", **shape},
-            "workload": workload,
-            "cluster": {"gpus": gpus, "nodes": tuple(nodes), "inter": inter},
-        },
-        strict=False,
-    )
+    used = sorted({str(node["gpu"]) for node in nodes})
+    gpus = {name: (random.choice([10.0, 37.5, 165.2]), memory) for name in used}
+    batch, inter = random.choice([2, 3]), random.choice([0.7, 3, 50])
+    shape = {"layers": 2, "hidden": 256, "heads": 4}
+    asked = {"global_batch": batch, "costs": APPENDIX}
+    return small(nodes, gpus, model=shape, inter=inter, **asked)
 
 
 @pytest.mark.parametrize("seed", range(16))

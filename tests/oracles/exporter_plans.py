@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from random_plans import random_plan
+from small_instances import small
 
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
@@ -19,36 +20,18 @@ def instance(
     batch: int = 32, costs: dict[str, Any] | None = None, **model: Any
 ) -> Instance:
     """Two nodes of eight big GPUs and two of four small ones, with room to spare."""
-    nodes = [("a0", "big", 8), ("a1", "big", 8), ("b0", "small", 4), ("b1", "small", 4)]
-    document = {
-        "name": "exported",
-        "model": {
-            "name": "m",
-            "layers": 12,
-            "hidden": 512,
-            "heads": 8,
-            "vocabulary": 1000,
-            **model,
-        },
-        "workload": {
-            "sequence_length": 128,
-            "global_batch": batch,
-            "micro_batch_sizes": [1, 2, 3, 4, 8],
-            "costs": costs or {},
-        },
-        "cluster": {
-            "gpus": {
-                "big": {"peak_tflops": 100, **CARD},
-                "small": {"peak_tflops": 50, **CARD},
-            },
-            "nodes": [
-                {"name": name, "gpu": gpu, "count": count, "intra_gbytes_per_s": 10}
-                for name, gpu, count in nodes
-            ],
-            "inter": {"gbytes_per_s": 1},
-        },
-    }
-    return Instance.model_validate_json(json.dumps(document))
+    card = {"memory_gib": 80, "host_gbytes_per_s": 25}
+    return small(
+        "a0=big*8 a1=big*8 b0=small*4 b1=small*4",
+        {"big": {"peak_tflops": 100, **card}, "small": {"peak_tflops": 50, **card}},
+        model={"layers": 12, "hidden": 512, **model},
+        rate=10,
+        name="exported",
+        sequence_length=128,
+        global_batch=batch,
+        micro_batch_sizes=[1, 2, 3, 4, 8],
+        costs=costs or {},
+    )
 
 
 def pipeline(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from small_instances import small
+
 from hetopt.schema import Instance
 
 _TYPES: dict[str, tuple[float, int, int]] = {  # TFLOPS, GiB, GB/s within a node
@@ -13,6 +15,13 @@ _TYPES: dict[str, tuple[float, int, int]] = {  # TFLOPS, GiB, GB/s within a node
 _NODES = {
     "1": ("RTX3080Ti", "RTX3090", "RTX4090", "RTX4090", "RTX4090"),
     "2": ("RTX3080Ti", "RTX3090", "RTX4090", "A800"),
+}
+#: What HexiScale's appendix counts.
+COSTS = {
+    "bytes_per_parameter": 8,
+    "head": "omit",
+    "activations": "checkpoint",
+    "in_flight": "one",
 }
 _MODELS = {"7b": (32, 4096), "13b": (40, 5120)}
 
@@ -33,42 +42,22 @@ def setting(
     first, count = 0, 8
     if size is not None:
         first, count, layers = len(_NODES[number]) - size[0], *size[1:]
-    types = {
-        name: {"peak_tflops": tflops, "memory_gib": gib}
-        for name, (tflops, gib, _) in _TYPES.items()
-        if name in _NODES[number][first:]
-    }
+    types = {x: _TYPES[x][:2] for x in _TYPES if x in _NODES[number][first:]}
     nodes = [
         {"name": f"node{i}", "gpu": gpu, "count": count, "intra_gbytes_per_s": rate}
         for i, gpu in enumerate(_NODES[number])
         if i >= first
         for rate in [_TYPES[gpu][2]]
     ]
-    document = {
-        "name": f"setting-{number}-{model}",
-        "model": {
-            "name": model,
-            "layers": layers,
-            "hidden": hidden,
-            "heads": 32,
-            "vocabulary": 32000,
-            "parameters_per_layer": 12 * hidden**2,
-        },
-        "workload": {
-            "sequence_length": 4096,
-            "global_batch": 512,
-            "micro_batch_sizes": micro_batch_sizes,
-            "costs": {
-                "bytes_per_parameter": 8,
-                "head": "omit",
-                "activations": "checkpoint",
-                "in_flight": "one",
-            },
-        },
-        "cluster": {
-            "gpus": types,
-            "nodes": nodes,
-            "inter": {"gbytes_per_s": 0.7, "pairs": pairs},
-        },
-    }
-    return Instance.model_validate(document, strict=False)
+    shape = {"name": model, "layers": layers, "hidden": hidden, "heads": 32}
+    shape |= {"vocabulary": 32000, "parameters_per_layer": 12 * hidden**2}
+    return small(
+        *(nodes, types),
+        model=shape,
+        inter={"gbytes_per_s": 0.7, "pairs": pairs},
+        name=f"setting-{number}-{model}",
+        sequence_length=4096,
+        global_batch=512,
+        micro_batch_sizes=micro_batch_sizes,
+        costs=COSTS,
+    )

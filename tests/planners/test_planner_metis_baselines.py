@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples
+from small_instances import small
 
 from hetopt.costs import CostTable, Position
 from hetopt.errors import NoPlan
@@ -41,49 +42,31 @@ def random_instance(rng: Random, setting: str = "") -> Instance:
     layers = rng.randint(3, 6)
     parameters = [rng.choice([1, 1, 2, 3]) * 10_000_000 for _ in range(layers)]
     states_gib = 16 * sum(parameters) / 2**30
-    document = {
-        "name": "averaged",
-        "model": {
-            "name": "random",
-            "layers": layers,
-            "hidden": 1024,
-            "heads": 8,
-            "vocabulary": 0,
-            "layer_parameters": parameters,
-        },
-        "cluster": {
-            "gpus": {
-                kind: {
-                    "peak_tflops": tflops,
-                    "memory_gib": round(states_gib * rng.choice([0.3, 0.5, 1, 2]), 3),
-                }
-                for kind, tflops in (("A", 20), ("B", rng.choice([30, 60, 150])))
-            },
-            "nodes": [
-                {
-                    "name": f"n{i}",
-                    "gpu": "AB"[i % 2],
-                    "count": count,
-                    "intra_gbytes_per_s": 50 if count > 1 else None,
-                    "intra_latency_us": rng.choice([0, 5]),
-                }
-                for i, count in enumerate(counts)
-            ],
-            "inter": {"gbytes_per_s": rng.choice([0.5, 5, 50]), "latency_us": 3},
-        },
-        "workload": {
-            "sequence_length": 512,
-            "global_batch": rng.choice([8, 16]),
-            "micro_batch_sizes": rng.choice([[4], [1, 2], [2, 4, 8]]),
-            "costs": {
-                "head": "omit",
-                "sync": rng.choice(["ring", "bottleneck"]),
-                "activations": "checkpoint",
-                **dict([setting.split("=")] if setting else []),
-            },
-        },
+    gpus = {
+        kind: (tflops, round(states_gib * rng.choice([0.3, 0.5, 1, 2]), 3))
+        for kind, tflops in (("A", 20), ("B", rng.choice([30, 60, 150])))
     }
-    return Instance.model_validate_json(json.dumps(document))
+    nodes = [
+        {
+            "name": f"n{i}",
+            "gpu": "AB"[i % 2],
+            "count": count,
+            "intra_gbytes_per_s": 50 if count > 1 else None,
+            "intra_latency_us": rng.choice([0, 5]),
+        }
+        for i, count in enumerate(counts)
+    ]
+    costs = {"head": "omit", "activations": "checkpoint"}
+    return small(
+        *(nodes, gpus),
+        model={"layers": layers, "vocabulary": 0, "layer_parameters": parameters},
+        inter={"gbytes_per_s": rng.choice([0.5, 5, 50]), "latency_us": 3},
+        global_batch=rng.choice([8, 16]),
+        micro_batch_sizes=rng.choice([[4], [1, 2], [2, 4, 8]]),
+        costs=costs
+        | {"sync": rng.choice(["ring", "bottleneck"])}
+        | dict([setting.split("=")] if setting else []),
+    )
 
 
 INSTANCES = drawn(random_instance)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples
 from random_pipelines import random_instance
+from small_instances import small
 
 from hetopt.planners import sailor
 from hetopt.problems import training_plan as judge
@@ -96,36 +97,20 @@ def many_small_hosts() -> Instance:
             "activation_mib": [20, *[400] * 12, 400],
         }
 
-    fast = [{"name": f"a{i}", "gpu": "A", "count": 1} for i in range(40)]
-    slow = [{"name": f"v{i}", "gpu": "V", "count": 4} for i in range(30)]
-    document = {
-        "name": "small-hosts",
-        "model": {
-            **{"name": "m", "layers": 14, "hidden": 1024, "heads": 16},
-            "layer_parameters": [30_000_000, *[12_600_000] * 12, 30_000_000],
-            "vocabulary": 50_000,
-        },
-        "cluster": {
-            "gpus": {
-                "A": {"peak_tflops": 300, "memory_gib": 40},
-                "V": {"peak_tflops": 100, "memory_gib": 16},
-            },
-            "nodes": [{**node, "intra_gbytes_per_s": 100} for node in fast + slow],
-            "inter": {"gbytes_per_s": 2, "latency_us": 0},
-        },
-        "workload": {
-            "sequence_length": 1024,
-            "global_batch": 256,
-            "micro_batch_sizes": [1],
-            "costs": {
-                "layer_times": "profile",
-                "head": "omit",
-                "sync": "bottleneck",
-                "profile": [profile("A", 1, 12_000), profile("V", 4, 16_000)],
-            },
-        },
-    }
-    return Instance.model_validate(document, strict=False)
+    rows = [profile("A", 1, 12_000), profile("V", 4, 16_000)]
+    ends = [30_000_000, *[12_600_000] * 12, 30_000_000]
+    shape = {"layers": 14, "heads": 16, "vocabulary": 50_000, "layer_parameters": ends}
+    costs = {"layer_times": "profile", "head": "omit", "sync": "bottleneck"}
+    return small(
+        " ".join(["A*1"] * 40 + ["V*4"] * 30),
+        {"A": (300, 40), "V": (100, 16)},
+        model=shape,
+        inter=2,
+        rate=100,
+        sequence_length=1024,
+        global_batch=256,
+        costs=costs | {"profile": rows},
+    )
 
 
 def test_islands_on_many_small_hosts_are_no_worse_than_stage_by_stage() -> None:
