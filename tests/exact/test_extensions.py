@@ -1,17 +1,19 @@
 """Stages put before suffixes: numpy and the compiled twin, and what is left out."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_exact_small_clusters import cluster_of
 
+from hetopt import _kernels
 from hetopt.exact.enumeration import extensions
 from hetopt.exact.enumeration.listing import Lister
 from hetopt.exact.enumeration.stages import NEVER, StageTables
 
 
 @given(st.integers(0, 2**32), st.booleans())
-def test_numpy_and_number_by_number_agree(seed, first):
+def test_the_core_and_numpy_agree(seed, first):
     rng = np.random.default_rng(seed)
     stages, layers, ranges = rng.integers(1, 5, 3)
     shape = stages, layers + 1, layers + 1
@@ -24,9 +26,11 @@ def test_numpy_and_number_by_number_agree(seed, first):
     some = np.flatnonzero(rng.random(stages) < 0.7)
     hops, rank = rng.integers(0, 5, stages), np.arange(ranges, 0, -1)
     every = extensions.Extensions(us, hops, fits[:, :1] if first else fits, rank)
-    asked = some, every, sums, maxima
-    plainly, one_by_one = extensions.plainly(*asked), extensions.one_by_one(*asked)
-    for one, other in zip(plainly, one_by_one, strict=True):
+    found = extensions.extended(some, every, sums, maxima)
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(_kernels, "core", None)
+        twin = extensions.extended(some, every, sums, maxima)
+    for one, other in zip(found, twin, strict=True):
         assert np.array_equal(one, other)
 
 
