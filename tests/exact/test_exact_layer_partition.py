@@ -1,7 +1,5 @@
-"""Exact layer partition against brute force, statements and laws."""
+"""Exact layer partition against brute force, statements."""
 
-import os
-import signal
 from typing import Any
 
 import brute_force
@@ -10,14 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples
 
-from hetopt import registry
-from hetopt.errors import InstanceError
 from hetopt.exact import layer_partition as exact
-from hetopt.modelling import Limits
-from hetopt.plans import Partition
 from hetopt.problems.layer_partition import Data, Stage
 from hetopt.result import Status, Stop
-from hetopt.solving import statements
 
 
 @st.composite
@@ -68,31 +61,6 @@ def optimum(data: Data) -> int | None:
     return None if value is None else int(value)
 
 
-@pytest.mark.parametrize("backend", registry.names("backends"))
-@pytest.mark.parametrize(
-    "formulation", registry.entries_for("formulations", "layer_partition")
-)
-@pytest.mark.parametrize(
-    ("objective", "order"), [("iteration", "free"), ("bottleneck", "given")]
-)
-def test_exact_and_every_statement_on_every_back_end_agree(
-    formulation: str, backend: str, objective: str, order: str
-) -> None:
-    able = getattr(registry.entry("formulations", formulation), "backends", None)
-    if able is not None and backend not in able:
-        pytest.skip(f"{formulation} is not carried by {backend}")
-    data = pipeline(8, (2, 1), order=order, objective=objective)
-    stated = statements.solve(
-        "layer_partition", data, formulation, backend, limits=Limits(time_s=20)
-    )
-    proved = exact.solve(data)
-    assert stated.bound is not None
-    assert proved.objective is not None
-    assert stated.bound.value <= proved.objective
-    if stated.status is Status.OPTIMAL:
-        assert stated.objective == proved.objective
-
-
 def pipeline(layers: int, counts: tuple[int, ...], **fields: Any) -> Data:
     """Stages of kinds of falling speed; layers whose work varies by a half."""
     work = [100 + (37 * l) % 51 for l in range(layers)]
@@ -121,6 +89,8 @@ REAL = {
     "96 layers, 32 stages, given": pipeline(96, (8,) * 4, order="given"),
     "96 layers, 16 stages, slowest": pipeline(96, (4,) * 4, objective="bottleneck"),
 }
+
+LARGE = REAL["96 layers, 16 stages of 4 kinds, free"]
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -164,56 +134,6 @@ def test_many_distinct_stages_in_free_order_end_with_plan_and_bound() -> None:
     assert result.bound is not None
 
 
-# -- laws ------------------------------------------------------------------------------
-
-
-@examples(60)
-@given(tiny(), st.integers(1, 9))
-def test_more_memory_never_worsens_the_optimum(data: Data, extra: int) -> None:
-    before = optimum(data)
-    after = optimum(with_stages(data, memory_mib=lambda s: s.memory_mib + extra))
-    assert before is None or (after is not None and after <= before)
-
-
-@examples(60)
-@given(tiny())
-def test_a_given_order_is_never_better_than_a_free_one(data: Data) -> None:
-    given_ = optimum(changed(data, order="given"))
-    free = optimum(changed(data, order="free"))
-    assert given_ is None or (free is not None and free <= given_)
-
-
-@examples(60)
-@given(tiny(), st.integers(2, 7))
-def test_slower_stages_scale_the_optimum(data: Data, factor: int) -> None:
-    slow = with_stages(
-        data,
-        layer_us=lambda s: tuple(t * factor for t in s.layer_us),
-        hop_us=lambda s: s.hop_us * factor,
-    )
-    before = optimum(data)
-    assert optimum(slow) == (None if before is None else before * factor)
-
-
-@examples(60)
-@given(tiny(), st.randoms(use_true_random=False))
-def test_free_stages_may_be_listed_in_any_order(data: Data, random: Any) -> None:
-    stages = list(data.stages)
-    random.shuffle(stages)
-    free = changed(data, order="free")
-    assert optimum(changed(free, stages=tuple(stages))) == optimum(free)
-
-
-@examples(60)
-@given(tiny())
-def test_one_micro_batch_costs_the_sum_of_the_times(data: Data) -> None:
-    """With K = 1 the slowest stage does not matter; the sum is at least its bound."""
-    one = changed(data, micro_batches=1, objective="iteration")
-    result = exact.solve(one)
-    if result.evaluation is not None:
-        assert result.objective == sum(result.evaluation.parts["stage_us"])
-
-
 # -- infeasible ------------------------------------------------------------------------
 
 
@@ -236,54 +156,6 @@ def test_the_memory_said_to_be_missing_is_just_enough(data: Data) -> None:
     assert brute_force.best("layer_partition", short) is None
 
 
-# -- anytime ---------------------------------------------------------------------------
-
-LARGE = REAL["96 layers, 16 stages of 4 kinds, free"]
-
-
-def test_no_time_at_all_is_a_result_and_no_error() -> None:
-    result = exact.solve(LARGE, limits=Limits(time_s=0.0))
-    assert result.stop is Stop.TIME
-    assert result.status is Status.UNDECIDED
-
-
-def test_a_gap_target_ends_the_work_with_a_valid_bound() -> None:
-    result = exact.solve(LARGE, limits=Limits(gap=0.2))
-    best = exact.solve(LARGE).objective
-    assert result.gap is not None
-    assert result.gap <= 0.2
-    assert result.bound is not None
-    assert result.objective is not None
-    assert best is not None
-    assert result.bound.value <= best <= result.objective
-
-
-@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_returns_incumbent_and_bound(signal_: signal.Signals) -> None:
-    def interrupt(incumbent: Any, bound: Any) -> None:
-        if incumbent is not None and bound is not None:
-            os.kill(os.getpid(), signal_)
-
-    result = exact.solve(LARGE, report=interrupt)
-    assert result.stop is Stop.INTERRUPTED
-    assert result.status is Status.FEASIBLE
-    assert result.bound is not None
-    assert result.objective is not None
-    assert result.bound.value <= result.objective
-
-
-def test_progress_only_improves_and_ends_in_the_result() -> None:
-    seen: list[tuple[Any, Any]] = []
-    result = exact.solve(LARGE, report=lambda *now: seen.append(now))
-    incumbents = [value for value, _ in seen if value is not None]
-    bounds = [bound for _, bound in seen if bound is not None]
-    assert incumbents == sorted(incumbents, reverse=True)
-    assert bounds == sorted(bounds)
-    assert result.bound is not None
-    assert seen[-1] == (result.objective, result.bound.value)
-    assert [(p.incumbent, p.bound) for p in result.trace] == seen
-
-
 @examples(40)
 @given(tiny())
 def test_a_warm_start_changes_no_optimum(data: Data) -> None:
@@ -292,10 +164,3 @@ def test_a_warm_start_changes_no_optimum(data: Data) -> None:
         assert warm.trace[0].incumbent == value
         assert warm.objective == optimum(data)
         return
-
-
-def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
-    names = tuple(stage.name for stage in LARGE.stages)
-    plan = Partition(order=names, layers=(1,) * len(names))
-    with pytest.raises(InstanceError, match="every_layer_once"):
-        exact.solve(LARGE, warm_start=plan)

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from inputs import examples, seeds, tiny_problems
 from soaking import _subproblems as soaked
+from test_anytime import ascending
 
 from hetopt import registry
 from hetopt.modelling import Limits
 from hetopt.problems import Objective
 from hetopt.result import Status, Stop
+from hetopt.solving import statements
 
 
 class Listed(NamedTuple):
@@ -68,3 +70,38 @@ def test_method_statement_and_brute_force_agree(
     assert result.stop is Stop.PROVED
     assert bool(result.reasons) == (result.status is Status.INFEASIBLE)
     soaked.stated(problem, posed, data.draw(st.sampled_from(stated(problem))), best)
+
+
+LARGER = {
+    "device_grouping": (
+        of_groupings.cluster((2, 1, 2), 100_000),
+        of_groupings.cluster((1, 2, 1, 1), 100_000),
+    ),
+    "layer_partition": (
+        of_partitions.pipeline(8, (2, 1)),
+        of_partitions.pipeline(8, (2, 1), order="given", objective="bottleneck"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "backend"),
+    [
+        (problem, name, backend)
+        for problem in LARGER
+        for name in registry.entries_for("formulations", problem)
+        for backend in sorted(soaked._backends(name))
+    ],
+)
+def test_every_statement_agrees_with_the_method_on_every_back_end(
+    problem: str, name: str, backend: str
+) -> None:
+    method: Any = registry.entry("exact", problem)
+    for posed in LARGER[problem]:
+        limits = Limits(time_s=20)
+        result = statements.solve(problem, posed, name, backend, limits=limits)
+        proved = method.solve(posed)
+        assert result.bound is not None
+        assert ascending(problem, result.bound.value, proved.objective)
+        if result.status is Status.OPTIMAL:
+            assert result.objective == proved.objective
