@@ -1,12 +1,19 @@
-"""The table of gaps, made from the rows of the suite `gaps`."""
+"""The table of gaps: rows of the suite `gaps`, beside what the library knows.
 
+Plans of the rows are kept in results/gaps/plans, bounds and their certificates beside
+the instances, so that every figure of the table can be checked.
+"""
+
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hetopt.bench import journal, statistics
+from hetopt.bench import best, journal, statistics
 from hetopt.bench.statistics import Entry
 from hetopt.report import words
+from hetopt.result import known_gap
+from hetopt.text import writing
 
 BEGIN, END = "<!-- gaps: begin -->", "<!-- gaps: end -->"
 # The plans that HexiScale's released planner found, as we judge them.
@@ -21,12 +28,10 @@ RELEASED = {
 
 
 def made(folder: Path) -> str:
-    """The table, with a word on how it was made."""
+    """Return the table, with a word on how it was made."""
     header, rows = journal.read(folder)
     found = statistics.entries(rows)
     methods = list(dict.fromkeys(entry.method for entry in found))
-    # The exact method comes last, as what the others are to be measured by.
-    methods.sort(key="exact".__eq__)
     by_instance: dict[str, dict[str, Entry]] = {}
     for entry in found:
         by_instance.setdefault(entry.row["instance"], {})[entry.method] = entry
@@ -35,23 +40,31 @@ def made(folder: Path) -> str:
     released = [RELEASED[name] for name in by_instance if name in RELEASED]
     head = [
         f"The clusters of the HexiScale paper on {cores} cores: iteration time, and",
-        "gap to the proved bound. By `python benchmarks/run.py gaps --workers 2` and",
-        f"then `python benchmarks/run.py --gaps`; time limits {limits}. The plans of",
+        "gap to the proved bound of [the table](#the-table), whose plans and bounds",
+        "are the last columns. By `python benchmarks/run.py gaps --workers 2` and then",
+        f"`python benchmarks/run.py --gaps`; time limits {limits}. The plans of",
         f"HexiScale's released planner take {', '.join(released)} s on the first",
         f"{len(released)} of them. {_dated(header)}",
-        "[the table](#the-table) has what is best known.",
         "",
     ]
-    columns = ["instance", "GPUs", "no plan is faster than", *methods]
+    columns = ["instance", "GPUs", *methods, "best known", "no plan is faster than"]
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)]]
-    lines += [_line(mine, methods) for mine in by_instance.values()]
+    lines += [_line(name, mine, methods) for name, mine in by_instance.items()]
     return "\n".join([*head, *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def keep_plans(folder: Path) -> None:
+    """Leave of the documents of a run's plans what a plan file has: they are kept."""
+    for file in sorted((folder / "plans").glob("*.json")):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        kept = {name: document[name] for name in ("instance", "plan")}
+        writing.write_text(file, json.dumps(kept, separators=(",", ":")) + "\n")
 
 
 def _dated(header: Mapping[str, Any]) -> str:
     """What made the rows, and when."""
     made, day = str(header.get("commit"))[:10], str(header.get("started"))[:10]
-    return f"Made by {header.get('hetopt')}-dev {made} ({day}); older than the code:"
+    return f"Made by {header.get('hetopt')}-dev {made} ({day})."
 
 
 def replaced(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
@@ -66,19 +79,27 @@ def replaced(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> st
     return f"{before}{begin}\n{table}\n{end}{after}"
 
 
-def _line(mine: dict[str, Entry], methods: list[str]) -> list[str]:
-    some = next(iter(mine.values()))
-    name = str(some.row["instance"]).partition("/")[2]
-    bound = None if some.reference is None else some.reference
-    shown = [words.amount(bound, "us"), *(_cell(mine.get(m)) for m in methods)]
-    return [name, str(some.row.get("size", words.NONE)), *shown]
+def _line(name: str, mine: dict[str, Entry], methods: list[str]) -> list[str]:
+    known = best.known(name)
+    plan, bound = (
+        None if known is None else known.value(what) for what in ("objective", "bound")
+    )
+    cells = (_cell(mine.get(method), bound) for method in methods)
+    size = str(next(iter(mine.values())).row.get("size", words.NONE))
+    lasts = (_amount(plan, bound), words.amount(bound, "us"))
+    return [name.partition("/")[2], size, *cells, *lasts]
 
 
-def _cell(entry: Entry | None) -> str:
+def _cell(entry: Entry | None, bound: Any) -> str:
     if entry is None:
         return words.NONE
-    if entry.objective is None or entry.gap_to_bound is None:
-        return entry.status
-    gap = 100 * entry.gap_to_bound
-    shown = f"{gap:.0f}" if gap >= 100 else f"{gap:.1f}"
-    return f"{words.amount(entry.objective, 'us')}, {shown}%"
+    return entry.status if entry.objective is None else _amount(entry.objective, bound)
+
+
+def _amount(objective: Any, bound: Any) -> str:
+    """Return an objective and its gap to the bound, where there is one."""
+    gap = known_gap(objective, bound)
+    if gap is None:
+        return words.amount(objective, "us")
+    shown = f"{100 * gap:.0f}" if gap >= 1 else f"{100 * gap:.1f}"
+    return f"{words.amount(objective, 'us')}, {shown}%"

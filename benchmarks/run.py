@@ -7,7 +7,8 @@
 
 The same as `hetopt bench SUITE --out benchmarks/results/SUITE`. `--gaps` writes the
 table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md in this
-folder from the rows of results/gaps, which the suite of that name makes;
+folder from the rows of results/gaps, which the suite of that name makes, and leaves of
+their plans what a plan file has;
 `--leaderboard` writes its other table, results/leaderboard.csv and
 results/history.csv, from what is kept beside the instances (`hetopt bench best
 --update-best`). `--take` puts all pages of a run, their lines and its table of figures
@@ -35,6 +36,7 @@ def main(words: list[str]) -> None:
         print(__doc__)
     elif words == ["--gaps"]:
         text = README.read_text(encoding="utf-8")
+        _gap_table.keep_plans(FOLDER / "results" / "gaps")
         table = _gap_table.made(FOLDER / "results" / "gaps")
         writing.write_text(README, _gap_table.replaced(text, table))
         print(f"written to {README}")
