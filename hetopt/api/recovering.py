@@ -65,6 +65,7 @@ class Recovered:
     result: Result
     chosen: Candidate | None
     candidates: tuple[Candidate, ...]
+    old_plan: TrainingPlan
 
     def __repr__(self) -> str:
         plan = self.chosen.name if self.chosen else "no plan"
@@ -74,6 +75,15 @@ class Recovered:
     def new_plan(self) -> TrainingPlan | None:
         """The training plan to go on with."""
         return self.chosen.plan if self.chosen else None
+
+    @property
+    def data_ranks(self) -> tuple[int, int | None]:
+        """The replicas that read data of their own, before and after.
+
+        None after where there is no new plan.
+        """
+        new = self.new_plan
+        return _readers(self.old_plan), None if new is None else _readers(new)
 
     def plan_file(self) -> Document | None:
         """The new training plan as a plan file, with its instance."""
@@ -92,10 +102,16 @@ class Recovered:
             "lost_nodes": list(self.change.lost_nodes),
             "wounded_nodes": sorted(self.change.wounded),
             "new_nodes": list(self.change.new_nodes),
+            "data_ranks": dict(zip(("old", "new"), self.data_ranks, strict=True)),
             "chosen": self.chosen.to_json() if self.chosen else None,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "new_plan": self.plan_file(),
         }
+
+
+def _readers(plan: TrainingPlan) -> int:
+    """Return how many replicas of first stages read data."""
+    return sum(len(pipeline.stages[0].replicas) for pipeline in plan.pipelines)
 
 
 @public
@@ -163,7 +179,7 @@ def recover(
         limits = Limits(seed=asked.seed)
         run = Heuristic("training_plan", change.new, "replanning", limits, part=None)
         run.reasons = tuple(work.reasons[:10])
-        return Recovered(change, run.result(), None, ())
+        return Recovered(change, run.result(), None, (), made)
     data = pose(change, made, chosen.plan, storage, saved)
     heard.started(method)
     if work.interrupted:  # what planners know of the recovery is enough then
@@ -171,7 +187,7 @@ def recover(
     result = _solve(method, data, asked, heard.report)
     if work.interrupted and result.stop is not Stop.PROVED:
         result = replace(result, stop=Stop.INTERRUPTED)
-    return Recovered(change, result, chosen, candidates)
+    return Recovered(change, result, chosen, candidates, made)
 
 
 def methods() -> list[str]:

@@ -144,6 +144,8 @@ def recover(
             progress=watch,
         )
     failed = _write(found.plan_file(), plan_out)
+    if not as_json:
+        _tell_of_loaders(*found.data_ranks)
     if apply is None or out is None or found.result.plan is None:
         _deliver(found, None if apply else out, failed, as_json=as_json)
     if not as_json:
@@ -193,6 +195,36 @@ def _value(name: str, text: str) -> object:
         except ValueError:
             continue
     return text
+
+
+def _tell_of_loaders(before: int, after: int | None) -> None:
+    """Say what becomes of the states of data loaders, which are not moved."""
+    if after is None:
+        return
+    if after == before:
+        became = "each of these ranks finds its own state again"
+    elif after > before:
+        became = (
+            f"a trainer that keeps one for each rank, as torchtitan does, has none for "
+            f"{after - before} of them, and fails on missing keys"
+        )
+    else:
+        became = (
+            f"a trainer that keeps one for each rank, as torchtitan does, loses the "
+            f"positions of {before - after} ranks"
+        )
+    remedy = (
+        ""
+        if after == before
+        else (
+            "; have it skip the samples of the steps that are done, as hetopt run does"
+        )
+    )
+    ranks = f"{before} data-parallel rank{'s' * (before > 1)}"
+    output.tell(
+        f"states of data loaders are not moved: {ranks} before, {after} now; "
+        f"{became}{remedy}"
+    )
 
 
 # --- answers ---------------------------------------------------------------------
