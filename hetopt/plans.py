@@ -1,6 +1,6 @@
 """Plans: decisions only, by the names of devices and layers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -54,6 +54,13 @@ class Pipeline(Record):
     micro_batch_size: Count = 1
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
 
+    def held(self, interleave: int) -> list[tuple[range, ...]]:
+        """Return the layers that each stage's GPUs hold, in runs where interleaved."""
+        spans = [stage.span for stage in self.stages]
+        if interleave == 1:  # then a plan's own words count, though it broke the rules
+            return [(span,) for span in spans]
+        return virtual_stages([*map(len, spans)], interleave)
+
     def on_gpus(self, name: Callable[[str], str]) -> Self:
         """The pipeline on other GPUs: `name` says which for each of its own."""
         stages = []
@@ -64,6 +71,23 @@ class Pipeline(Record):
             )
             stages.append(stage.model_copy(update={"replicas": replicas}))
         return self.model_copy(update={"stages": tuple(stages)})
+
+
+def virtual_stages(layers: Sequence[int], interleave: int) -> list[tuple[range, ...]]:
+    """Return the runs of layers of each stage, which has so many layers in all.
+
+    The first run of every stage comes before all second ones. Of layers that are no
+    multiple the first runs have one more. A stage alone has one run.
+    """
+    count = interleave if len(layers) > 1 else 1
+    found: list[list[range]] = [[] for _ in layers]
+    first = 0
+    for run in range(count):
+        for stage, mine in enumerate(layers):
+            stop = first + mine // count + (run < mine % count)
+            found[stage].append(range(first, stop))
+            first = stop
+    return [tuple(runs) for runs in found]
 
 
 class TrainingPlan(Record):

@@ -8,6 +8,7 @@ from ..errors import InstanceError
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
+from ..problems.training_plan.shapes import split_of
 from ..schema import Instance
 from ..text.documents import Document
 from .changes import changes
@@ -84,9 +85,9 @@ class Explanation:
 
     def place(self, pipeline: int, stage: int) -> str:
         """Return a stage in words, layers counted from 0 and both included."""
-        found = self.plan.pipelines[pipeline].stages[stage]
-        told = named(found, self.instance.planned_cluster)
-        return f"pipeline {pipeline}, stage {stage}: {told}"
+        cluster, chosen = self.instance.planned_cluster, self.plan.pipelines[pipeline]
+        told = named(cluster, chosen, split_of(self.instance, self.plan).interleave)
+        return f"pipeline {pipeline}, stage {stage}: {told[stage]}"
 
     def to_json(self) -> Document:
         """Return the document of the command line."""

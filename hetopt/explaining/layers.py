@@ -57,14 +57,19 @@ def layers_by_kind(table: CostTable, plan: TrainingPlan) -> list[LayersOfKind]:
     kinds = list(dict.fromkeys(zip(model.kinds, model.parameters, strict=True)))
     if len(kinds) < 2:
         return []
-    rows = []
+    rows, runs_of = [], table.split.interleave
     for kind, parameters in kinds:
         many = [
             x
             for x in range(model.layers)
             if (model.kinds[x], model.parameters[x]) == (kind, parameters)
         ]
-        stage = next(x for x in plan.pipelines[0].stages if many[0] in x.span)
+        first = plan.pipelines[0]
+        stage = next(
+            stage
+            for stage, runs in zip(first.stages, first.held(runs_of), strict=True)
+            if any(many[0] in run for run in runs)
+        )
         replica, mine = stage.replicas[0], table.under(stage.recompute)
         at = (replica.degree, replica.samples)
         one = range(many[0], many[0] + 1)
@@ -92,8 +97,16 @@ def layer_times(table: CostTable, plan: TrainingPlan) -> list[LayerTime]:
     if table.calibrated is None:
         return []
     found: dict[object, LayerTime] = {}
-    stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
-    for stage, layer in ((one, layer) for one in stages for layer in one.span):
+    held = (
+        (stage, layer)
+        for pipeline in plan.pipelines
+        for stage, runs in zip(
+            pipeline.stages, pipeline.held(table.split.interleave), strict=True
+        )
+        for run in runs
+        for layer in run
+    )
+    for stage, layer in held:
         mine = table.under(stage.recompute)
         assert mine.calibrated is not None
         for replica in stage.replicas:

@@ -203,7 +203,7 @@ def simulate(
         _memory(table, plan, lines),
         found.parts.get("ports", {}).get("pipelines", {"us": 0})["us"],
         tuple(
-            tuple(named(stage, data.planned_cluster) for stage in pipeline.stages)
+            tuple(named(data.planned_cluster, pipeline, runs))
             for pipeline in plan.pipelines
         ),
     )

@@ -54,12 +54,20 @@ class StageTime:
     parts: dict[str, int]
 
 
-def named(stage: Stage, cluster: Cluster) -> str:
-    """Return what a stage is: `layers 0–12 on 2 × A100`, both layers included."""
-    first, end = stage.layers
-    held = f"layer {first}" if end == first + 1 else f"layers {first}–{end - 1}"
-    gpus = sum(replica.degree for replica in stage.replicas)
-    return f"{held} on {gpus} × {cluster.node[stage.replicas[0].node].gpu}"
+def named(cluster: Cluster, pipeline: Pipeline, interleave: int) -> list[str]:
+    """Return what each stage is: `layers 0–6, 17–22 on 2 × A100`, ends included."""
+    found = []
+    for stage, runs in zip(pipeline.stages, pipeline.held(interleave), strict=True):
+        held = ", ".join(
+            f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}"
+            for run in runs
+            if run
+        )
+        several = "s" * (len(stage.span) > 1)
+        gpus = sum(replica.degree for replica in stage.replicas)
+        gpu = cluster.node[stage.replicas[0].node].gpu
+        found.append(f"layer{several} {held} on {gpus} × {gpu}")
+    return found
 
 
 def stage_times(

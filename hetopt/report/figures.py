@@ -289,7 +289,9 @@ def _scale(plot: "Axes", on: "MatplotlibAxis", name: str, axis: Axis) -> None:
         low, high = on.get_view_interval()
         digits = (1, 2, 5) if high < 1e4 * low else (1,)
         decades = LogLocator(subs=digits, numticks=8)
-        on.set_major_locator(decades if high > 10 * low else MaxNLocator(5))
+        few = plot.bbox.width < WIDTH / 2 * plot.figure.dpi
+        marks = MaxNLocator(3 if few else 5)
+        on.set_major_locator(decades if high > 10 * low else marks)
         on.set_minor_locator(NullLocator())
     elif axis.kind == "share":
         plot.set(**{f"{name}lim": (0, 1.02)})

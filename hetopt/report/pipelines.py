@@ -7,6 +7,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from ..plans import Stage
+from ..problems.training_plan.shapes import split_of
 from ..result import Result
 from ..schema import Cluster
 from . import results, words
@@ -94,19 +95,24 @@ def drawn(
     unit, name = unit_of(longest)
     wide = figure.bbox.width / figure.dpi
     each = (wide - _BESIDE) / longest  # inches a microsecond
+    interleave = split_of(result.data, result.plan).interleave
+    held = [[words.layers(x) for x in one.held(interleave)] for one in pipelines]
     boxes = [
-        (stage, _gpu(cluster, stage), times["compute_us"] * each)
-        for pipeline, timed in zip(pipelines, parts["stages"], strict=True)
-        for stage, times in zip(pipeline.stages, timed, strict=True)
+        (stage, layers, _gpu(cluster, stage), times["compute_us"] * each)
+        for pipeline, of, timed in zip(pipelines, held, parts["stages"], strict=True)
+        for stage, layers, times in zip(pipeline.stages, of, timed, strict=True)
     ]
-    letters = _letters(gpu for _, gpu, _ in boxes)
+    letters = _letters(gpu for _, _, gpu, _ in boxes)
     # Boxes of a picture speak alike: each names its type of GPU, or has its letter.
-    named = all(_fits(_forms(stage, gpu)[0], inches) for stage, gpu, inches in boxes)
-    for row, (pipeline, timed) in enumerate(
-        zip(pipelines, parts["stages"], strict=True)
+    named = all(
+        _fits(_forms(stage, layers, gpu)[0], inches)
+        for stage, layers, gpu, inches in boxes
+    )
+    for row, (pipeline, of, timed) in enumerate(
+        zip(pipelines, held, parts["stages"], strict=True)
     ):
         start = 0.0
-        for stage, times in zip(pipeline.stages, timed, strict=True):
+        for stage, layers, times in zip(pipeline.stages, of, timed, strict=True):
             gpu = _gpu(cluster, stage)
             busy, hop = times["compute_us"] / unit, times["hop_us"] / unit
             box: Look = {"y": row, "height": 0.8, "color": palette[gpu]}
@@ -117,7 +123,7 @@ def drawn(
                 dark: Look = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
                 dark["clip_on"] = False
                 axes.barh(width=hop, left=start + busy, **dark)
-            forms = _forms(stage, words.plain(gpu) if named else letters[gpu])
+            forms = _forms(stage, layers, words.plain(gpu) if named else letters[gpu])
             inches = times["compute_us"] * each
             said = next((form for form in forms if _fits(form, inches)), "")
             text: Look = {"ha": "center", "va": "center", "color": "#10151c"}
@@ -161,9 +167,8 @@ def _letters(types: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _forms(stage: Stage, gpu: str) -> tuple[str, ...]:
+def _forms(stage: Stage, layers: str, gpu: str) -> tuple[str, ...]:
     """Return labels of a box from long to short: `0–12 · 2 × A100` is the first."""
-    layers = words.layers_of(stage)
     count = sum(replica.degree for replica in stage.replicas)
     return f"{layers} · {count} × {gpu}", f"{layers} {gpu}", gpu
 

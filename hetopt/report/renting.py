@@ -180,7 +180,7 @@ def picture(found: Rentals, width: float = figures.WIDTH) -> "Drawing":
     figures.logarithmic(axes)
     axes.set_xlabel(f"time, {unit}")
     axes.set_ylabel("cost, USD")
-    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.grid(visible=True, which="major", alpha=0.3)
     columns = 1 if width == figures.NARROW else 2
     figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     return figure

@@ -24,6 +24,7 @@ from ..plans import (
 )
 from ..problems import Evaluation, Violation
 from ..problems.provisioning import Offer
+from ..problems.training_plan.shapes import split_of
 from ..result import Result, Stop
 from ..schema import Cluster, Instance, exact
 from ..text.documents import Document
@@ -338,6 +339,7 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
     stages that follow each other.
     """
     cluster = instance.planned_cluster
+    interleave = split_of(instance, plan).interleave
     alike: dict[object, list[int]] = {}
     for number, pipeline in enumerate(plan.pipelines):
         shown = tuple(
@@ -352,12 +354,13 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
         batches, whole, shown = cast(tuple[str, str, tuple[_Shown, ...]], key)
         first = (words.numbered(numbers), batches, whole)
         pipelines = [plan.pipelines[number] for number in numbers]
+        held = pipelines[0].held(interleave)
         for of_run in _runs(shown):
             stages = [p.stages[j] for p in pipelines for j in of_run]
             rows.append(
                 (
                     *(first if of_run[0] == 0 else ("", "", "")),
-                    _layers(pipelines[0].stages[of_run[0] : of_run[-1] + 1]),
+                    _layers(held[of_run[0] : of_run[-1] + 1]),
                     _on(stages, shown[of_run[0]], cluster),
                     *shown[of_run[0]].cells,
                 )
@@ -392,13 +395,12 @@ def _runs(shown: Sequence[_Shown]) -> Iterator[list[int]]:
         yield list(places)
 
 
-def _layers(stages: Sequence[Stage]) -> str:
+def _layers(stages: Sequence[tuple[range, ...]]) -> str:
     """Layers of a stage, or of several of as many each: `0–11 (3 × 4)`."""
-    whole = stages[0].model_copy(
-        update={"layers": (stages[0].layers[0], stages[-1].layers[1])}
-    )
-    each = f" ({len(stages)} × {len(stages[0].span)})" if len(stages) > 1 else ""
-    return words.layers_of(whole) + each
+    runs = zip(stages[0], stages[-1], strict=True)
+    whole = words.layers(range(first.start, last.stop) for first, last in runs)
+    each = sum(map(len, stages[0]))
+    return f"{whole} ({len(stages)} × {each})" if len(stages) > 1 else whole
 
 
 def _on(stages: Sequence[Stage], shown: _Shown, cluster: Cluster) -> str:

@@ -209,10 +209,9 @@ def machines(rows: Iterable[Fields]) -> str:
     return " + ".join(texts)
 
 
-def layers_of(stage: Stage) -> str:
-    """First and last layer, both counted from 0 and both included."""
-    first, end = stage.layers
-    return f"{first}" if end == first + 1 else f"{first}–{end - 1}"
+def layers(runs: Iterable[range]) -> str:
+    """Return the layers of runs, counted from 0, both ends included: `0–6, 17–22`."""
+    return spans([layer for run in runs for layer in run])
 
 
 def gpus_of(stage: Stage, cluster: Cluster) -> str:

@@ -11,7 +11,7 @@ Where several GPUs divide experts, blocks of GPUs are what replicas are elsewher
 expert lies on one rank of every block.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -143,7 +143,7 @@ class Layout:
     def _teams(self, plan: TrainingPlan, interleave: int) -> Iterator[Team]:
         base = 0
         for p, pipeline in enumerate(plan.pipelines):
-            runs = runs_of([len(stage.span) for stage in pipeline.stages], interleave)
+            runs = pipeline.held(interleave)
             for j, stage in enumerate(pipeline.stages):
                 first = 0
                 for replica in stage.replicas:
@@ -273,23 +273,6 @@ class Layout:
     def lane_groups(self) -> list[Ranks]:
         """Sets of ranks that sum gradients, in one order for all ranks."""
         return _several(lane.ranks for lane in self.lanes)
-
-
-def runs_of(layers: Sequence[int], interleave: int) -> list[tuple[range, ...]]:
-    """The layers of each stage, which has so many of them, in so many runs.
-
-    The first run of every stage comes before all second ones. Of layers that are no
-    multiple the first runs have one more. A stage alone has one run.
-    """
-    count = interleave if len(layers) > 1 else 1
-    found: list[list[range]] = [[] for _ in layers]
-    first = 0
-    for run in range(count):
-        for stage, mine in enumerate(layers):
-            stop = first + mine // count + (run < mine % count)
-            found[stage].append(range(first, stop))
-            first = stop
-    return [tuple(runs) for runs in found]
 
 
 def _several(sets: Iterable[Ranks]) -> list[Ranks]:

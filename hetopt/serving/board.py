@@ -6,6 +6,7 @@ from .. import api
 from ..api import margins
 from ..plans import Stage, TrainingPlan
 from ..problems import Evaluation
+from ..problems.training_plan.shapes import split_of
 from ..report.pipelines import colours
 from ..result import known_gap
 from ..schema import Cluster, Instance, exact
@@ -69,10 +70,11 @@ def of_plan(instance: Instance, plan: TrainingPlan) -> tuple[Drawn, Evaluation]:
     """The plan judged: blocks, violations by name, totals, what lies idle."""
     judged = api.check(plan, instance)
     cluster = instance.planned_cluster
+    interleave = split_of(instance, plan).interleave
     return {
         "objective_us": judged.objective,
         "pipelines": [
-            _pipeline(cluster, plan, judged, number)
+            _pipeline(cluster, plan, judged, number, interleave)
             for number in range(len(plan.pipelines))
         ],
         "totals": _totals(judged.parts),
@@ -94,18 +96,24 @@ def beside(objective: int | None, other: int | None) -> float | None:
 
 
 def _pipeline(
-    cluster: Cluster, plan: TrainingPlan, judged: Evaluation, number: int
+    cluster: Cluster,
+    plan: TrainingPlan,
+    judged: Evaluation,
+    number: int,
+    interleave: int,
 ) -> Drawn:
     pipeline, times = plan.pipelines[number], judged.parts.get("stages")
     whole = judged.parts.get("pipeline_us")
     rows = times[number] if times else [None] * len(pipeline.stages)
+    held = pipeline.held(interleave)
     return {
         "micro_batches": pipeline.micro_batches,
         "micro_batch_size": pipeline.micro_batch_size,
         "us": whole[number] if whole else None,
         "stages": [
             _stage(cluster, stage, row, judged.parts.get("peak_memory_mib", {}))
-            for stage, row in zip(pipeline.stages, rows, strict=True)
+            | {"runs": [[run.start, run.stop] for run in runs if run]}
+            for stage, row, runs in zip(pipeline.stages, rows, held, strict=True)
         ],
     }
 

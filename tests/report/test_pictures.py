@@ -10,6 +10,7 @@ from places import INSTANCES
 import hetopt
 from hetopt.explaining.simulator import simulate
 from hetopt.explaining.timeline import Schedule
+from hetopt.formats.importing.current import in_runs
 from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
 from hetopt.report import (
@@ -18,9 +19,13 @@ from hetopt.report import (
     gap_picture,
     gaps,
     pipelines,
+    results,
     timeline,
+    words,
 )
 from hetopt.result import Method, Result, Status, Stop
+from hetopt.schema import Instance
+from hetopt.serving import board
 
 TWO_NODES = "tiny/two-nodes"
 PLAN = INSTANCES / "hexiscale" / "case-study-hexiscale.plan.json"
@@ -126,3 +131,46 @@ def test_units_of_axes_stand_behind_what_they_are_of() -> None:
     found = explanation.picture(hetopt.explain(PLAN, limits=0))
     labels = {axes.get_xlabel() for axes in found.axes}
     assert labels == {"time, s; line: iteration", "memory, GiB; line: what the GPU has"}
+
+
+def interleaved() -> tuple[Instance, TrainingPlan]:
+    """Return two stages of five and three layers in two virtual stages each."""
+    found = judged((0, 3, "node0"), (3, 4, "node1"))
+    tree = found.data.model_dump(mode="json", exclude_none=True)
+    tree["model"]["layers"] = 8
+    tree["workload"]["alternatives"] = {"interleave": [1, 2]}
+    data = Instance.model_validate(tree, strict=False)
+    document = found.plan.model_dump(mode="json")
+    first, second = document["pipelines"][0]["stages"]
+    first["layers"], second["layers"] = [0, 5], [5, 8]
+    plan = TrainingPlan.model_validate(document | {"interleave": 2}, strict=False)
+    return data, plan
+
+
+def test_interleaved_stages_are_shown_with_the_layers_that_are_launched() -> None:
+    """The layers of a stage are those of Megatron's layout, dealt one by one."""
+    data, plan = interleaved()
+    dealt, launched = iter(range(8)), [[], []]
+    for part, count in enumerate(in_runs([5, 3], 2)):
+        launched[part % 2] += [next(dealt) for _ in range(count)]
+    assert launched == [[0, 1, 2, 5, 6], [3, 4, 7]]
+    told = [words.spans(layers) for layers in launched]
+    assert told == ["0–2, 5–6", "3–4, 7"]
+    checked = hetopt.check(plan, data)
+    table = results.table(data, plan, checked.parts)
+    at = table.headings.index("layers")
+    assert [row[at].text for row in table.rows] == told
+    stages = board.of_plan(data, plan)[0]["pipelines"][0]["stages"]
+    assert [stage["runs"] for stage in stages] == [[[0, 3], [5, 7]], [[3, 5], [7, 8]]]
+    html = timeline.page(simulate(data, plan))
+    assert all(f"layers {layers} on " in html for layers in told)
+    found = Result(
+        *("training_plan", data, Method("someone", "heuristic")),
+        *(Status.FEASIBLE, Stop.FINISHED),
+        plan=plan,
+    )
+    palette = pipelines.colours(data.planned_cluster.gpus)
+    boxes = [
+        text.get_text() for text in pipelines.drawing(found, palette).axes[0].texts
+    ]
+    assert [box.partition(" ·")[0] for box in boxes if box] == told

@@ -13,8 +13,9 @@ from hypothesis.strategies import data, integers, lists
 from inputs import examples, seeds
 from runnable import runnable
 
+from hetopt.plans import virtual_stages
 from hetopt.runtime.jobs import Job
-from hetopt.runtime.layout import Layout, runs_of
+from hetopt.runtime.layout import Layout
 from hetopt.runtime.parameters import parameters
 from hetopt.runtime.schedule import actions
 
@@ -170,7 +171,7 @@ def played(schedule: str, stages: int, count: int, runs: int = 1) -> list[int]:
 @given(runs=integers(1, 4), data=data())
 def test_runs_are_all_layers_in_the_order_of_a_pass(runs: int, data: Any) -> None:
     layers = data.draw(lists(integers(runs, 9), min_size=1, max_size=5))
-    found = runs_of(layers, runs)
+    found = virtual_stages(layers, runs)
     passed = [x for at in zip(*found, strict=True) for run in at for x in run]
     assert passed == [*range(sum(layers))]
     for mine, count in zip(found, layers, strict=True):

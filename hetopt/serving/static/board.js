@@ -1,6 +1,6 @@
 // The plan as blocks that can be moved, each judged at once.
 
-import { $, brief, el, fill, memory, plural, share, span, time } from "./tools.js";
+import { $, brief, el, fill, memory, plural, share, spans, time } from "./tools.js";
 import { complain, get, keep, post } from "./asking.js";
 
 let instance = null, trail = [], at = -1, chosen = null, swapping = false, onWithout = null;
@@ -318,7 +318,7 @@ function block(stage, place, scale, broken) {
   const layers = stage.layers[1] - stage.layers[0];
   const rule = broken.get(`${place.pipeline}-${place.stage}`);
   const here = chosen && chosen.pipeline === place.pipeline && chosen.stage === place.stage;
-  const label = `${named(place)}: layers ${span(stage.layers)} on ${cardsOf(stage)}, ${time(us)}`
+  const label = `${named(place)}: layers ${spans(stage.runs)} on ${cardsOf(stage)}, ${time(us)}`
     + (full ? `, ${memory(full.memory_mib)} of ${memory(full.room_mib)}` : "") + (rule ? `, breaks ${rule}` : "");
   const made = el("button", {
     type: "button", id: idOf(place), "aria-label": label, "aria-pressed": String(Boolean(here)), title: label,
@@ -332,7 +332,7 @@ function block(stage, place, scale, broken) {
     onkeydown: (event) => blockKeys(event, place),
   },
   el("span", { class: "what" }, cardsOf(stage)),
-  el("span", { class: "layers" }, plural(layers, "layer"), el("span", { class: "range" }, `: ${span(stage.layers)}`)),
+  el("span", { class: "layers" }, plural(layers, "layer"), el("span", { class: "range" }, `: ${spans(stage.runs)}`)),
   el("span", { class: "took" }, rule ? "⚠ " : "", brief(us)),
   el("span", { class: "held" }, ...(part === null ? [] : [el("span", { class: "word" }, "memory "), `${Math.round(100 * part)}%`])),
   bar("time", us === null ? null : us / scale.slowest, `${share(us === null ? null : us / scale.slowest)} of the slowest stage`, stage),
@@ -374,7 +374,7 @@ function border(one, number, j) {
       to(layer + step);
     },
     onpointerdown: (event) => drag(event, { one, j, layer, to }),
-  }, el("span", { class: "grip" }), el("span", { class: "note" }, `layer ${layer} ↕`));
+  }, el("span", { class: "grip" }), el("span", { class: "note" }, left.runs.length > 1 ? "layers ↕" : `layer ${layer} ↕`));
   return handle;
 }
 
@@ -438,7 +438,7 @@ function tools() {
   const full = fullest(stage), j = place.stage, [first, end] = stage.layers;
   const button = (text, act, disabled = false, id = null) => el("button", { type: "button", onclick: act, disabled, id }, text);
   const groups = stage.groups.map((group) => `${group.node}: ${group.gpus.length > 4 ? `${group.gpus.length} GPUs` : `GPU ${group.gpus.join(", ")}`}`).join("; ");
-  const facts = [`layers ${span(stage.layers)}`, `${cardsOf(stage)} (${groups})`, `computes ${time(stage.compute_us)}`,
+  const facts = [`layers ${spans(stage.runs)}`, `${cardsOf(stage)} (${groups})`, `computes ${time(stage.compute_us)}`,
     stage.hop_us ? `sends ${time(stage.hop_us)}` : null, full ? `${memory(full.memory_mib)} of ${memory(full.room_mib)}` : null].filter(Boolean);
   const rules = instance.workload.recomputes;
   const rule = el("select", { "aria-label": "Recompute", id: "rule", onchange: (event) =>

@@ -57,7 +57,8 @@ function done(event) {
   $("status").textContent = verdict(event);
   if (event.board) {
     board.show(event.board);
-    $("board").scrollIntoView({ block: "nearest", behavior: "smooth" });
+    // Beside the form, Plan and Stop stay where they are.
+    if (innerWidth < 900) $("board").scrollIntoView({ block: "nearest", behavior: "smooth" });
   }
 }
 

@@ -30,15 +30,22 @@ export const svg = (tag, attributes = {}, text) => {
 const grouped = (value, digits) =>
   value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
+/** Units of long times: seconds of one, and of how many on they are used. */
+const LONG = [["years", 31557600, 2], ["days", 86400, 2], ["h", 3600, 1]];
+const digits = (value, most) => grouped(value, value >= 100 ? most - 2 : value >= 10 ? 1 : value >= 1 ? 2 : most);
+
 /** Microseconds with three to four significant digits, as `hetopt` prints them. */
 export function time(us) {
   if (us === null || us === undefined) return "–";
   const seconds = Math.abs(us) / 1e6;
   const sign = us < 0 ? "−" : "";
+  const long = LONG.find(([, size, least]) => seconds >= least * size);
+  if (long) return `${sign}${digits(seconds / long[1], 2)} ${long[0]}`;
   if (seconds >= 100) return `${sign}${grouped(seconds, 1)} s`;
   if (seconds >= 1) return `${sign}${grouped(seconds, 2)} s`;
   if (seconds >= 0.1) return `${sign}${grouped(seconds * 1e3, 1)} ms`;
-  return `${sign}${Number((seconds * 1e3).toPrecision(3))} ms`;
+  if (!seconds) return "0 s";
+  return seconds >= 1e-4 ? `${sign}${digits(seconds * 1e3, 3)} ms` : `${sign}${digits(seconds * 1e6, 3)} µs`;
 }
 
 /** The same with three digits, for narrow places. */
@@ -71,7 +78,8 @@ export function billions(parameters) {
     : `${Number((parameters / 1e6).toPrecision(3))} M`;
 }
 
-/** `0–4`, or `7` where there is one. */
-export const span = ([first, end]) => (end - first === 1 ? `${first}` : `${first}–${end - 1}`);
+/** `0–4`, or `7` where there is one; `0–6, 17–22` where stages are interleaved. */
+const span = ([first, end]) => (end - first === 1 ? `${first}` : `${first}–${end - 1}`);
+export const spans = (runs) => runs.map(span).join(", ");
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
