@@ -148,11 +148,8 @@ def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
 
 def _judged(rows: Iterable[Document]) -> Any:
     """Claims beside judgements, a plan a line."""
-    from rich.table import Table
-
-    table = Table("rank", "claimed s", "judged s", "complete", "fits", "what is wrong")
-    for row in rows:
-        table.add_row(
+    cells = (
+        (
             str(row["rank"]),
             _seconds(row["claimed_us"]),
             _seconds(row["judged_us"]),
@@ -160,7 +157,10 @@ def _judged(rows: Iterable[Document]) -> Any:
             _word(value=row["fits"]),
             row["refused"] or "; ".join(row["broken"][:2]),
         )
-    return table
+        for row in rows
+    )
+    headings = ("rank", "claimed s", "judged s", "complete", "fits", "what is wrong")
+    return output.table(headings, cells, headings[3:])
 
 
 def _seconds(us: int | None) -> str:

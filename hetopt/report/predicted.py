@@ -4,28 +4,30 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ..api.predicting import Calibrated, Predicted
 from ..costs.runs import Prediction, Run, Summary
-from . import words
+from . import words, writers
+from .sheet import Table
 
 _MOST_ROWS = 40
+_RUNS = (
+    *("run", "model", "GPUs", "measured", "predicted", "80% interval", "error"),
+    "memory",
+)
+_ERRORS = ("set", "runs", "predicted", "mean error", "median", "bias", "worst")
 _MOST_MOVED = 12
 
 
 def terminal(found: Predicted) -> Iterator[RenderableType]:
     """A line a run, then the errors by set."""
-    grid = _grid("run", "model", "GPUs", "measured", "predicted", "80%", "error",
-                 "memory")  # fmt: skip
+    rows: list[tuple[str, ...]] = []
     for row in found.rows[:_MOST_ROWS]:
         run = found.runs[row.row]
         names = (str(row.row), run.model or "", _gpus(run))
         if row.iteration_s is None:
-            grid.add_row(
-                *map(Text, names), "", Text(row.not_modelled or ""), "", "", ""
-            )
+            rows.append((*names, "", "", "", "", row.not_modelled or ""))
             continue
         assert row.low_s is not None
         assert row.high_s is not None
@@ -39,8 +41,8 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
             error,
             memory + _fit(row),
         )
-        grid.add_row(*map(Text, (*names, *cells)))
-    yield grid
+        rows.append((*names, *cells))
+    yield writers.terminal(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
     if len(found.rows) > _MOST_ROWS:
         yield Text(f"and {len(found.rows) - _MOST_ROWS} more; --json has all")
     yield Text()
@@ -57,15 +59,18 @@ def _fit(row: Prediction) -> str:
     return ", does not fit" if row.fits is False else ""
 
 
-def errors(summary: Mapping[str, Summary]) -> Table:
-    """Errors by set."""
-    grid = _grid("set", "runs", "predicted", "mean error", "median", "bias", "worst")
+def errors(summary: Mapping[str, Summary]) -> RenderableType:
+    """Return errors by set; bias and the worst one say which way."""
+    rows = []
     for name, line in summary.items():
-        shares = (line.mean_error, line.median_error, line.bias, line.worst)
-        shown = ("" if x is None else f"{x:+.1%}" for x in shares)
-        cells = (name, str(line.rows), str(line.predicted), *shown)
-        grid.add_row(*map(Text, cells))
-    return grid
+        sizes = (line.mean_error, line.median_error)
+        ways = (line.bias, line.worst)
+        shown = (
+            *("" if x is None else f"{x:.1%}" for x in sizes),
+            *("" if x is None else f"{x:+.1%}" for x in ways),
+        )
+        rows.append((name, str(line.rows), str(line.predicted), *shown))
+    return writers.terminal(Table.of(_ERRORS, rows))
 
 
 def calibrated(found: Calibrated) -> Iterator[RenderableType]:
@@ -86,14 +91,14 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
             }
         )
         yield Text()
-    grid = _grid("constant", "before", "after", "known to")
+    rows = []
     moved = sorted(
         found.moved.items(), key=lambda one: -abs(one[1][1].value / one[1][0].value - 1)
     )
     for name, (old, new) in moved[:_MOST_MOVED]:
         cells = (name, f"{old.value:.4g}", f"{new.value:.4g}", f"{new.spread:.0%}")
-        grid.add_row(*map(Text, cells))
-    yield grid
+        rows.append(cells)
+    yield writers.terminal(Table.of(("constant", "before", "after", "known to"), rows))
     if len(moved) > _MOST_MOVED:
         yield Text(f"and {len(moved) - _MOST_MOVED} more; --json has all")
     if found.disagreement is not None:
@@ -108,10 +113,3 @@ def _gpus(run: Run) -> str:
             held[node.gpu] += node.gpus
         return " + ".join(f"{count} x {gpu}" for gpu, count in held.items())
     return f"{run.gpus or '?'} x {run.gpu or '?'}"
-
-
-def _grid(*headings: str) -> Table:
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        grid.add_column(heading, overflow="fold")
-    return grid

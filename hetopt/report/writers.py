@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Generic, TypeVar
 
 from rich import table as rich_tables
@@ -16,6 +15,7 @@ from ..errors import Unsupported
 from ..text import markdown as markup
 from ..text.writing import write_bytes, write_text
 from . import figures, words
+from .columns import Columns
 from .sheet import Figure, Sheet, Table
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -53,19 +53,9 @@ class Files(Generic[Subject]):
 # --- terminal --------------------------------------------------------------------
 
 
-def terminal(table: Table, *, narrow: bool = True) -> rich_tables.Table:
-    """The table for a terminal; `narrow` folds headings, so that many fit on a line."""
-    grid = rich_tables.Table(box=None, pad_edge=False, header_style="bold")
-    for heading, numeric in zip(table.headings, table.numeric, strict=True):
-        grid.add_column(
-            "\n".join(wrap(heading, 10, break_long_words=False)) if narrow else heading,
-            justify="right" if numeric else "left",
-            no_wrap=numeric and narrow,
-            overflow="fold",
-        )
-    for row in table.rows:
-        grid.add_row(*(Text(cell.text) for cell in row))
-    return grid
+def terminal(table: Table, *, narrow: bool = True) -> Columns:
+    """Return the table for a terminal; `narrow` folds headings, so that many fit."""
+    return Columns(table, narrow)
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> rich_tables.Table:
