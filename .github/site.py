@@ -116,7 +116,8 @@ def reference(name: str) -> str:
         f"| [`{inner}`](#{slug(inner, '-')}) | {_first_line(thing)} |"
         for inner, thing in public.items()
     ]
-    parts = [f"# `{name}`", _prose(module), "\n".join(("| | |", "|---|---|", *rows))]
+    table = "\n".join(("| | |", "|---|---|", *rows))
+    parts = [f"# `{name}`", _prose(module), table, REFERENCE_END]
     for inner, thing in public.items():
         parts += _described(f"{name}.{inner}", thing)
     return "\n\n".join(parts) + "\n"
@@ -151,6 +152,10 @@ def licences() -> str:
     )
 
 
+REFERENCE_END = """
+What to give where a signature says `AnyInstance` and the like is a table of [the
+library's page](README.md#what-parameters-take).
+""".strip()
 PLANNERS_BEGIN = """
 A planner is a heuristic, most of them published: it returns a plan and proves
 nothing. `hetopt plan` asks those of training plans [in
