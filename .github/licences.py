@@ -29,11 +29,13 @@ _FAMILIES = (
 )
 
 
-#: Solvers that lie in a package as native code, and their licences.
+#: Solvers that lie in a package as native code, what they are linked with, and the
+#: licences; seen in the wheels of PyPI (PySCIPOpt 6.3, OR-Tools 9.15, PuLP 3.3).
 NATIVE = {
     "pulp": "CBC, EPL-2.0",
-    "pyscipopt": "SCIP, Apache-2.0",
-    "ortools": "CP-SAT, Apache-2.0; HiGHS, MIT",
+    "pyscipopt": "SCIP, SoPlex, METIS and nauty, Apache-2.0; Ipopt, EPL-2.0; MUMPS, "
+    "CeCILL-C; runtime libraries of GCC, GPL-3.0 with its exception and LGPL-2.1",
+    "ortools": "CP-SAT and SCIP, Apache-2.0; HiGHS, MIT; CBC and CLP, EPL-2.0",
 }
 
 
@@ -76,7 +78,7 @@ def licence(package: Distribution) -> str:
 
 def table(packages: list[Distribution]) -> str:
     """Return a Markdown table, a package a row."""
-    rows = ["| package | version | licence | solvers in it |", "|---|---|---|---|"]
+    rows = ["| package | version | licence | native code in it |", "|---|---|---|---|"]
     for one in packages:
         name = one.metadata["Name"]
         native = NATIVE.get(canonical(name), "")

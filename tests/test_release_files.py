@@ -252,6 +252,7 @@ def test_every_package_that_is_installed_with_ours_declares_a_licence() -> None:
     assert [name for name, words in told.items() if words == "not declared"] == []
     strict = re.compile(r"(?<!L)GPL")
     assert [name for name, words in told.items() if strict.search(words)] == []
+    assert set(licences.NATIVE) <= {licences.canonical(name) for name in told}
     bill = licences.bill(packages)
     assert bill["metadata"]["component"]["name"] == "hetopt"
     assert len(bill["components"]) == len(packages) - 1
