@@ -2,8 +2,8 @@
 
 So do those of the pages that go on from it, by task and by trainer. By default every
 command is read, and those that take a moment are run on the files that it names; the
-whole, word for word in a shell, is `-m slow`. There `git clone` takes this tree; what is
-installed is left to the tests of the package, and the tests are not begun again.
+whole, word for word in a shell, is `-m slow`. There `git clone` takes this tree; what
+is installed is left to the tests of the package, and the tests are not begun again.
 """
 
 import os
