@@ -131,7 +131,7 @@ def test_types_are_given_a_meaning_or_figures(tmp_path: Path) -> None:
         (["n1 slots=2 kind=T4"], "line 1: found the field 'kind'"),
         (["n1 slots=2"], "line 1: found no type of GPU for 'n1'"),
         (["n1 slots=2 type=Z9"], "line 1: found GPU 'Z9'"),
-        (["n1 slots=1 type=T4", "n2 slots=1 type=T4"], "option inter_gbytes_per_s"),
+        (["n1 slots=1 type=T4", "n2 slots=1 type=T4"], "give -o inter_gbytes_per_s"),
         (["# nobody"], "no host with GPUs"),
     ],
 )

@@ -107,7 +107,7 @@ def test_what_is_told_is_not_assumed(tmp_path: Path) -> None:
         ),
         (["port_gbytes_per_s=50"], "no ports, expected how many a host has"),
         (["ports=0", "inter_gbytes_per_s=1"], "ports: found .*from 1 to 4096"),
-        (["ports=4"], "option inter_gbytes_per_s=X"),
+        (["ports=4"], "give -o inter_gbytes_per_s=X"),
     ],
 )
 def test_rates_that_disagree_or_lack_are_refused(

@@ -81,7 +81,7 @@ def card(
     if left <= 0:
         raise InstanceError(
             f"{place}: found {total_mib} MiB of {name!r} and a reserve of {kept} MiB, "
-            "expected some left; give the option reserve_mib=N"
+            "expected some left; give -o reserve_mib=N"
         )
     if reserve_mib is None:
         value = f"{left:.1f} of {total_mib / 1024:.1f} GiB"

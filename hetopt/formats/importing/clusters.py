@@ -218,7 +218,7 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
     if rate is None and count > 1:
         raise InstanceError(
             f"found {count} hosts, and no file tells how fast they are joined; "
-            "give the option inter_gbytes_per_s=X, the rate of a host"
+            "give -o inter_gbytes_per_s=X, the rate of a host: 12.5 (GB/s), or 100Gb/s"
         )
     cards = [card(host, settings) for host in hosts]
     gpus: dict[str, dict[str, float]] = {}
@@ -344,7 +344,7 @@ def _slowest_bus(hosts: Sequence[Host], settings: Settings) -> float:
     if unknown := [name for name, rate in buses.items() if rate is None]:
         raise InstanceError(
             f"{hosts[0].place}: found GPUs {', '.join(unknown)}, whose bus is not "
-            "known; give the option intra_gbytes_per_s=X"
+            "known; give -o intra_gbytes_per_s=X"
         )
     return min(rate for rate in buses.values() if rate is not None)
 
@@ -470,7 +470,7 @@ def card(host: Host, settings: Settings) -> Card:
     if found is None:
         raise InstanceError(
             f"{host.place}: found no type of GPU for {host.name!r}; write type=NAME "
-            "beside it, or give the option gpu=NAME"
+            "beside it, or give -o gpu=NAME"
         )
     told = _meanings(settings.types).get(found.lower(), host.usual or found)
     tflops, slash, gib = told.partition("/")
@@ -493,7 +493,7 @@ def _intra(host: Host, card: Card, settings: Settings) -> float | None:
     if (gpu := card.sheet) is None:
         raise InstanceError(
             f"{host.place}: found GPU {card.name!r}, whose links are not known; give "
-            "the option intra_gbytes_per_s=X"
+            "-o intra_gbytes_per_s=X"
         )
     if host.links is None:
         return gpu.link_gbytes_per_s
@@ -502,13 +502,13 @@ def _intra(host: Host, card: Card, settings: Settings) -> float | None:
         if gpu.nvlink_gbytes_per_s is None:
             raise InstanceError(
                 f"{host.place}: found {link} between GPUs {card.name!r}, "
-                "which have no NVLink by their data sheet; give the option "
-                "intra_gbytes_per_s=X"
+                "which have no NVLink by their data sheet; give "
+                "-o intra_gbytes_per_s=X"
             )
         return width * gpu.nvlink_gbytes_per_s
     if gpu.pcie_gbytes_per_s is None:
         raise InstanceError(
             f"{host.place}: found {link} between GPUs {card.name!r}, whose "
-            "bus is not in the catalogue; give the option intra_gbytes_per_s=X"
+            "bus is not in the catalogue; give -o intra_gbytes_per_s=X"
         )
     return gpu.pcie_gbytes_per_s

@@ -81,8 +81,8 @@ def with_links(
             rate = card.pcie_gbytes_per_s if card else None
         if rate is None:
             raise InstanceError(
-                f"offload: found no bus of {name!r} in the catalogue; give the option "
-                "host_gbytes_per_s=X"
+                f"offload: found no bus of {name!r} in the catalogue; give "
+                "-o host_gbytes_per_s=X"
             )
         made[name] = fields | {"host_gbytes_per_s": rate}
     return made

@@ -35,7 +35,7 @@ def rate(
     if ports is None:
         raise InstanceError(
             f"option port_gbytes_per_s: found {port_gbytes_per_s:g} and no ports, "
-            "expected how many a host has; give the option ports=N, too"
+            "expected how many a host has; give -o ports=N, too"
         )
     together = ports * exact(port_gbytes_per_s)
     if host_gbytes_per_s is not None and exact(host_gbytes_per_s) != together:

@@ -254,7 +254,7 @@ def _pair(
         if "inter" not in cluster:
             raise InstanceError(
                 f"network: found no fit between {kinds[0][0]} and {kinds[1][0]}, "
-                "expected one; measure it, or give the option inter_gbytes_per_s=X for "
+                "expected one; measure it, or give -o inter_gbytes_per_s=X for "
                 "pairs without"
             )
         return None
