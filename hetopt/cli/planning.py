@@ -362,8 +362,11 @@ def compare(
         gaps.FILES.check(out)
     names = None if planners is None else _name_list(planners, "--planners")
     given = problem is not None or _states_problem(instances[0])
-    each = "planner" if names is None else f"of {_count_text(len(names), 'planner')}"
-    whose = f"for each {each}" + ", and for the exact method" * exact
+    whose = "for each planner"
+    if names is not None:
+        several = f"for each of {_count_text(len(names), 'planner')}"
+        whose = several if len(names) > 1 else "for the planner"
+    whose += ", and for the exact method" * exact
     whose = "for each method" if given else whose
     output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("" if given else "us", time_limit) as watch:
