@@ -163,6 +163,9 @@ def _totals(parts: Document) -> Iterator[tuple[str, str]]:
         "bytes": ("bytes", _ways),
         "divided": ("sharded", _sharding_text),
         "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
+        "tied_us": ("tied embeddings", _time_if_any),
+        "update_us": ("optimiser", _time_if_any),
+        "overhead_us": ("overhead", _time_if_any),
         "ports": ("busiest ports", words.ports),
         "tokens_per_second": ("tokens per second", lambda v: f"{v:,.0f}"),
         "mfu": ("MFU", lambda v: f"{v:.1%}"),
@@ -193,6 +196,11 @@ def _totals(parts: Document) -> Iterator[tuple[str, str]]:
             yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):
             yield "80% interval", expected
+
+
+def _time_if_any(us: int) -> str:
+    """Return a part of an iteration; nothing where it takes no time."""
+    return words.amount(us, "us") if us else ""
 
 
 def _chance(of_dying: float) -> str:
