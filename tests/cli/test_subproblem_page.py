@@ -8,6 +8,7 @@ import pytest
 from places import ROOT
 from typer.testing import CliRunner
 
+import hetopt
 from hetopt import cli, problems
 
 PAGE = (ROOT / "formulations" / "README.md").read_text(encoding="utf-8")
@@ -40,3 +41,44 @@ def test_the_commands_of_the_page_run_but_for_their_time(
         allowed = {0, 4} if "--time-limit" in words else {0}
         assert told.exit_code in allowed, (words, told.output)
     assert "recovery, cpsat" in told.output
+
+
+def table() -> dict[str, tuple[str, dict[str, str]]]:
+    """Return the proved optimum of each problem, and the gap of each rule, as told."""
+    rows = re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \| (`.*) \|$", PAGE, re.M)
+    found = {}
+    for problem, optimum, told in rows:
+        if problem in problems.names() and "%" in told:
+            gaps: dict[str, str] = {}
+            for group, gap in re.findall(r"((?:`[a-z_]+`[, ]*)+)([0-9.]+)%", told):
+                gaps |= dict.fromkeys(re.findall(r"`([a-z_]+)`", group), gap)
+            found[problem] = optimum, gaps
+    return found
+
+
+@pytest.mark.parametrize("problem", sorted({*problems.names()} - ASKED_ELSEWHERE))
+def test_the_table_has_the_gaps_of_today(problem: str) -> None:
+    """All end by themselves in a few seconds, so that no limit is what is told."""
+    optimum, told = table()[problem]
+    name = commands()[0][1]
+    plan = hetopt.plan(name, "autohet", known=False)
+    prices = {"RTX3080Ti": 0.2, "RTX3090": 0.25, "RTX4090": 0.4}
+    options = {
+        "device_grouping": {"tensor_parallel": 2},
+        "layer_partition": {"plan": plan, "pipeline": 0},
+        "provisioning": {"deadline_s": 60, "usd_per_hour": prices},
+        "recovery": {"plan": plan, "lost": ["node4"]},
+    }
+    report = hetopt.compare(
+        name, problem=problem, options=options.get(problem, {}), statements=()
+    )
+    *rules, exact = report.rows
+    assert exact.result.status.value == "optimal"
+    number, _, unit = optimum.partition(" ")
+    least = float(exact.result.objective) / (1e6 if unit == "s" else 1)
+    assert least == pytest.approx(float(number.replace(",", "")), rel=1e-3)
+    assert set(told) == {row.method for row in rules}
+    for row in rules:
+        gap = told[row.method]
+        half = 0.5 / 10 ** len(gap.partition(".")[2])
+        assert abs(100 * row.gap_to_bound - float(gap)) <= half, row.method
