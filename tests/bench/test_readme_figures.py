@@ -121,6 +121,28 @@ def test_what_predictions_miss_is_that_of_their_page() -> None:
         assert f"{words} {float(cells[kind][2]):.1f}%" in benchmarks, kind
 
 
+def test_what_our_own_runs_miss_is_that_of_their_pages() -> None:
+    page = (RESULTS / "executor.md").read_text(encoding="utf-8")
+    benchmarks = text_of("benchmarks/README.md")
+    means = re.findall(
+        r"errors: time ([0-9.]+)%, memory ([0-9.]+)%; \d+ of (\d+)", page
+    )
+    (first, second) = means
+    assert f"{first[2]} runs of Llama models" in benchmarks
+    assert f"within {first[0]}% on average, and memory within {first[1]}%" in benchmarks
+    assert f"; {second[2]} on an H200" in benchmarks
+    assert f"within {second[0]}% and {second[1]}%" in benchmarks
+    fidelity = (RESULTS / "fidelity.md").read_text(encoding="utf-8")
+    for told, page_has in (
+        ("time within 5.2% on average", "error: mean error 5.2 %"),
+        ("1.9% where micro-batches have 8", "8 sequences alone | 1.90 |"),
+        ("memory within 2.5%", "(without that run the mean error is 2.5 %)"),
+        ("on 8 to 512 A100 within 4.6%", "error: mean error 4.6 %"),
+    ):
+        assert told in benchmarks
+        assert page_has in fidelity, told
+
+
 def test_suites_of_the_table_are_those_of_the_file() -> None:
     """Every suite has a row, and there is no other."""
     page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
