@@ -62,6 +62,16 @@ def test_statements_run_on_some_cases_of_every_problem(script: ModuleType) -> No
     assert not script.stated(large)
 
 
+def test_what_a_method_does_not_take_is_none_of_its_cases(script: ModuleType) -> None:
+    """The exact method of one pipeline knows none in lockstep."""
+    case = script.Case("random, unequal", "generated:unequal/tiny/2", {})
+    line = json.loads(json.dumps(script.measured("one_pipeline", case, 1.0)))
+    (exact,) = (row for row in line["rows"] if row["method"] == "exact")
+    assert exact["status"] == "refused"
+    assert "| exact |" not in script.page([line])
+    assert "| `metis` | random, unequal |" in script.page([line])
+
+
 def test_a_page_is_of_one_limit_and_says_what_poses_no_problem(
     script: ModuleType,
 ) -> None:
