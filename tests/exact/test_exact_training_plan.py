@@ -53,24 +53,13 @@ def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:
     )
 
 
-def agrees_with_all_plans(instance: Instance, steps: int) -> None:
-    best = best_training_plan(instance)
-    if best is not None:
-        assert not refuted(instance, best[0], steps)
-
-
 @examples(6)
 @given(tiny_instances())
 def test_no_time_that_the_best_of_all_plans_reaches_is_refuted(
     instance: Instance,
 ) -> None:
-    agrees_with_all_plans(instance, 12)
-
-
-@pytest.mark.slow
-def test_no_time_of_a_best_plan_is_refuted_for_many() -> None:
-    for seed in range(2000, 2300):
-        agrees_with_all_plans(tiny_instance(seed), 400)
+    best = best_training_plan(instance)
+    assert best is None or not refuted(instance, best[0], 12)
 
 
 @pytest.mark.parametrize("way", WAYS)

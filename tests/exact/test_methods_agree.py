@@ -1,7 +1,7 @@
 """Method, statement and brute force agree, on every problem that can be listed."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from random import Random
+from typing import Any
 
 import brute_force
 import pytest
@@ -11,37 +11,37 @@ import tiny_recoveries
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from inputs import examples, seeds, tiny_problems
+from inputs import drawn, examples, seeds, tiny_problems
 from soaking import _subproblems as soaked
+from soaking import job_round as rounds
 from test_anytime import ascending
 
 from hetopt import registry
 from hetopt.modelling import Limits
-from hetopt.problems import Objective
 from hetopt.result import Status, Stop
 from hetopt.solving import statements
 
 
-class Listed(NamedTuple):
-    """A problem: small data of it, and the best of all its plans."""
-
-    drawn: SearchStrategy[Any]
-    best: Callable[[Any], Objective | None]
+def listed(problem: str, drawn: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    """Draw a problem whose plans `brute_force` lists, with the best of them."""
+    return drawn.map(lambda data: (data, brute_force.best(problem, data)))
 
 
-def listed(problem: str, drawn: SearchStrategy[Any]) -> Listed:
-    """Return a problem whose plans `brute_force` lists."""
-    return Listed(drawn, lambda data: brute_force.best(problem, data))
+def of_round(random: Random) -> tuple[Any, int]:
+    document = rounds.draw(random)["data"]
+    return soaked.posed("job_round", document), min(rounds._costs(document))
 
 
-PROBLEMS = {
+#: Small data of each problem, with the best of all plans.
+PROBLEMS: dict[str, SearchStrategy[Any]] = {
     "device_grouping": listed("device_grouping", of_groupings.tiny()),
+    "job_round": drawn(of_round),
     "layer_partition": listed("layer_partition", of_partitions.tiny()),
     "provisioning": listed("provisioning", tiny_problems("provisioning")),
-    "recovery": Listed(
-        seeds().map(tiny_recoveries.tiny).filter(tiny_recoveries.few_enough),
-        tiny_recoveries.best,
-    ),
+    "recovery": seeds()
+    .map(tiny_recoveries.tiny)
+    .filter(tiny_recoveries.few_enough)
+    .map(lambda data: (data, tiny_recoveries.best(data))),
 }
 SLOW = {"device_grouping"}  # a statement that takes seconds beyond three devices
 
@@ -63,8 +63,7 @@ def test_method_statement_and_brute_force_agree(
     problem: str, data: st.DataObject
 ) -> None:
     method: Any = registry.entry("exact", problem)
-    posed = data.draw(PROBLEMS[problem].drawn)
-    best = PROBLEMS[problem].best(posed)
+    posed, best = data.draw(PROBLEMS[problem])
     result = method.solve(posed, limits=Limits())
     soaked.agree(result, best, posed)
     assert result.stop is Stop.PROVED

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import drawn, examples, seeds
+from inputs import examples, seeds
 from places import ROOT
-from random_pipelines import random_instance
 from settings import setting
 
 from hetopt.errors import NoPlan
@@ -193,37 +192,6 @@ def test_islands_reach_the_simple_families(
 ) -> None:
     instance = setting(number, model)
     assert _objective(instance, islands.plan(instance)) <= most_s * 10**6
-
-
-@pytest.mark.parametrize("planner", [hexiscale, islands])
-def test_the_same_seed_gives_the_same_plan(planner: object) -> None:
-    instance = setting("2", "7b", size=(3, 4, 16))
-    one = planner.plan(instance, seed=5)  # type: ignore[attr-defined]
-    assert one == planner.plan(instance, seed=5)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("planner", [hexiscale, islands])
-@examples(6)
-@given(instance=drawn(random_instance), seed=seeds())
-def test_plans_on_random_clusters_are_valid_or_refused(
-    planner: object, instance: Instance, seed: int
-) -> None:
-    try:
-        plan = planner.plan(instance, seed=seed)  # type: ignore[attr-defined]
-    except NoPlan:
-        return
-    _objective(instance, plan)
-
-
-def test_there_are_plans_on_random_clusters() -> None:
-    plans = 0
-    for seed in range(10):
-        try:
-            islands.plan(random_instance(Random(f"planner {seed}")))
-        except NoPlan:
-            continue
-        plans += 1
-    assert plans > 3
 
 
 def test_a_model_too_large_for_the_cluster_is_no_plan() -> None:

@@ -22,7 +22,7 @@ from hetopt.result import Status
 SEEDS = range(60)
 PAIRS = [
     (problem, planner)
-    for problem in ("device_grouping", "layer_partition", "job_round")
+    for problem in ("device_grouping", "layer_partition", "provisioning", "job_round")
     for planner in registry.entries_for("planners", problem)
 ]
 
@@ -72,7 +72,8 @@ def test_a_planner_is_valid_bounded_and_repeatable(problem: str, planner: str) -
             assert judged.objective >= most, seed
         else:
             assert judged.objective <= most, seed
-    assert found > len(SEEDS) // 3
+    # A placer takes all that is offered, which few budgets and deadlines permit.
+    assert found > len(SEEDS) // (8 if problem == "provisioning" else 3)
 
 
 @pytest.mark.parametrize("planner", registry.entries_for("planners", "device_grouping"))

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,13 +14,11 @@ from hypothesis import strategies as st
 
 from hetopt import api, problems
 from hetopt.errors import InstanceError, MixedData, UnknownName, Unsupported
-from hetopt.exact import job_round as exact_round
 from hetopt.files import load_instance, load_plan, load_problem, problem_names
 from hetopt.plans import Lease, Round, Schedule, ScheduledJob, Served
 from hetopt.problems import job_round, job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job
 from hetopt.scheduling import bounds, catalogue, metrics, simulator, traces, workloads
-from hetopt.solving import statements
 
 CLUSTER = catalogue.cluster([("RTX2080Ti", 2), ("A100-40G", 2)], 5.0)
 SECOND = 10**6
@@ -271,81 +268,6 @@ def test_a_schedule_is_a_plan_file_that_the_judge_reads(tmp_path: Path) -> None:
 
 
 # --- one round -------------------------------------------------------------------
-
-
-def tiny_round(seed: int) -> job_round.Data:
-    """Up to 4 jobs in up to 3 classes, two types, nodes of 1 to 4 GPUs."""
-    random = Random(f"round {seed}")
-    sizes = {g: [random.choice([1, 2, 3, 4]) for _ in range(2)] for g in "AB"}
-    slots = tuple(
-        job_round.Slots(gpu=g, size=s, gpus=sum(n // s * s for n in sizes[g]))
-        for g in "AB"
-        for s in (1, 2, 4)
-    )
-    every = [(g, n) for g in "AB" for n in (1, 2, 4)]
-    classes = tuple(
-        job_round.JobClass(
-            name=f"c{i}",
-            jobs=random.randint(1, 2),
-            unserved=random.choice([11, 11, 5]),
-            configurations=tuple(
-                job_round.Configuration(gpu=g, gpus=n, cost=random.randint(0, 12))
-                for g, n in random.sample(every, random.randint(0, 4))
-            ),
-        )
-        for i in range(random.randint(1, 2))
-    )
-    return job_round.Data(classes=classes, slots=slots)
-
-
-def rounds_by_trying(data: job_round.Data) -> int:
-    """The least cost of all assignments of configurations to single jobs."""
-    jobs = [(c, [None, *c.configurations]) for c in data.classes for _ in range(c.jobs)]
-    best = None
-    for chosen in product(*[choices for _, choices in jobs]):
-        served = Counter(
-            (c.name, f.gpu, f.gpus)
-            for (c, _), f in zip(jobs, chosen, strict=True)
-            if f is not None
-        )
-        made = Round(
-            served=tuple(
-                Served(job_class=c, gpu=g, gpus=n, jobs=k)
-                for (c, g, n), k in served.items()
-            )
-        )
-        found = job_round.evaluate(data, made)
-        if found.valid and (best is None or found.objective < best):
-            best = found.objective
-    assert isinstance(best, int)
-    return best
-
-
-@pytest.mark.parametrize(
-    ("name", "backend"),
-    [
-        (name, backend)
-        for name in ("job_round", "sia_round")
-        for backend in ("cpsat", "scip", "highs", "pulp")
-    ],
-)
-def test_the_statements_of_a_round_agree_with_trying_everything(
-    name: str, backend: str
-) -> None:
-    for seed in range(12):
-        data = tiny_round(seed)
-        result = statements.solve("job_round", data, name, backend)
-        assert (seed, result.objective) == (seed, rounds_by_trying(data))
-        assert result.status.value == "optimal"
-
-
-def test_the_exact_round_agrees_with_trying_everything() -> None:
-    for seed in range(60):
-        data = tiny_round(seed)
-        result = exact_round.solve(data)
-        assert (seed, result.objective) == (seed, rounds_by_trying(data))
-        assert result.bound is not None
-        assert result.bound.value == result.objective
 
 
 def test_slots_are_exactly_what_can_be_put_on_nodes() -> None:
@@ -619,6 +541,8 @@ def test_a_problem_file_of_something_else_is_no_queue(tmp_path: Path) -> None:
     from hetopt.api import scheduling
 
     path = tmp_path / "round.json"
-    path.write_text(tiny_round(1).model_dump_json())
+    idle = job_round.JobClass(name="c", jobs=1, unserved=9, configurations=())
+    slots = (job_round.Slots(gpu="A", size=1, gpus=1),)
+    path.write_text(job_round.Data(classes=(idle,), slots=slots).model_dump_json())
     with pytest.raises(MixedData, match="found a problem 'job_round'"):
         scheduling.schedule(path)

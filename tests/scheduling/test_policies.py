@@ -157,40 +157,6 @@ def test_best_fit_takes_from_nodes_as_full_as_the_algorithm_does(
         assert {node.name: idle.on(node.name) for node in cluster.nodes} == free
 
 
-@pytest.mark.parametrize(
-    ("nodes", "gpus", "printed", "by_memory"),
-    [
-        # 4 GPUs with 35 GiB each: one node holds them, though of larger GPUs.
-        ([(40, 1)] * 4 + [(80, 4)], 4, [(80, 4)], [(40, 1)] * 4),
-        ([(40, 2), (80, 8)], 4, [(80, 4)], [(40, 2), (80, 2)]),
-        # No node holds all: the fullest gives all it has, then best fit for the rest.
-        ([(40, 4), (40, 2), (80, 3)], 6, [(40, 4), (40, 2)], [(40, 4), (40, 2)]),
-        (
-            [(40, 1), (80, 3), (80, 2)],
-            5,
-            [(80, 3), (80, 2)],
-            [(40, 1), (80, 3), (80, 1)],
-        ),
-        # GPUs of 24 GB are too small, however many are idle.
-        ([(24, 8), (40, 2), (80, 2)], 4, [(40, 2), (80, 2)], [(40, 2), (80, 2)]),
-        ([(24, 8), (40, 2)], 4, None, None),
-    ],
-)
-def test_jobs_of_35_gib_a_gpu_are_placed_by_hand(
-    nodes: Any, gpus: int, printed: Any, by_memory: Any
-) -> None:
-    """Algorithm 1, lines 13 to 37, on clusters of a few nodes."""
-    named = {24: "RTX6000", 40: "A100-40G", 80: "A100-80G"}
-    cluster = catalogue.cluster([(named[size], count) for size, count in nodes], 5.0)
-    size = {gpu: size for size, gpu in named.items()}
-    idle = Idle(cluster, size.__getitem__)
-    enough = [kind for kind in idle.kinds if kind >= 35]
-    for fit, wanted in ((idle.best_fit, printed), (idle.best_fit_by_kind, by_memory)):
-        held = fit(enough, gpus)
-        told = held and sorted((size[cluster.node[n].gpu], k) for n, k in held.items())
-        assert told == (wanted and sorted(wanted))
-
-
 def shape(
     held: dict[str, int], free: dict[str, int], size: dict[str, int]
 ) -> Counter[tuple[int, int, int]]:

@@ -1,6 +1,4 @@
-"""A queue that is taken up in its midst, and the policy that follows types."""
-
-from collections import Counter
+"""A queue that is taken up in its midst, and memory of accumulated micro-batches."""
 
 import pytest
 from test_policies import SMALL, random_queue
@@ -8,10 +6,9 @@ from test_policies import SMALL, random_queue
 from hetopt import registry
 from hetopt.costs import marp
 from hetopt.costs.job_rates import JobRates
-from hetopt.problems.job_scheduling import Data, micro
+from hetopt.problems.job_scheduling import Data
 from hetopt.scheduling import simulator, workloads
 from hetopt.scheduling.idle import Idle
-from hetopt.scheduling.policies import frenzy
 
 
 def fresh(data: Data, policy: str) -> simulator.Simulation:
@@ -49,26 +46,6 @@ def test_a_queue_taken_up_in_its_midst_ends_as_if_nobody_had_looked(
         for one in (whole, again)
     ]
     assert ends[0] == ends[1]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_frenzy_typed_takes_the_first_plan_whose_own_type_is_idle(seed: int) -> None:
-    """Held to MARP's ranking and a count of GPUs, on every first decision."""
-    data = random_queue(seed)
-    run = simulator.simulate(data, "frenzy_typed")
-    starts = {entry.job: entry.leases[0] for entry in run.schedule.jobs if entry.leases}
-    first = min(lease.start_us for lease in starts.values())
-    free = Counter({gpu: n for gpu, n in data.rates.count.items()})
-    for job in sorted(data.jobs, key=lambda job: micro(job.submit_s)):
-        lease = starts[job.name]
-        types = {data.cluster.node[g.rpartition(":")[0]].gpu for g in lease.gpus}
-        assert len(types) == 1
-        if lease.start_us != first:
-            continue
-        ranking = frenzy.rank(data, data.trained(job), "throughput")
-        wanted = next(option for option in ranking if option.gpus <= free[option.gpu])
-        assert (wanted.gpu, wanted.gpus) == (*types, len(lease.gpus))
-        free[wanted.gpu] -= wanted.gpus
 
 
 def test_accumulated_memory_is_that_of_one_sequence_and_never_more() -> None:
