@@ -603,9 +603,7 @@ class Packing:
                 paid += prices.gpu[c] * used + units / UNIT
             cost = time * column.sum_us + pricing.runs * low * paid
             lows, highs = np.array([low]), np.array([high])
-            (least,) = pricing.least(
-                prices, time, lows, highs, [column.interval]
-            ).tolist()
+            (least,) = pricing.least(prices, time, lows, highs).tolist()
             if cost < min(least, 1 << 57):
                 found.append(f"{float(cost)} is less than {least}")
         return found

@@ -158,9 +158,7 @@ class Pricing:
             if not len(some):
                 break
             mean = parts * scale // 2
-            costs = self.least(
-                prices, mean * b, lows[some], highs[some], [spans[i] for i in some]
-            )
+            costs = self.least(prices, mean * b, lows[some], highs[some])
             need = mean * b * (v * self.limits.left_us + lows[some])
             most = np.array([self.most(int(low)) for low in lows[some]], np.int64)
             need = need + (scale - mean) * most * v * lows[some]
@@ -393,14 +391,7 @@ class Pricing:
             able &= np.isin(self.arcs.shared[:, 0], kinds)
         return able
 
-    def least(
-        self,
-        prices: Prices,
-        time: int,
-        lows: Whole,
-        highs: Whole,
-        spans: list[tuple[int, int]],
-    ) -> Whole:
+    def least(self, prices: Prices, time: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval."""
         graph, costs = self._costs(prices, time)
         return kernels.least(graph, costs, lows, highs, self.runs, self._kept(0))

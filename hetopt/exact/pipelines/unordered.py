@@ -192,14 +192,7 @@ class Unordered(Pricing):
         )
         return _Paid(price, paid, found)
 
-    def least(
-        self,
-        prices: Prices,
-        time: int,
-        lows: Whole,
-        highs: Whole,
-        spans: list[tuple[int, int]],
-    ) -> Whole:
+    def least(self, prices: Prices, time: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval."""
         each = (self._sweep(prices, time, lows, highs, side) for side in self._sides)
         found: Whole = np.minimum.reduce([sweep.found for sweep in each])

@@ -73,7 +73,7 @@ def _examined(table, rng):
     low, high = int(times[begin]), int(times[span[1] - 1])
     time = rng.choice([0, 1, 1 << 10])
     lows, highs = np.array([low]), np.array([high])
-    (least,) = pricing.least(prices, time, lows, highs, [span])
+    (least,) = pricing.least(prices, time, lows, highs)
     stages = pricing.stages(prices, time, span)
     if least >= HALF:
         assert not stages
