@@ -388,49 +388,6 @@ def test_cuts_are_legal_and_the_best_ones_are_those_of_trying_all(
 # --- baselines -----------------------------------------------------------------------
 
 
-def test_amp_cuts_equally_and_gives_equal_samples() -> None:
-    instance = load("metis/p100-v100-8-gpt3-2.6b")
-    plan = planned("amp", instance)
-    assert plan is not None
-    (pipeline,) = plan.pipelines
-    counts = [len(stage.span) for stage in pipeline.stages]
-    assert max(counts) - min(counts) <= 1
-    shares = {r.samples for stage in pipeline.stages for r in stage.replicas}
-    assert len(shares) == 1
-
-
-def test_galvatron_like_has_one_degree_and_uneven_layers() -> None:
-    instance = load("metis/t4-v100-4-wide-resnet-1b")
-    plan = planned("galvatron_like", instance)
-    assert plan is not None
-    (pipeline,) = plan.pipelines
-    shapes = {
-        (len(stage.replicas), stage.replicas[0].degree) for stage in pipeline.stages
-    }
-    assert len(shapes) == 1
-    counts = [len(stage.span) for stage in pipeline.stages]
-    assert max(counts) > 2 * min(counts)
-
-
-@pytest.mark.parametrize("planner", ["amp", "alpa_like", "galvatron_like"])
-def test_what_sees_averages_plans_alike_when_types_change_places(planner: str) -> None:
-    instance = load("metis/p100-v100-4-gpt3-1.3b")
-    document = instance.model_dump(mode="json")
-    gpus = document["cluster"]["gpus"]
-    gpus["P100"], gpus["V100"] = gpus["V100"], gpus["P100"]
-    other = Instance.model_validate_json(json.dumps(document))
-
-    def shape(one: Instance) -> list[tuple[int, int, int]]:
-        plan = planned(planner, one)
-        assert plan is not None
-        return [
-            (len(stage.span), len(stage.replicas), stage.replicas[0].degree)
-            for stage in plan.pipelines[0].stages
-        ]
-
-    assert shape(instance) == shape(other)
-
-
 def test_unequal_machines_become_equal_virtual_nodes() -> None:
     grid = Grid(LineCost(load("metis/nonuniform-c-gpt3-2.6b")))
     assert (grid.width, grid.gpus) == (1, 8)
