@@ -1,4 +1,4 @@
-"""Exact device grouping against brute force, certificates."""
+"""Exact device grouping against brute force and certificates."""
 
 from fractions import Fraction
 from typing import Any
