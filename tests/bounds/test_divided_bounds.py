@@ -4,6 +4,7 @@ import json
 
 import pytest
 from places import TESTS
+from small_instances import small
 
 import hetopt
 from hetopt import registry
@@ -95,27 +96,17 @@ def test_stages_of_too_few_layers_are_told_under_every_alternative() -> None:
 @pytest.mark.parametrize("gbytes_per_s", [0.001, 0.1, 0.5])
 def test_hops_that_interleaving_hides_are_priced_so(gbytes_per_s: float) -> None:
     """Two nodes whose slow link costs two interleaved stages nothing."""
-    tree = {
-        "name": "hidden",
-        "model": {"name": "m", "layers": 4, "hidden": 1024, "heads": 8}
-        | {"vocabulary": 0, "parameters_per_layer": 200_000_000},
-        "cluster": {
-            "gpus": {"A": {"peak_tflops": 100, "memory_gib": 100}},
-            "nodes": [{"name": f"n{i}", "gpu": "A", "count": 1} for i in range(2)],
-            "inter": {"gbytes_per_s": gbytes_per_s},
-        },
-        "workload": {
-            "sequence_length": 512,
-            "global_batch": 8,
-            "costs": {"interleave": 2, "interleaved_hop_factor": 0},
-        },
-    }
+    instance = small(
+        *("A*1 A*1", {"A": (100, 100)}),
+        model={"vocabulary": 0, "parameters_per_layer": 200_000_000},
+        inter=gbytes_per_s,
+        costs={"interleave": 2, "interleaved_hop_factor": 0},
+    )
     stages = [
         {"layers": [2 * j, 2 * j + 2], "replicas": [{"gpus": [f"n{j}:0"]}]}
         for j in range(2)
     ]
     pipeline = {"micro_batches": 8, "micro_batch_size": 1, "stages": stages}
-    instance = Instance.model_validate(tree, strict=False)
     plan = TrainingPlan.model_validate({"pipelines": [pipeline]}, strict=False)
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid

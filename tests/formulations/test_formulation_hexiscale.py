@@ -11,6 +11,7 @@ from hetopt.formulations import hexiscale_milp
 from hypothesis import given
 from inputs import examples, seeds
 from settings import setting
+from small_instances import small
 
 from hetopt.costs import CostTable
 from hetopt.errors import Unsupported
@@ -30,10 +31,7 @@ def tiny(random: Random, *, batch: int, roomy: bool = False) -> Instance:
     """Two or three nodes of up to three GPUs in all, three or four layers."""
     memory = [0.5] if roomy else [0.028, 0.05, 0.5]
     types = {
-        name: {
-            "peak_tflops": random.choice([10.0, 37.5, 165.2]),
-            "memory_gib": random.choice(memory),
-        }
+        name: (random.choice([10.0, 37.5, 165.2]), random.choice(memory))
         for name in ("A", "B")
     }
     counts = random.choice([(2, 1), (1, 2), (2, 2), (3, 1), (1, 1, 1), (1, 1, 2)])
@@ -63,29 +61,9 @@ def tiny(random: Random, *, batch: int, roomy: bool = False) -> Instance:
     inter: dict[str, Any] = {"gbytes_per_s": random.choice([0.7, 3, 50])}
     if len(nodes) > 2 and random.random() < 0.5:
         inter["pairs"] = [{"first": "n0", "second": "n1", "gbytes_per_s": 0.3}]
-    return Instance.model_validate(
-        {
-            "name": "random",
-            "model": {
-                "name": "m",
-                "layers": layers,
-                "hidden": 256,
-                "heads": 4,
-                "vocabulary": 1000,
-            },
-            "workload": {
-                "sequence_length": 512,
-                "global_batch": batch,
-                "costs": costs,
-            },
-            "cluster": {
-                "gpus": {name: types[name] for name in used},
-                "nodes": tuple(nodes),
-                "inter": inter,
-            },
-        },
-        strict=False,
-    )
+    shape = {"layers": layers, "hidden": 256, "heads": 4}
+    gpus = {name: types[name] for name in used}
+    return small(nodes, gpus, model=shape, inter=inter, global_batch=batch, costs=costs)
 
 
 def profile(random: Random, types: set[str], layers: int) -> tuple[Any, ...]:

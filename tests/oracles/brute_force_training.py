@@ -15,7 +15,6 @@ judge's own functions, and the winner is judged as a whole again.
 Limits: about 5 GPUs, 4 layers, a global batch of 4; each one more costs about 5x.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from operator import le
 from random import Random
 
 from random_calibrations import calibration, sheet
+from small_instances import small
 
 from hetopt.costs import CostTable, under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
@@ -453,27 +453,15 @@ def random_tiny_instance(rng: Random, most_gpus: int = 5) -> Instance:
     inter = {"gbytes_per_s": rng.choice([0.5, 5, 50]), "latency_us": rng.choice([0, 9])}
     if rng.random() < 0.3:
         inter["pairs"] = [["n0", "n1", rng.choice([0.5, 20])]]
-    return Instance.model_validate_json(
-        json.dumps(
-            {
-                "name": "tiny",
-                "model": {
-                    "name": "random",
-                    "layers": layers,
-                    "hidden": 1024,
-                    "heads": 8,
-                    "vocabulary": rng.choice([0, 2000, 20000]),
-                    "layer_parameters": parameters,
-                },
-                "cluster": {"gpus": gpus, "nodes": nodes, "inter": inter},
-                "workload": {
-                    "sequence_length": 512,
-                    "global_batch": rng.choice([1, 2, 3, 4, 4]) * min(sizes),
-                    "micro_batch_sizes": sizes,
-                    "costs": costs,
-                },
-            }
-        )
+    shape = {"name": "random", "layers": layers, "layer_parameters": parameters}
+    return small(
+        *(nodes, gpus),
+        model={**shape, "vocabulary": rng.choice([0, 2000, 20000])},
+        inter=inter,
+        name="tiny",
+        global_batch=rng.choice([1, 2, 3, 4, 4]) * min(sizes),
+        micro_batch_sizes=sizes,
+        costs=costs,
     )
 
 

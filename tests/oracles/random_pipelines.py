@@ -4,6 +4,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from small_instances import small
+
 from hetopt.schema import Instance
 from hetopt.search.fast_cost import Pipe, Slot
 
@@ -43,13 +45,7 @@ def random_instance(
         if later:
             inter["pairs"][0]["back_gbytes_per_s"] = random.choice([None, 0.2, 0.9])
     layers = random.randint(2, 7)
-    model: dict[str, Any] = {
-        "name": "m",
-        "layers": layers,
-        "hidden": 256,
-        "heads": 4,
-        "vocabulary": 1000,
-    }
+    model: dict[str, Any] = {"layers": layers, "hidden": 256, "heads": 4}
     if not uniform and random.random() < 0.4:
         model["layer_parameters"] = [
             random.randint(10**5, 9 * 10**6) for _ in range(layers)
@@ -63,19 +59,14 @@ def random_instance(
         del costs["bytes_per_parameter"]
     if costs.get("fused_loss"):
         costs["logit_gradients"] = False
-    return Instance.model_validate(
-        {
-            "name": "random",
-            "model": model,
-            "workload": {
-                "sequence_length": 512,
-                "global_batch": random.randint(8, 20),
-                "micro_batch_sizes": (1,) if uniform else (1, 2),
-                "costs": costs,
-            },
-            "cluster": {"gpus": types, "nodes": tuple(nodes), "inter": inter},
-        },
-        strict=False,
+    return small(
+        *(nodes, types),
+        model=model,
+        inter=inter,
+        name="random",
+        global_batch=random.randint(8, 20),
+        micro_batch_sizes=(1,) if uniform else (1, 2),
+        costs=costs,
     )
 
 

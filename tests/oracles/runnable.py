@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 from random_plans import any_plan
+from small_instances import small
 
 from hetopt.errors import Unsupported
 from hetopt.problems import training_plan
@@ -56,30 +57,20 @@ def tiny(rng: Random, gpus: int, sparse: bool = False) -> Instance:
             }
         )
     used = {node["gpu"] for node in nodes}
-    return Instance.model_validate(
-        {
-            "name": "tiny",
-            "model": model,
-            "cluster": {
-                "gpus": {
-                    name: {"peak_tflops": 10, "memory_gib": 16} for name in sorted(used)
-                },
-                "nodes": tuple(nodes),
-                "inter": {"gbytes_per_s": 1},
-            },
-            "workload": {
-                "sequence_length": rng.randint(5, 8),
-                "global_batch": rng.randint(2, 9),
-                "micro_batch_sizes": (1, 2, 3),
-                "costs": {
-                    "recompute": rng.choice(["full", "selective", "none"]),
-                    "in_flight": rng.choice(["1f1b", "1f1b", "gpipe", "one"]),
-                    "sequence_parallel": rng.random() < 0.4,
-                    "zero": rng.choice([0, 1]),
-                },
-                "alternatives": {"recompute": ("none", "full"), "zero": (0, 1)},
-            },
-        }
+    return small(
+        *(nodes, {name: (10, 16) for name in sorted(used)}),
+        model=model,
+        name="tiny",
+        sequence_length=rng.randint(5, 8),
+        global_batch=rng.randint(2, 9),
+        micro_batch_sizes=(1, 2, 3),
+        costs={
+            "recompute": rng.choice(["full", "selective", "none"]),
+            "in_flight": rng.choice(["1f1b", "1f1b", "gpipe", "one"]),
+            "sequence_parallel": rng.random() < 0.4,
+            "zero": rng.choice([0, 1]),
+        },
+        alternatives={"recompute": ("none", "full"), "zero": (0, 1)},
     )
 
 
