@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from hetopt import _kernels
-from hetopt.exact.enumeration import completion, extensions
+from hetopt.exact.enumeration import completion
 from hetopt.exact.pipelines import count_kernels
 
 compiled = pytest.mark.skipif(_kernels.core is None, reason=_kernels.status.reason)
 
-KERNELS = {"extended", "completed", "longest", "most_taken"}
+KERNELS = {"completed", "longest", "most_taken"}
 
 
 def check(monkeypatch):
     """Have every kernel run twice; return the names of those that were called."""
     names = set()
-    for module in (count_kernels, completion, extensions):
+    for module in (count_kernels, completion):
         for name, run in [*vars(module).items()]:
             if name.lstrip("_") in KERNELS and hasattr(run, "__wrapped__"):
                 monkeypatch.setattr(module, name, _checked(run, names))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..pipelines.compiling import kernel
+from ..pipelines.compiling import compiled, is_compiled
 from .stages import NEVER, Counts, Matrix
 
 
@@ -36,22 +36,13 @@ def extended(
     """
     shape = len(some), len(extensions.rank), extensions.fits.shape[1]
     total, top = np.empty((2, *shape), np.int64)
-    _extended(some, extensions, sums, maxima, total, top)
-    return total, top
-
-
-@kernel
-def _extended(
-    some: Matrix,
-    extensions: Extensions,
-    sums: Matrix,
-    maxima: Matrix,
-    total: Matrix,
-    top: Matrix,
-) -> None:
+    if is_compiled():
+        compiled("extended", some, extensions, sums, maxima, total, top)
+        return total, top
     us, hops, fits, rank = extensions
     times = us[some, : fits.shape[1]] + hops[some, None, None]
     fit = fits[some][:, None] >= rank[:, None, None]
     each = np.where(fit, times[:, None], NEVER)
     total[:] = np.minimum((each + sums[:, None]).min(axis=3), NEVER)
     top[:] = np.minimum(np.maximum(each, maxima[:, None]).min(axis=3), NEVER)
+    return total, top

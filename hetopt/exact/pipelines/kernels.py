@@ -23,7 +23,7 @@ import numpy as np
 
 from ...stages.classes import NEVER, Whole
 from ...stages.memory import Flags
-from .compiling import kernel
+from .compiling import compiled, is_compiled
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
 
@@ -78,24 +78,14 @@ def least(
     Potentials are `kept`, by [interval, state, p, l], where it has so many entries.
     """
     found = np.empty(len(lows), np.int64)
-    _least(graph, costs, lows, highs, scale, kept, found)
-    return found
-
-
-@kernel
-def _least(
-    graph: Graph,
-    costs: Costs,
-    lows: Whole,
-    highs: Whole,
-    scale: int,
-    kept: Whole,
-    found: Whole,
-) -> None:
+    if is_compiled():
+        compiled("least", graph, costs, lows, highs, scale, kept, found)
+        return found
     tables = np.full((len(lows), *kept.shape[1:]), BIG, np.int64)
     found[:] = _Suffixes(graph, costs, scale * lows, highs, tables).least()
     if len(kept) == len(lows):
         kept[:] = tables
+    return found
 
 
 class _Suffixes:
@@ -213,21 +203,9 @@ def fronts(
     are by [run, replica]. A knapsack over samples grows by one replica at a time.
     """
     front_us, front_cost = np.empty((2, *order.shape), np.int64)
-    _fronts(order, us, samples, cost, able, size, front_us, front_cost)
-    return front_us, front_cost
-
-
-@kernel
-def _fronts(
-    order: Whole,
-    us: Whole,
-    samples: Whole,
-    cost: Whole,
-    able: Flags,
-    size: int,
-    front_us: Whole,
-    front_cost: Whole,
-) -> None:
+    if is_compiled():
+        compiled("fronts", order, us, samples, cost, able, size, front_us, front_cost)
+        return front_us, front_cost
     places, runs, count = order.shape
     front_us[:], front_cost[:] = BIG, BIG
     least_cost = np.full((size + 1, places, runs), BIG, np.int64)
@@ -248,6 +226,7 @@ def _fronts(
         front_us[(*at, number[at])] = took[at]
         front_cost[(*at, number[at])] = least_cost[size][at]
         number[at] += 1
+    return front_us, front_cost
 
 
 def _sums(rest: Whole, more: Whole) -> Whole:
@@ -289,24 +268,11 @@ def segment_us(
     of last ones, `exits`, by [e, arc, layers]; stages hold up to `light[arc, GPUs]`
     layers.
     """
-    shape = len(highs), len(gpus), exits.shape[0], inner.shape[1]
-    found = np.empty(shape, np.int64)
-    _segment_us(highs, kind, gpus, begin, used, inner, exits, light, found)
-    return found
-
-
-@kernel
-def _segment_us(
-    highs: Whole,
-    kind: Whole,
-    gpus: Whole,
-    begin: Whole,
-    used: Whole,
-    inner: Whole,
-    exits: Whole,
-    light: Whole,
-    found: Whole,
-) -> None:
+    found = np.empty((len(highs), len(gpus), *exits.shape[::2]), np.int64)
+    if is_compiled():
+        given = highs, kind, gpus, begin, used, inner, exits, light
+        compiled("segment_us", *given, found)
+        return found
     layers, most = inner.shape[1] - 1, int(gpus.max(initial=0))
     light = np.minimum(light, layers)
     shape = most + 1, len(gpus), len(highs), len(exits), layers + 1
@@ -323,6 +289,7 @@ def _segment_us(
             more = _sums(rest, first[:, None, None])
             best[left, some, :, :, y:] = np.minimum(best[left, some, :, :, y:], more)
     found[:] = best[gpus, np.arange(len(gpus))].swapaxes(0, 1)
+    return found
 
 
 def segment_price(
@@ -334,21 +301,10 @@ def segment_price(
     """
     most = int(gpus.max(initial=0))
     found = np.empty((len(gpus), most + 1, price.shape[2]), np.int64)
-    _segment_price(kind, gpus, begin, used, price, light, found)
-    return found
-
-
-@kernel
-def _segment_price(
-    kind: Whole,
-    gpus: Whole,
-    begin: Whole,
-    used: Whole,
-    price: Whole,
-    light: Whole,
-    found: Whole,
-) -> None:
-    layers, most = price.shape[2] - 1, int(gpus.max(initial=0))
+    if is_compiled():
+        compiled("segment_price", kind, gpus, begin, used, price, light, found)
+        return found
+    layers = price.shape[2] - 1
     light = np.minimum(light, layers)
     best = np.full((most + 1, len(gpus), layers + 1), BIG, np.int64)
     best[0, :, 0] = 0
@@ -358,6 +314,7 @@ def _segment_price(
             more = _sums(rest, price[arc, gpus[some], y][:, None])
             best[left, some, y:] = np.minimum(best[left, some, y:], more)
     found[:] = best.swapaxes(0, 1)
+    return found
 
 
 def least_unordered(
@@ -381,23 +338,10 @@ def least_unordered(
     where it has an entry an interval.
     """
     found = np.empty(len(rows), np.int64)
-    _least_unordered(time, scales, us, rows, price, kind, visits, start, kept, found)
-    return found
-
-
-@kernel
-def _least_unordered(
-    time: int,
-    scales: Whole,
-    us: Whole,
-    rows: Whole,
-    price: Whole,
-    kind: Whole,
-    visits: Whole,
-    start: Whole,
-    kept: Whole,
-    found: Whole,
-) -> None:
+    if is_compiled():
+        given = time, scales, us, rows, price, kind, visits, start, kept
+        compiled("least_unordered", *given, found)
+        return found
     us, layers = us[rows], us.shape[3] - 1
     paid = scales[:, None, None, None] * price[:, None]
     able = us < HALF
@@ -419,6 +363,7 @@ def _least_unordered(
     else:  # the last interval overwrites all others
         kept[0] = [table[-1] for table in tables]
     found[:] = table[:, 1, layers]
+    return found
 
 
 def repeated(
@@ -436,19 +381,9 @@ def repeated(
     (2); fronts are by [e, layers, i].
     """
     found = np.empty((len(highs), numbers, *front_us.shape[:2]), np.int64)
-    _repeated(time, scales, highs, front_us, front_cost, found)
-    return found
-
-
-@kernel
-def _repeated(
-    time: int,
-    scales: Whole,
-    highs: Whole,
-    front_us: Whole,
-    front_cost: Whole,
-    found: Whole,
-) -> None:
+    if is_compiled():
+        compiled("repeated", time, scales, highs, front_us, front_cost, found)
+        return found
     layers = front_us.shape[1] - 1
     able = front_us <= highs[:, None, None, None]
     paid = time * np.where(able, front_us, 0)
@@ -457,7 +392,6 @@ def _repeated(
     one = each.min(3, initial=BIG)
     one[..., 0] = BIG
     found[:] = BIG
-    numbers = found.shape[1]
     found[:, 0] = one
     for x in range(2, layers + 1):
         before, last = found[..., x - 1 : 0 : -1], one[:, None, :, 1:x]
@@ -467,6 +401,7 @@ def _repeated(
         for n in range(numbers):
             into = found[:, min(n + 1, numbers - 1), :, x]
             np.minimum(into, on[:, n], out=into)
+    return found
 
 
 def joined(before: Whole, inside: Whole, most: int) -> Whole:
@@ -476,12 +411,9 @@ def joined(before: Whole, inside: Whole, most: int) -> Whole:
     `inside`.
     """
     found = np.empty(before.shape, np.int64)
-    _joined(before, inside, most, found)
-    return found
-
-
-@kernel
-def _joined(before: Whole, inside: Whole, most: int, found: Whole) -> None:
+    if is_compiled():
+        compiled("joined", before, inside, most, found)
+        return found
     found[:] = before
     layers = before.shape[2] - 1
     for y in range(1, min(most, layers) + 1):
@@ -491,3 +423,4 @@ def _joined(before: Whole, inside: Whole, most: int, found: Whole) -> None:
                 rest = before[:, end, : layers + 1 - y]
                 into = found[:, end + ended, y:]
                 np.minimum(into, _sums(rest, own[:, None]), out=into)
+    return found

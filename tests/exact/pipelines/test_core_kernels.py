@@ -11,7 +11,7 @@ from checked_kernels import KERNELS, check, compiled
 from random_graphs import potentials, random_graph
 
 from hetopt import _kernels
-from hetopt.exact.enumeration import completion, extensions
+from hetopt.exact.enumeration import completion
 from hetopt.exact.pipelines import compiling, count_kernels, kernels
 from hetopt.exact.pipelines.count_kernels import States
 
@@ -19,7 +19,7 @@ pytestmark = compiled
 
 
 def test_every_kernel_is_held_to_its_loops():
-    modules = count_kernels, completion, extensions
+    modules = count_kernels, completion
     found = {
         name.lstrip("_")
         for module in modules
