@@ -622,7 +622,7 @@ def check_seen(study: Study) -> None:
 
 
 #: Constants that a fit moves by less than so much of their spread stay as they are.
-STILL = 0.1
+STILL = 0.2
 
 
 def write_constants(fitted: Fitted) -> None:

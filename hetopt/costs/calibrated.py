@@ -20,7 +20,7 @@ sequences: a larger one takes longer, and each of its sequences less long. Bound
 
 import math
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from ..caching import cached_method
@@ -119,8 +119,6 @@ def machine_of(
     if gpu.card is None or gpu.generation is None or not gpu.peaks:
         raise InstanceError("a GPU type has no card, generation or peaks: add them")
     link = float(intra[1]) if intra is not None else 1.0
-    card = find_gpu(gpu.card)
-    bus = card is not None and (card.bridged or card.nvlinks_gbytes_per_s is None)
     around = node or Around(_ANY, 1, link)
     return Machine(
         card=gpu.card,
@@ -134,8 +132,15 @@ def machine_of(
         adapters=around.adapters,
         adapter_bytes_per_s=around.bytes_per_s / around.adapters,
         host=host_of(gpu.card),
-        linked=not bus,
+        linked=_is_linked(gpu.card),
     )
+
+
+@cache
+def _is_linked(name: str) -> bool:
+    """Return whether a card has links of its own, as far as the catalogue knows."""
+    card = find_gpu(name)
+    return card is None or not (card.bridged or card.nvlinks_gbytes_per_s is None)
 
 
 def _adapted(lora: Lora | None) -> tuple[str, ...]:
