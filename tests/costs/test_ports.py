@@ -230,10 +230,10 @@ def test_replicas_of_a_stage_send_what_must_leave_the_node(
 def test_explain_and_the_timeline_name_the_busiest_port() -> None:
     instance, plan = two_nodes(1), plan_of(*_ACROSS, t=1)
     found = explain(instance, plan, Limits(time_s=0))
-    assert "activations 8 ms at a" in " ".join(report.limits(found))
+    assert "activations 8.00 ms at a" in " ".join(report.limits(found))
     assert found.to_json()["ports"]["pipelines"]["node"] == "a"
     for row in found.stages:
         assert sum(row.parts.values()) == found.iteration_us
         assert row.parts["ports"] > 0
     simulated = simulate(instance, plan)
-    assert "busiest network port, 8 ms" in " ".join(timeline.sentences(simulated))
+    assert "busiest network port, 8.00 ms" in " ".join(timeline.sentences(simulated))
