@@ -44,6 +44,8 @@ MOST_GPUS = 1024
 #: How a model is trained where no option says so: whatever is leanest of what its
 #: architecture allows.
 _FREEST = {"zero": "3,1,0", "runs_on": "architecture"}
+#: GPUs that are first asked about, in those that the states of all weights fill.
+_ROOM = 2
 #: Of the time for a card, what the least number has; the rest is for the margin.
 _COUNT_SHARE = 0.5
 
@@ -404,13 +406,16 @@ class _Fewest:
     def _cheaply(self) -> int:
         """Return a place with a plan of the cheapest planner, if it has one at all.
 
-        The first that is asked has room for the states of all weights.
+        The first that is asked has room for the states of all weights, and for as much
+        again: where there is little time, a plan on too many GPUs is an answer.
         """
         asked = self._question
         states = by_marp.least_gpus(asked.spec, asked.cluster, asked.sequence)
         least = {boxes.cards_of(x).card: gpus for x, gpus in states.items()}[self._card]
         last, step = len(self._counts) - 1, 1
-        place = next((i for i, x in enumerate(self._counts) if x >= least), last)
+        place = next(
+            (i for i, x in enumerate(self._counts) if x >= _ROOM * least), last
+        )
         while not self._fits(place, 1.0, feasibility.cheapest_plan) and place < last:
             if self._left().time_s == 0:
                 break

@@ -41,12 +41,18 @@ class Variant(NamedTuple):
 
 
 def of_planner(
-    planner: str, problem: str, data: Any, deadline: float | None
+    planner: str,
+    problem: str,
+    data: Any,
+    deadline: float | None,
+    *,
+    any_plan: bool = False,
 ) -> Iterator[Variant]:
     """Yield the variants of the data that a planner carries, the most promising first.
 
-    Each ends with its share of the time until then. Raises `Unsupported` where the
-    planner carries none.
+    Each ends with its share of the time until then. Where any plan will do, those come
+    first that divide most, and none is bounded. Raises `Unsupported` where the planner
+    carries none.
     """
     if problem == "provisioning" and data.variants:
         cases = [(one, provisioning.least(one)) for one in data.cases]
@@ -59,6 +65,10 @@ def of_planner(
     ways = [settings.on_target(way) for way in _variants_for(planner, data)]
     if len(ways) == 1:
         yield Variant(ways[0], deadline, None, _translation(data, ways[0]))
+        return
+    if any_plan:
+        for way, until in _in_turn(sorted(ways, key=_held), deadline):
+            yield Variant(way, until, None, _translation(data, way))
         return
     for (way, bound), until in _in_turn(_by_bound(ways), deadline):
         yield Variant(way, until, bound.value, _translation(data, way))
@@ -80,6 +90,12 @@ def _variants_for(planner: str, data: Instance) -> list[Instance]:
     if not known:
         capability.require(method, ways[0])
     return known
+
+
+def _held(way: Instance) -> tuple[int, ...]:
+    """Return a key by which ways stand first that keep least on a GPU."""
+    costs = way.workload.costs
+    return (-costs.updates.zero, -costs.split.experts, costs.split.interleave)
 
 
 def _least(pair: tuple[object, Objective]) -> Objective:
