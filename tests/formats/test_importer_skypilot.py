@@ -65,6 +65,32 @@ def test_the_cheapest_of_each_card_and_size_is_offered_by_region(listed: Path) -
     assert offers(listed)["8xV100"]["usd_per_hour"] == 0.625
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "instance_type,gpu_name,gpu_count,vcpus,memory,price_per_hour,region,x,spot_price",
+        "Machine Type,GPU,Num GPUs,vCPUs,RAM,Price ($/hour),Zone,Notes,Spot",
+    ],
+)
+def test_a_list_in_others_words_is_the_same(listed: Path, header: str) -> None:
+    wanted = prices.read([listed])["offers"]
+    text = listed.read_text().replace(LAMBDA, header)
+    listed.write_text(text)
+    assert prices.read([listed])["offers"] == wanted
+
+
+def test_rows_that_are_left_out_and_cards_without_a_machine_are_told(
+    listed: Path,
+) -> None:
+    with listed.open("a") as file:
+        file.write(",L4,1.0,,,0.56,us-east-1,,\n")
+    rows = {one.what: one.value for one in prices.read([listed])["assumed"]}
+    assert rows == {
+        "rows of cards that are not known": "left out: NEWCARD (1)",
+        "price of L4": "the cards alone",
+    }
+
+
 def test_spot_prices_are_taken_where_there_are_any(listed: Path) -> None:
     found = offers(listed, spot=True, losses_per_hour=0.02)
     assert {name: o["usd_per_hour"] for name, o in found.items()} == {

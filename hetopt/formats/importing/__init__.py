@@ -117,7 +117,7 @@ def imported(
     else:
         whole, rows = importer.completed(_join(read, format, instance), told)
         validated(Instance, whole, "the imported instance", file="")
-        found = Imported(whole, rows)
+        found = Imported(whole, (*read.get("assumed", ()), *rows))
     if not hasattr(importer, "assumed"):
         return found
     more = importer.assumed(found.document, told)

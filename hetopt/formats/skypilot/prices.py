@@ -2,7 +2,8 @@
 
 Columns, in any order: InstanceType, AcceleratorName, AcceleratorCount, Price,
 SpotPrice, Region, GpuInfo; others are not looked at. Rows without an accelerator are
-machines without GPUs and left out, rows without a price as well. Of rows with one
+machines without GPUs and left out, rows without a price as well; other usual names of
+columns (`NAMES`) are read. Of rows with one
 accelerator and count the cheapest is kept; with several lists that of each cloud, named
 `8xA100@aws`, and with `places: region` that of each region, `8xA100@aws/us-east-1`. An
 offer is one accelerator in one size of instance, named `8xA100`, rented whole; its
@@ -13,8 +14,9 @@ often they are lost, so `losses_per_hour` of one machine is asked for.
 GpuInfo is a Python literal, read as one and never run. Its memory is given now of one
 GPU and now of all of them, in MiB or in GiB: a reading is taken where it agrees with
 the card's data sheet within an eighth, else the data sheet's. A card that is not known
-is left out: nothing tells its peak. So are accelerators that are no GPUs (Trainium):
-what trains on the offers of one list has to run on all of them.
+is left out and told: nothing tells its peak. So are accelerators that are no GPUs
+(Trainium): what trains on the offers of one list has to run on all of them. Rows that
+name no machine, as GCP's do, tell the price of the cards alone, which is told.
 
 No catalogue says how many instances there are to rent nor how fast their network is:
 `quota` (GPUs of each offer) and `gbytes_per_s` are the user's. The link between GPUs of
@@ -22,7 +24,7 @@ one instance is the card's by its data sheet: all its NVLinks, or its bus.
 """
 
 from ast import literal_eval
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
@@ -32,14 +34,15 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import Field
 
-from ...catalogue import Gpu, Price, generation, skypilot_gpus
+from ...catalogue import Gpu, Price, find_gpu, generation, skypilot_gpus
 from ...errors import InstanceError, cut, naming
 from ...schema import Count, Counted, Efficiency, GbytesPerS, Seconds
 from ...schema.record import Written
-from ...text import units
+from ...text import columns, units
 from ...text.complaints import shown
-from ...text.parsing import read_table
+from ...text.parsing import Table, read_table
 from ..documents import Document, Options
+from ..importing.assumptions import Assumption
 from .market import assumed, completed
 
 __all__ = ["OPTIONS", "assumed", "completed", "read", "rented_machines"]
@@ -63,6 +66,22 @@ OPTIONS: Options = {
     "max_stages": Count,
 }
 _NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Region")
+#: What other lists call SkyPilot's columns. Prices are those of a machine, an hour.
+NAMES = {
+    "InstanceType": ("machine", "machine_type", "instance", "instance_name", "sku"),
+    "AcceleratorName": ("accelerator", "gpu", "gpu_name", "gpu_type", "gpu_model"),
+    "AcceleratorCount": (
+        *("gpus", "gpu_count", "num_gpus", "count", "accelerators"),
+        *("gpus_per_instance", "gpus_per_node"),
+    ),
+    "Price": (
+        *("price_per_hour", "hourly_price", "usd_per_hour", "on_demand_price"),
+        *("price_hour", "price_usd", "price_hr", "on_demand", "hourly_cost"),
+    ),
+    "SpotPrice": ("spot_price_per_hour", "spot", "spot_usd_per_hour", "preemptible"),
+    "Region": ("location", "zone", "availability_zone"),
+}
+_MOST_NAMES = 12  # of cards that are left out
 _MICRO = Decimal("0.000001")
 _LONGEST_LITERAL = 10_000  # characters of a GpuInfo
 
@@ -75,6 +94,7 @@ class _Row(NamedTuple):
     memory_gib: float
     card: Gpu
     spot: bool
+    is_alone: bool = False  # the price is without a machine
 
 
 class _Asked(NamedTuple):
@@ -114,8 +134,12 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     regions: set[str] = set()
     if asked.places is None:
         asked = asked._replace(places="cloud" if len(paths) > 1 else "none")
+    unknown: dict[str, int] = {}
+    alone: set[str] = set()
     for path in paths:
-        for row in _rows(path, asked, regions):
+        for row in _rows(path, asked, regions, unknown):
+            if row.is_alone:
+                alone.add(row.name)
             key = row.name, row.gpus, row.place
             if (old := best.get(key)) is None or row.price < old.price:
                 best[key] = row
@@ -142,7 +166,27 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     where = asked.region or "any region"
     names = ", ".join(path.name for path in paths)
     kind = "on demand and spot" if asked.spot else "on demand"
-    return {"source": f"SkyPilot catalogue {names}, {where}, {kind}", "offers": offers}
+    rows = (*_left_out(unknown), *_without_machine(alone))
+    source = f"SkyPilot catalogue {names}, {where}, {kind}"
+    return {"source": source, "offers": offers, "assumed": rows}
+
+
+def _left_out(unknown: Mapping[str, int]) -> Iterator[Assumption]:
+    """Yield which rows with a price are left out, as no card of theirs is known."""
+    if unknown:
+        names = [f"{name} ({rows})" for name, rows in sorted(unknown.items())]
+        more = f", and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES)
+        told = f"left out: {', '.join(names[:_MOST_NAMES])}{more}"
+        change = "AcceleratorName: a name of `hetopt list gpus`"
+        yield Assumption("rows of cards that are not known", told, "the list", change)
+
+
+def _without_machine(names: Iterable[str]) -> Iterator[Assumption]:
+    """Yield of which cards the price is without the machine that they are in."""
+    if told := ", ".join(sorted(names)):
+        what = f"price of {told}"
+        source = "rows that name no machine, as GCP's do"
+        yield Assumption(what, "the cards alone", source, "Price of the list")
 
 
 def rented_machines(paths: Sequence[Path], region: str | None = None) -> list[Price]:
@@ -154,10 +198,10 @@ def rented_machines(paths: Sequence[Path], region: str | None = None) -> list[Pr
     dates: dict[str, str] = {}
     regions: set[str] = set()
     for path in paths:
-        columns = read_table(path).columns
+        listed = _table(path).columns
         date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-        asked = _Asked(region, "cloud", spot="SpotPrice" in columns)
-        for row in _rows(path, asked, regions):
+        asked = _Asked(region, "cloud", spot="SpotPrice" in listed)
+        for row in _rows(path, asked, regions, {}):
             cloud = row.place.removesuffix("-spot")
             dates[cloud] = date
             kinds = best.setdefault((cloud, row.card.name, row.gpus), {})
@@ -203,12 +247,15 @@ def _place(path: Path, region: str, told: str | None, *, spot: bool) -> str:
     return "-".join([cloud if told == "cloud" else f"{cloud}/{region}", *kind])
 
 
-def _rows(path: Path, asked: _Asked, regions: set[str]) -> Iterator[_Row]:
+def _rows(
+    path: Path, asked: _Asked, regions: set[str], unknown: dict[str, int]
+) -> Iterator[_Row]:
     """Yield the rows with GPUs of a known card, one for each of their prices.
 
-    Regions of all rows are put into `regions`.
+    Regions of all rows are put into `regions`, and how often cards are named that are
+    not known into `unknown`.
     """
-    table = read_table(path)
+    table = _table(path)
     prices = {"Price": False} | ({"SpotPrice": True} if asked.spot else {})
     missing = [c for c in (*_NEEDED, *prices) if c not in table.columns]
     if missing:
@@ -224,25 +271,40 @@ def _rows(path: Path, asked: _Asked, regions: set[str]) -> Iterator[_Row]:
         told_prices = {c: text for c in prices if (text := (line[c] or "").strip())}
         if not name or not told_prices:
             continue
-        regions.add(line["Region"] or "")
-        elsewhere = asked.region and line["Region"] != asked.region
-        if elsewhere or name not in skypilot_gpus():
+        region = line.get("Region") or ""
+        regions.add(region)
+        elsewhere = asked.region and region != asked.region
+        if elsewhere:
+            continue
+        if (card := _card(name)) is None:
+            unknown[name] = unknown.get(name, 0) + 1
             continue
         with naming(path):
             count = _count(line["AcceleratorCount"], place)
             if count is None:
                 continue
-            card = skypilot_gpus()[name]
             if not card.is_gpu:
                 continue
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
             rows = []
             for column, text in told_prices.items():
                 own = prices[column]
-                where = _place(path, line["Region"] or "", asked.places, spot=own)
+                where = _place(path, region, asked.places, spot=own)
                 price = _price(text, place)
-                rows.append(_Row(name, count, where, price, memory, card, own))
+                alone = not (line["InstanceType"] or "").strip()
+                rows.append(_Row(name, count, where, price, memory, card, own, alone))
         yield from rows
+
+
+def _table(path: Path) -> Table:
+    """Return the table of a list, with its columns by SkyPilot's names as well."""
+    table = read_table(path)
+    return columns.with_names(table, columns.known(table.columns, NAMES))
+
+
+def _card(name: str) -> Gpu | None:
+    """Return the card that a list names; None for one that is not known."""
+    return skypilot_gpus().get(name) or find_gpu(name)
 
 
 def _count(text: str | None, place: str) -> int | None:
