@@ -452,6 +452,22 @@ def test_a_run_is_judged_with_its_own_settings(
     assert training_plan.evaluate(claim.data, claim.plan).objective == there
 
 
+@pytest.mark.parametrize(
+    "old",
+    [
+        "--deepspeed --zero-stage 1 --checkpoint-activations",
+        "--use-distributed-optimizer --activations-checkpoint-method uniform",
+    ],
+)
+def test_flags_of_older_programs_say_what_todays_do(old: str, tmp_path: Path) -> None:
+    today = arguments(tmp_path, "--use-distributed-optimizer ")
+    data = instance()
+    wanted = read("megatron", today, data)
+    text = today.read_text().replace("--use-distributed-optimizer", old)
+    today.write_text(text.replace("--recompute-granularity full", ""))
+    assert read("megatron", today, data) == wanted
+
+
 GRADIENTS = [
     (["--bf16"], "bf16_fp32_gradients"),
     (["--bf16", "--grad-reduce-in-bf16"], "bf16_mixed"),

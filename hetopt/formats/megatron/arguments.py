@@ -128,6 +128,8 @@ class _Read:
         """Take a name and its value."""
         name = plain(key)
         self.put(_ALIASES.get(name, name), key, value)
+        if name == "activations-checkpoint-method" and value is not None:
+            self.put("checkpoint-activations", key, True)  # Megatron-LM of 2022
 
     def of_section(self, key: str, value: object) -> None:
         """Take a name of a section; what others say is none of Megatron's."""

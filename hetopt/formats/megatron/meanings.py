@@ -16,6 +16,8 @@ from ..importing.current import same_adapters
 _EIGHT_BITS = ("fp8", "mxfp8", "nvfp4")
 #: Values of arguments with which nothing changes; those of flags are empty.
 _USUAL: Mapping[str, tuple[str, ...]] = {
+    "attention-backend": ("auto", "flash", "fused"),
+    "cp-comm-type": ("p2p",),
     "cuda-graph-impl": ("none",),
     "data-parallel-sharding-strategy": ("no_shard",),
     "exp-avg-dtype": ("fp32", "torch.float32"),
@@ -49,6 +51,7 @@ _NOT_READ = (
     *("cross-entropy-loss-fusion", "transformer-impl", "moe-pad-expert-input-to-cap"),
     *("moe-expert-capacity-factor", "moe-enable-deepep", "moe-router-force-bias"),
     *("account-for-embedding-in-pipeline-split", "packing", "padding-free"),
+    *("expert-tensor-parallel-size", "cp-comm-type", "attention-backend"),
     *("account-for-loss-in-pipeline-split",),
 )
 

@@ -60,6 +60,10 @@ _ENOUGH = 2
 #: Names of them that the model has, too, in the settings of a trainer with this one.
 _OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
 _OF_TRANSFORMERS = "per-device-train-batch-size"
+#: Names of Megatron-DeepSpeed and of Megatron-LM up to 2022.
+_STAGE = "zero-stage"
+_CHECKPOINTING = "checkpoint-activations"
+_RECOMPUTING = ("recompute-granularity", "recompute-method", "recompute-num-layers")
 #: Arguments that name a file with further ones.
 _CONFIGS = {"config-file", "config", "yaml-cfg"}
 #: Arguments that are read, but for those that `meanings` names where they stand.
@@ -168,6 +172,12 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
     }
     if settings.tensor_parallel > 1 and data.workload.costs.compute.sequence_parallel:
         made["sequence-parallel"] = ""
+    if "deepspeed" in asked.values:
+        made |= {_STAGE: str(settings.zero), "use-distributed-optimizer": None}
+    if _CHECKPOINTING in asked.values:
+        made[_CHECKPOINTING] = "" if full else None
+        if full:
+            made |= dict.fromkeys(_RECOMPUTING)
     made |= dict.fromkeys(_UNEVEN)
     if settings.layers is not None:
         held = in_runs(settings.layers, settings.interleave)
@@ -260,7 +270,7 @@ def _claim(
         samples=samples,
         micro_batches=batch // (samples * replicas),
         recompute=_RECOMPUTE[_recompute(given, place)],
-        zero=int("use-distributed-optimizer" in given),
+        zero=_zero(given, place),
         split=Split(context, experts, runs, groups),
         tells_layers=not _UNEVEN.isdisjoint(given),
     )
@@ -300,9 +310,18 @@ def _same_model(
     same(place, {**told, "global-batch-size": batch}, expected)
 
 
+def _zero(given: Mapping[str, str], place: str) -> int:
+    """Return the stage of ZeRO; Megatron-DeepSpeed is told it by a flag of its own."""
+    if "deepspeed" not in given or "use-distributed-optimizer" in given:
+        return int("use-distributed-optimizer" in given)
+    return _number(given, _STAGE, place, 0)
+
+
 def _recompute(given: Mapping[str, str], place: str) -> str | None:
     if "recompute-activations" in given:
         return "selective"
+    if _CHECKPOINTING in given:
+        return "full"
     found = given.get("recompute-granularity")
     if found not in _RECOMPUTE:
         raise InstanceError(
