@@ -575,6 +575,29 @@ def test_what_differs_from_the_instance_is_refused_by_name(
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "zero"),
+    [
+        ("fsdp_sharding_strategy: FULL_SHARD", 3),
+        ("fsdp_sharding_strategy: 2", 2),
+        ("fsdp_reshard_after_forward: SHARD_GRAD_OP", 2),
+        ("fsdp_reshard_after_forward: NO_SHARD", 0),
+        ("fsdp_version: 2\n  fsdp_reshard_after_forward: false", 2),
+        ("fsdp_version: 2\n  fsdp_reshard_after_forward: true", 3),
+        ("fsdp_version: 2", 3),
+    ],
+)
+def test_fsdp_of_accelerate_is_the_stage_of_zero_that_it_amounts_to(
+    line: str, zero: int, tmp_path: Path
+) -> None:
+    text = ACCELERATE.replace("fsdp_sharding_strategy: FULL_SHARD", line)
+    run = TRAINER.replace("deepspeed: configs/ds.json\n", "")
+    put(tmp_path, {"run.yaml": run, "fsdp.yaml": text})
+    claim = judged([tmp_path / "run.yaml", tmp_path / "fsdp.yaml"], instance(48))
+    assert claim.settings is not None
+    assert claim.settings.zero == zero
+
+
 def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
     text = changed(TRAINER, packing="true", use_liger_kernel="true", report_to="wandb")
     path = put(tmp_path, {"run.yaml": text, "ds.json": json.dumps(AUTO)})

@@ -397,6 +397,10 @@ def _zero(
             )
     elif not {"strategy", "fsdp", "version"}.isdisjoint(given) or kind == "fsdp":
         text = (given.get("strategy") or given.get("fsdp") or "full_shard").lower()
+        if (told := given.get("reshard", "").lower()) in _STRATEGIES:
+            text = (
+                told  # FSDP 1 by its newer name, fsdp_reshard_after_forward: NO_SHARD
+            )
         if text in ("true", "fsdp") or text not in _STRATEGIES:
             text = "full_shard" if text in ("true", "fsdp") else text
         if text not in _STRATEGIES:
@@ -405,7 +409,7 @@ def _zero(
                 f"one of {', '.join(one for one in _STRATEGIES if not one.isdigit())}"
             )
         zero = _STRATEGIES[text]
-        if given.get("reshard", "").lower() in ("false", "shard_grad_op"):
+        if told == "false":
             zero = 2
         if text.startswith("hybrid") or text in ("4", "5"):
             groups = len(data.planned_cluster.nodes)
