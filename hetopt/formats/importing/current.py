@@ -269,10 +269,12 @@ def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, lis
             workload = Workload.model_validate(fields)
         except ValidationError as error:
             why = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+            values = ",".join(map(str, (*offered(workload, name), value)))
+            is_size = name == "micro_batch_sizes"
+            option = f"--micro-batches {values}" if is_size else f"-o {name}={values}"
             raise InstanceError(
                 f"{place}: the run has {name} {value}, which the instance does not "
-                f"offer and cannot weigh: {why}; assemble it with -o "
-                f"{name}={','.join(map(str, (*offered(workload, name), value)))}"
+                f"offer and cannot weigh: {why}; assemble it with {option}"
             ) from None
         missing.append(f"{name} {value}")
     return data.model_copy(update={"workload": workload}), missing
