@@ -136,6 +136,16 @@ def test_commands_are_found_in_pages() -> None:
     assert unknown(["import", "skypilot", "x", "--regin", "y"]) == ["--regin"]
 
 
+def test_how_near_predictions_are_is_what_their_page_says() -> None:
+    page = (ROOT / "benchmarks" / "results" / "public_runs.md").read_text("utf-8")
+    cells = re.findall(r"(?m)^\| all public runs \| (.*) \|$", page)[0].split(" | ")
+    runs, mean, median = cells[0], float(cells[2]), float(cells[3])
+    for text in (ROOT / "README.md", ROOT / "guide" / "questions.md"):
+        words = " ".join(text.read_text("utf-8").split())
+        assert f"{runs} public runs" in words, text
+        assert f"median {median:.1f}%, mean {mean:.1f}%" in words, text
+
+
 # --- the site --------------------------------------------------------------------
 
 
