@@ -115,8 +115,8 @@ def picture(found: Beside) -> "Drawing":
                     (x.kind, x.micro_batch, x.start_us, x.end_us) for x in lane.passes
                 ]
                 rows.append((words.plain(lane.gpu), ran))
-    told = amount(found.found.iteration_us)
-    title = f"{told} predicted, {amount(round(found.iteration_us))} measured"
+    predicted = amount(found.found.iteration_us)
+    title = f"{predicted} predicted, {amount(round(found.iteration_us))} measured"
     return timeline.drawing(rows, "pipeline.stage predicted, GPU measured", title)
 
 

@@ -142,7 +142,7 @@ def page(found: Rentals) -> str:
         lambda: picture(found, figures.NARROW),
         "One mark per offer; the table has the numbers.",
     )
-    sections = (
+    sections: tuple[Section, ...] = (
         Section(notes=(answer(found),), figures=(drawn,) if found.rows else ()),
         Section("Offers", tuple(_notes(found)), table=_table(found)),
     )
