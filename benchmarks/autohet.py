@@ -49,19 +49,20 @@ SECTIONS: dict[str, tuple[Section, str]] = {
     ),
     "averages": (
         sections.averages,
-        "`Any plan, at most` is the baseline's time over the proved bound: no planner "
-        "can be further ahead under these constants. GPT-3 over Megatron-LM comes out "
-        "as in the paper. BERT-Large is higher here, where its small layers run at "
-        "the GPUs' peak as large ones do. With unequal numbers the paper's figures "
-        "lie above what any plan can have over our Megatron-LM. On A100 + H800 that "
-        "finds two to four pipelines where the paper speaks of long ones; on A100 + "
-        "H20 it has one of five stages, as in the paper, whose figure is an average "
-        "over settings of which the text names only this one. Whale as published also "
-        "puts layers in proportion to compute, and is then as good as AutoHet on "
-        "average. With equal layers, as AutoHet describes it, the A100 + H20 figure "
-        "is the paper's; on GPT-3 and A100 + H800 our Whale then has pipelines that "
-        "mostly stay in one node, with unequal shares of the batch that make up for "
-        "the layers: no plan can be ahead of it by what the paper measured.",
+        "`Any plan, at most` is the baseline's time over the bound that is kept beside "
+        "the instance: no planner can be further ahead under these constants. GPT-3 "
+        "over Megatron-LM comes out as in the paper. BERT-Large is higher here, where "
+        "its small layers run at the GPUs' peak as large ones do. With unequal numbers "
+        "the paper's figures lie above what any plan can have over our Megatron-LM. On "
+        "A100 + H800 that finds two to four pipelines where the paper speaks of long "
+        "ones; on A100 + H20 it has one of five stages, as in the paper, whose figure "
+        "is an average over settings of which the text names only this one. Whale as "
+        "published also puts layers in proportion to compute, and is then as good as "
+        "AutoHet on average. With equal layers, as AutoHet describes it, the A100 + "
+        "H20 figure is the paper's; on GPT-3 and A100 + H800 our Whale then has "
+        "pipelines that mostly stay in one node, with unequal shares of the batch that "
+        "make up for the layers: no plan can be ahead of it by what the paper "
+        "measured.",
     ),
     "eq_1": (
         sections.eq_1,
