@@ -60,7 +60,7 @@ class _Watched:
         cost, comparable = left * _rounds.UNSERVED, True
         for task in started:
             assert task.held is not None
-            cost += self.offers.start_cost(task.trained, task.held.step_us)
+            cost += self.offers.cost(task.trained, task.held.step_us) + 1
             comparable &= self._is_configuration(
                 task.held.nodes, len(task.held.gpus), state
             )

@@ -4,6 +4,7 @@ What a bound must never do is refute a time that some plan reaches: every plan t
 anybody found is such a time.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 
@@ -22,7 +23,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.pipelines.boxes import Box, leaves
+from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.pipelines.schedule import Schedule, Searching
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
@@ -246,6 +247,15 @@ def test_processes_side_by_side_refute_what_one_refutes() -> None:
                 certificate = beside.certificate()
                 assert certificate is not None
                 assert not training_plan.recheck(instance, certificate, time_us)
+
+
+def leaves(box: Box) -> Iterator[Box]:
+    """Yield the boxes that are not divided."""
+    if box.split is None:
+        yield box
+        return
+    yield from leaves(box.split.low)
+    yield from leaves(box.split.high)
 
 
 def ranges(boxes: list[Box]) -> list[dict[str, int | None]]:

@@ -52,7 +52,7 @@ def replayed(folder: Path, *series: traces.Series, **choices: Any) -> Replayed:
     instance, plan = spot()
     path = folder / "trace.csv"
     named = {f"s{i}": steps for i, steps in enumerate(series)}
-    path.write_text(traces.trace_text(named))
+    path.write_text(trace_text(named))
     shared: dict[str, Any] = {
         "old_instance": instance,
         "planners": PLANNERS,
@@ -61,6 +61,16 @@ def replayed(folder: Path, *series: traces.Series, **choices: Any) -> Replayed:
         "limits": None,
     }
     return replay(plan, instance, path, **{**shared, **choices})
+
+
+def trace_text(series: dict[str, traces.Series]) -> str:
+    """The text of a file of these series, in seconds."""
+    rows = [
+        f"{name},{step.time_us // 10**6}.{step.time_us % 10**6:06},{step.gpus}"
+        for name, steps in series.items()
+        for step in steps
+    ]
+    return "\n".join(["series,time_s,gpus", *rows, ""])
 
 
 def at(*rows: tuple[float, int]) -> traces.Series:
@@ -74,7 +84,7 @@ def at(*rows: tuple[float, int]) -> traces.Series:
 def test_what_is_written_is_read_again(seed: int, tmp_path: Path) -> None:
     made = {"a": traces.generate(seed, gpus=9), "b": traces.generate(seed + 9, gpus=4)}
     path = tmp_path / "trace.csv"
-    path.write_text(traces.trace_text(made))
+    path.write_text(trace_text(made))
     assert traces.read(path) == made
 
 
@@ -144,7 +154,7 @@ def test_a_wrong_choice_of_series_is_refused(
 ) -> None:
     path = tmp_path / "trace.csv"
     steps = at((0, 1), (1, 2))
-    path.write_text(traces.trace_text({"a": steps, "b": steps}))
+    path.write_text(trace_text({"a": steps, "b": steps}))
     with pytest.raises(InstanceError, match=message):
         traces.series_of(path, spot()[0].planned_cluster, asked)
 
@@ -387,7 +397,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     }
     (tmp_path / "plan.json").write_text(json.dumps(made))
     (tmp_path / "instance.json").write_text(json.dumps(made["instance"]))
-    trace = traces.trace_text({"a": at((0, 6), (300, 4), (600, 4))})
+    trace = trace_text({"a": at((0, 6), (300, 4), (600, 4))})
     (tmp_path / "trace.csv").write_text(trace)
     return tmp_path / "plan.json", tmp_path / "instance.json"
 

@@ -5,7 +5,7 @@ has, the number of pipelines; and where there is one pipeline, its size of micro
 and its slowest stage. The first boxes cover all plans, and the parts of a box cover it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor, isqrt
@@ -342,12 +342,3 @@ class Descent:
     def proved(self) -> bool:
         """Return whether every box is settled: no plan is as quick as `time_us`."""
         return not self.open and not self.failed
-
-
-def leaves(box: Box) -> Iterator[Box]:
-    """Yield the boxes that are not divided."""
-    if box.split is None:
-        yield box
-        return
-    yield from leaves(box.split.low)
-    yield from leaves(box.split.high)

@@ -91,16 +91,6 @@ class Offers:
         slowest = max(option.step_us for option in best.values())
         return isqrt(SCALE * SCALE * step_us * PARTS // (slowest * parts))
 
-    def start_cost(
-        self,
-        trained: Trained,
-        step_us: int,
-        parts: int = PARTS,
-        asked: int | None = None,
-    ) -> int:
-        """The cost with 1 added, so that of equal assignments one that stays wins."""
-        return self.cost(trained, step_us, parts, asked) + 1
-
     def waiting(self, name: str, trained: Trained, jobs: int) -> JobClass:
         """Return the class of jobs that wait, whatever their users ask for."""
         key = trained.name, trained.batch, None, None, PARTS
@@ -127,10 +117,11 @@ class Offers:
                 Configuration(
                     gpu=gpu,
                     gpus=gpus,
+                    # Of equal assignments one that stays wins.
                     cost=(
                         self.cost(trained, option.step_us, PARTS, asked)
                         if (gpu, gpus) == holds
-                        else self.start_cost(trained, option.step_us, parts, asked)
+                        else self.cost(trained, option.step_us, parts, asked) + 1
                     ),
                 )
                 for (gpu, gpus), option in self.best(trained, asked).items()

@@ -18,8 +18,6 @@ kind: nothing is saved on it. All nodes follow one series, or each GPU type its 
 nodes of types without one are always there.
 """
 
-import csv
-import io
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -151,19 +149,6 @@ def _refusal(where: str, column: str, text: str, expected: str) -> InstanceError
         f"{where}: {column}",
         f"found {found}, expected {expected}; correct or remove the line",
     )
-
-
-def trace_text(series: Mapping[str, Series]) -> str:
-    """Return the text of a file that `read` reads as these series."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(("series", *COLUMNS))
-    for name, steps in series.items():
-        for step in steps:
-            whole, rest = divmod(step.time_us, _US)
-            time_s = f"{whole}.{rest:06}".rstrip("0").rstrip(".") if rest else whole
-            rows.writerow((name, time_s, step.gpus))
-    return text.getvalue()
 
 
 def generate(seed: int, *, gpus: int, rows: int = 100, mean_s: float = 300) -> Series:
