@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
-from settings import setting
+from settings import SIMPLE, setting
 from typer.testing import CliRunner
 
 from hetopt import api, cli, registry
@@ -95,15 +95,7 @@ def test_reported_objectives_fall_and_end_at_the_judges() -> None:
     assert reported[-1] == training_plan.evaluate(instance, found).objective
 
 
-@pytest.mark.parametrize(
-    ("number", "model", "most_s"),
-    [
-        ("1", "7b", 30.7),
-        ("2", "13b", 57.2),
-        pytest.param("1", "13b", 58.2, marks=pytest.mark.slow),
-        pytest.param("2", "7b", 30.8, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("number", "model", "most_s"), SIMPLE)
 def test_simple_families_are_reached_from_a_bad_plan(
     number: str, model: str, most_s: float
 ) -> None:

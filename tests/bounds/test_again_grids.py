@@ -2,48 +2,14 @@
 
 import json
 import time
-from math import inf
 from pathlib import Path
 
 import pytest
-from brute_force_grids import best_grid, tiny_on_a_trainer
-from hypothesis import given
-from inputs import drawn, examples, plans_of
 
 import hetopt
 from hetopt import api
 from hetopt.bounds.again import grids
-from hetopt.plans import TrainingPlan
-from hetopt.problems import training_plan as judge
-from hetopt.schema import Instance
 from hetopt.search import grid
-
-
-@given(drawn(tiny_on_a_trainer))
-@examples(12)
-def test_the_best_grid_is_not_refuted_and_the_searchs_bound_is(
-    instance: Instance,
-) -> None:
-    best, found = best_grid(instance), grid.search(instance)
-    if best is not None:
-        assert not grids.refuted(instance, best + 1)
-    if found.bound_us < inf:
-        assert grids.refuted(instance, int(found.bound_us))
-
-
-@given(
-    drawn(tiny_on_a_trainer).flatmap(
-        lambda one: plans_of(one).map(lambda plan: (one, plan))
-    )
-)
-@examples(40)
-def test_no_plan_that_the_target_runs_is_refuted(
-    drawn_: tuple[Instance, TrainingPlan],
-) -> None:
-    instance, plan = drawn_
-    judged = judge.evaluate(instance, plan)
-    if judged.valid:
-        assert not grids.refuted(instance, judged.objective + 1)
 
 
 @pytest.mark.parametrize("target", ["megatron", "torchtitan"])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from small_instances import small
 
 from hetopt.schema import Instance
@@ -23,6 +24,13 @@ COSTS = {
     "activations": "checkpoint",
     "in_flight": "one",
 }
+#: Seconds of plans of simple families, by setting and model.
+SIMPLE = [
+    ("1", "7b", 30.7),
+    ("2", "13b", 57.2),
+    pytest.param("1", "13b", 58.2, marks=pytest.mark.slow),
+    pytest.param("2", "7b", 30.8, marks=pytest.mark.slow),
+]
 _MODELS = {"7b": (32, 4096), "13b": (40, 5120)}
 
 

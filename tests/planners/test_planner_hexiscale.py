@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples, seeds
 from places import ROOT
-from settings import setting
+from settings import SIMPLE, setting
 
 from hetopt.errors import NoPlan
 from hetopt.planners import hexiscale
@@ -178,15 +178,7 @@ def test_plans_beat_those_of_the_released_planner(
     assert _objective(instance, hexiscale.plan(instance)) < released_s * 10**6
 
 
-@pytest.mark.parametrize(
-    ("number", "model", "most_s"),
-    [
-        ("1", "7b", 30.7),
-        ("2", "13b", 57.2),
-        pytest.param("1", "13b", 58.2, marks=pytest.mark.slow),
-        pytest.param("2", "7b", 30.8, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("number", "model", "most_s"), SIMPLE)
 def test_islands_reach_the_simple_families(
     number: str, model: str, most_s: float
 ) -> None:
