@@ -16,6 +16,7 @@ from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.formats import exporting
 from hetopt.formats.importing.placing import Claim
+from hetopt.formats.megatron import plan as megatron
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan.shapes import normal
@@ -466,6 +467,21 @@ def test_flags_of_older_programs_say_what_todays_do(old: str, tmp_path: Path) ->
     text = today.read_text().replace("--use-distributed-optimizer", old)
     today.write_text(text.replace("--recompute-granularity full", ""))
     assert read("megatron", today, data) == wanted
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_torchrun_starts_as_many_processes_as_there_are_gpus(
+    hosts: int, tmp_path: Path
+) -> None:
+    path = arguments(tmp_path, "--pipeline-model-parallel-size 4")
+    flags_ = f"torchrun --nproc_per_node 8 --nnodes {hosts} "
+    text = path.read_text().replace("  # a comment\n", "")
+    path.write_text(text.replace("torchrun ", flags_))
+    if hosts == 2:
+        assert next(megatron.claims(path, instance(), hosts="a0,a1")).plan is not None
+        return
+    with pytest.raises(InstanceError, match="found 3 x 8 processes, expected 16"):
+        next(megatron.claims(path, instance(), hosts="a0,a1"))
 
 
 GRADIENTS = [

@@ -1,5 +1,7 @@
 """The plan of a run that goes on: a grid of ranks, on the hosts in their order."""
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -82,6 +84,26 @@ def gpus(data: Instance, hosts: str) -> list[str]:
         if name not in node:
             raise UnknownName("host", name, list(node))
     return [f"{name}:{index}" for name in names for index in range(node[name].count)]
+
+
+def same_world(values: Values, ranks: list[str], place: str) -> None:
+    """`InstanceError` where torchrun starts another number of processes than GPUs.
+
+    Hosts of different numbers of GPUs have commands that differ, of which one says
+    nothing of the others.
+    """
+    # The last flag of the launcher has the program behind its value.
+    told = {k.replace("_", "-"): f"{v} ".split(" ")[0] for k, v in values.items()}
+    each, hosts = (told.get(name, "") for name in ("nproc-per-node", "nnodes"))
+    if not all(re.fullmatch(r"[0-9]{1,6}", one) for one in (each, hosts)):
+        return
+    counts = Counter(rank.rpartition(":")[0] for rank in ranks)
+    if len({*counts.values()}) == 1 and int(each) * int(hosts) != len(ranks):
+        raise InstanceError(
+            f"{place}: --nnodes x --nproc-per-node: found {hosts} x {each} processes, "
+            f"expected {len(ranks)}, the GPUs of the hosts; assemble an instance of "
+            "the run's hosts, or name them (hosts=A,B)"
+        )
 
 
 def replicas_of(ranks: int, others: int, place: str) -> int:

@@ -24,6 +24,7 @@ from ..importing.current import (
     in_runs,
     replicas_of,
     same,
+    same_world,
 )
 from ..importing.placing import Claim, Settings
 from . import meanings
@@ -233,6 +234,7 @@ def _claim(
     before: Sequence[str] = (),
 ) -> Claim:
     ranks = gpus(data, hosts)
+    same_world(given, ranks, place)
     world = _number(given, "world-size", place, len(ranks))
     if world != len(ranks):
         raise InstanceError(

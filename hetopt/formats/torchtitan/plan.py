@@ -28,6 +28,7 @@ from ..importing.current import (
     gpus,
     replicas_of,
     same,
+    same_world,
 )
 from ..importing.placing import Claim, Settings
 from ..runs.logs import literal
@@ -259,6 +260,7 @@ def _claim(
     given = _of_2024(_older(given, place), place, data.model.layers)
     parallel, training = _section(given, "parallelism"), _section(given, "training")
     ranks = gpus(data, hosts)
+    same_world(given, ranks, place)
     stages, degree, context, experts = (
         _number(parallel, f"{name}_parallel_degree", place, 1)
         for name in ("pipeline", "tensor", "context", "expert")

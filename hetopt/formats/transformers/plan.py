@@ -25,6 +25,7 @@ from ..importing.current import (
     replicas_of,
     same,
     same_adapters,
+    same_world,
 )
 from ..importing.placing import Claim, Settings
 from . import names
@@ -258,6 +259,8 @@ def _ranks(
         ranks, shares = _shares(given, asked, data)
     else:
         ranks, shares = gpus(data, hosts), ()
+        for file in asked.files:
+            same_world(file.form.values, ranks, file.place)
     world = _number(given, "world", asked, len(ranks))
     if world != len(ranks):
         raise InstanceError(
