@@ -469,6 +469,15 @@ def test_flags_of_older_programs_say_what_todays_do(old: str, tmp_path: Path) ->
     assert read("megatron", today, data) == wanted
 
 
+@pytest.mark.parametrize("told", ["", "--swiglu ", "--quick-geglu "])
+def test_a_run_of_a_model_without_gates_is_told(told: str, tmp_path: Path) -> None:
+    words = ("--num-attention-heads 8", "--ffn-hidden-size 1024", told)
+    path = arguments(tmp_path, *filter(None, words))
+    data = instance(gated=True, intermediate=1024, heads=8)
+    notes = [one for one in claimed("megatron", path, data).notes if "swiglu" in one]
+    assert bool(notes) == (not told)
+
+
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_torchrun_starts_as_many_processes_as_there_are_gpus(
     hosts: int, tmp_path: Path

@@ -277,7 +277,7 @@ def _claim(
         tells_layers=not _UNEVEN.isdisjoint(given),
     )
     data, notes = meanings.in_precision(given, data, place)
-    notes = [*before, *notes]
+    notes = [*before, *notes, *_of_model(given, data)]
     how = layout, ranks, data, place
     return claim_of(*how, trainer=TRAINER, framework="megatron", notes=notes)
 
@@ -310,6 +310,25 @@ def _same_model(
         told["mtp-num-layers"] = _number(given, "mtp-num-layers", place, 0)
     expected = {**names, "global-batch-size": workload.global_batch}
     same(place, {**told, "global-batch-size": batch}, expected)
+
+
+def _of_model(given: Mapping[str, str], data: Instance) -> Iterator[str]:
+    """Yield what the instance's model has, and a run that tells its own has not."""
+    model = data.model
+    if "num-layers" not in given or "num-attention-heads" not in given:
+        return
+    fewer = model.common_attention and (model.kv_heads or model.heads) != model.heads
+    shares = given.get("num-query-groups", "1") != "1"
+    gates = any("glu" in word for word in (*given, given.get("activation", "")))
+    for flag, is_own, has in (
+        ("swiglu", model.gated, gates),
+        ("group-query-attention", fewer, shares or "group-query-attention" in given),
+    ):
+        if is_own and not has:
+            yield (
+                f"the run is without --{flag}, which the instance's model has: "
+                "assemble one of the run's config.json, if that is so"
+            )
 
 
 def _zero(given: Mapping[str, str], place: str) -> int:
