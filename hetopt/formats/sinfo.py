@@ -28,6 +28,8 @@ from .importing.clusters import Host, LeftOut
 from .importing.listing import is_gres
 
 OPTIONS = clusters.OPTIONS
+# A part of a GPU (MIG), as Slurm calls its type: `1g.10gb`, `a100_3g.40gb`.
+_PART = re.compile(r"(?:^|[_.-])[1-7]g\.[0-9]{1,3}gb", re.IGNORECASE)
 _COMMAND = "sinfo -N -h -o '%N %G'"
 _MOST_NODES = 20_000
 _NODES, _GRES, _STATE = ("NODELIST", "HOSTNAMES"), "GRES", "STATE"
@@ -145,13 +147,20 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
         if not (gpus := gpus_of(row.gres, row.place)):
             continue
         memory = _mib(row)
+        parts = [kind for kind in gpus if kind and _PART.search(kind)]
+        whole = {kind: count for kind, count in gpus.items() if kind not in parts}
         for name in expanded(row.nodes, row.place):
             if _is_out(row.state):
                 left_out[name] = LeftOut(name, f"its state is {row.state}", _COMMAND)
                 continue
+            for kind in parts:
+                what, change = f"{kind} of {name}", "nvidia-smi -mig 0 on the node"
+                left_out[what] = LeftOut(what, "parts of GPUs (MIG)", change)
+            if not whole:
+                continue
             those = [
                 one._replace(gres=one.gpu, host_mib=memory)
-                for one in clusters.parts(name, gpus, row.place)
+                for one in clusters.parts(name, whole, row.place)
             ]
             before = found.setdefault(name, those)
             if [one[:3] for one in before] != [one[:3] for one in those]:

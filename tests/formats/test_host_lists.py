@@ -289,6 +289,19 @@ def test_machines_that_may_start_later_are_told(tmp_path: Path) -> None:
     assert rows == [("2 more of big", "min_workers: N")]
 
 
+def test_parts_of_gpus_are_left_out_of_slurms_lists(tmp_path: Path) -> None:
+    rows = "g[1-2] gpu:a100_3g.40gb:8,gpu:h200:4\ng3 gpu:1g.10gb:7\n"
+    paths = put(tmp_path, {"s.txt": rows})
+    made = document(AUTO, paths, {"inter_gbytes_per_s": 25.0})
+    nodes = [(node["name"], node["count"]) for node in made["cluster"]["nodes"]]
+    assert nodes == [("g1", 4), ("g2", 4)]
+    told = [row.what for row in made["assumed"] if row.value == "left out"]
+    assert ", ".join(told) == ("a100_3g.40gb of g1, a100_3g.40gb of g2, 1g.10gb of g3")
+    alone = put(tmp_path, {"t.txt": "g3 gpu:1g.10gb:7\n"})
+    with pytest.raises(InstanceError, match=r"parts of GPUs \(MIG\)"):
+        document(AUTO, alone, {})
+
+
 def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
     text = "name: x\nnum_nodes: 2\nresources: {instance_type: p4d.24xlarge}\n"
     paths = put(tmp_path, {"x.yaml": text})
