@@ -20,7 +20,7 @@ from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan import settings, support
-from ..result import Bound, Result
+from ..result import Bound, Result, Status
 from ..schema import Cluster, Instance, Inter, Node, exact
 from ..search.choices import stamped
 from ..search.quick import time_of
@@ -59,7 +59,8 @@ class Point:
     """A number of machines at one rate: the best plan known that uses them all.
 
     `equal_us` is what data parallelism alone takes over all GPUs, `bound` what no plan
-    on these machines beats, whether it uses them all or not.
+    on these machines beats, whether it uses them all or not. `refuted` says that there
+    is no plan on them, which is proved.
     """
 
     machines: int
@@ -68,6 +69,7 @@ class Point:
     equal_us: int | None
     bound: Bound | None
     plan: TrainingPlan | None = field(default=None, repr=False)
+    refuted: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ class Scaling:
                     "saves": self.saves(point),
                     "saves_at_most": self.saves_at_most(point),
                     "plan": _plan(point.plan),
+                    "infeasible": point.refuted,
                 }
                 for point in self.points
             ],
@@ -307,6 +310,8 @@ class _Search:
         self.pool: dict[int, list[TrainingPlan]] = {}
         self._equal: dict[int, list[TrainingPlan]] = {}
         self._bounds: dict[tuple[int, Fraction], Bound | None] = {}
+        #: Numbers of machines and rates of which it is proved that there is no plan.
+        self._refuted: set[tuple[int, Fraction]] = set()
 
     def look(self) -> None:
         """Choose the first machine, then look at every number of them and rate."""
@@ -323,6 +328,8 @@ class _Search:
         _, first, result = min(alone, key=lambda one: one[0])
         self.nodes = [*_machines(self._data.planned_cluster, first, self._count)]
         self._bounds[1, self._rates[0]] = result.bound
+        if all(one.status is Status.INFEASIBLE for *_, one in alone):
+            self._refuted.add((1, self._rates[0]))
         for count in range(2, self._count + 1):
             some = self.nodes[:count]
             here = with_rate(self._data, some, self._rates[-1])
@@ -334,6 +341,8 @@ class _Search:
                 known = [plan for plans in self.pool.values() for plan in plans]
                 found = self._plan_point(some, rate, parts, known)
                 self._bounds[count, rate] = found.bound
+                if found.status is Status.INFEASIBLE:
+                    self._refuted.add((count, rate))
                 parts -= 1
 
     def _plan_point(
@@ -381,12 +390,14 @@ class _Search:
                 us, plan = self._least(count, rate, self.pool[count])
                 equal_us, _ = self._least(count, rate, self._equal[count])
                 bound = self._bounds.get((count, rate))
-                points.append(Point(count, float(rate), us, equal_us, bound, plan))
+                refuted = (count, rate) in self._refuted
+                told = us, equal_us, bound, plan, refuted
+                points.append(Point(count, float(rate), *told))
             curves[count] = tuple(self._samples(count)) if count > 1 else ()
         turns = [self._turn(count) for count in sorted(self.pool) if count > 1]
         names = tuple(f"{node.count} × {node.gpu}" for node in self.nodes)
-        told = own, tuple(points), tuple(turns), curves, complete
-        return Scaling(self._data.name, names, *told)
+        parts = own, tuple(points), tuple(turns), curves, complete
+        return Scaling(self._data.name, names, *parts)
 
     def _fastest(self, count: int, plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
         """The plans that are among the fastest at any rate."""

@@ -90,6 +90,7 @@ class Roles:
     options: tuple[Option, ...]
     bound: Bound | None
     result: Result = field(repr=False)
+    complete: bool = True
 
     def __repr__(self) -> str:
         best = self.options[0] if self.options else None
@@ -100,6 +101,7 @@ class Roles:
         return {
             "instance": self.instance,
             "slow": self.slow,
+            "complete": self.complete,
             "bound_us": None if self.bound is None else int(self.bound.value),
             "bound_source": None if self.bound is None else self.bound.source,
             "roles": [
@@ -138,7 +140,8 @@ def roles(
 ) -> Roles:
     """Say what the slow cards of an instance do best, and what the other ways take.
 
-    `start` and `known` as in `plan`. Raises what `plan` raises, and `Unsupported` where
+    `start` and `known` as in `plan`. Ctrl-C ends the work, and what is known by then
+    is returned. Raises what `plan` raises, and `Unsupported` where
     the instance has one kind of card.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
@@ -154,10 +157,17 @@ def roles(
     slow = kinds[-1]
     beforehand = known_of(instance, data, start, library=known)
     heard.started("all plans")
-    given = [one.plan for one in beforehand.starts(data)]
-    result, plans = portfolio.explore(data, asked.part(_ALL_SHARE), given)
-    heard.started(f"{slow} apart")
-    plans += _apart(data, slow, asked.after(monotonic() - began))
+    plans = [one.plan for one in beforehand.starts(data)]
+    result, complete = next(iter(beforehand.results(data)), None), True
+    try:
+        result, plans = portfolio.explore(data, asked.part(_ALL_SHARE), plans)
+        heard.started(f"{slow} apart")
+        for plan in _apart(data, slow, asked.after(monotonic() - began)):
+            plans.append(plan)  # one by one: what is known counts if this ends
+    except KeyboardInterrupt:
+        if result is None:
+            raise
+        complete = False
     options: dict[Way, Option] = {}
     for plan in plans:
         if (us := time_of(data, plan)) is None:
@@ -172,7 +182,7 @@ def roles(
     bound = beforehand.bound(data)
     if bound is None or (result.bound and result.bound.value > bound.value):
         bound = result.bound
-    return Roles(data.name, slow, rows, tuple(ranked), bound, result)
+    return Roles(data.name, slow, rows, tuple(ranked), bound, result, complete)
 
 
 def by_speed(cluster: Cluster) -> list[str]:

@@ -181,7 +181,10 @@ def scale(
     document = found.to_json() | {"answer": scaling.answer(found)}
     output.give(document, scaling.terminal(found), failed, as_json=as_json)
     known = any(point.iteration_us is not None for point in found.points)
-    raise typer.Exit(output.PLAN if known else output.NOT_FOUND)
+    none = output.NOT_FOUND
+    if all(point.refuted for point in found.points):
+        none = output.NO_PLAN
+    raise typer.Exit(output.PLAN if known else none)
 
 
 def rent(
@@ -357,7 +360,9 @@ def roles(
         )
     document = found.to_json() | {"answer": report.answer(found)}
     output.give(document, report.terminal(found), as_json=as_json)
-    raise typer.Exit(output.PLAN if found.options else output.NOT_FOUND)
+    raise typer.Exit(
+        output.PLAN if found.options else output.exit_of(found.result.status)
+    )
 
 
 def _rates(text: str) -> list[float]:

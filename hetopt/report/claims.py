@@ -24,6 +24,7 @@ def answer(found: Claim) -> str:
     said = f"{found.text} on {found.instance}"
     most = f"{found.most_tokens_per_second:,.0f} tokens/s"
     asked = f"{found.claimed_tokens_per_second:,.0f}"
+    plain = asked.replace(",", "")
     if found.truth is Truth.IMPOSSIBLE:
         assert found.mfu is not None
         share = f"{found.mfu:.0%} of"
@@ -52,9 +53,10 @@ def answer(found: Claim) -> str:
     known = "no plan is known"
     if found.tokens_per_second is not None:
         known = f"the fastest plan known reaches {best}"
+    own = said.startswith((asked, plain))
     return (
-        f"Not refuted: {said} may be possible; {known}, and no plan reaches more than "
-        f"{most} (proved); the claim is {asked}."
+        f"Not refuted: {said}{'' if own else f', {asked} tokens/s,'} may be possible; "
+        f"{known}, and no plan reaches more than {most} (proved)."
     )
 
 

@@ -35,7 +35,7 @@ def answer(result: Result) -> str:
     if result.evaluation is None:
         proved = result.status is Status.INFEASIBLE
         none = "No plan on these offers is within the limits (proved)."
-        return none if proved else "No plan was found."
+        return none if proved else "No plan was found in time."
     parts = result.evaluation.parts
     time, usd = words.duration(parts["total_s"]), words.number(parts["usd"])
     said = f"Rent {words.machines(parts['machines'])} for {time}: {usd} USD"

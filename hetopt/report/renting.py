@@ -42,7 +42,10 @@ def answer(found: Rentals) -> str:
         if not found.rows:
             is_over = NO_TIME in found.without.values()
             more = " in time; a longer --time-limit looks further" if is_over else ""
-            return f"{run}: no machines that can run it were found{more}."
+            by = (
+                "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
+            )
+            return f"{run}: no machines were found that can run it{by}{more}."
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
             f"{run}: no machines tried finish within "

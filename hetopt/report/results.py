@@ -104,6 +104,11 @@ def alternatives(results: Iterable[Result]) -> RenderableType:
 def named(entries: Iterable[dict[str, str]]) -> RenderableType:
     """Names and what they stand for."""
     grid = Grid.grid(padding=(0, 2))
+    entries = list(entries)
+    directed = any("direction" in entry for entry in entries)
+    for _ in range(1 + directed):
+        grid.add_column(no_wrap=True)  # names are copied from here
+    grid.add_column(overflow="fold")
     for entry in entries:
         description = words.plain(entry["description"])
         which = [Text(entry["direction"])] if "direction" in entry else []

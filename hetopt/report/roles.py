@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..api.slow_cards import Role, Roles, Way
+from ..result import Status
 from . import words, writers
 from .sheet import Table
 
@@ -44,6 +45,8 @@ def terminal(found: Roles) -> Iterator[RenderableType]:
 
 def answer(found: Roles) -> str:
     """Return what the slow cards do best, and what the other ways take."""
+    if not found.options and found.result.status is Status.INFEASIBLE:
+        return f"No plan fits on {found.instance} (proved)."
     if not found.options:
         return f"{found.instance}: no plan was found in time."
     best, *others = found.options
@@ -53,7 +56,8 @@ def answer(found: Roles) -> str:
         said += f", {_what(slow)}"
     said += f": {words.amount(best.iteration_us, 'us')} per iteration"
     told = [f"{_AS[one.way]} {words.amount(one.iteration_us, 'us')}" for one in others]
-    return f"{said}; {'; '.join(told)}." if told else f"{said}."
+    whole = f"{said}; {'; '.join(told)}." if told else f"{said}."
+    return whole if found.complete else f"{whole} (Interrupted.)"
 
 
 def _what(row: Role) -> str:

@@ -51,8 +51,11 @@ def _turn(found: Scaling, turn: Turn) -> str:
     count, rate = turn.machines, turn.gbits_per_s
     name = f"The {_ordinal(count)} machine"
     points = [one for one in found.of(count) if one.iteration_us is not None]
+    if not points and all(one.refuted for one in found.of(count)):
+        return f"The model does not fit on {_many(count)} machines (proved)."
     if not points:
-        return f"{name}: no plan was found that uses it."
+        return f"No plan was found in time that uses the {_ordinal(count)} machine."
+    smaller = [one for one in found.points if one.machines < count]
     least = [found.saves_at_most(one) for one in points]
     if rate is None and all(most == 0 for most in least):
         said = f"{name} cannot pay off at any network rate tried (proved)"
@@ -64,6 +67,13 @@ def _turn(found: Scaling, turn: Turn) -> str:
         )
         if most is not None:
             said += f" (it saves at most {most:.0%}, proved)"
+    elif all(one.refuted for one in smaller):
+        said = f"{name} is needed: the model does not fit on fewer (proved)"
+    elif all(one.iteration_us is None for one in smaller):
+        said = (
+            f"Whether the {_ordinal(count)} machine pays off is open: no plan on fewer "
+            "was found in time"
+        )
     elif rate == 0:
         said = f"{name} pays off at every network rate tried"
     else:
@@ -74,7 +84,8 @@ def _turn(found: Scaling, turn: Turn) -> str:
     own = [one for one in points if one.gbits_per_s == found.own_gbits_per_s]
     shown = [*own, *(one for one in points[-1:] if one not in own)]
     told = [_at(found, one, count) for one in shown]
-    return f"{said}: {'; '.join(told)}."
+    mark = ";" if ": " in said else ":"
+    return f"{said}{mark} {'; '.join(told)}."
 
 
 def _ordinal(count: int) -> str:
@@ -84,13 +95,12 @@ def _ordinal(count: int) -> str:
 def _at(found: Scaling, point: Point, count: int) -> str:
     own = "your " if point.gbits_per_s == found.own_gbits_per_s else ""
     mine, least = _time(point.iteration_us), found.fewer_us(point)
-    fewer = "have no plan" if least is None else _time(least)
-    alone = "one alone" if count == 2 and least is not None else "fewer"
+    alone = "one alone" if count == 2 else "fewer"
     many = {2: "two machines", 3: "all three"}.get(count, f"all {count}")
     said = f"at {own}{_gbits(point.gbits_per_s)} {many} take {mine} per iteration"
     if own and point.equal_us is not None and least is not None:
         said += f" ({_time(point.equal_us)} by data parallelism alone)"
-    return f"{said}, {alone} {fewer}"
+    return said if least is None else f"{said}, {alone} {_time(least)}"
 
 
 def _change(saves: float | None) -> str:
@@ -98,6 +108,10 @@ def _change(saves: float | None) -> str:
     if saves is not None and saves <= -1:
         return f"{1 - saves:.1f} × as long"
     return words.share(saves, signed=True)
+
+
+def _many(count: int) -> str:
+    return {2: "two", 3: "three"}.get(count, str(count))
 
 
 def _gbits(rate: float) -> str:

@@ -61,6 +61,8 @@ def terminal(table: Table, *, narrow: bool = True) -> Columns:
 def facts(pairs: Iterable[tuple[str, str]]) -> rich_tables.Table:
     """Pairs of a name and what is known, one a line of a terminal."""
     grid = rich_tables.Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for heading, text in pairs:
         grid.add_row(Text(heading, style="dim"), Text(words.plain(text)))
     return grid

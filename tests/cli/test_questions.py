@@ -7,7 +7,8 @@ from places import INSTANCES
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
+from hetopt import cli, portfolio
+from hetopt.report import roles
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
 OFFERS = "espresso/llama-7b"
@@ -38,6 +39,54 @@ def test_the_first_line_is_a_sentence(name: str) -> None:
     assert first.strip().endswith(".")
     assert " s." not in first or "per iteration" in first
     assert callable(getattr(hetopt, name))
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("fit", "tiny/infeasible"), "does not fit on tiny/infeasible (proved)"),
+        (("scale", "tiny/infeasible"), "does not fit on two machines (proved)."),
+        (("roles", "tiny/infeasible"), "No plan fits on tiny/infeasible (proved)."),
+        (("claim", TWO_NODES, "1 us"), "Impossible: 1 us"),
+        (("provision", OFFERS, "--deadline", "1"), "is within the limits (proved)."),
+    ],
+)
+def test_a_proof_that_there_is_none_is_the_first_line(
+    words: tuple[str, ...], answer: str
+) -> None:
+    code, out = told(*words, "--time-limit", "5")
+    assert code == 3
+    assert answer in out.partition("\n")[0]
+
+
+@pytest.mark.parametrize("name", ["scale", "roles", "provision"])
+def test_what_was_not_found_in_time_is_not_said_to_be_none(name: str) -> None:
+    words = [*QUESTIONS[name]]
+    if "--time-limit" in words:
+        words = words[: words.index("--time-limit")]
+    fresh = [] if name == "provision" else ["--fresh"]
+    _, out = told(*words, *fresh, "--time-limit", "0.0001")
+    first = out.partition("\n")[0]
+    assert "never" not in first
+    assert "does not pay" not in first
+    assert "pays off at every" not in first
+    assert "in time" in first
+
+
+def test_roles_that_are_interrupted_keep_the_plan_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    name = "metis/t4-v100-4-gpt3-1.3b"  # the library has a plan
+    monkeypatch.setattr(portfolio, "explore", ended)
+    found = hetopt.roles(name)
+    assert not found.complete
+    assert found.options
+    assert roles.answer(found).endswith("(Interrupted.)")
+    with pytest.raises(KeyboardInterrupt):
+        hetopt.roles(name, known=False)
 
 
 def test_long_times_are_told_in_days() -> None:
