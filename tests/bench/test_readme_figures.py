@@ -34,7 +34,7 @@ def metis() -> Iterator[ModuleType]:
 
 def test_the_picture_has_the_plans_and_the_bound_that_are_kept() -> None:
     drawn = (RESULTS / "setting-1.svg").read_text(encoding="utf-8")
-    told = re.findall(r"<!--  ([0-9.]+) s, ([0-9.]+)% above the bound -->", drawn)
+    told = re.findall(r"<!-- ([0-9.]+) s, ([0-9.]+)% above the bound -->", drawn)
     known = best.known(INSTANCE)
     assert known is not None
     bound, objective = (known.value(name) for name in ("bound", "objective"))
