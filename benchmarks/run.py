@@ -12,9 +12,10 @@ their plans what a plan file has;
 `--leaderboard` writes its other table, results/leaderboard.csv and
 results/history.csv, from what is kept beside the instances (`hetopt bench best
 --update-best`). `--take` puts all pages of a run, their lines and its table of figures
-in the place of those of results.
+in the place of those of results, and what statements prove into formulations/README.md.
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ from hetopt.text import writing
 
 FOLDER = Path(__file__).resolve().parent
 README = FOLDER / "README.md"
+STATEMENTS = FOLDER.parent / "formulations" / "README.md"
+PROVED = re.compile(r"^\| statement \| instances \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def main(words: list[str]) -> None:
@@ -62,7 +65,15 @@ def take(folder: Path) -> None:
     for name in ("rows.jsonl", "report.md"):
         shutil.copyfile(folder / name, RESULTS / "papers" / name)
     date_report("papers")
+    writing.write_text(STATEMENTS, with_proved(STATEMENTS.read_text("utf-8")))
     print(f"{len(made)} files of {folder} are in {RESULTS} now")
+
+
+def with_proved(text: str) -> str:
+    """Return the page of the formulations with the table of results/statements.md."""
+    page = (RESULTS / "statements.md").read_text(encoding="utf-8")
+    table = PROVED.search(page)
+    return text if table is None else PROVED.sub(lambda _: table.group(), text, count=1)
 
 
 def date_report(suite: str) -> None:

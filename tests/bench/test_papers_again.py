@@ -228,10 +228,14 @@ def test_pages_of_a_run_take_the_place_of_ours(
     (ours / "metis.md").write_text("# Old\n")
     for name, text in (
         ("pages/metis.md", "# New\n"),
+        ("pages/statements.md", "# Statements\n"),
         ("report.md", "# Suite papers\n"),
         ("rows.jsonl", '{"suite": "papers", "commit": "0123456789"}\n'),
     ):
         (made / name).write_text(text)
+    statements = tmp_path / "formulations.md"
+    statements.write_text("# Formulations\n")
+    monkeypatch.setattr(run, "STATEMENTS", statements)
     monkeypatch.setattr(run, "RESULTS", ours)
     monkeypatch.setattr(import_module("_measuring"), "RESULTS", ours)
     run.take(made)
