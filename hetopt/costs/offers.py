@@ -330,8 +330,9 @@ def _search(instance: Instance) -> Search:
     """The structures to choose from; refused where the problem cannot be stated."""
     if not instance.offers or instance.search is None:
         raise InstanceError(
-            f"instance {instance.name!r}: provisioning needs offers and search "
-            "(data_parallel, max_stages, micro_batches)"
+            f"instance {instance.name!r}: found no search, expected offers and the "
+            "structures to choose from; add `search: {data_parallel: [1, 2, 4], "
+            "max_stages: 8, micro_batches: 4}`"
         )
     capability.require("problem provisioning", instance)
     return instance.search

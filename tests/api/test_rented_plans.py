@@ -278,3 +278,15 @@ def test_machines_are_asked_for_where_they_are_offered(tmp_path: Path) -> None:
     }
     for name in (node.name for node in on.planned_cluster.nodes):
         assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name)
+
+
+def test_offers_without_a_search_are_refused_with_what_to_add() -> None:
+    """The fields that the message prints make the file a problem."""
+    document = hetopt.load("tiny/offers").model_dump(mode="json", exclude_unset=True)
+    document.pop("search")
+    with pytest.raises(InstanceError, match="add `search: ") as refused:
+        hetopt.provision(document)
+    told = re.search(r"`search: (\{.*\})`", str(refused.value))
+    assert told is not None
+    search = yaml.safe_load(told[1])
+    assert hetopt.provision({**document, "search": search}).plan is not None
