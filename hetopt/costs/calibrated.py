@@ -244,6 +244,7 @@ class Calibrated:
             accumulate_fp32=costs.memory.gradient_bytes == 4,
             states="fp32" if costs.memory.precision == "fp32" else "mixed",
             dropout=self.model.dropout,
+            expert_biases=bool(self.model.vectors and self.model.vectors.expert),
             fused_loss=costs.memory.fused_loss or usual.fused_loss,
             lora=costs.updates.lora is not None,
             rank=costs.updates.lora.rank if costs.updates.lora else 0,

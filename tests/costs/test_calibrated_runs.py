@@ -77,7 +77,9 @@ def instance(run: Layout, mixture: bool) -> Instance:
         | {"adapters": 8}
         for i in range(run.gpus // 8)
     ]
-    more = {**EXPERTS, "active_experts": 2} if mixture else {}
+    more: dict[str, Any] = {**EXPERTS, "active_experts": 2} if mixture else {}
+    if run.expert_biases:
+        more["vectors"] = {"expert": 2 * EXPERTS["expert_intermediate"] + 4096}
     document = {
         "name": "run",
         "model": {"name": "m", "layers": LAYERS, **SHAPE, **more, "dropout": False},
@@ -174,8 +176,9 @@ def test_divided_and_frozen_weights_are_judged_as_the_run(
 
 
 @pytest.mark.parametrize(("dp", "ep"), [(8, 2), (8, 8), (16, 4), (32, 8)])
-def test_experts_are_passed_to_as_in_the_run(dp: int, ep: int) -> None:
-    agree(layout(dp=dp, ep=ep), mixture=True)
+@pytest.mark.parametrize("biases", [False, True])
+def test_experts_are_passed_to_as_in_the_run(dp: int, ep: int, biases: bool) -> None:
+    agree(replace(layout(dp=dp, ep=ep), expert_biases=biases), mixture=True)
 
 
 @pytest.mark.parametrize("degrees", [*LAYOUTS, {"dp": 8, "ep": 4}, {"dp": 32, "ep": 8}])

@@ -11,7 +11,6 @@ at a share of the 16-bit peak, lower for narrow heads and short sequences.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ...schema.calibration import WIDER
 from ...schema.layers import ATTENDING, ATTENTION, EXPERTS, FURTHER
@@ -34,15 +33,6 @@ TURN_BYTES = 20
 #: expert, added to (2) and joined (2).
 BIAS_PASSES = 4
 RAGGED = 8  # elements that rows of operands must be a multiple of
-
-
-class Passes(NamedTuple):
-    """Forward passes of each sort of work that the passes of a layer amount to."""
-
-    products: float
-    attention: float
-    traffic: float
-    experts: float
 
 
 def peak(machine: Machine, precision: str) -> float:

@@ -501,17 +501,3 @@ def chance_of(c: Constants, machine: Machine, need: float) -> float:
     """
     over = math.log(max(need, 1.0) / usable(c, machine)) / c("memory.margin")
     return 0.5 * math.erfc(-over / math.sqrt(2))
-
-
-def fits(
-    c: Constants, machine: Machine, a: Architecture, run: Layout,
-    margin: float | None = None,
-) -> bool:  # fmt: skip
-    """Tell whether the run would live.
-
-    `margin` is the log-error of the model that is held free; unless told it is
-    `memory.margin`.
-    """
-    held_free = c("memory.margin") if margin is None else margin
-    need = needed(c, wanted(c, machine, a, run))
-    return need * math.exp(held_free) <= usable(c, machine)

@@ -225,7 +225,8 @@ def test_a_full_card_shows_what_it_has(run: Layout, a: Architecture) -> None:
         card = H100._replace(memory_gib=has / 2**30 / C("memory.usable"))
         shown = sum(memory.squeezed(C, card, found).values())
         assert shown == pytest.approx(max(need, min(want, has)))
-        assert memory.fits(C, card, a, run, margin=-1e-9) == (need <= has)
+        if has != pytest.approx(need):
+            assert (memory.died(C, card, a, run) < 0.5) == (need < has)
 
 
 def test_what_is_recomputed_by_name_is_not_kept() -> None:
@@ -311,5 +312,5 @@ def test_every_constant_is_asked_for() -> None:
     ):
         old, bus = H100._replace(generation="Volta"), H100._replace(linked=False)
         for card in (H100, old, bus):
-            memory.fits(C, card, GPT, run)
+            memory.died(C, card, GPT, run)
     assert set(C.values) == C.read
