@@ -598,6 +598,34 @@ def test_fsdp_of_accelerate_is_the_stage_of_zero_that_it_amounts_to(
     assert claim.settings.zero == zero
 
 
+@pytest.mark.parametrize(
+    ("words", "zero"),
+    [
+        ("accelerate launch --use_deepspeed train.py", 2),
+        ("accelerate launch --use_deepspeed --zero_stage 3 train.py", 3),
+        ("accelerate launch --use_fsdp train.py", 3),
+        ("trl sft --accelerate_config zero2", 2),
+        ("trl sft --accelerate_config zero1", 1),
+        ("torchrun train.py", 0),
+    ],
+)
+def test_words_of_a_launcher_divide_states(
+    words: str, zero: int, tmp_path: Path
+) -> None:
+    text = f"{words} --per_device_train_batch_size 1 --gradient_accumulation_steps 2\n"
+    claim = judged([put(tmp_path, {"run.sh": text})], instance(48))
+    assert claim.settings is not None
+    assert claim.settings.zero == zero
+
+
+def test_an_empty_text_in_a_file_divides_nothing(tmp_path: Path) -> None:
+    told = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}
+    text = json.dumps({**told, "fsdp": "", "deepspeed": None, "output_dir": "o"})
+    claim = judged([put(tmp_path, {"args.json": text})], instance(48))
+    assert claim.settings is not None
+    assert claim.settings.zero == 0
+
+
 def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
     text = changed(TRAINER, packing="true", use_liger_kernel="true", report_to="wandb")
     path = put(tmp_path, {"run.yaml": text, "ds.json": json.dumps(AUTO)})

@@ -35,7 +35,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "zero": ("zero_optimization.stage", "zero_stage"),
     "strategy": ("fsdp_sharding_strategy", "fsdp_config.sharding_strategy"),
     "reshard": ("fsdp_reshard_after_forward", "fsdp_config.reshard_after_forward"),
-    "fsdp": ("fsdp",),
+    "fsdp": ("fsdp", "use_fsdp"),
     "version": ("fsdp_version",),
     "distributed": ("distributed_type",),
     "bf16": ("bf16", "bf16.enabled"),
@@ -106,7 +106,8 @@ _OF_ADAPTERS = frozenset({"lora_alpha", "lora_dropout", "target_modules", "peft_
 #: What models' configurations have beside a `max_length`, which is then that of
 #: generation where it has this value.
 _OF_GENERATION, _GENERATED = frozenset({"num_beams", "do_sample"}), "20"
-_REFERENCES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "config_file")
+_BY_STAGE = ("deepspeed", "accelerate_config")  # may be a word such as zero2
+_REFERENCES = (*_BY_STAGE, "deepspeed_config", "deepspeed_config_file", "config_file")
 _OF_TRAINER = {"per_device_train_batch_size", "output_dir", "learning_rate"}
 _BRANCHES = {name for those in _NAMES.values() for name in those if "." in name}
 _FILE = re.compile(r"[^\s]{1,300}\.(?:json|ya?ml)")
@@ -280,6 +281,15 @@ def told_by_name(files: Sequence[File]) -> dict[str, str]:
     return {}
 
 
+def uses_deepspeed(files: Sequence[File]) -> bool:
+    """Return whether Accelerate is told to use DeepSpeed, without a stage of ZeRO."""
+    return any(
+        plain(key) == "use_deepspeed" and str(value).lower() not in _SILENT[1:]
+        for file in files
+        for key, value in file.form.values.items()
+    )
+
+
 def _is_there(path: Path) -> bool:
     try:
         return path.is_file()
@@ -294,7 +304,7 @@ def _references(form: Form) -> Iterator[tuple[str, str]]:
         if last not in (*_REFERENCES, "config") or not isinstance(value, str):
             continue
         word = value.split()[0] if value.split() else ""
-        if _FILE.fullmatch(word) or (last == "deepspeed" and _STAGE.search(word)):
+        if _FILE.fullmatch(word) or (last in _BY_STAGE and _STAGE.search(word)):
             yield key, word
     for word in form.program.split():
         if _FILE.fullmatch(word):

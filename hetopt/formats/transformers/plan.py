@@ -89,6 +89,8 @@ def asked(files: Sequence[File]) -> Asked | None:
             if key == names.RANKS and names.has_ranks(file.form):
                 values[key], written[key] = value, (number, key)
                 continue
+            if value == "" and not file.form.is_command:
+                continue  # says nothing, but as a flag of a command
             own, text = names.name_of(key, tool), _text(value)
             if (
                 own is None
@@ -96,6 +98,8 @@ def asked(files: Sequence[File]) -> Asked | None:
                 or names.is_of_generation(file.form, key, text)
             ):
                 continue
+            if names.plain(key) == "use_fsdp" and text != "false":
+                text = "full_shard"  # a flag, which the program may stand behind
             if own == "fsdp" and "offload" in str(value):
                 values["hosted_weights"] = "offload"
                 written["hosted_weights"] = number, key
@@ -124,6 +128,9 @@ def asked(files: Sequence[File]) -> Asked | None:
             written.setdefault(own, (number, key))
     if "zero" not in values:
         values |= names.told_by_name(found)
+    if "zero" not in values and names.uses_deepspeed(found):
+        values["zero"] = "2"
+        notes.append("zero_stage 2: as Accelerate has it where nothing is told")
     for name, value in _USUAL[tool].items():
         if name == "samples" and not tools:  # none of these files is the trainer's
             continue
@@ -400,12 +407,11 @@ def _zero(
             )
     elif not {"strategy", "fsdp", "version"}.isdisjoint(given) or kind == "fsdp":
         text = (given.get("strategy") or given.get("fsdp") or "full_shard").lower()
-        if (told := given.get("reshard", "").lower()) in _STRATEGIES:
-            text = (
-                told  # FSDP 1 by its newer name, fsdp_reshard_after_forward: NO_SHARD
-            )
-        if text in ("true", "fsdp") or text not in _STRATEGIES:
-            text = "full_shard" if text in ("true", "fsdp") else text
+        told = given.get("reshard", "").lower()
+        if told in _STRATEGIES:  # FSDP 1 by a newer name than fsdp_sharding_strategy
+            text = told
+        if text in ("true", "fsdp"):
+            text = "full_shard"
         if text not in _STRATEGIES:
             raise InstanceError(
                 f"{asked.place}: {asked.spelled('strategy')}: found {text}, expected "
