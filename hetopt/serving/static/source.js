@@ -254,7 +254,7 @@ export function edit(instance) {
       card.timed_by_peak ? field(`cards.${card.name}.peak_tflops`, "Peak, TFLOP/s", card.peak_tflops) : null)),
     el("div", { class: "row" },
       field("network_gbytes_per_s", "Network between nodes", network.gbytes_per_s, "GB/s"),
-      field("latency_us", "Latency", network.latency_us, "us"),
+      field("latency_us", "Latency", network.latency_us, "µs"),
       field("global_batch", "Global batch", workload.global_batch, "seq."),
       field("sequence_length", "Sequence length", workload.sequence_length, "tokens")));
   showNodes();
