@@ -148,8 +148,11 @@ def needs(
     there = {unit.name for unit in manifest.units}
     last = ("head", "embedding") if manifest.tied else ("head",)
     for pipeline in plan.pipelines:
-        for position, stage in enumerate(pipeline.stages):
-            units = [str(layer) for layer in stage.span]
+        held = pipeline.held(plan.interleave or 1)
+        for position, (stage, runs) in enumerate(
+            zip(pipeline.stages, held, strict=True)
+        ):
+            units = [str(layer) for run in runs for layer in run]
             units += ["embedding"] if position == 0 else []
             units += last if position == len(pipeline.stages) - 1 else []
             for replica in stage.replicas:

@@ -13,6 +13,7 @@ from hetopt.explaining.timeline import Schedule
 from hetopt.formats.importing.current import in_runs
 from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
+from hetopt.problems.recovery import posing
 from hetopt.report import (
     explanation,
     figures,
@@ -157,6 +158,11 @@ def test_interleaved_stages_are_shown_with_the_layers_that_are_launched() -> Non
     told = [words.spans(layers) for layers in launched]
     assert told == ["0–2, 5–6", "3–4, 7"]
     checked = hetopt.check(plan, data)
+    held = [
+        sorted(int(unit) for unit in need.units if unit.isdigit())
+        for need in posing.needs(data, plan)
+    ]
+    assert held == launched  # what a recovery moves
     table = results.table(data, plan, checked.parts)
     at = table.headings.index("layers")
     assert [row[at].text for row in table.rows] == told

@@ -17,6 +17,7 @@ from fractions import Fraction
 from ...costs.parameters import trained
 from ...plans import TrainingPlan
 from ...schema import LONGEST_NAME, Cluster, Instance, exact
+from ..training_plan.shapes import split_of
 from .changes import Change
 from .records import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
 from .storage import Storage
@@ -75,9 +76,11 @@ def needs(instance: Instance, plan: TrainingPlan) -> Iterator[Need]:
     """Yield what every GPU of a plan holds: rank and degree of its units."""
     ends = trained(instance.model, instance.workload.costs).end is not None
     head = "embedding" if instance.model.tied_embeddings else "head"
+    interleave = split_of(instance, plan).interleave
     for pipeline in plan.pipelines:
-        for j, stage in enumerate(pipeline.stages):
-            held = [str(layer) for layer in stage.span]
+        both = zip(pipeline.stages, pipeline.held(interleave), strict=True)
+        for j, (stage, runs) in enumerate(both):
+            held = [str(layer) for run in runs for layer in run]
             if ends and j == 0:
                 held.insert(0, "embedding")
             if ends and j == len(pipeline.stages) - 1 and head not in held:
