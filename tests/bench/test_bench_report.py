@@ -224,7 +224,7 @@ def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:
     assert (spread.best, spread.mean, spread.worst) == pytest.approx((110, 120, 130))
     assert spread.deviation == pytest.approx(10 / 120)
     text = reports.markdown(made(found))
-    assert "| a | drawn | 4 | 3 | 0.11 ms | 0.12 ms | 0.13 ms | 8.33% |" in text
+    assert "| a | drawn | 4 | 3 | 0.110 ms | 0.120 ms | 0.130 ms | 8.33% |" in text
     assert "Seeds:" not in reports.markdown(made())
 
 

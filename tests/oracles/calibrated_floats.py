@@ -19,6 +19,7 @@ from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.formulas.step import layer_times
 from hetopt.schema import Instance
+from hetopt.schema.layers import Vectors
 
 
 class FloatTimes:
@@ -162,6 +163,7 @@ class FloatTimes:
             if self.costs.lora and self.costs.lora.beside == "attention"
             else ("attention", "mlp"),
             frozen_bits=self.costs.lora.weight_bits if self.costs.lora else None,
+            expert_biases=(self.model.vectors or Vectors()).expert > 0,
         )  # fmt: skip
 
     @property
