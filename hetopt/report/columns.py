@@ -100,19 +100,29 @@ class Columns:
         """Return the letters that columns need beside each other."""
         return sum(map(self._least, columns)) + _GAP * (len(columns) - 1)
 
+    def _widths(self, columns: Sequence[int], width: int) -> dict[int, int]:
+        """Return the letters of each column; the narrowest grows first."""
+        found = {column: self._least(column) for column in columns}
+        wrapped = [x for x in columns if found[x] < self._whole(x)]
+        for _ in range(width - self._width(columns)):
+            if not wrapped:
+                break
+            narrowest = min(wrapped, key=found.__getitem__)
+            found[narrowest] += 1
+            if found[narrowest] == self._whole(narrowest):
+                wrapped.remove(narrowest)
+        return found
+
     def _grid(self, columns: Sequence[int], width: int) -> Grid:
         grid = Grid(
             box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold"
         )
-        spare = max(0, width - self._width(columns))
-        for column in columns:
-            numeric, least = self.table.numeric[column], self._least(column)
-            more = min(spare, self._whole(column) - least)
-            spare -= more
+        for column, letters in self._widths(columns, width).items():
+            numeric = self.table.numeric[column]
             grid.add_column(
                 self._heading(column),
                 justify="right" if numeric else "left",
-                width=least + more,
+                width=letters,
                 no_wrap=numeric,
                 overflow="fold",
             )
