@@ -230,7 +230,8 @@ def test_the_executor_trains_under_slurm_as_it_does_alone(
     ended = subprocess.run(words, cwd=tmp_path / "job", env=env, check=False)
     out = (tmp_path / "job" / "out").read_text()
     assert ended.returncode == 0, out[-4000:]
-    found = json.loads(out[out.index("{") :])
+    # Slurm puts what is said on stderr behind the document.
+    found, _ = json.JSONDecoder().raw_decode(out, out.index("{"))
     alone = api.run(plan, data, steps=2, seed=1, cpu=True, data="synthetic")
     losses = [step["loss"] for step in alone.steps]
     assert [step["loss"] for step in found["steps"]] == pytest.approx(losses, rel=1e-6)

@@ -40,7 +40,7 @@ def test_stages_and_parameters_are_those_of_the_plan(
     exporting.write(tmp_path, exporting.export_plan("torchtitan", data, plan))
     base = "torchtitan.models.llama3.config_registry:llama3_8b"
     words = ["--module", "hetopt_plan", "--config", "plan"]
-    found = told("titan.py", "torchtitan", *words, BASE_CONFIG=base)
+    found = told("titan.py", "torchtitan triton", *words, BASE_CONFIG=base)
     pipeline = plan.pipelines[0]
     first = pipeline.stages[0].replicas
     degrees = [len(pipeline.stages), len(first), first[0].degree]

@@ -133,7 +133,7 @@ def test_torchtitan_trains_the_plan(
     note: Callable[[object], None],
     tmp_path: Path,
 ) -> None:
-    need("torchtitan")
+    need("torchtitan", "triton")
     folder = tmp_path / "run"
     exported("torchtitan", small(LLAMA_31, "bf16_mixed"), plan, folder)
     (folder / "base.py").write_text(BASE)
