@@ -247,8 +247,9 @@ def _not_local(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator
 
 
 def _plan_with_choices(data: Instance, plan: TrainingPlan) -> TrainingPlan:
-    """The plan with the rule of recomputation of every stage said."""
+    """The plan with what it leaves to the workload: recomputation, runs of layers."""
     rule = data.workload.costs.compute.recompute
+    interleave = shapes.split_of(data, plan).interleave
     pipelines = tuple(
         pipeline.model_copy(
             update={
@@ -260,7 +261,7 @@ def _plan_with_choices(data: Instance, plan: TrainingPlan) -> TrainingPlan:
         )
         for pipeline in plan.pipelines
     )
-    return plan.model_copy(update={"pipelines": pipelines})
+    return plan.model_copy(update={"pipelines": pipelines, "interleave": interleave})
 
 
 def _by_host(data: Instance, plan: TrainingPlan) -> tuple[str, ...]:

@@ -90,6 +90,8 @@ def runnable(
             continue
         if runs > 1 and all(len(pipe.stages) == 1 for pipe in plan.pipelines):
             continue
+        if runs > 1 and rng.random() < 0.5:  # left to the workload
+            plan = plan.model_copy(update={"interleave": None})
         if training_plan.evaluate(data, plan).violations:
             continue
         settings = Settings(
