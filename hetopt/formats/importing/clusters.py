@@ -382,7 +382,7 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
     joined = settings.host_gbytes_per_s is not None
     if joined and settings.inter_latency_us is None:
         change = "-o inter_latency_us=X"
-        row = Assumption("latency between hosts", "0 us", "not known", change)
+        row = Assumption("latency between hosts", "0 us", "no file tells one", change)
         rows[row.what] = row
     return list(rows.values())
 
