@@ -240,6 +240,7 @@ class _Judged:
 
         of = self.subject
         if of.run is not None:
+            output.show(of.run.answer(self.found, self.reached))
             of.run.shown()
         shown = results.judged(of.data, of.plan, self.found)
         output.show([*shown, *self.beside.shown()])

@@ -1,6 +1,6 @@
 """`hetopt check --from`: a run that goes on, by the files that it is kept in."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +11,13 @@ from . import output
 from .options import limit_s
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ..formats.importing.asked import Asked
     from ..formats.importing.changes import Advice
     from ..formats.importing.edits import Edited
     from ..formats.importing.placing import Claim
+    from ..problems import Evaluation
     from ..result import Bound
     from ..schema import Instance
 
@@ -92,6 +95,14 @@ class CurrentRun:
         ((_, text),) = texts.values()
         write_text(out, text)
 
+    def answer(
+        self, found: "Evaluation", bound: "Bound | None"
+    ) -> "Iterator[RenderableType]":
+        """Return what the run takes, and what to change: the first lines shown."""
+        from ..report import changes
+
+        return changes.answer(found, bound, self.advice)
+
     def shown(self) -> None:
         """Print what was read, for a terminal."""
         from ..report import changes
@@ -107,7 +118,7 @@ class CurrentRun:
             output.tell(_NEXT.format(batch, length))
 
     def show_advice(self) -> None:
-        """Print what to change, and the files' differences where asked for."""
+        """Print what each change brings, and the files' differences if asked for."""
         from ..report import changes
 
         if self.advice is not None:

@@ -8,6 +8,8 @@ from rich.text import Text
 from ..formats.importing.asked import Asked
 from ..formats.importing.changes import Advice, Assessment, Change
 from ..formats.importing.placing import Settings
+from ..problems import Evaluation
+from ..result import Bound
 from . import words, writers
 from .sheet import Table
 
@@ -41,11 +43,35 @@ def _short(value: object) -> object:
     return f"of {len(value)}" if isinstance(value, list) else value
 
 
-def advice(found: Advice) -> Iterator[RenderableType]:
-    """One sentence of what to change, and a row for each change."""
+def answer(
+    found: Evaluation, bound: Bound | None, advised: Advice | None
+) -> Iterator[RenderableType]:
+    """Yield what the run takes, beside the best plan, and what to change."""
+    told = _verdict(found, bound)
+    if advised is not None:
+        told += f" {sentence(advised)}"
+    yield Text(words.plain(told), style="bold")
     yield ""
-    yield Text(words.plain(sentence(found)), style="bold")
+
+
+def _verdict(found: Evaluation, bound: Bound | None) -> str:
+    """Return what a run takes and how far it is from the best, or what is wrong."""
+    if not found.valid:
+        memory = any(broken.rule == "memory" for broken in found.violations)
+        what = "does not fit" if memory else "breaks rules"
+        return f"The run {what}, according to the model."
+    assert found.objective is not None
+    told = f"The run takes {words.amount(found.objective, 'us')} per iteration"
+    if bound is not None and bound.value:
+        more = words.share(float(found.objective / bound.value - 1))
+        told += f", at most {more} more than the best plan"
+    return told + "."
+
+
+def advice(found: Advice) -> Iterator[RenderableType]:
+    """Yield a row for each change."""
     if found.changes:
+        yield ""
         headings = ("change", "alone", "with those above")
         rows = [_row(change) for change in found.changes]
         yield writers.terminal(Table.of(headings, rows, texts=("change",)))

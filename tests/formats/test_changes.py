@@ -295,3 +295,26 @@ def test_what_is_no_run_of_a_known_trainer_is_refused(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InstanceError, match="found no run of a trainer"):
             recognise([path])
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_the_answer_is_the_first_line(tmp_path: Path, *, fits: bool) -> None:
+    file = tmp_path / "hosts.json"
+    tree = few().model_dump(mode="json", exclude_unset=True)
+    if not fits:
+        for kind in tree["cluster"]["gpus"].values():
+            kind["memory_gib"] = 0.01
+    file.write_text(json.dumps(tree))
+    path = written(tmp_path, "script.sh", FEW)
+    words = ["check", "--from", str(path), "--instance", str(file)]
+    shown = CliRunner().invoke(cli.app, [*words, "--json"])
+    document = json.loads(shown.stdout)
+    shown = CliRunner().invoke(cli.app, words)
+    first = " ".join(shown.stdout.split("\nfound", 1)[0].split())
+    if not fits:
+        assert not document["valid"]
+        assert first.startswith("The run does not fit, according to the model.")
+        return
+    assert first.startswith("The run takes ")
+    assert "more than the best plan. Change these" in first
+    assert shown.stdout.count("Change these") == 1
