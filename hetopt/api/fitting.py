@@ -165,11 +165,13 @@ def fit(
         named = [*on], *sizes, trained.options(options)
         question = _Named(trained.spec, *named)
     spec, cluster = question.spec, question.cluster
+    # MARP and the states that it counts are of training all weights.
+    has_rows = on is not None and not question.has_adapters
     rows: list[Fit] = []
     verdicts: list[Verdict] = []
     complete = False
     try:
-        if on is not None:
+        if has_rows:
             rows = by_marp.fits(spec, cluster, question.batch, question.sequence)
         for number, one in enumerate(question.sets):
             left = asked.after(monotonic() - began)
@@ -182,7 +184,7 @@ def fit(
         if not rows:
             raise
     least: dict[str, int] = {}
-    if on is not None:
+    if has_rows:
         least = by_marp.least_gpus(spec, cluster, question.sequence)
     told = spec.name, question.batch, question.sequence
     return Fitting(*told, tuple(verdicts), tuple(rows), least, complete)
@@ -217,13 +219,25 @@ class Training(NamedTuple):
         return batch or has[0], sequence or has[1]
 
     def options(self, told: Sequence[str]) -> list[str]:
-        """Return the options of `hetopt assemble` that are `told`, and its adapters."""
-        lora = None if self.workload is None else self.workload.costs.updates.lora
-        names = {word.partition("=")[0] for word in told}
-        if lora is None or "finetune" in names:
+        """Return the options of `hetopt assemble` that are `told`, and its own.
+
+        Its own are the adapters, the optimiser, what lies on hosts, and the program
+        that times are of.
+        """
+        if self.workload is None:
             return [*told]
-        way = "lora" if lora.weight_bits is None else "qlora"
-        own = {"finetune": way, "rank": lora.rank, "beside": lora.beside}
+        names = {word.partition("=")[0] for word in told}
+        costs = self.workload.costs
+        own: dict[str, object] = {"optimiser": costs.memory.optimiser}
+        if (lora := costs.updates.lora) is not None and "finetune" not in names:
+            way = "lora" if lora.weight_bits is None else "qlora"
+            own |= {"finetune": way, "rank": lora.rank, "beside": lora.beside}
+        if (offload := costs.memory.offload) is not None:
+            parts = {"optimiser": offload.optimiser, "activations": offload.activations}
+            own["offload"] = ",".join(part for part, share in parts.items() if share)
+        program = costs.compute.calibration
+        if program is not None and "framework" not in names:
+            own |= {"framework": program.framework, "style": program.style}
         return [*told, *(f"{k}={v}" for k, v in own.items() if k not in names)]
 
 
@@ -273,6 +287,7 @@ class _Here:
         self.batch = data.workload.global_batch
         self.sequence = data.workload.sequence_length
         self.sets = [Cards(data.name, self.cluster.gpu_count)]
+        self.has_adapters = data.workload.costs.updates.lora is not None
 
     def instance(self, cards: Cards) -> Instance:
         """Return the instance itself."""
@@ -293,7 +308,8 @@ class _Named:
         self.spec, self.batch, self.sequence = spec, batch, sequence
         self.sets = [boxes.cards_of(name) for name in names]
         self.cluster = by_marp.named_gpus([boxes.name_of(name) for name in names])
-        told = {word.partition("=")[0] for word in options}
+        told = {word.partition("=")[0]: word.partition("=")[2] for word in options}
+        self.has_adapters = told.get("finetune", "full") != "full"
         usual = [f"{k}={v}" for k, v in _FREEST.items() if k not in told]
         self._options = [*options, *usual]
 

@@ -86,7 +86,10 @@ def sentence(found: Advice) -> str:
     equal = ", all those with equal stages"
     looked += equal if found.is_whole else ", not all of them (--time-limit)"
     if not found.changes and found.run.us is None:
-        return f"No change of settings makes the run fit: {looked}."
+        return (
+            f"No change of the settings that its files have makes the run fit: "
+            f"{looked}; `hetopt plan` looks for a plan with others, such as ZeRO 3."
+        )
     if not found.changes and not found.is_whole:
         return (
             f"No faster settings were found: {tried}, not all of them; a longer "

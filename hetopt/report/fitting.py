@@ -30,9 +30,10 @@ def terminal(found: Fitting) -> Iterator[RenderableType]:
     yield ""
     if found.marp:
         yield writers.terminal(_marp(found), narrow=False)
+        yield f"Rows above: {LOOKED_AT}."
     else:
-        yield "With data and tensor parallelism alone, nothing fits."
-    yield from _scope(found.least_gpus)
+        yield f"With these alone, nothing fits: {LOOKED_AT}."
+    yield _scope(found.least_gpus)
 
 
 def answer(found: Fitting) -> str:
@@ -99,16 +100,14 @@ def _table(found: Fitting) -> Table:
     return Table.of(headings, rows, texts=headings[:2])
 
 
-def _scope(least: dict[str, int]) -> Iterator[str]:
-    """Yield in words what the rows look at, and where to ask for more."""
+def _scope(least: dict[str, int]) -> str:
+    """Return in words what the answer looks at, and where to ask for more."""
     counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
-    yield f"Rows above: {LOOKED_AT}."
-    yield (
+    return (
         "The answer also considers pipelines, ZeRO and recomputation: weights, "
-        f"gradients and optimiser states alone, sharded over all GPUs, fill "
-        f"{counts}. `hetopt "
-        "assemble` makes an instance of this model and your hosts, `hetopt plan` looks "
-        "for its fastest plan."
+        "gradients and optimiser states alone, sharded over all GPUs, fill "
+        f"{counts}. `hetopt assemble` makes an instance of this model and your hosts, "
+        "`hetopt plan` looks for its fastest plan."
     )
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import cli
 from hetopt.api import boxes, feasibility, scheduling
-from hetopt.api.fitting import MOST_GPUS, instance_with
+from hetopt.api.fitting import MOST_GPUS, Training, instance_with
 from hetopt.bounds import covering
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats.importing import divisions
@@ -173,6 +173,9 @@ def test_adapters_fit_where_all_weights_do_not() -> None:
     code, out, _ = told(*words, "-o", "finetune=lora")
     assert code == 0
     assert "fits on 1 × RTX4090" in out.partition("\n")[0]
+    # What training all weights needs is no part of the answer.
+    assert "optimiser states alone" not in out
+    assert "MARP" not in out
 
 
 def test_a_model_on_named_gpus_is_trained_as_its_instance_says() -> None:
@@ -188,6 +191,27 @@ def test_a_model_on_named_gpus_is_trained_as_its_instance_says() -> None:
     other = hetopt.fit(data, ["1xRTX3080Ti"], sequence=1024, options=["finetune=full"])
     assert (other.batch, other.sequence) == (16, 1024)
     assert other.verdicts[0].status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ["framework=torch", "style=compiled"],
+        ["optimiser=adamw_8bit", "framework=trainer"],
+        ["offload=optimiser,activations"],
+        ["finetune=lora", "rank=4", "beside=attention", "optimiser=sgd"],
+    ],
+    ids=" ".join,
+)
+def test_an_instances_options_make_the_same_costs_again(told: list[str]) -> None:
+    shape = {"sequence_length": 512, "global_batch": 16, "micro_batch_sizes": [1]}
+    spec = scheduling.load_model("llama-2-7b")
+    cards = [boxes.Cards("H100-80GB-SXM5", 8)]
+    data, _ = boxes.instance_of(spec, cards, shape, told)
+    again, _ = boxes.instance_of(spec, cards, shape, Training.of(data).options([]))
+    assert again == data
+    other = Training.of(data).options(["framework=megatron", "finetune=full"])
+    assert not {"style=compiled", "rank=4"} & {*other}
 
 
 def test_an_instance_is_asked_about_its_own_gpus() -> None:
