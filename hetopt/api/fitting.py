@@ -79,6 +79,13 @@ class Verdict:
         """Return whether a plan is known."""
         return self.plan is not None
 
+    @property
+    def host_mib(self) -> int | None:
+        """What the plan pins of the fullest host's memory; None without offloading."""
+        judged = None if self.plan is None else self.plan.evaluation
+        pinned = {} if judged is None else judged.parts.get("host_memory_mib", {})
+        return max(pinned.values(), default=None)
+
     def to_json(self) -> Document:
         """The row of the document; absent is None."""
         context = self.context or Reach(None, None, None)
@@ -92,6 +99,7 @@ class Verdict:
             "margin_mib": self.margin.value,
             "margin_below_mib": self.margin.refuted,
             "too_few": self.too_few,
+            "host_memory_mib": self.host_mib,
             "longest_context": context.value,
             "refuted_context": context.refuted,
             "reasons": list(self.reasons),

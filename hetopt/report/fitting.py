@@ -53,6 +53,10 @@ def _sentence(model: str, one: Verdict) -> str:
             f"{model} fits on {one.on}, with up to {words.memory(left)} of "
             f"{words.memory(one.room_mib)} to spare on every GPU that it uses ({share})"
         )
+        if one.host_mib is not None:
+            said += (
+                f", if its host has {words.memory(one.host_mib)} for what is offloaded"
+            )
         if one.too_few is not None:
             said += f"; {one.too_few} are too few (proved)"
         said += "."

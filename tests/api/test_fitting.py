@@ -214,6 +214,23 @@ def test_an_instances_options_make_the_same_costs_again(told: list[str]) -> None
     assert not {"style=compiled", "rank=4"} & {*other}
 
 
+def test_what_hosts_hold_is_part_of_the_answer() -> None:
+    """AdamW's twelve bytes per parameter, at the least, lie on the one host."""
+    words = ("fit", "llama-2-70b", "--gpus", "8xA100-80G", "--batch", "8")
+    offload = ("-o", "offload=optimiser", "-o", "zero=3", "--sequence", "2048")
+    code, out, _ = told(*words, *offload)
+    assert code == 0
+    first = " ".join(out.split("\n\n")[0].split())
+    assert " for what is offloaded." in first
+    code, out, _ = told(*words, *offload, "--json")
+    (row,) = json.loads(out)["verdicts"]
+    states = 12 * scheduling.load_model("llama-2-70b").total_parameters
+    assert states / 2**20 <= row["host_memory_mib"] < 2 * states / 2**20
+    code, out, _ = told("fit", "gpt2", "--gpus", "1xA100-80G", "--json")
+    (row,) = json.loads(out)["verdicts"]
+    assert row["host_memory_mib"] is None
+
+
 def test_an_instance_is_asked_about_its_own_gpus() -> None:
     code, out, _ = told("fit", TWO_NODES, "--longest")
     first = out.partition("\n")[0]
