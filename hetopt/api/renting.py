@@ -434,7 +434,9 @@ class _Search:
                 self._reason(card, machines)
                 result = self._quickly(data)
                 self._keep(card, machines, result)
-                if result.plan is None and result.reasons and not self._is_over:
+                # What is wrong with a few machines is no reason against more of them.
+                is_last = machines == most and not self._is_over
+                if result.plan is None and result.reasons and is_last:
                     self.without[card] = result.reasons[0]
                 kept = self.found.get((card, machines))
                 if kept is not None and self._job.is_in_time(self._run_s(kept)):

@@ -40,12 +40,13 @@ def answer(found: Rentals) -> str:
     best = found.best
     if best is None:
         if not found.rows:
-            is_over = NO_TIME in found.without.values()
-            more = " in time; a longer --time-limit looks further" if is_over else ""
             by = (
                 "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
             )
-            return f"{run}: no machines were found that can run it{by}{more}."
+            said = f"{run}: no machines were found that can run it{by}"
+            if NO_TIME in found.without.values():
+                said += f", as {NO_TIME}; a longer --time-limit looks further"
+            return f"{said}."
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
             f"{run}: no machines tried finish within "

@@ -10,7 +10,7 @@ from places import INSTANCES
 from typer.testing import CliRunner
 
 from hetopt import catalogue, cli
-from hetopt.api import boxes
+from hetopt.api import boxes, renting
 from hetopt.api.boxes import Cards
 from hetopt.api.renting import Losses, Rentals, rent
 from hetopt.bounds import covering
@@ -18,7 +18,8 @@ from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.report.renting import answer
-from hetopt.schema import ModelSpec
+from hetopt.result import Result
+from hetopt.schema import Instance, ModelSpec
 
 TOKENS = 10**9
 #: Few layers and one size: every search ends by itself, whatever the clock says.
@@ -95,6 +96,26 @@ def test_no_proof_is_looked_for_where_there_is_a_plan_or_no_time(
     assert late.rows == ()
     assert late.without == {card: "no plan was found in time"}
     assert answer(late).endswith("in time; a longer --time-limit looks further.")
+
+
+def test_what_a_machine_lacks_is_no_reason_against_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A clock that stands until one machine was looked at, and is late then."""
+    now, quickly = [0.0], renting._Search._quickly
+
+    def looked(search: renting._Search, data: Instance) -> Result:
+        found = quickly(search, data)
+        assert found.plan is None
+        now[0] += 3600
+        return found
+
+    monkeypatch.setattr(renting, "monotonic", lambda: now[0])
+    monkeypatch.setattr(renting._Search, "_quickly", looked)
+    card, how = "A100-80GB-SXM4", {"batch": 16, "sequence": 512, "micro_batches": [1]}
+    found = rent("llama-2-70b", TOKENS, [card], **how)
+    assert found.without == {card: "no plan was found in time"}
+    assert "no plan was found in time" in answer(found)
 
 
 def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -> None:
