@@ -25,7 +25,7 @@ from ..plans import (
 from ..problems import Evaluation, Violation
 from ..problems.provisioning import Offer
 from ..problems.training_plan.shapes import split_of
-from ..result import Result, Stop
+from ..result import Result, Status, Stop
 from ..schema import Cluster, Instance, exact
 from ..text.documents import Document
 from . import words, writers
@@ -42,11 +42,33 @@ _STOPS = {
 
 
 def solved(result: Result) -> Iterator[RenderableType]:
-    """Yield what is known, and the plan."""
+    """Yield what is known, in a sentence where it is of training, and the plan."""
+    if result.problem == "training_plan":
+        yield Text(words.plain(answer(result)))
+        yield ""
     yield writers.facts(_known(result))
     if result.plan is not None and result.evaluation is not None:
         yield ""
         yield from judged(result.data, result.plan, result.evaluation)
+
+
+def answer(result: Result) -> str:
+    """Return in a sentence how long the best plan takes, and how much is proved."""
+    if result.objective is None:
+        if result.status is Status.INFEASIBLE:
+            return f"No plan is possible (proved): {'; '.join(result.reasons)}."
+        return "No plan was found, nor a proof that there is none."
+    takes = f"takes {words.amount(result.objective, 'us')} per iteration"
+    if result.status is Status.OPTIMAL:
+        return f"The best plan {takes}: no plan is faster (proved)."
+    said = f"The best plan found {takes}"
+    if result.bound is None:
+        return f"{said}; how much faster another may be is not known."
+    least = words.amount(result.bound.value, "us")
+    return (
+        f"{said}; none takes less than {least} (proved), so it is at most "
+        f"{words.share(result.gap)} from optimal."
+    )
 
 
 def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]:

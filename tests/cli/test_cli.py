@@ -17,6 +17,7 @@ from hetopt import api, cli, registry
 from hetopt.cli import planning
 from hetopt.errors import BoundContradicted
 from hetopt.planners import megatron
+from hetopt.report import words as texts
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.solving import run
 
@@ -92,6 +93,24 @@ def test_plan_shows_time_bound_and_stages() -> None:
     assert told.exit_code == 0
     for word in ("feasible", "bound", "gap", "pipeline", "node0", "MFU", "headroom"):
         assert word in told.stdout
+
+
+def test_plans_answer_is_its_first_line(tmp_path: Path) -> None:
+    told = ("plan", SMALL, "--planner", "megatron")
+    document = json.loads(hetopt(*told, "--json").stdout)
+    first = " ".join(hetopt(*told).stdout.split("\n\n")[0].split())
+    takes = f"takes {texts.amount(document['objective'], 'us')} per iteration"
+    if document["status"] == "optimal":
+        assert first == f"The best plan {takes}: no plan is faster (proved)."
+    else:
+        least = texts.amount(document["bound"], "us")
+        said = f"The best plan found {takes}; none takes less than {least} (proved), "
+        assert first.startswith(f"{said}so it is at most ")
+        assert first.endswith(f"{texts.share(document['gap'])} from optimal.")
+    none = hetopt("plan", "tiny/infeasible", "--planner", "megatron").stdout
+    assert none.startswith("No plan is possible (proved): ")
+    unknown = hetopt("plan", too_long(tmp_path), "--planner", "megatron").stdout
+    assert unknown.startswith("No plan was found, nor a proof that there is none.")
 
 
 def test_solve_answers_with_the_optimum(written: Callable[[Any], Path]) -> None:
