@@ -244,7 +244,8 @@ class Training(NamedTuple):
             parts = {"optimiser": offload.optimiser, "activations": offload.activations}
             own["offload"] = ",".join(part for part, share in parts.items() if share)
         program = costs.compute.calibration
-        if program is not None and "framework" not in names:
+        # Another kind of training, or target, has a program of its own.
+        if program is not None and not names & {"framework", "finetune", "runs_on"}:
             own |= {"framework": program.framework, "style": program.style}
         return [*told, *(f"{k}={v}" for k, v in own.items() if k not in names)]
 

@@ -223,10 +223,10 @@ def rent(
     on the fewest machines that hold the model. `prices` are SkyPilot's lists
     (`vms.csv`), in place of the catalogue's. With `losses` spot offers count, too.
     `micro_batches` are sizes to choose from, `options` those of `hetopt assemble`, such
-    as `finetune=lora`. Of an instance batch, sequence, micro-batches and adapters are
-    its own unless they are told; else a batch has 256 sequences of 4,096 tokens. Limits
-    are shared among all that is planned; Ctrl-C ends the work, and what is known is
-    returned.
+    as `finetune=lora`. Of an instance batch, sequence, micro-batches, adapters,
+    optimiser, what lies on hosts and the program that times are of are its own unless
+    they are told; else a batch has 256 sequences of 4,096 tokens. Limits are shared
+    among all that is planned; Ctrl-C ends the work, and what is known is returned.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     count, trained = length_of(tokens, None), Training.of(model)

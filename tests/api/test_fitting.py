@@ -212,6 +212,8 @@ def test_an_instances_options_make_the_same_costs_again(told: list[str]) -> None
     assert again == data
     other = Training.of(data).options(["framework=megatron", "finetune=full"])
     assert not {"style=compiled", "rank=4"} & {*other}
+    adapted = Training.of(data).options(["finetune=qlora"])
+    assert not any(word.startswith("framework=") for word in adapted)
 
 
 def test_what_hosts_hold_is_part_of_the_answer() -> None:
