@@ -16,10 +16,11 @@ run of the stages before it: activations cross every border v times, from the la
 stage back to the first v - 1 times, and filling the pipeline takes a v-th of the time.
 Source: arXiv 2104.04473, section 2.2.2. It needs micro-batches in multiples of the
 stages. Times and memory are those of the layers of its interval: where layers differ,
-the runs that a trainer starts (`Pipeline.held`) have others of the same number. Under `hops: both` a transfer occupies the receiving stage as well, in the
-steady state, not while the pipeline fills. Where the rate of GPU memory is given, or
-updates are measured, the slowest GPU's optimiser ends the iteration; before it tied
-embeddings are summed over each pipeline's first and last stage (`tied_sync`), and
+the runs that a trainer starts (`Pipeline.held`) have others of the same number. Under
+`hops: both` a transfer occupies the receiving stage as well, in the steady state, not
+while the pipeline fills. Where the rate of GPU memory is given, or updates are
+measured, the slowest GPU's optimiser ends the iteration; before it tied embeddings are
+summed over each pipeline's first and last stage (`tied_sync`), and
 `iteration_overhead_us` is added once.
 
 A hop goes one way and comes back over links whose directions may differ; what of a
