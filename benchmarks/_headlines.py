@@ -166,6 +166,12 @@ def frenzy() -> Iterator[str]:
     def ahead(mine: str, other: str) -> int:
         return sum(value > 0 for value in less(mine, other))
 
+    def behind(ahead: list[float]) -> str:
+        """Return from where to where percents behind reach; some may be ahead."""
+        if max(ahead) <= 0:
+            return f"{span((-x for x in ahead), 1)}% behind"
+        return f"{max(ahead):.1f}% ahead of to {-min(ahead):.1f}% behind"
+
     def hours(policy: str) -> list[float]:
         return [found[queue, policy]["completion_s"] / 3600 for queue in OWN_QUEUES]
 
@@ -183,7 +189,7 @@ def frenzy() -> Iterator[str]:
         f"{span(less(TYPED, as_asked, OWN_QUEUES))}% less than Sia with GPU counts as "
         "users ask on its four queues, with a type and ranked by throughput (ahead on "
         f"{ahead(TYPED, as_asked)} of {len(queues)} rows); "
-        f"{span((-x for x in less(TYPED, 'sia', OWN_QUEUES)), 1)}% behind Sia that "
+        f"{behind(less(TYPED, 'sia', OWN_QUEUES))} Sia that "
         f"chooses the counts (ahead on {ahead(TYPED, 'sia')} of {len(queues)}). Ranked "
         f"so, but as printed ahead on {ahead(THROUGHPUT, as_asked)} and "
         f"{ahead(THROUGHPUT, 'sia')} of {len(queues)}"
