@@ -190,7 +190,7 @@ def decisions(found: dict[tuple[Any, ...], Row], queues: list[str]) -> Iterator[
         )
         ratio = f"{theirs / mine:,.0f}"
         cells.append([queue, f"{mine:.3f} ms", f"{theirs:.1f} ms", ratio])
-    yield from grid(["queue", "frenzy", "sia (CBC)", "times"], cells)
+    yield from grid(["queue", "frenzy", "sia (exact rounds)", "times"], cells)
 
 
 def has_rounds() -> Iterator[str]:

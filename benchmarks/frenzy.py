@@ -334,7 +334,7 @@ def told() -> Iterator[dict[str, Any]]:
         yield figure(text, ours, theirs, "% change", REASON)
         if label == "frenzy":
             times = "decision_median_ms"
-            why = "Sia's program on CBC in one process here; theirs is not known"
+            why = "Sia's rounds by our exact method here; theirs by its program"
             ratio = found[queue, "sia"][times] / mine[times]
             text = f"{queue}: Sia's decision over HAS's"
             yield figure(text, ratio, 10.0, "times", why)
