@@ -128,7 +128,7 @@ def claim(
     elif bound.value > claimed_us:
         truth = Truth.REFUTED
     elif (starts := beforehand.starts(data)) and starts[0].objective <= claimed_us:
-        truth, result = Truth.POSSIBLE, beforehand.results(data)[0]
+        truth, result = Truth.POSSIBLE, starts[0].result(data)
     else:
         result = planning.plan(data, start=beforehand, limits=asked, progress=progress)
         if result.bound is not None and result.bound.value > bound.value:

@@ -157,8 +157,9 @@ def roles(
     slow = kinds[-1]
     beforehand = known_of(instance, data, start, library=known)
     heard.started("all plans")
-    plans = [one.plan for one in beforehand.starts(data)]
-    result, complete = next(iter(beforehand.results(data)), None), True
+    starts = beforehand.starts(data)
+    plans = [one.plan for one in starts]
+    result, complete = starts[0].result(data) if starts else None, True
     try:
         result, plans = portfolio.explore(data, asked.part(_ALL_SHARE), plans)
         heard.started(f"{slow} apart")

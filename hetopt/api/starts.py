@@ -43,6 +43,18 @@ class Start:
     objective: int
     source: str
 
+    def result(self, data: Instance) -> Result:
+        """Return the plan as a result that a search may start from."""
+        return Result(
+            "training_plan",
+            data,
+            Method(self.source, "given"),
+            Status.FEASIBLE,
+            Stop.FINISHED,
+            plan=self.plan,
+            started_from=self.source,
+        )
+
 
 @dataclass(frozen=True)
 class Known:
@@ -72,18 +84,7 @@ class Known:
 
     def results(self, data: Instance) -> list[Result]:
         """The fastest of these plans as a result; an empty list where there is none."""
-        return [
-            Result(
-                "training_plan",
-                data,
-                Method(start.source, "given"),
-                Status.FEASIBLE,
-                Stop.FINISHED,
-                plan=start.plan,
-                started_from=start.source,
-            )
-            for start in self.starts(data)[:1]
-        ]
+        return [start.result(data) for start in self.starts(data)[:1]]
 
     def bound(self, data: Instance) -> Bound | None:
         """The library's bound of this very instance.
