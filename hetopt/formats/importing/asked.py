@@ -33,6 +33,11 @@ class File(NamedTuple):
         return str(self.source.path)
 
 
+def commands_first(files: Sequence[File]) -> list[tuple[int, File]]:
+    """Return files with their numbers; what a command says goes before its files."""
+    return sorted(enumerate(files), key=lambda one: not one[1].form.is_command)
+
+
 class Asked(NamedTuple):
     """The values of a run by the names of its trainer.
 

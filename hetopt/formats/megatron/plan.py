@@ -14,7 +14,7 @@ from pathlib import Path
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
 from ..documents import Options
-from ..importing.asked import Asked, File, opened
+from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
     claim_of,
@@ -127,9 +127,7 @@ def asked(files: Sequence[File]) -> Asked | None:
 
 def _own(files: Sequence[File]) -> Iterator[tuple[int, File]]:
     """Yield the files of Megatron-LM's names; a command goes before what it names."""
-    for number, file in sorted(
-        enumerate(files), key=lambda one: not one[1].form.is_command
-    ):
+    for number, file in commands_first(files):
         names = {plain(key) for key in file.form.values}
         names -= _OF_MODELS if _OF_TRANSFORMERS in names else set()
         if len(names & _OF_MEGATRON) >= _ENOUGH:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
 from ..documents import Document, Options, Values
-from ..importing.asked import Asked, File, opened
+from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
     Share,
@@ -83,8 +83,7 @@ def asked(files: Sequence[File]) -> Asked | None:
     tool = tools[0] if tools else "transformers"
     values: Document = {}
     written: dict[str, tuple[int, str]] = {}
-    commands_first = sorted(enumerate(found), key=lambda x: not x[1].form.is_command)
-    for number, file in commands_first:
+    for number, file in commands_first(found):
         for key, value in file.form.values.items():
             if key == names.RANKS and names.has_ranks(file.form):
                 values[key], written[key] = value, (number, key)
