@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..bench.records import Task
     from ..bench.running import Chosen
 from ..errors import Unsupported
+from ..text.numbers import counted
 from . import output
 from .options import flag
 from .output import OURS, stopped, written
@@ -178,9 +179,9 @@ def _tell_hours(tasks: Sequence["Task"], workers: int) -> None:
     if pages:
         hours = sweep.hours(pages, workers)
         took = f"{hours:.1f} hours" if hours >= 1 else f"{max(60 * hours, 1):.0f} min"
-        count = f"{len(pages)} section{'s' * (len(pages) > 1)} of pages to make"
+        count = counted(len(pages), "section")
         cores = "one idle core" if workers == 1 else f"{workers} idle cores"
-        output.tell(f"{count}: about {took} on {cores}")
+        output.tell(f"{count} of pages to make: about {took} on {cores}")
 
 
 def _keep_best(folder: Path) -> None:

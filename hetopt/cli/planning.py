@@ -12,6 +12,7 @@ import typer
 
 from ..errors import Unsupported
 from ..text.documents import Document
+from ..text.numbers import counted
 from . import output, runs
 from .options import (
     AsJson,
@@ -364,7 +365,7 @@ def compare(
     given = problem is not None or _states_problem(instances[0])
     whose = "for each planner"
     if names is not None:
-        several = f"for each of {_count_text(len(names), 'planner')}"
+        several = f"for each of {counted(len(names), 'planner')}"
         whose = several if len(names) > 1 else "for the planner"
     whose += ", and for the exact method" * exact
     whose = "for each method" if given else whose
@@ -408,10 +409,6 @@ def _states_problem(place: str) -> bool:
 def _name_list(words: str, option: str) -> list[str]:
     """The names of an option; an empty list for `none`."""
     return [] if words == "none" else listed(words, option)
-
-
-def _count_text(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _deliver_targets(

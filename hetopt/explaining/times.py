@@ -22,6 +22,7 @@ from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Cluster, exact
 from ..text.documents import Document
+from ..text.numbers import spans
 
 #: Parts in the order in which they are shown, and what they are.
 PARTS = {
@@ -58,11 +59,7 @@ def named(cluster: Cluster, pipeline: Pipeline, interleave: int) -> list[str]:
     """Return what each stage is: `layers 0–6, 17–22 on 2 × A100`, ends included."""
     found = []
     for stage, runs in zip(pipeline.stages, pipeline.held(interleave), strict=True):
-        held = ", ".join(
-            f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}"
-            for run in runs
-            if run
-        )
+        held = spans([layer for run in runs for layer in run])
         several = "s" * (len(stage.span) > 1)
         gpus = sum(replica.degree for replica in stage.replicas)
         gpu = cluster.node[stage.replicas[0].node].gpu

@@ -9,6 +9,8 @@ from ..plans import Stage
 from ..problems import Objective
 from ..schema import Cluster
 from ..text.documents import Fields
+from ..text.numbers import counted as counted
+from ..text.numbers import spans as spans
 
 NONE = "–"
 #: What the spread over seeds is told by.
@@ -193,11 +195,6 @@ def chosen(choice: Mapping[str, object]) -> str:
     return f"recompute {choice['recompute']}, {zero}, {batches}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number of things: `1 sample`, `2 samples`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def machines(rows: Iterable[Fields]) -> str:
     """Return what to rent, as it is rented: `1 machine of 8 × B200`, or `24 × A30`."""
     texts = []
@@ -223,18 +220,6 @@ def gpus_of(stage: Stage, cluster: Cluster) -> str:
     return plain(
         ", ".join(text if n == 1 else f"{n} × ({text})" for text, n in groups.items())
     )
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """Sorted numbers with runs as such: `0–2, 5`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    texts = (f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-    return ", ".join(texts)
 
 
 def numbered(numbers: Sequence[int]) -> str:
