@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ..errors import HetoptError, Unsupported
+from ..text.numbers import counted
 from . import options, output
 from .options import AsJson, Gap, Threads, flag
 from .output import written
@@ -201,29 +202,21 @@ def _tell_of_loaders(before: int, after: int | None) -> None:
     """Say what becomes of the states of data loaders, which are not moved."""
     if after is None:
         return
+    a_state_each = "a trainer that keeps one for each rank, as torchtitan does,"
+    skip = "have it skip the samples of the steps that are done, as hetopt run does"
     if after == before:
         became = "each of these ranks finds its own state again"
     elif after > before:
         became = (
-            f"a trainer that keeps one for each rank, as torchtitan does, has none for "
-            f"{after - before} of them, and fails on missing keys"
+            f"{a_state_each} has none for {after - before} of them, and fails on "
+            f"missing keys; {skip}"
         )
     else:
-        became = (
-            f"a trainer that keeps one for each rank, as torchtitan does, loses the "
-            f"positions of {before - after} ranks"
-        )
-    remedy = (
-        ""
-        if after == before
-        else (
-            "; have it skip the samples of the steps that are done, as hetopt run does"
-        )
-    )
-    ranks = f"{before} data-parallel rank{'s' * (before > 1)}"
+        lost = before - after
+        became = f"{a_state_each} loses the positions of {lost} ranks; {skip}"
     output.tell(
-        f"states of data loaders are not moved: {ranks} before, {after} now; "
-        f"{became}{remedy}"
+        "states of data loaders are not moved: "
+        f"{counted(before, 'data-parallel rank')} before, {after} now; {became}"
     )
 
 
