@@ -17,6 +17,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 COSTS = ("hetopt/costs", "hetopt/problems", "hetopt/stages")
+# What only instances with calibrated times ask, and predictions of runs.
+CALIBRATED = tuple(
+    f"hetopt/costs/{name}"
+    for name in ("calibrated.py", "chances.py", "constants", "formulas", "runs")
+)
 PROOFS = ("hetopt/exact", "hetopt/bounds", "hetopt/search")
 STATED = ("formulations", "hetopt/solving", "hetopt/backends")
 ALL = (*COSTS, *PROOFS, "hetopt/planners")
@@ -37,6 +42,8 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "targets": ALL,
     "time_limits": ALL,
 }
+# The pages with instances whose times are calibrated.
+ASK_CALIBRATED = frozenset({"frenzy", "hexiscale", "simulation", "subproblems"})
 _TOLD = re.compile(r"\bcode ([0-9a-f]{10})\b")
 _RUN = re.compile(r"^\*.*\bcores, load .*\*$|^\*Made by .*\*$", re.MULTILINE)
 
@@ -56,7 +63,11 @@ def sources(name: str) -> list[Path]:
     """Return the files of code that a page depends on, its own scripts first."""
     own = sorted({*HERE.glob(f"{name}*.py"), *HERE.glob(f"_{name}_*.py")})
     folders = [ROOT / folder for folder in DEPENDS[name]]
-    return [*own, *(file for one in folders for file in sorted(one.rglob("*.py")))]
+    files = [file for one in folders for file in sorted(one.rglob("*.py"))]
+    left_out = () if name in ASK_CALIBRATED else [ROOT / one for one in CALIBRATED]
+    return own + [
+        file for file in files if not any(file.is_relative_to(one) for one in left_out)
+    ]
 
 
 @cache

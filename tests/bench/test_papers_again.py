@@ -277,6 +277,22 @@ def test_a_page_is_older_where_its_rows_tell_another_digest(
         assert why is None or why in found
 
 
+def test_pages_that_calibrated_costs_make_older_are_those_that_ask_them(
+    script: object,
+) -> None:
+    ages: ModuleType = import_module("_ages")
+    asked = {
+        file.stem
+        for file in RESULTS.glob("*.jsonl")
+        if file.stem in ages.DEPENDS and "calibrated" in file.read_text("utf-8")
+    }
+    assert asked <= ages.ASK_CALIBRATED <= set(ages.DEPENDS)
+    formulas = {"memory.py", "step.py"}
+    for page in ages.DEPENDS:
+        names = {file.name for file in ages.sources(page) if "formulas" in file.parts}
+        assert (formulas <= names) == (page in ages.ASK_CALIBRATED)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page", sorted(p.stem for p in RESULTS.glob("*.md") if p.name != "papers.md")
