@@ -6,9 +6,10 @@ type and memory the labels of NVIDIA's feature discovery (`nvidia.com/gpu.produc
 name a cloud rents it (`node.kubernetes.io/instance-type`; `hetopt.catalogue.rented` has
 these), those that Google's label names, or else those of the option `gpu`. The memory
 that pods can have of a node (`memory`) is `host_gib`, for what GPUs offload. Nodes
-that are cordoned or not ready, GPUs in parts (MIG) or shared by pods, and GPUs of other
-makers are left out and told. One node, or YAML, is read as well. Options are those of
-all importers of clusters.
+that are cordoned or not ready, GPUs in parts (MIG), shared by pods or that a node has
+and does not hand out (`status.capacity`), and accelerators of other makers are left out
+and told. One node, or YAML, is read as well. Options are those of all importers of
+clusters.
 """
 
 import re
@@ -49,7 +50,16 @@ OF_GOOGLE = {
     "nvidia-gb200": "GB200-186GB",
     "nvidia-rtx-pro-6000": "RTXPRO6000-Blackwell",
 }
-_OTHERS = ("amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
+_SHARED = "nvidia.com/gpu.shared"
+#: Resources of a node that are accelerators of other makers, by their names.
+OTHERS = re.compile(
+    r"(?!nvidia\.com/)[\w.-]+/(?:\w*gpu\w*|i915|xe|gaudi|tpu|neuron\w*|npu|"
+    r"Ascend\w*|mlu\w*|dcu\w*|gcu\w*|xpu\w*|ppu\w*)",
+    re.IGNORECASE,
+)
+
+
+_SHARED_BY_PODS = "its GPUs are shared by pods", "the device plugin without sharing"
 
 
 class _Metadata(Foreign):
@@ -68,6 +78,7 @@ class _Condition(Foreign):
 
 class _Status(Foreign):
     allocatable: dict[str, int | str] = Field(default={})
+    capacity: dict[str, int | str] = Field(default={})
     conditions: tuple[_Condition, ...] = ()
 
 
@@ -139,9 +150,13 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
     for word in allocatable:
         if word.startswith(_MIG) and _number(allocatable, word, place):
             yield LeftOut(f"{word.removeprefix(_MIG)} of {name}", *_whole(name))
-        elif word in _OTHERS and _number(allocatable, word, place):
+        elif word == _SHARED and _number(allocatable, word, place):
+            yield LeftOut(f"{word} of {name}", *_SHARED_BY_PODS)
+        elif OTHERS.fullmatch(word) and _number(allocatable, word, place):
             yield LeftOut(f"{word} of {name}", "not NVIDIA's", "--from hostfile")
     if not count:
+        if (idle := _number(node.status.capacity, _GPU, place)) > 0:
+            yield _not_allocatable(name, idle, "")
         return
     if why := _why_not(node, product or ""):
         yield LeftOut(name, *why)
@@ -160,9 +175,15 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
         network_gbytes_per_s=None if gbits is None else gbits / 8,
         host_mib=_mib(allocatable, place),
     )
-    if (missing := _number(labels, _COUNT, place) - count) > 0:
-        what = f"{missing} more GPU{'s' * (missing > 1)} of {name}"
-        yield LeftOut(what, "not allocatable", f"kubectl describe node {name}")
+    there = _number(labels, _COUNT, place), _number(node.status.capacity, _GPU, place)
+    if (missing := max(there) - count) > 0:
+        yield _not_allocatable(name, missing, "more ")
+
+
+def _not_allocatable(name: str, gpus: int, more: str) -> LeftOut:
+    """Return what is told of GPUs that a node has and hands out to no pod."""
+    what = f"{gpus} {more}GPU{'s' * (gpus > 1)} of {name}"
+    return LeftOut(what, "not allocatable", f"kubectl describe node {name}")
 
 
 def card_of(labels: Mapping[str, object]) -> str | None:
@@ -194,7 +215,7 @@ def _why_not(node: _Node, product: str) -> tuple[str, str] | None:
         return _whole(name)
     shared = node.metadata.labels.get(_SHARING, "none") != "none"
     if shared or product.endswith("-SHARED"):
-        return "its GPUs are shared by pods", "the device plugin without sharing"
+        return _SHARED_BY_PODS
     return None
 
 

@@ -126,17 +126,22 @@ def _of_kuberay(tree: Values, place: str) -> Iterator[Host | LeftOut]:
         groups.append((str(one.get("groupName")), one.get("replicas", 1), one))
     for name, many, group in groups:
         at = f"{place}: {name}"
-        pod = _tree(_tree(group or {}, at).get("template") or {}, at)
+        group = _tree(group or {}, at)
+        pod = _tree(group.get("template") or {}, at)
         pod = _tree(pod.get("spec") or {}, at)
         gpus = 0
         for one in _list(pod.get("containers"), at):
             asked = _tree(_tree(one, at).get("resources") or {}, at)
-            limits = _tree(asked.get("limits") or {}, at)
+            limits = _tree(asked.get("requests") or {}, at)
+            limits = limits | _tree(asked.get("limits") or {}, at)
             gpus += _count(limits.get(_GPU, 0), f"{at}.{_GPU}")
+            for word in filter(kubectl.OTHERS.fullmatch, limits):
+                yield LeftOut(f"{word} of {name}", "not NVIDIA's", "--from hostfile")
         if gpus:
             labels = _selected(pod, at)
             kind = str(labels.get(_MACHINE, ""))
-            how = name, kubectl.card_of(labels), gpus, _count(many, at), None, at, kind
+            pods = _count(many, at) * _count(group.get("numOfHosts", 1), at)
+            how = name, kubectl.card_of(labels), gpus, pods, None, at, kind
             yield from _hosts_called(*how)
 
 
