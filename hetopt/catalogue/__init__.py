@@ -285,11 +285,13 @@ def gpu(name: str, place: str) -> Gpu:
     """
     if (card := find_gpu(name)) is not None:
         return card
-    fits = near(name)
+    fits, expected = near(name), "one of `hetopt list gpus`"
+    if len(fits) < len(gpus()):
+        expected = f"one of {', '.join(fits)}"
+    meant = fits[0] if len(fits) < len(gpus()) else "CARD"
     raise InstanceError(
-        f"{place}: found GPU {name!r}, expected one of {', '.join(fits)}; say which it "
-        f"is with -o types={name}:{fits[0]}, or give its figures, "
-        f"-o types={name}:TFLOPS/GIB"
+        f"{place}: found GPU {name!r}, expected {expected}; say which it is with "
+        f"-o types={name}:{meant}, or give its figures, -o types={name}:TFLOPS/GIB"
     )
 
 

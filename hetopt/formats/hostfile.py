@@ -1,19 +1,22 @@
 """A hostfile (`host slots=8 type=A100`, comments) as the cluster of an instance.
 
 The format of DeepSpeed, of Open MPI and, with `type=`, of FlagScale; `host:8` is that
-of MPICH and Horovod. A host without a type has GPUs of the option `gpu`. Options are
-those of all importers of clusters.
+of MPICH and Horovod. Hosts may be a range, `node[01-16]`, as Slurm writes it. A host
+without a type has GPUs of the option `gpu`; a type may be a machine by the name that a
+cloud rents it by (`p4d.24xlarge`). Options are those of all importers of clusters.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..catalogue import rented
 from ..errors import InstanceError
 from ..text.parsing import read_text
 from .documents import Document
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
+from .sinfo import expanded
 
 OPTIONS = clusters.OPTIONS
 
@@ -24,7 +27,8 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
 
 
 read = clusters.reader("hostfile", listed)
-_WITH_SLOTS = r"[A-Za-z0-9][\w.-]*:[1-9][0-9]{0,3}(?!\S)"
+_RANGE = r"\[[0-9]+(?:[-,][0-9]+)*\]"  # node[01-16]; an address [fe80::1] is none
+_WITH_SLOTS = rf"[A-Za-z0-9](?:[\w.-]|{_RANGE})*:[1-9][0-9]{{0,3}}(?!\S)"
 
 
 def is_one(text: str, tree: Document | None) -> bool:
@@ -40,7 +44,7 @@ def is_one(text: str, tree: Document | None) -> bool:
 
 def hosts(text: str, where: str) -> list[Host]:
     """Return the hosts of a hostfile; a line that is none is an `InstanceError`."""
-    found = []
+    found: list[Host] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
@@ -59,8 +63,24 @@ def hosts(text: str, where: str) -> list[Host]:
             raise InstanceError(
                 f"{place}: slots: found {slots!r}, expected 1 to 9999; correct it"
             )
-        found.append(Host(words[0], fields.get("type"), int(slots), place))
+        found += _hosts(words[0], fields.get("type"), int(slots), place)
     return found
+
+
+def _hosts(names: str, kind: str | None, slots: int, place: str) -> Iterator[Host]:
+    """Yield the hosts of a line."""
+    machine = rented().get((kind or "").lower())
+    if machine is not None and machine.gpus != slots:
+        raise InstanceError(
+            f"{place}: slots: found {slots}, expected {machine.gpus}, the GPUs of a "
+            f"{kind}; correct it, or write the card in place of the machine"
+        )
+    card = kind if machine is None else machine.card
+    gbits = None if machine is None else machine.gbits_per_s
+    rate = None if gbits is None else gbits / 8
+    each = expanded(names, place) if re.search(_RANGE, names) else [names]
+    for name in each:
+        yield Host(name, card, slots, place, network_gbytes_per_s=rate)
 
 
 def _fields(words: list[str], place: str) -> dict[str, str]:

@@ -6,10 +6,10 @@ One file a host, named after it, as in `node1.csv`, holds
 `node1.topo`, what `nvidia-smi topo -m` prints. Its link is that of a ring of NVLinks,
 else the slowest pair's (`importing.topology`): NV12 as 12 NVLinks of the card, PIX,
 PXB, PHB, NODE and SYS as its bus. The table that nvidia-smi prints by itself is read
-as well, other columns under a header, and the lists of several hosts that pdsh or
-Ansible gathered. GPUs in parts (MIG) are left out and told. A host with several types
-of GPUs becomes a node a type, joined by the bus. Options are those of all importers of
-clusters.
+as well, `nvidia-smi -q`, other columns under a header, and the lists of several hosts
+that pdsh, clush, dshbak or Ansible gathered. GPUs in parts (MIG) are left out and told,
+and so are hosts that Ansible did not reach. A host with several types of GPUs becomes a
+node a type, joined by the bus. Options are those of all importers of clusters.
 """
 
 import re
@@ -17,12 +17,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import InstanceError
+from ..errors import InstanceError, cut
 from ..text.parsing import read_text
 from .documents import Document
 from .importing import clusters, topology
 from .importing.clusters import Host, LeftOut
 from .importing.topology import BUS, SELF, Pairs, nvlinks
+from .sinfo import expanded
 
 OPTIONS = clusters.OPTIONS
 #: What the file is called in which a host's topology lies beside its list.
@@ -36,16 +37,29 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _COMMAND = (
     "nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits"
 )
-_BEFORE = re.compile(r"[\w.-]+: (?:GPU [0-9]|[0-9]+, |\s*MIG )")
-_ANSIBLE = re.compile(r"(\S+) \| (?:CHANGED|SUCCESS) \| rc=0 >>")
-# Rows of the table that nvidia-smi prints by itself.
-_ROW = re.compile(
-    r"(?m)^\| {1,4}[0-9]{1,3} {1,4}(?P<name>\S[^|\n]{0,80}?) +(?:On|Off|N/A) *\|"
+_BEFORE = re.compile(
+    r"[\w.-]+: (?:GPU [0-9]|[0-9]+, |\s*MIG |(?:index|name|uuid|gpu_\w+|pci\.\w+), )"
 )
+_ANSIBLE = re.compile(
+    r"(?P<host>\S+) \| (?:(?P<rc>CHANGED|SUCCESS) \| rc=0 >>"
+    r"|(?P<failed>FAILED|FAILED!|UNREACHABLE!) (?:\| rc=[0-9]+ >>|=> \{))"
+)
+# Lists of equal hosts, as dshbak -c and clush -b print them below their names.
+_GATHERED = re.compile(r"(?m)^-{8,}\n(\S+?)(?: \([0-9]+\))?\n-{8,}\n")
+# Rows of the table that nvidia-smi prints by itself, with Windows's driver models.
+_ROW = re.compile(
+    r"(?m)^\| {1,4}[0-9]{1,3} {1,4}(?P<name>\S[^|\n]{0,80}?) +"
+    r"(?:On|Off|N/A|WDDM|TCC|MCDM) *\|"
+)
+_LOG = "==============NVSMI LOG=============="  # how nvidia-smi -q begins
 _MEMORY = re.compile(r"\|\s*[0-9]+MiB */ *([0-9]{1,9})MiB *\|")
 # A line of `--query-gpu=name`, which has nothing else.
 _MAKERS = r"(?:NVIDIA|Tesla|Quadro|GeForce) [^,\n|:]{2,60}"
 _NAMED = re.compile(r"GPU ([0-9]{1,3}): (.{1,200}?) \(UUID: \S{1,100}\)")
+
+
+# A topology's first row, behind the command where that was copied as well.
+_BEGIN = r"\s*(?:\S*[$#>] [^\n]*\n\s*)?GPU0\b"
 
 
 class Listed(NamedTuple):
@@ -60,12 +74,22 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     """Return the hosts of all files, and the GPUs that are left out."""
     lists: dict[str, tuple[list[Listed], str]] = {}
     tables: dict[str, Pairs] = {}
+    left_out: list[LeftOut] = []
     for path in _with_topologies(paths):
         text, where = read_text(path), str(path)
+        if text.count(_LOG) > 1:
+            raise InstanceError(
+                f"{where}: found nvidia-smi -q of several hosts, expected one; give "
+                "each as HOST.txt"
+            )
         if _is_topology(text):
             tables[where] = table(text, where)
             continue
-        for name, part in by_host(text, path.stem).items():
+        there, failed = by_host(text, path.stem, where)
+        left_out += failed
+        if not there:
+            raise InstanceError(f"{where}: {clusters.reasons(failed)}")
+        for name, part in there.items():
             if name in lists:
                 raise InstanceError(
                     f"{where}: found a second list of GPUs of host {name!r}, expected "
@@ -83,7 +107,6 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
             )
         pairs[name] = found
     hosts: list[Host] = []
-    left_out: list[LeftOut] = []
     for name, (those, where) in lists.items():
         left_out += _in_parts(name, those)
         hosts += hosts_of(name, those, pairs.get(name), where)
@@ -117,27 +140,45 @@ def _in_parts(name: str, listed: Sequence[Listed]) -> list[LeftOut]:
     ]
 
 
-def by_host(text: str, name: str) -> dict[str, str]:
-    """The lists of several hosts in a file, by their names; one is called `name`.
+def by_host(text: str, name: str, where: str) -> tuple[dict[str, str], list[LeftOut]]:
+    """Return the lists of the hosts in a file by their names, and who has none.
 
     pdsh and clush begin each line with `HOST: `, Ansible each list with
-    `HOST | CHANGED | rc=0 >>`.
+    `HOST | CHANGED | rc=0 >>`; dshbak and clush -b set names of hosts above the list
+    that these share. A list without any is of the host `name`.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     found: dict[str, list[str]] = {}
-    if lines and all(_BEFORE.match(line) for line in lines):
-        for line in lines:
+    left_out: list[LeftOut] = []
+    if any(_BEFORE.match(line) for line in lines):
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip() and _BEFORE.match(line) is None:
+                raise InstanceError(
+                    f"{where}: line {number}: found {cut(line.strip(), 100)!r}, "
+                    "expected `HOST: ` and a GPU, as on other lines; run it again "
+                    "where a host did not answer, or remove the line"
+                )
             host, _, rest = line.partition(": ")
             found.setdefault(host, []).append(rest)
-    elif lines and (match := _ANSIBLE.fullmatch(lines[0])):
+    elif lines and _ANSIBLE.fullmatch(lines[0]):
         for line in lines:
             if match := _ANSIBLE.fullmatch(line):
-                here = found.setdefault(match[1], [])
+                here: list[str] = []
+                if match["rc"]:
+                    found[match["host"]] = here
+                    continue
+                why = f"Ansible says {match['failed'].rstrip('!').lower()}"
+                left_out.append(LeftOut(match["host"], why, "run Ansible again"))
             else:
                 here.append(line)
+    elif lines and _GATHERED.match(text.lstrip()):
+        parts = _GATHERED.split(text.lstrip())[1:]
+        for hosts, part in zip(parts[::2], parts[1::2], strict=True):
+            for host in expanded(hosts, where):
+                found.setdefault(host, []).append(part)
     else:
-        return {name: text}
-    return {host: "\n".join(part) for host, part in found.items()}
+        return {name: text}, []
+    return {host: "\n".join(part) for host, part in found.items()}, left_out
 
 
 def is_one(text: str, tree: Document | None) -> bool:
@@ -145,8 +186,9 @@ def is_one(text: str, tree: Document | None) -> bool:
     if tree is not None:
         return False
     begins = (
-        rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|0, ?[^,\n]*, ?[0-9]+|"
-        r"0, ?[^,\n]*, ?\[N/A\]|\| NVIDIA-SMI |(?:index|name), |"
+        rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|"
+        r"[0-9]{1,2}, ?[^,\n]*, ?(?:[0-9]+|\[N/A\]|[^\n]*\bGPU-|[^,\n]*, )|"
+        rf"\| NVIDIA-SMI |{_LOG}|(?:index|name), ?|NVIDIA-SMI has failed|"
         rf"[^,\n]{{3,80}}, ?[0-9]{{4,7}} MiB$|name$|{_MAKERS}$)"
     )
     return _is_topology(text) or re.search(begins, text) is not None
@@ -182,6 +224,8 @@ def gpus(text: str, where: str) -> list[Listed]:
     """Return the GPUs of a host."""
     if _ROW.search(text):
         return list(_of_table(text, where))
+    if text.lstrip().startswith(_LOG):
+        return list(_of_log(text, where))
     found: list[Listed] = []
     columns: list[str] | None = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -256,18 +300,40 @@ def _of_table(text: str, where: str) -> Iterator[Listed]:
             )
         rest = lines[number + 1 : number + 4]
         memory = next((m for one in rest if (m := _MEMORY.search(one))), None)
-        is_cut = any(re.search(r"\bEnabled\b[ |]*$", one) for one in rest[1:2])
+        is_cut = any(re.search(r"\bEnabled\*?[ |]*$", one) for one in rest[1:2])
         yield Listed(row["name"], int(memory[1]) if memory else None, is_cut)
 
 
+def _of_log(text: str, where: str) -> Iterator[Listed]:
+    """Yield the GPUs of `nvidia-smi -q`: sections of a field a line, indented."""
+    parts = re.split(r"(?m)^GPU [0-9A-Fa-f]{8}:\S+$", text)[1:]
+    attached = re.search(r"(?m)^Attached GPUs +: ([0-9]+)$", text)
+    if attached is None or int(attached[1]) != len(parts) or not parts:
+        raise InstanceError(
+            f"{where}: found {len(parts)} GPUs, expected the number of `Attached "
+            f"GPUs`; give all that nvidia-smi -q prints, or run: {_COMMAND}"
+        )
+    for part in parts:
+        name = re.search(r"(?m)^ +Product Name +: (\S.*?) *$", part)
+        memory = re.search(r"FB Memory Usage\n +Total +: ([0-9]{1,9}) MiB", part)
+        mig = re.search(r"MIG Mode\n +Current +: (\w+)", part)
+        if name is None:
+            raise InstanceError(
+                f"{where}: found a GPU without its Product Name, expected one; run: "
+                f"{_COMMAND}"
+            )
+        mib = None if memory is None else int(memory[1])
+        yield Listed(name[1], mib, mig is not None and mig[1] == "Enabled")
+
+
 def _is_topology(text: str) -> bool:
-    return re.match(r"\s*GPU0\b", _COLOUR.sub("", text)) is not None
+    return re.match(_BEGIN, _COLOUR.sub("", text)) is not None
 
 
 def table(text: str, where: str) -> Pairs:
     """Return the links between all pairs of GPUs."""
     lines = _COLOUR.sub("", text).splitlines()
-    start = next(i for i, line in enumerate(lines) if line.strip())
+    start = next(i for i, line in enumerate(lines) if re.match(r"\s*GPU0\b", line))
     header = lines[start].split()
     names = [word for word in header if re.fullmatch(r"GPU[0-9]+", word)]
     rows: dict[str, list[str]] = {}

@@ -1,5 +1,7 @@
 """Slurm's `sinfo -N -h -o "%N %G"`, or `scontrol show node`, as a cluster; JSON, too.
 
+The lines NodeName of slurm.conf are read as well, which tells no states.
+
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
 resources are `(null)`, are left out. A node that several partitions list counts once;
 one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
@@ -40,6 +42,8 @@ _OUT = (
     *("down", "drain", "drng", "fail", "maint", "unk", "futr", "future", "reboot"),
     *("inval", "not_resp"),
 )
+#: Lines that slurm.conf has and `scontrol show node` has not.
+_CONF = r"(?m)^(?:PartitionName|NodeName=DEFAULT|GresTypes|SlurmctldHost|ClusterName)\b"
 _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
 
 
@@ -187,7 +191,8 @@ def _mib(row: _Row) -> int | None:
 
 def _is_out(state: str) -> bool:
     words = state.lower().split("+")  # as in IDLE+DRAIN
-    return state.endswith("*") or any(word.startswith(_OUT) for word in words)
+    # `*` does not answer, `$` is reserved for maintenance.
+    return state.endswith(("*", "$")) or any(word.startswith(_OUT) for word in words)
 
 
 def _table(text: str, where: str) -> Iterator[_Row]:
@@ -251,14 +256,25 @@ def _text(number: int | None) -> str:
 
 def _scontrol(text: str, where: str) -> Iterator[_Row]:
     """Yield the nodes of `scontrol show node`, in one line each or in several."""
+    if is_conf := re.search(_CONF, text) is not None:
+        text = text.replace("\\\n", "  ")
     starts = [m.start() for m in re.finditer("^NodeName=", text, re.MULTILINE)]
+    usual: dict[str, str] = {}
     for start, end in pairwise([*starts, len(text)]):
         place = f"{where}: line {text.count(chr(10), 0, start) + 1}"
-        said = dict(
+        told = text[start:end]
+        if is_conf:  # one line a node, and others between them
+            told = told.partition("\n")[0].partition("#")[0]
+        said = usual | dict(
             word.partition("=")[::2]
-            for word in reversed(text[start:end].split())
+            for word in reversed(told.split())
             if word.startswith(("NodeName=", "Gres=", "State=", "RealMemory="))
         )
+        if said["NodeName"] == "DEFAULT":
+            usual = said
+            continue
+        if is_conf and said.get("State") == "UNKNOWN":
+            said["State"] = ""
         gres, state = said.get("Gres", "(null)"), said.get("State", "")
         memory = said.get("RealMemory", "")
         yield _Row(place, said["NodeName"], gres, state, "Gres", memory)

@@ -9,6 +9,7 @@ import pytest
 
 from hetopt.catalogue import find_gpu, rented
 from hetopt.errors import InstanceError
+from hetopt.formats import kubectl
 from hetopt.formats.importing import listing
 from hetopt.formats.importing.listing import AUTO, document, format_of
 from hetopt.schema import Cluster
@@ -65,6 +66,37 @@ def unindexed(gpu: str, count: int, mib: int) -> str:
 def pdsh() -> Iterator[str]:
     for name, gpu, count, _ in HOSTS:
         yield from (f"{name}: {line}" for line in smi_l(gpu, count))
+
+
+def pdsh_with_headers() -> Iterator[str]:
+    for name, gpu, count, mib in HOSTS:
+        yield f"{name}: index, name, memory.total [MiB]"
+        yield from (f"{name}: {line}" for line in csv(gpu, count, mib).splitlines())
+
+
+def gathered(names: str, gpu: str, count: int) -> Iterator[str]:
+    """What dshbak -c and clush -b print for hosts whose output is the same."""
+    yield from ("-" * 16, names, "-" * 16, *smi_l(gpu, count))
+
+
+def smi_q(gpu: str, count: int, mib: int) -> str:
+    """The lines of `nvidia-smi -q` that tell a GPU, between others."""
+    lines = ["", "=" * 14 + "NVSMI LOG" + "=" * 14, "", "CUDA Version : 12.4"]
+    lines += ["", f"Attached GPUs                             : {count}"]
+    for i in range(count):
+        lines += [
+            f"GPU 00000000:{i:02X}:00.0",
+            f"    Product Name                          : {gpu}",
+            "    Product Brand                         : NVIDIA",
+            "    MIG Mode",
+            "        Current                           : Disabled",
+            "    FB Memory Usage",
+            f"        Total                             : {mib} MiB",
+            "        Reserved                          : 551 MiB",
+            "    BAR1 Memory Usage",
+            "        Total                             : 131072 MiB",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def ansible() -> Iterator[str]:
@@ -130,6 +162,15 @@ FORMS: dict[str, Files] = {
     ),
     "nvidia-smi": each(smi_table, "txt"),
     "pdsh": {"all.txt": "\n".join(pdsh())},
+    "nvidia-smi, Windows": each(
+        lambda *host: smi_table(*host).replace(" On  |", "WDDM |"), "txt"
+    ),
+    "nvidia-smi -q": each(smi_q, "txt"),
+    "pdsh, headers": {"all.txt": "\n".join(pdsh_with_headers())},
+    "dshbak": {"all.txt": "\n".join([*gathered("h[1-2]", H100, 8),
+                                     *gathered("a1", A100, 4)])},
+    "clush -b": {"all.txt": "\n".join([*gathered("h[1-2] (2)", H100, 8),
+                                       *gathered("a1", A100, 4)])},
     "ansible": {"all.txt": "\n".join(ansible())},
     "sinfo -N -h": {"s.txt": rows("{name} {gres}")},
     "sinfo, numbers between": {"s.txt": rows("{name} 64 515000 {gres} idle")},
@@ -140,10 +181,18 @@ FORMS: dict[str, Files] = {
     "sinfo --json": {"s.json": sinfo_json()},
     "scontrol --json": {"s.json": scontrol_json()},
     "scontrol": {"s.txt": rows("NodeName={name} Gres={gres} State=IDLE\n")},
+    "slurm.conf": {
+        "s.conf": "NodeName=DEFAULT State=UNKNOWN Gres=gpu:h100:8\n"
+        "NodeName=h[1-2] CPUs=64\nNodeName=a1 \\\n  Gres=gpu:a100:4 # new\n"
+        "NodeName=c[1-9] Gres=(null)\nPartitionName=gpu Nodes=ALL State=UP\n"
+    },
     "kubectl": {"nodes.json": k8s()},
     "hostfile": {
         "hosts": "".join(f"{n} slots={c} type={g.replace(' ', '-')}\n"
                          for n, g, c, _ in HOSTS)
+    },
+    "hostfile, range": {
+        "hosts": "h[1-2] slots=8 type=H100-80GB-SXM5\na1:4 type=A100-80GB-SXM4\n"
     },
     "joined": {
         "h1.txt": "\n".join(smi_l(H100, 8)),
@@ -289,6 +338,72 @@ def test_machines_that_may_start_later_are_told(tmp_path: Path) -> None:
     assert rows == [("2 more of big", "min_workers: N")]
 
 
+def test_hosts_that_ansible_did_not_reach_are_told(tmp_path: Path) -> None:
+    text = "\n".join(
+        [
+            *("a | CHANGED | rc=0 >>", "GPU 0: NVIDIA L4 (UUID: GPU-1)"),
+            *("b | UNREACHABLE! => {", '    "msg": "no route"', "}"),
+            *("c | FAILED | rc=9 >>", "NVIDIA-SMI has failed"),
+            *("d | CHANGED | rc=0 >>", "GPU 0: NVIDIA L4 (UUID: GPU-2)"),
+        ]
+    )
+    paths = put(tmp_path, {"all.txt": text})
+    made = document(AUTO, paths, {"inter_gbytes_per_s": 1.0})
+    assert [node["name"] for node in made["cluster"]["nodes"]] == ["a", "d"]
+    told = [(row.what, row.source) for row in made["assumed"] if row[1] == "left out"]
+    assert told == [("b", "Ansible says unreachable"), ("c", "Ansible says failed")]
+
+
+def test_a_type_of_a_hostfile_may_be_a_machine_that_is_rented(tmp_path: Path) -> None:
+    paths = put(tmp_path, {"hosts": "n[1-2] slots=8 type=p4d.24xlarge\n"})
+    found = document(AUTO, paths, {})["cluster"]
+    nodes = [(node["name"], node["gpu"], node["count"]) for node in found["nodes"]]
+    assert nodes == [("n1", "A100-40GB-SXM4", 8), ("n2", "A100-40GB-SXM4", 8)]
+    assert found["inter"]["gbytes_per_s"] == 400 / 8
+
+
+def test_accelerators_of_nodes_that_are_not_planned_on_are_told(tmp_path: Path) -> None:
+    gpu, labels = "nvidia.com/gpu", {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    statuses = [
+        {"allocatable": {gpu: "6"}, "capacity": {gpu: "8"}},
+        {"allocatable": {gpu: "0"}, "capacity": {gpu: "8"}},
+        {"allocatable": {"nvidia.com/gpu.shared": "4"}},
+        *({"allocatable": {word: "8"}} for word in (
+            *("aws.amazon.com/neuron", "google.com/tpu", "huawei.com/Ascend910"),
+            *("amd.com/gpu", "example.com/fpga"),
+        )),
+    ]  # fmt: skip
+    items = [
+        {"kind": "Node", "metadata": {"name": f"n{i}", "labels": labels}, "status": one}
+        for i, one in enumerate(statuses)
+    ]
+    text = json.dumps({"kind": "List", "items": items})
+    made = document(AUTO, put(tmp_path, {"nodes.json": text}), {})
+    assert [(n["name"], n["count"]) for n in made["cluster"]["nodes"]] == [("n0", 6)]
+    left = [x for x in kubectl.listed([tmp_path / "nodes.json"])[1]]
+    assert [x.name for x in left] == [
+        *("2 more GPUs of n0", "8 GPUs of n1", "nvidia.com/gpu.shared of n2"),
+        *("aws.amazon.com/neuron of n3", "google.com/tpu of n4"),
+        *("huawei.com/Ascend910 of n5", "amd.com/gpu of n6"),
+    ]
+
+
+def test_pods_of_kuberay_are_counted_by_hosts_and_others_are_told(
+    tmp_path: Path,
+) -> None:
+    several = KUBERAY.replace("replicas: 2", "replicas: 1\n      numOfHosts: 2")
+    asking = several.replace("limits: {nvidia", "requests: {nvidia")
+    for text in (several, asking):
+        found = read(put(tmp_path, {"x.yaml": text}), types="A100:A100-40GB-SXM4")
+        assert [(n.name, n.count) for n in found.nodes] == [
+            ("gpus-0", 8),
+            ("gpus-1", 8),
+        ]
+    amd = KUBERAY.replace("nvidia.com/gpu:", "amd.com/gpu:", 1)
+    with pytest.raises(InstanceError, match=r"amd\.com/gpu of gpus is left out"):
+        read(put(tmp_path, {"x.yaml": amd}))
+
+
 def test_parts_of_gpus_are_left_out_of_slurms_lists(tmp_path: Path) -> None:
     rows = "g[1-2] gpu:a100_3g.40gb:8,gpu:h200:4\ng3 gpu:1g.10gb:7\n"
     paths = put(tmp_path, {"s.txt": rows})
@@ -328,7 +443,17 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
         ("x.yaml", "available_node_types: {a: 3}", "expected named fields"),
         ("x.yaml", "resources: {accelerators: 'A100:8'}\nnum_nodes: 99999", "at most"),
         ("x.txt", "hello\n", "found no list of hosts that is known"),
-        ("hosts", "[gpu]\nn1 gpus=8\n", "found no list of hosts that is known"),
+        ("hosts", "[gpu]\nn1 gpus=8\n", "ansible all -i INVENTORY"),
+        ("x.yaml", "all:\n  hosts:\n    n1: {}\n", "ansible all -i INVENTORY"),
+        ("x.xml", "<?xml version='1.0'?>\n<nvidia_smi_log>\n", "Run nvidia-smi -q"),
+        ("x.txt", "=== ROCm System Management ===\n", "type=MI300X"),
+        ("x.txt", "n1\n     Mom = n1\n     ntype = PBS\n", "what pbsnodes prints"),
+        (
+            "x.txt",
+            "a: GPU 0: L4 (UUID: G-1)\nb: ssh: no route\n",
+            "line 2: found 'b: s",
+        ),
+        ("hosts", "n1 slots=4 type=p5.48xlarge\n", "expected 8, the GPUs of a p5.48"),
         ("x.yaml", "a: 1\n", "found no list of hosts that is known"),
         ("a.txt", smi_table("NVIDIA GeForce ...", 1, 24564), "a name that is cut off"),
         ("x.txt", "PARTITION AVAIL NODES\ngpu up 3\n", "found no list of hosts"),

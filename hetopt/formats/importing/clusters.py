@@ -145,7 +145,9 @@ def document(
 ) -> Document:
     """`source`, `cluster` and `assumed` of the hosts that files of a tool list."""
     names = ", ".join(path.name for path in paths)
-    settings = Settings(**options)
+    settings, left_out = Settings(**options), list(left_out)
+    if left_out and not hosts:
+        raise InstanceError(f"{names}: No usable GPU nodes found: {reasons(left_out)}")
     if settings.nvlinks is not None:
         hosts = [part for host in hosts for part in _in_groups(host)]
     settings, known = _with_network(hosts, settings)

@@ -20,17 +20,46 @@ _BY_CONTENT = ("launchers", "kubectl", "nvidia_smi", "hostfile", "sinfo")
 AUTO = "auto"
 _ALIASES = {"ray": "launchers", "dstack": "launchers", "skypilot": "launchers",
             "scontrol": "sinfo"}  # fmt: skip
+_BY_HAND = "Write a line for each host: NAME slots=8 type=MI300X"
+_NO_GPUS = ", which tells no GPUs"
 #: Lists that are near to one that is read: how they begin, and what to print instead.
 _NEAR = (
-    (r"NAME +STATUS +ROLES", "a table of kubectl", "Run: kubectl get nodes -o json"),
+    (
+        r"NAME +STATUS +ROLES",
+        f"a table of kubectl{_NO_GPUS}",
+        "Run: kubectl get nodes -o json",
+    ),
     (
         r"Name: +\S+\nRoles:",
-        "what kubectl describe prints",
+        f"what kubectl describe prints{_NO_GPUS}",
         "Run: kubectl get nodes -o json",
     ),
     (
         r"(?s)type: fleet\b.*\nssh_config:",
-        "a fleet over ssh",
+        f"a fleet over ssh{_NO_GPUS}",
+        "Run nvidia-smi -L on each host, and give each list as HOST.txt",
+    ),
+    (
+        r"(?s)(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?<nvidia_smi_log",
+        "the XML of nvidia-smi",
+        "Run nvidia-smi -q on each host, and give each as HOST.txt",
+    ),
+    (
+        r"[^\n]*\n\[0\] [^\n|]+\|",
+        "what gpustat prints",
+        "Run nvidia-smi -L on each host, and give each list as HOST.txt",
+    ),
+    (r"=+ ROCm S|=+ ROCM-SMI|\+-+\+\n\| AMD-SMI", "what AMD's tools print", _BY_HAND),
+    (r"[^\s:]+\n +(?:Mom|state|ntype) = ", "what pbsnodes prints", _BY_HAND),
+    (r"HOST_NAME +", "what LSF prints", _BY_HAND),
+    (
+        r"(?:[#;][^\n]*\n\s*)*\[[\w.-]+(?::\w+)?\]\s*$|all:\s*\n +(?:hosts|children):",
+        "an inventory of Ansible, which is not read",
+        "Run: ansible all -i INVENTORY -m command -a 'nvidia-smi -L'",
+    ),
+    (
+        r"(?s)(?:[^\n]*\n)*?provider:\s*(?:\{\s*|\n +)type: local\b",
+        f"a cluster of Ray's on hosts of one's own{_NO_GPUS}",
         "Run nvidia-smi -L on each host, and give each list as HOST.txt",
     ),
 )
@@ -81,8 +110,8 @@ def format_of(path: Path) -> str:
             if _reader(name).is_one(text, held):
                 return name
     for pattern, what, command in _NEAR:
-        if re.match(pattern, text.lstrip()):
-            raise InstanceError(f"{path}: found {what}, which tells no GPUs. {command}")
+        if re.match(pattern, text.lstrip(), re.MULTILINE):
+            raise InstanceError(f"{path}: found {what}. {command}")
     first = text.strip().partition("\n")[0][:100]
     raise InstanceError(
         f"{path}: found no list of hosts that is known, expected one; it begins "
