@@ -113,6 +113,10 @@ def read_table(path: Path) -> Table:
     `InstanceError` with the line, when it is come to.
     """
     text = read_text(path)
+    if re.match(r"\s*(?:\{|\[\s*[\[{\]])", text) is not None:
+        raise InstanceError.at(
+            path, None, "found JSON, expected CSV with a header; write it as CSV"
+        )
     sign = _divider(text)
     lines = DictReader(StringIO(text, newline=None), strict=True, delimiter=sign)
     with _csv(path, lines):

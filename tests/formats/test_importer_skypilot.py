@@ -91,6 +91,108 @@ def test_rows_that_are_left_out_and_cards_without_a_machine_are_told(
     }
 
 
+OWN = "instance,gpu,gpu_count,price,region"
+
+
+def own(folder: Path, header: str, *rows: str) -> Path:
+    path = folder / "prices.csv"
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["price_per_gpu_hour", "Price ($/GPU/hr)", "usd_per_gpu_hour", "PricePerGpu"],
+)
+def test_a_price_of_one_gpu_is_not_that_of_the_machine(
+    header: str, tmp_path: Path
+) -> None:
+    path = own(tmp_path, OWN.replace("price", header), "x,H100,8,2.99,us")
+    assert offers(path)["8xH100"]["usd_per_hour"] == pytest.approx(2.99)
+    machine = own(tmp_path, OWN, "x,H100,8,$23.92,us")
+    assert offers(machine)["8xH100"]["usd_per_hour"] == pytest.approx(23.92 / 8)
+    told = {row.what: row.value for row in prices.read([machine])["assumed"]}
+    assert told == {"column price": "USD an hour of a whole machine"}
+
+
+@pytest.mark.parametrize(
+    ("more", "cell", "message"),
+    [
+        ("currency", "EUR", "currency: found 'EUR', expected USD"),
+        ("unit", "month", "unit: found 'month', expected hour"),
+        ("price_unit", "GPU-hour", "unit: found 'GPU-hour', expected hour"),
+        ("gpu_memory_gb", "64", "found '64', expected 80 of H100"),
+        ("gpu_memory_gb", "much", "found 'much', expected GB"),
+        ("spot", "1.2", "found no column"),
+    ],
+)
+def test_a_price_in_other_units_is_refused(
+    more: str, cell: str, message: str, tmp_path: Path
+) -> None:
+    of_month = OWN.replace("price", "price_month") if more == "spot" else OWN
+    with pytest.raises(InstanceError, match=message):
+        offers(own(tmp_path, f"{of_month},{more}", f"x,H100,8,23.92,us,{cell}"))
+    for told in ("USD", "hour", "80"):
+        column = {"USD": "currency", "hour": "unit", "80": "gpu_memory_gb"}[told]
+        fine = own(tmp_path, f"{OWN},{column}", f"x,H100,8,23.92,us,{told}")
+        assert [*offers(fine)] == ["8xH100"]
+
+
+@pytest.mark.parametrize(
+    ("column", "kinds"),
+    [
+        ("purchase_option", ("on-demand", "spot", "reserved_3yr")),
+        ("market_type", ("OnDemand", "Preemptible", "Savings Plan")),
+        ("spot", ("false", "true", None)),
+    ],
+)
+def test_rows_of_spot_and_reserved_prices_are_not_on_demand(
+    column: str, kinds: tuple[str, str, str | None], tmp_path: Path
+) -> None:
+    told = zip((24, 8, 4), kinds, strict=True)
+    rows = [f"x,H100,8,{usd},us,{kind}" for usd, kind in told if kind]
+    path = own(tmp_path, f"{OWN},{column}", *rows)
+    found = {name: o["usd_per_hour"] for name, o in offers(path).items()}
+    assert found == {"8xH100": 3.0}
+    both = offers(path, spot=True, losses_per_hour=0.1)
+    assert {name: o["usd_per_hour"] for name, o in both.items()} == {
+        "8xH100": 3.0,
+        "8xH100@spot": 1.0,
+    }
+    left = {row.what: row.value for row in prices.read([path])["assumed"]}
+    if kinds[2] is not None:
+        what = f"rows of prices of another kind, {kinds[2]}"
+        assert left[what] == "left out: H100 (1)"
+
+
+def test_memory_tells_cards_of_one_name_apart(tmp_path: Path) -> None:
+    header = f"{OWN},vram_gb"
+    path = own(tmp_path, header, "x,A100,8,12,us,40", "y,A100,8,16,us,80")
+    found = {n: (o["memory_gib"], o["usd_per_hour"]) for n, o in offers(path).items()}
+    assert found == {"8xA100": (40, 1.5), "8xA100-80GB": (80, 2.0)}
+
+
+def test_what_of_a_list_is_not_read_is_told(tmp_path: Path) -> None:
+    rows = ["x,H100,8,24,us,0.09,16", "y,A10,0.5,1,us,0.09,1", "z,L4,1,,us,0.09,1"]
+    rows += ["t,Trainium,16,20,us,0.09,1"]
+    path = own(tmp_path, f"{OWN},egress_per_gb,quota", *rows)
+    told = {row.what: row.value for row in prices.read([path])["assumed"]}
+    assert told == {
+        "column price": "USD an hour of a whole machine",
+        "columns of prices.csv": "not read: egress_per_gb, quota",
+        "rows of shares of a card": "left out: A10 (1)",
+        "rows of cards without a price": "left out: L4 (1)",
+        "rows of accelerators that are no GPUs": "left out: Trainium (1)",
+    }
+
+
+def test_a_list_in_json_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "offers.json"
+    path.write_text('[{"gpu_name": "RTX 4090", "dph_total": 3.2}]')
+    with pytest.raises(InstanceError, match="found JSON, expected CSV"):
+        offers(path)
+
+
 def test_spot_prices_are_taken_where_there_are_any(listed: Path) -> None:
     found = offers(listed, spot=True, losses_per_hour=0.02)
     assert {name: o["usd_per_hour"] for name, o in found.items()} == {

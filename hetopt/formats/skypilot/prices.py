@@ -1,9 +1,12 @@
 """SkyPilot's price lists (`vms.csv` of its catalogues) as offers to rent.
 
 Columns, in any order: InstanceType, AcceleratorName, AcceleratorCount, Price,
-SpotPrice, Region, GpuInfo; others are not looked at. Rows without an accelerator are
-machines without GPUs and left out, rows without a price as well; other usual names of
-columns (`NAMES`) are read. Of rows with one
+SpotPrice, Region, GpuInfo. Rows without an accelerator are machines without GPUs and
+left out, rows without a price as well; other usual names of columns (`NAMES`) are read,
+and of lists of one's own PricePerGpu in place of Price, the memory of a card, its
+currency, which has to be USD, the time that a price is of, which has to be an hour, and
+whether it is on demand, spot or another kind, whose rows are left out and told.
+Columns that are not read are told. Of rows with one
 accelerator and count the cheapest is kept; with several lists that of each cloud, named
 `8xA100@aws`, and with `places: region` that of each region, `8xA100@aws/us-east-1`. An
 offer is one accelerator in one size of instance, named `8xA100`, rented whole; its
@@ -23,6 +26,7 @@ No catalogue says how many instances there are to rent nor how fast their networ
 one instance is the card's by its data sheet: all its NVLinks, or its bus.
 """
 
+import re
 from ast import literal_eval
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -80,7 +84,43 @@ NAMES = {
     ),
     "SpotPrice": ("spot_price_per_hour", "spot", "spot_usd_per_hour", "preemptible"),
     "Region": ("location", "zone", "availability_zone"),
+    "PricePerGpu": (
+        *("price_per_gpu_hour", "price_per_gpu_hr", "price_gpu_hr", "price_gpu_hour"),
+        *("usd_per_gpu_hour", "usd_per_gpu_hr", "usd_gpu_hr", "gpu_hour_price"),
+        *("gpu_price_per_hour", "cost_per_gpu_hour", "price_per_gpu_usd"),
+    ),
+    "GpuMemory": (
+        *("gpu_memory_gb", "gpu_memory_gib", "gpu_mem", "gpu_mem_gb", "gpu_ram"),
+        *("vram", "vram_gb", "gpu_vram", "gpu_vram_gb", "memory_per_gpu"),
+    ),
+    "Currency": ("currency_code", "price_currency"),
+    "Unit": (
+        *("price_unit", "billing_unit", "billing_period", "unit_of_measure", "per"),
+    ),
+    "Kind": (
+        *("purchase_option", "pricing_model", "price_type", "market"),
+        *("market_type", "capacity_type", "lifecycle", "offer_type", "billing_type"),
+        *("provisioning_model", "purchase_type", "usage_type", "term", "commitment"),
+    ),
 }
+#: Columns of SkyPilot's lists that change no offer, in lower case.
+_OF_NO_USE = (
+    *("vcpus", "memorygib", "availabilityzone", "arch", "generation", "gpuinfo"),
+    *("cpus", "memory", "ram"),
+)
+_HOUR = re.compile(
+    r"(?:USD|\$)? ?(?:/|per)? ?(?:machine|instance|node|vm)?[- /]?"
+    r"(?:1 ?)?(?:h|hr|hrs|hour|hours|hourly)?",
+    re.IGNORECASE,
+)
+#: What lists call the kinds of prices, in letters alone.
+_KINDS = {
+    **dict.fromkeys(("ondemand", "standard", "regular", "payasyougo", "payg"), "Price"),
+    **dict.fromkeys(("consumption", "linux", "no", "none", ""), "Price"),
+    **dict.fromkeys(("spot", "preemptible", "interruptible"), "SpotPrice"),
+    "lowpriority": "SpotPrice",
+}
+_UNKNOWN = "cards that are not known"
 _MOST_NAMES = 12  # of cards that are left out
 _MICRO = Decimal("0.000001")
 _LONGEST_LITERAL = 10_000  # characters of a GpuInfo
@@ -134,10 +174,12 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     regions: set[str] = set()
     if asked.places is None:
         asked = asked._replace(places="cloud" if len(paths) > 1 else "none")
-    unknown: dict[str, int] = {}
+    gone: _Gone = {}
     alone: set[str] = set()
+    told: list[Assumption] = []
     for path in paths:
-        for row in _rows(path, asked, regions, unknown):
+        told += _of_columns(path)
+        for row in _rows(path, asked, regions, gone):
             if row.is_alone:
                 alone.add(row.name)
             key = row.name, row.gpus, row.place
@@ -166,19 +208,42 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     where = asked.region or "any region"
     names = ", ".join(path.name for path in paths)
     kind = "on demand and spot" if asked.spot else "on demand"
-    rows = (*_left_out(unknown), *_without_machine(alone))
+    priced = {row.name for row in best.values()}
+    if untold := {n: x for n, x in gone.pop("", {}).items() if n not in priced}:
+        gone["cards without a price"] = untold
+    rows = (*told, *_left_out(gone), *_without_machine(alone))
     source = f"SkyPilot catalogue {names}, {where}, {kind}"
     return {"source": source, "offers": offers, "assumed": rows}
 
 
-def _left_out(unknown: Mapping[str, int]) -> Iterator[Assumption]:
-    """Yield which rows with a price are left out, as no card of theirs is known."""
-    if unknown:
-        names = [f"{name} ({rows})" for name, rows in sorted(unknown.items())]
+def _of_columns(path: Path) -> Iterator[Assumption]:
+    """Yield what the columns of a list are taken for, and which are not read."""
+    listed = read_table(path).columns
+    known = _known(listed)
+    used = {*known, *(column.name for column in known.values())}
+    price = known.get("Price")
+    if price is not None and price.name != "Price":
+        value = "USD an hour of a whole machine"
+        change = "PricePerGpu as its name, where it is of one GPU"
+        yield Assumption(f"column {price.name}", value, "its name", change)
+    unread = [c for c in listed if c and c not in used and c.lower() not in _OF_NO_USE]
+    if unread:
+        more = f", and {len(unread) - _MOST_NAMES} more" * (len(unread) > _MOST_NAMES)
+        value = f"not read: {', '.join(unread[:_MOST_NAMES])}{more}"
+        change = "--quota, --machines, --gbytes-per-s, or the offers written"
+        yield Assumption(f"columns of {path.name}", value, "the list", change)
+
+
+def _left_out(gone: Mapping[str, Mapping[str, int]]) -> Iterator[Assumption]:
+    """Yield which rows are left out, by reason."""
+    for why, rows in gone.items():
+        names = [f"{name} ({number})" for name, number in sorted(rows.items())]
         more = f", and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES)
         told = f"left out: {', '.join(names[:_MOST_NAMES])}{more}"
-        change = "AcceleratorName: a name of `hetopt list gpus`"
-        yield Assumption("rows of cards that are not known", told, "the list", change)
+        change = "the list"
+        if why == _UNKNOWN:
+            change = "AcceleratorName: a name of `hetopt list gpus`"
+        yield Assumption(f"rows of {why}", told, "the list", change)
 
 
 def _without_machine(names: Iterable[str]) -> Iterator[Assumption]:
@@ -198,9 +263,10 @@ def rented_machines(paths: Sequence[Path], region: str | None = None) -> list[Pr
     dates: dict[str, str] = {}
     regions: set[str] = set()
     for path in paths:
-        listed = _table(path).columns
+        listed = _known(read_table(path).columns)
         date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-        asked = _Asked(region, "cloud", spot="SpotPrice" in listed)
+        has_spot = not {"SpotPrice", "Kind"}.isdisjoint(listed)
+        asked = _Asked(region, "cloud", spot=has_spot)
         for row in _rows(path, asked, regions, {}):
             cloud = row.place.removesuffix("-spot")
             dates[cloud] = date
@@ -248,58 +314,153 @@ def _place(path: Path, region: str, told: str | None, *, spot: bool) -> str:
 
 
 def _rows(
-    path: Path, asked: _Asked, regions: set[str], unknown: dict[str, int]
+    path: Path, asked: _Asked, regions: set[str], gone: "_Gone"
 ) -> Iterator[_Row]:
     """Yield the rows with GPUs of a known card, one for each of their prices.
 
     Regions of all rows are put into `regions`, and how often cards are named that are
-    not known into `unknown`.
+    left out into `gone`, by the reason; rows without a price under "".
     """
     table = _table(path)
-    prices = {"Price": False} | ({"SpotPrice": True} if asked.spot else {})
-    missing = [c for c in (*_NEEDED, *prices) if c not in table.columns]
-    if missing:
+    of = {"Price": "Price"} | ({"SpotPrice": "SpotPrice"} if asked.spot else {})
+    if "Price" not in table.columns:
+        of["Price"] = "PricePerGpu"
+    if "Kind" in table.columns:
+        of.pop("SpotPrice", None)
+    if {"PricePerGpu", "SpotPrice"} == {*of.values()}:
         raise InstanceError.at(
             path,
             "line 1",
-            f"found no column {', '.join(missing)}, expected a SkyPilot catalogue "
-            "(vms.csv); name that file",
+            "found spot prices beside prices of one GPU, expected both of a whole "
+            "machine; write them so",
+        )
+    missing = [c for c in (*_NEEDED, *of.values()) if c not in table.columns]
+    if missing:
+        names = ", ".join(missing).replace("PricePerGpu", "Price")
+        raise InstanceError.at(
+            path,
+            "line 1",
+            f"found no column {names}, expected those of a SkyPilot catalogue "
+            "(vms.csv), with USD an hour of a machine as Price, or of one GPU as "
+            "PricePerGpu; name that file, or the columns so",
         )
     for number, line in table.rows:
         place = f"line {number}"
         name = (line["AcceleratorName"] or "").strip()
-        told_prices = {c: text for c in prices if (text := (line[c] or "").strip())}
-        if not name or not told_prices:
+        if not name:
             continue
         region = line.get("Region") or ""
         regions.add(region)
-        elsewhere = asked.region and region != asked.region
-        if elsewhere:
-            continue
-        if (card := _card(name)) is None:
-            unknown[name] = unknown.get(name, 0) + 1
+        if asked.region and region != asked.region:
             continue
         with naming(path):
+            _check_units(line, place)
+            prices = _prices(line, of)
+            if not any(prices.values()):
+                kind = next(iter(prices))
+                _count_out(gone, kind and f"prices of another kind, {kind}", name)
+                continue
+            name, card = _named_card(name, line, place)
+            if card is None:
+                _count_out(gone, _UNKNOWN, name)
+                continue
             count = _count(line["AcceleratorCount"], place)
             if count is None:
+                _count_out(gone, "shares of a card", name)
                 continue
             if not card.is_gpu:
+                _count_out(gone, "accelerators that are no GPUs", name)
                 continue
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
+            times = count if of["Price"] == "PricePerGpu" else 1
+            alone = not (line["InstanceType"] or "").strip()
             rows = []
-            for column, text in told_prices.items():
-                own = prices[column]
+            for column, text in prices.items():
+                own = column == "SpotPrice"
+                if not text or (own and not asked.spot):
+                    continue
                 where = _place(path, region, asked.places, spot=own)
-                price = _price(text, place)
-                alone = not (line["InstanceType"] or "").strip()
+                price = _price(text, place) * times
                 rows.append(_Row(name, count, where, price, memory, card, own, alone))
         yield from rows
+
+
+#: Rows that are left out, by reason and by card.
+_Gone = dict[str, dict[str, int]]
+
+
+def _count_out(gone: _Gone, why: str, name: str) -> None:
+    rows = gone.setdefault(why, {})
+    rows[name] = rows.get(name, 0) + 1
+
+
+def _prices(line: Mapping[str, str | None], of: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of a line's prices by Price and SpotPrice.
+
+    Of a kind that is neither, the one text is empty, under the kind's name.
+    """
+    texts = {ours: (line[column] or "").strip() for ours, column in of.items()}
+    kind = (line.get("Kind") or "").strip()
+    switch = (line.get("SpotPrice") or "").strip().lower()
+    if switch in ("true", "yes", "false", "no"):  # a column `spot` of rows, not prices
+        kind = "spot" if switch in ("true", "yes") else ""
+    elif "Kind" not in line:
+        return texts if any(texts.values()) else {"": ""}
+    ours = _KINDS.get(re.sub(r"[^a-z]", "", kind.lower()))
+    if ours is None:
+        return {kind: ""}
+    return {ours: texts["Price"]} if texts["Price"] else {"": ""}
+
+
+def _check_units(line: Mapping[str, str | None], place: str) -> None:
+    """Refuse prices that are not told in USD, or not of an hour of a machine."""
+    currency = (line.get("Currency") or "").strip()
+    if currency.upper() not in ("", "USD", "US$", "$"):
+        _refuse(f"{place}: currency", currency, "USD; convert the prices")
+    unit = (line.get("Unit") or "").strip()
+    if _HOUR.fullmatch(unit) is None:
+        _refuse(f"{place}: unit", unit, "hour, of a whole machine; convert the prices")
+
+
+def _named_card(
+    name: str, line: Mapping[str, str | None], place: str
+) -> tuple[str, Gpu | None]:
+    """Return the card of a line, and its name with the memory where that tells more."""
+    card, told = _card(name), (line.get("GpuMemory") or "").strip()
+    size = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]+)?) ?(?:GB|GiB|MiB|MB|)", told)
+    if card is None or not told:
+        return name, card
+    if size is None:
+        _refuse(f"{place}: memory of a GPU", told, "GB, as 80; correct it")
+    gib = float(size[1]) / (1024 if float(size[1]) >= 1024 else 1)
+    count = _count(line["AcceleratorCount"], place) or 1
+    if any(_agrees(each, card) for each in (gib, gib / count)):
+        return name, card
+    for each in (gib, gib / count):
+        whole = f"{name}-{round(each)}GB"
+        if (other := _card(whole)) is not None and _agrees(each, other):
+            return whole, other
+    _refuse(
+        f"{place}: memory of a GPU",
+        told,
+        f"{card.memory_gib:g} of {name}; name the card as `hetopt list gpus` has it",
+    )
+
+
+def _agrees(gib: float, card: Gpu) -> bool:
+    return abs(gib - card.memory_gib) <= card.memory_gib / 8
+
+
+def _known(listed: Sequence[str]) -> dict[str, columns.Column]:
+    """Return the columns of a list by our names; prices are never of a minute."""
+    found = columns.known(listed, NAMES)
+    return {ours: one for ours, one in found.items() if one.unit_s in (1.0, 3600.0)}
 
 
 def _table(path: Path) -> Table:
     """Return the table of a list, with its columns by SkyPilot's names as well."""
     table = read_table(path)
-    return columns.with_names(table, columns.known(table.columns, NAMES))
+    return columns.with_names(table, _known(table.columns))
 
 
 def _card(name: str) -> Gpu | None:
@@ -316,7 +477,8 @@ def _count(text: str | None, place: str) -> int | None:
 
 
 def _price(text: str, place: str) -> Decimal:
-    if (number := _number(text, f"{place}: price")) < 0:
+    amount = re.sub(r"^(?:US)?\$ ?| ?USD$", "", text)
+    if (number := _number(amount, f"{place}: price")) < 0:
         _refuse(f"{place}: price", text, "0 or more")
     return number
 
@@ -337,7 +499,7 @@ def _memory_gib(info: str, count: int, card: Gpu, place: str) -> float:
     """Memory of one GPU: the reading of GpuInfo that the data sheet confirms."""
     for reading in _readings(info, place):
         for mib in (reading, reading / count, reading * 1024, reading * 1024 / count):
-            if abs(mib / 1024 - card.memory_gib) <= card.memory_gib / 8:
+            if _agrees(mib / 1024, card):
                 return float(round(mib / 1024, 3))
     return float(card.memory_gib)
 
