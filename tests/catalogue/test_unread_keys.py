@@ -169,6 +169,7 @@ HARMLESS: dict[str, Any] = {
     "routed_scaling_factor": 2.5,
     "router_aux_loss_coef": 0.001,
     "sliding_window": None,
+    "sliding_window_size": -1,
     "tensor_parallel_size": 8,
     "tokenizer_class": "LlamaTokenizer",
     "top_k": 50,
@@ -203,6 +204,7 @@ def test_a_key_that_changes_no_layer_leaves_the_model_as_it_is(key: str) -> None
 OF_LAYERS = {
     *("mamba_d_state", "mamba_n_groups", "moe_layer_freq", "q_lora_rank"),
     *("num_experts_per_tok", "num_local_experts", "sliding_window"),
+    "sliding_window_size",
     *("use_sliding_window", "max_position_embeddings", "rope_scaling"),
 }
 
@@ -320,6 +322,13 @@ def test_gemma_2_has_its_window_by_two_names() -> None:
     assert from_config(both, "m") == from_config(one, "m") == from_config(config, "m")
 
 
+@pytest.mark.parametrize("key", ["vision_config", "img_processor", "visual"])
+def test_a_tower_by_any_name_is_told(key: str) -> None:
+    assert "the towers of other" in "".join(
+        remarks({"llm_config": QWEN, key: {"a": 1}})
+    )
+
+
 def test_what_stands_around_the_language_model_is_no_layer_of_it() -> None:
     outer = {"text_config": QWEN, "vision_config": {}, "num_codebooks": 8}
     assert from_config(outer, "m") == from_config(QWEN, "m")
@@ -360,6 +369,12 @@ def test_what_stands_around_the_language_model_is_no_layer_of_it() -> None:
             {"is_causal": False},
             "is_causal: hetopt does not support encoders; found false, expected a "
             "causal language model",
+        ),
+        (
+            {"model_type": "clip_text_model"},
+            "model_type: hetopt does not support 'clip_text_model', which has encoders "
+            "of texts, whose positions are learned; give layer_parameters of an "
+            "instance instead",
         ),
         (
             {"num_experts": -1},

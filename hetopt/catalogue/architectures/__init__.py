@@ -54,6 +54,7 @@ _ALIASES |= {
     "qwen3_omni_moe_text": "qwen3_moe",
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe_text": "qwen3_moe",
+    "phi3_v": "phi3",
     "glm4v_text": "glm4",
     "glm4v_moe_text": "glm4_moe",
 }

@@ -132,6 +132,7 @@ _TIED = Traits(tied=True)
 _OTHERS = {
     **dict.fromkeys(("bert", "roberta", "xlm-roberta"), _TIED),
     "bitnet": Traits(gated=True),
+    **dict.fromkeys(("grok", "grok-1"), Traits(gated=True, tied=True, norms=4)),
     "vaultgemma": Traits(gated=True, tied=True),
 }
 _QK_NORMS = ("use_qk_norm", "qk_norm", "qk_layernorm", "use_qk_layernorm")

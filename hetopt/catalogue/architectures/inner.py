@@ -12,7 +12,10 @@ from .keys import ISSUE, Fields
 #: Keys of a configuration whose object is the language model's, or is around it.
 LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config")
 #: What a model has beside its language model, by the keys that tell of it.
-TOWERS = ("vision_config", "audio_config", "thinker_config")
+TOWERS = (
+    *("vision_config", "audio_config", "thinker_config", "visual_tokenizer_config"),
+    *("img_processor", "audio_processor", "vision_tower", "mm_vision_tower", "visual"),
+)
 SPEECH = ("talker_config", "token2wav_config", "code2wav_config")
 #: What the classes of transformers have where such an inner configuration is silent.
 _SILENT: dict[str, Fields] = {

@@ -88,7 +88,8 @@ def window(config: Reading, family: str) -> int | None:
         return _SEEN.get(family)
     if config.get("use_sliding_window") is False:
         return None
-    return whole(config, *keys)
+    found = whole(config, *keys)
+    return found if found and found > 0 else None  # -1: none
 
 
 def has_chunks(family: str) -> bool:
