@@ -6,7 +6,8 @@ Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nod
 resources are `(null)`, are left out. A node that several partitions list counts once;
 one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
 ranges, `n[01-04,07]`. Without a header the first two columns are nodes and resources,
-or numbers stand between these; `|` may divide columns. Under a header they are those
+or numbers and a state stand between these, and a state may follow; `|` may divide
+columns. Under a header they are those
 called NODELIST (or HOSTNAMES) and GRES. MEMORY there, and RealMemory of `scontrol`, is
 `host_gib`, the host's for what GPUs offload. Nodes whose state is down, drained or the
 like are left out and told. The type is kept as the node's `gres`, by which `hetopt
@@ -44,6 +45,14 @@ _OUT = (
 )
 #: Lines that slurm.conf has and `scontrol show node` has not.
 _CONF = r"(?m)^(?:PartitionName|NodeName=DEFAULT|GresTypes|SlurmctldHost|ClusterName)\b"
+# A state as sinfo prints it, short or long, with its marks.
+_STATE_FORM = re.compile(
+    r"(?:idle|mix(?:ed)?|alloc(?:ated)?|comp(?:leting)?|drain(?:ed|ing)?|drng|down|boot|"
+    r"fail(?:ing|g)?|maint|res(?:v|erved)|pl(?:nd|anned)|unk(?:nown)?|inval|futr|future|"
+    r"blocked|npc|perfctrs|pow_(?:dn|up)|power(?:ed|ing)_(?:down|up)|reboot\w*)"
+    r"[*~#!%$@^+-]*",
+    re.IGNORECASE,
+)
 _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
 
 
@@ -205,7 +214,7 @@ def _table(text: str, where: str) -> Iterator[_Row]:
             continue
         place = f"{where}: line {number}"
         if columns.width is None and columns.gres == 1:
-            columns = columns._replace(gres=_gres_of(words))
+            columns = columns._replace(gres=_gres_of(words), state=_state_of(words))
         if _GRES in words or any(name in words for name in _NODES):
             columns = _header(words, place)
             continue
@@ -216,7 +225,7 @@ def _table(text: str, where: str) -> Iterator[_Row]:
             raise InstanceError(
                 f"{place}: found {line.strip()!r}, expected {expected}. Run: {_COMMAND}"
             )
-        state = "" if columns.state is None else words[columns.state]
+        state = "" if columns.state is None else "".join(words[columns.state :][:1])
         memory = "" if columns.memory is None else words[columns.memory]
         field = f"column {columns.gres + 1}"
         names, gres = words[columns.nodes], words[columns.gres]
@@ -224,13 +233,19 @@ def _table(text: str, where: str) -> Iterator[_Row]:
 
 
 def _gres_of(words: Sequence[str]) -> int:
-    """The column of resources without a header: behind numbers, or the second one."""
+    """The column of resources without a header: the second, or behind numbers."""
     for number, word in enumerate(words[1:], 1):
         if _GRES_FORM.fullmatch(word):
             return number
-        if not re.fullmatch(r"[0-9.+/]+", word):
+        if not re.fullmatch(rf"[0-9.+/]+|{_STATE_FORM.pattern}", word, re.IGNORECASE):
             break
     return 1
+
+
+def _state_of(words: Sequence[str]) -> int | None:
+    """Return the column of states without a header; None where there is none."""
+    states = (n for n, word in enumerate(words) if n and _STATE_FORM.fullmatch(word))
+    return next(states, None)
 
 
 def _json(text: str, where: str) -> Iterator[_Row]:

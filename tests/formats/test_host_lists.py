@@ -174,6 +174,8 @@ FORMS: dict[str, Files] = {
     "ansible": {"all.txt": "\n".join(ansible())},
     "sinfo -N -h": {"s.txt": rows("{name} {gres}")},
     "sinfo, numbers between": {"s.txt": rows("{name} 64 515000 {gres} idle")},
+    "sinfo, state before": {"s.txt": rows("{name} idle~ {gres}")},
+    "sinfo, state between bars": {"s.txt": rows("{name}|64|mixed-|{gres}")},
     "sinfo, header": {
         "s.txt": rows("gpu* {name} idle {gres}", "PARTITION NODELIST STATE GRES")
     },
@@ -402,6 +404,26 @@ def test_pods_of_kuberay_are_counted_by_hosts_and_others_are_told(
     amd = KUBERAY.replace("nvidia.com/gpu:", "amd.com/gpu:", 1)
     with pytest.raises(InstanceError, match=r"amd\.com/gpu of gpus is left out"):
         read(put(tmp_path, {"x.yaml": amd}))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "a gpu:l4:1 drain\nb gpu:l4:1 idle\nc gpu:l4:1 alloc$\n",
+        "a drained* gpu:l4:1\nb mix gpu:l4:1\nc down gpu:l4:1\n",
+        "a|down~|gpu:l4:1\nb|resv|gpu:l4:1\nc|inval|gpu:l4:1\n",
+        "NODELIST GRES STATE\na gpu:l4:1 maint\nb gpu:l4:1 comp\nc gpu:l4:1 drng\n",
+        "NodeName=a Gres=gpu:l4:1 State=IDLE+DRAIN\nNodeName=b Gres=gpu:l4:1 "
+        "State=IDLE\nNodeName=c Gres=gpu:l4:1 State=DOWN*\n",
+    ],
+)
+def test_nodes_on_which_no_job_starts_are_told_in_every_list(
+    lines: str, tmp_path: Path
+) -> None:
+    made = document(AUTO, put(tmp_path, {"s.txt": lines}), {})
+    assert [node["name"] for node in made["cluster"]["nodes"]] == ["b"]
+    told = [row.what for row in made["assumed"] if row.value == "left out"]
+    assert sorted(told) == ["a", "c"]
 
 
 def test_parts_of_gpus_are_left_out_of_slurms_lists(tmp_path: Path) -> None:
