@@ -19,6 +19,7 @@ _UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
     **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 0.001),
 }
 _CLOCK = re.compile(
@@ -75,6 +76,8 @@ def seconds(cell: str, unit_s: float = 1.0) -> float | None:
     except ValueError:
         pass
     else:
+        if unit_s < 1:  # a month of milliseconds is no moment
+            value, unit_s = value * unit_s, 1.0
         if value < _EPOCH or value == float("inf"):
             return value * unit_s
         return (value / 1000 if value > _EPOCH * 1000 else value) - ORIGIN
