@@ -48,9 +48,13 @@ _ANSIBLE = re.compile(
 _GATHERED = re.compile(r"(?m)^-{8,}\n(\S+?)(?: \([0-9]+\))?\n-{8,}\n")
 # Rows of the table that nvidia-smi prints by itself, with Windows's driver models.
 _ROW = re.compile(
-    r"(?m)^\| {1,4}[0-9]{1,3} {1,4}(?P<name>\S[^|\n]{0,80}?) +"
+    r"(?m)^\| {1,4}(?P<index>[0-9]{1,3}) {1,4}(?P<name>\S[^|\n]{0,80}?) +"
     r"(?:On|Off|N/A|WDDM|TCC|MCDM) *\|"
 )
+# The names of columns, as far as that of an index or a name.
+_HEADER = r"(?:[a-z_.]+(?: \[[^\]\n]*\])?, ?)*(?:index|name)(?: *,|(?<=, name)$)"
+#: Columns that say which GPU a line is of.
+_OF_ONE = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial")
 _LOG = "==============NVSMI LOG=============="  # how nvidia-smi -q begins
 _MEMORY = re.compile(r"\|\s*[0-9]+MiB */ *([0-9]{1,9})MiB *\|")
 # A line of `--query-gpu=name`, which has nothing else.
@@ -188,7 +192,7 @@ def is_one(text: str, tree: Document | None) -> bool:
     begins = (
         rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|"
         r"[0-9]{1,2}, ?[^,\n]*, ?(?:[0-9]+|\[N/A\]|[^\n]*\bGPU-|[^,\n]*, )|"
-        rf"\| NVIDIA-SMI |{_LOG}|(?:index|name), ?|NVIDIA-SMI has failed|"
+        rf"\| NVIDIA-SMI |{_LOG}|{_HEADER}|NVIDIA-SMI has failed|"
         rf"[^,\n]{{3,80}}, ?[0-9]{{4,7}} MiB$|name$|{_MAKERS}$)"
     )
     return _is_topology(text) or re.search(begins, text) is not None
@@ -205,19 +209,23 @@ def hosts_of(
     if not types:
         return []
     counts = {gpu: len(numbers) for gpu, numbers in types.items()}
+    hosts = clusters.parts(name, counts, place)
     return [
         host._replace(
-            memory_mib=min(
-                (mib for number in numbers if (mib := listed[number].mib) is not None),
-                default=None,
-            ),
+            memory_mib=min(_memories(listed, numbers), default=None),
+            most_mib=max(_memories(listed, numbers), default=None),
             product=host.gpu,
             links=topology.links(topology.part(pairs, numbers)) if pairs else None,
         )
-        for host, numbers in zip(
-            clusters.parts(name, counts, place), types.values(), strict=True
-        )
+        for host, numbers in zip(hosts, types.values(), strict=True)
     ]
+
+
+def _memories(listed: Sequence[Listed], numbers: Sequence[int]) -> Iterator[int]:
+    """Yield the memories that a list tells of some GPUs."""
+    for number in numbers:
+        if (mib := listed[number].mib) is not None:
+            yield mib
 
 
 def gpus(text: str, where: str) -> list[Listed]:
@@ -228,6 +236,7 @@ def gpus(text: str, where: str) -> list[Listed]:
         return list(_of_log(text, where))
     found: list[Listed] = []
     columns: list[str] | None = None
+    seen: set[tuple[str, str]] = set()
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{where}: line {number}"
         fields = [field.strip() for field in line.split(",")]
@@ -235,6 +244,11 @@ def gpus(text: str, where: str) -> list[Listed]:
             continue
         if {"index", "name"} & {field.split()[0] for field in fields if field}:
             columns = [field.split()[0] if field else "" for field in fields]
+            if "timestamp" in columns and not {*_OF_ONE} & {*columns}:
+                raise InstanceError(
+                    f"{place}: found a timestamp without an index, expected that of "
+                    f"each GPU, as one may come again later; print it with {_COMMAND}"
+                )
             continue
         if line.lstrip().startswith("MIG ") and found:
             found[-1] = found[-1]._replace(is_in_parts=True)
@@ -245,6 +259,14 @@ def gpus(text: str, where: str) -> list[Listed]:
             continue
         own = _columns(columns, fields)
         told = dict(zip(own, fields, strict=False))
+        ids = {(key, told[key]) for key in _OF_ONE if key in told}
+        if again := ids & seen:
+            key, value = min(again)
+            raise InstanceError(
+                f"{place}: found {key} {cut(value)} again, expected each GPU once; "
+                "give one list of each host, taken once"
+            )
+        seen |= ids
         if (
             len(fields) != len(own)
             or "name" not in own
@@ -289,10 +311,16 @@ def _columns(header: list[str] | None, fields: Sequence[str]) -> list[str]:
 
 def _of_table(text: str, where: str) -> Iterator[Listed]:
     """Yield the GPUs of what nvidia-smi prints by itself: three lines for each."""
-    lines = _COLOUR.sub("", text).splitlines()
+    lines, seen = _COLOUR.sub("", text).splitlines(), 0
     for number, line in enumerate(lines):
         if (row := _ROW.match(line)) is None:
             continue
+        if int(row["index"]) != seen:
+            raise InstanceError(
+                f"{where}: line {number + 1}: found GPU {row['index']}, expected GPU "
+                f"{seen}; give one table of each host, taken once"
+            )
+        seen += 1
         if row["name"].endswith("..."):
             raise InstanceError(
                 f"{where}: line {number + 1}: found {row['name']!r}, a name that is "

@@ -155,6 +155,13 @@ FORMS: dict[str, Files] = {
     "nvidia-smi -L": each(lambda gpu, count, _: "\n".join(smi_l(gpu, count)), "txt"),
     "query, csv": each(csv, "csv"),
     "query, header": each(headed, "csv"),
+    "query, other columns before": each(
+        lambda gpu, count, mib: "\n".join(
+            ["timestamp, name, pci.bus_id, memory.total [MiB]"]
+            + [f"2026/01/02 03:04:05.1, {gpu}, 0:{i}.0, {mib} MiB"
+               for i in range(count)]
+        ), "csv",
+    ),
     "query, no index": each(unindexed, "csv"),
     "query, names": each(lambda gpu, count, _: "\n".join([gpu] * count), "csv"),
     "query, names, header": each(
@@ -338,6 +345,16 @@ def test_machines_that_may_start_later_are_told(tmp_path: Path) -> None:
         (row.what, row.change) for row in made["assumed"] if row.value == "left out"
     ]
     assert rows == [("2 more of big", "min_workers: N")]
+
+
+def test_cards_of_one_name_whose_memory_differs_are_told(tmp_path: Path) -> None:
+    card = "NVIDIA GeForce RTX 4090"
+    alike = {"a.csv": csv(card, 2, 24564), "b.csv": csv(card, 2, 24217)}
+    unlike = {"a.csv": f"0, {card}, 49140\n1, {card}, 24564\n"}
+    for files, told in ((alike, []), (unlike, ["24564 MiB, the least of its cards"])):
+        rows = document(AUTO, put(tmp_path, files), {"inter_gbytes_per_s": 1.0})
+        found = [x.value for x in rows["assumed"] if x.what.endswith("which differs")]
+        assert found == told
 
 
 def test_hosts_that_ansible_did_not_reach_are_told(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ class Host(NamedTuple):
     network_gbytes_per_s: float | None = None  # of a machine that is rented by a name
     usual: str | None = None
     host_mib: int | None = None  # memory of the whole machine for what GPUs offload
+    most_mib: int | None = None  # of the largest of its cards
 
 
 class LeftOut(NamedTuple):
@@ -381,12 +382,34 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
         rows[row.what] = row
     for _, counted in _types_of(hosts, settings).values():
         rows |= {row.what: row for row in counted.rows}
+    rows |= {row.what: row for row in _unlike_memory(hosts, settings)}
     joined = settings.host_gbytes_per_s is not None
     if joined and settings.inter_latency_us is None:
         change = "-o inter_latency_us=X"
         row = Assumption("latency between hosts", "0 us", "no file tells one", change)
         rows[row.what] = row
     return list(rows.values())
+
+
+#: Share by which the memories of cards of a name differ where they are other cards.
+_UNLIKE = 1.05
+
+
+def _unlike_memory(hosts: Sequence[Host], settings: Settings) -> Iterator[Assumption]:
+    """Yield a row for each card whose lists tell memories that are not alike."""
+    told: dict[str, list[int]] = {}
+    for host in hosts:
+        sizes = told.setdefault(card(host, settings).name, [])
+        sizes += [] if host.memory_mib is None else [host.memory_mib]
+        sizes += [] if host.most_mib is None else [host.most_mib]
+    for name, sizes in told.items():
+        if sizes and max(sizes) > _UNLIKE * min(sizes):
+            yield Assumption(
+                f"memory of {name}, which differs",
+                f"{min(sizes)} MiB, the least of its cards",
+                f"lists of up to {max(sizes)} MiB",
+                "the list: another name for others, and -o types=NAME:TFLOPS/GIB",
+            )
 
 
 def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
