@@ -80,7 +80,7 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     tables: dict[str, Pairs] = {}
     left_out: list[LeftOut] = []
     for path in _with_topologies(paths):
-        text, where = read_text(path), str(path)
+        text, where = read_text(path).replace("\r\n", "\n"), str(path)
         if text.count(_LOG) > 1:
             raise InstanceError(
                 f"{where}: found nvidia-smi -q of several hosts, expected one; give "

@@ -272,7 +272,7 @@ def _text(number: int | None) -> str:
 def _scontrol(text: str, where: str) -> Iterator[_Row]:
     """Yield the nodes of `scontrol show node`, in one line each or in several."""
     if is_conf := re.search(_CONF, text) is not None:
-        text = text.replace("\\\n", "  ")
+        text = re.sub(r"\\\r?\n", " ", text)
     starts = [m.start() for m in re.finditer("^NodeName=", text, re.MULTILINE)]
     usual: dict[str, str] = {}
     for start, end in pairwise([*starts, len(text)]):

@@ -224,6 +224,15 @@ def read(paths: list[Path], **options: Any) -> Cluster:
 
 
 @pytest.mark.parametrize("name", FORMS)
+def test_hosts_are_the_same_with_lines_of_windows(name: str, tmp_path: Path) -> None:
+    wanted = read(put(tmp_path, FORMS[name]))
+    files = {path: text.replace("\n", "\r\n") for path, text in FORMS[name].items()}
+    for path, text in files.items():
+        (tmp_path / path).write_bytes(text.encode())
+    assert read([tmp_path / path for path in files]) == wanted
+
+
+@pytest.mark.parametrize("name", FORMS)
 def test_hosts_are_the_same_in_every_list(name: str, tmp_path: Path) -> None:
     found = read(put(tmp_path, FORMS[name]))
     card = {gpu: find_gpu(gpu) for _, gpu, _, _ in HOSTS}
