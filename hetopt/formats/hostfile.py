@@ -3,7 +3,8 @@
 The format of DeepSpeed, of Open MPI and, with `type=`, of FlagScale; `host:8` is that
 of MPICH and Horovod. Hosts may be a range, `node[01-16]`, as Slurm writes it. A host
 without a type has GPUs of the option `gpu`; a type may be a machine by the name that a
-cloud rents it by (`p4d.24xlarge`). Options are those of all importers of clusters.
+cloud rents it by (`p4d.24xlarge`). A table of hosts in CSV is read as well
+(`importing.inventory`). Options are those of all importers of clusters.
 """
 
 import re
@@ -14,7 +15,7 @@ from ..catalogue import rented
 from ..errors import InstanceError
 from ..text.parsing import read_text
 from .documents import Document
-from .importing import clusters
+from .importing import clusters, inventory
 from .importing.clusters import Host, LeftOut
 from .sinfo import expanded
 
@@ -22,8 +23,18 @@ OPTIONS = clusters.OPTIONS
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """Return the hosts of all files; none is left out."""
-    return [one for path in paths for one in hosts(read_text(path), str(path))], []
+    """Return the hosts of all files, and columns of tables that are not read."""
+    found: list[Host] = []
+    left_out: list[LeftOut] = []
+    for path in paths:
+        text = read_text(path)
+        if inventory.is_one(text):
+            there, gone = inventory.listed(path)
+            found += there
+            left_out += gone
+        else:
+            found += hosts(text, str(path))
+    return found, left_out
 
 
 read = clusters.reader("hostfile", listed)
@@ -37,7 +48,7 @@ def is_one(text: str, tree: Document | None) -> bool:
     by_colons = rf"\s*(?:(?:#[^\n]*|{_WITH_SLOTS}[^\n:]*)(?:\n\s*|$))*"
     if tree is not None:
         return False
-    if re.search(by_slots, text) is not None:
+    if inventory.is_one(text) or re.search(by_slots, text) is not None:
         return True
     return ":" in text and re.fullmatch(by_colons, text) is not None
 

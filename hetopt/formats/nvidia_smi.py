@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..errors import InstanceError, cut
 from ..text.parsing import read_text
 from .documents import Document
-from .importing import clusters, topology
+from .importing import clusters, inventory, topology
 from .importing.clusters import Host, LeftOut
 from .importing.topology import BUS, SELF, Pairs, nvlinks
 from .sinfo import expanded
@@ -187,7 +187,7 @@ def by_host(text: str, name: str, where: str) -> tuple[dict[str, str], list[Left
 
 def is_one(text: str, tree: Document | None) -> bool:
     """Tell whether a text is one of nvidia-smi's: a list of GPUs, or their topology."""
-    if tree is not None:
+    if tree is not None or inventory.is_one(text):
         return False
     begins = (
         rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|"

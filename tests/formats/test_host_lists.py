@@ -203,6 +203,15 @@ FORMS: dict[str, Files] = {
     "hostfile, range": {
         "hosts": "h[1-2] slots=8 type=H100-80GB-SXM5\na1:4 type=A100-80GB-SXM4\n"
     },
+    "table": {
+        "hosts.csv": "Server,Card,Number of GPUs\n"
+        + "".join(f"{n},{g},{c}\n" for n, g, c, _ in HOSTS)
+        + "login,none,0\n"
+    },
+    "table, a GPU a row": {
+        "hosts.csv": "hostname;index;name\n"
+        + "".join(f"{n};{i};{g}\n" for n, g, c, _ in HOSTS for i in range(c))
+    },
     "joined": {
         "h1.txt": "\n".join(smi_l(H100, 8)),
         "hosts": "h2 slots=8 type=H100-80GB-SXM5\n",
@@ -364,6 +373,23 @@ def test_cards_of_one_name_whose_memory_differs_are_told(tmp_path: Path) -> None
         rows = document(AUTO, put(tmp_path, files), {"inter_gbytes_per_s": 1.0})
         found = [x.value for x in rows["assumed"] if x.what.endswith("which differs")]
         assert found == told
+
+
+def test_tables_of_hosts_tell_cards_by_memory_and_columns_unread(
+    tmp_path: Path,
+) -> None:
+    text = "host,gpu,gpus,vram_gb,rack\na,A100,8,80,1\nb,A100,4,40,1\na,RTX 3090,1,,1\n"
+    types = "a100-80gb:A100-80GB-SXM4,A100-40GB:A100-40GB-PCIe"
+    told = {"types": types, "inter_gbytes_per_s": 1.0}
+    made = document(AUTO, put(tmp_path, {"hosts.csv": text}), told)
+    nodes = [(n["name"], n["gpu"], n["count"]) for n in made["cluster"]["nodes"]]
+    assert nodes == [
+        ("a-a100-80gb", "A100-80GB-SXM4", 8),
+        ("a-rtx-3090", "RTX3090", 1),
+        ("b", "A100-40GB-PCIe", 4),
+    ]
+    left = [row.what for row in made["assumed"] if row.value == "left out"]
+    assert left == ["columns rack of hosts.csv"]
 
 
 def test_hosts_that_ansible_did_not_reach_are_told(tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""Hosts in a table of one's own: a CSV file with a host and its GPUs a row.
+
+Columns are known by their usual names (`NAMES`). Without a number of GPUs a row is one
+GPU. A row without GPUs is a host without any. The memory of a card distinguishes cards
+of one name. Other columns are told as not read.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...catalogue import find_gpu
+from ...errors import InstanceError, quoted
+from ...text import columns
+from ...text.parsing import read_table, whole_number
+from . import clusters
+from .clusters import Host, LeftOut
+
+NAMES = {
+    "host": (
+        *("hostname", "host_name", "node", "node_name", "nodename", "server"),
+        *("machine", "name"),
+    ),
+    "gpu": (
+        *("gpu_type", "gpu_model", "gpu_name", "accelerator", "accelerator_type"),
+        *("card", "gpu_card", "name"),
+    ),
+    "gpus": (
+        *("gpu_count", "num_gpus", "n_gpus", "gpus_per_node", "number_of_gpus"),
+        *("gpu_num", "count", "slots"),
+    ),
+    "memory": (
+        *("gpu_memory_gb", "gpu_memory_gib", "gpu_memory", "gpu_mem_gb", "gpu_mem"),
+        *("gpu_vram_gb", "vram_gb", "vram"),
+    ),
+}
+#: Columns that say which GPU of its host a row is.
+_OF_ONE = ("index", "gpu_index", "gpu_id", "uuid", "gpu_uuid", "pci.bus_id", "serial")
+_NONE = ("", "-", "none", "null", "n/a", "nan")
+_MOST_NAMES = 8
+
+
+def is_one(text: str) -> bool:
+    """Tell whether a text begins with the columns of hosts and of their GPUs."""
+    header = text.lstrip("\ufeff").lstrip().partition("\n")[0]
+    sign = next((sign for sign in ",;\t|" if sign in header), None)
+    if sign is None or len(header) > 1000:
+        return False
+    names = [name.strip().strip('"') for name in header.split(sign)]
+    found = columns.known(names, NAMES)
+    hosts, cards = found.get("host"), found.get("gpu")
+    return hosts is not None and cards is not None and hosts.name != cards.name
+
+
+def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
+    """Return the hosts of a table, and the columns that are not read."""
+    table, where = read_table(path), str(path)
+    known = columns.known(table.columns, NAMES)
+    found: dict[str, dict[str | None, int]] = {}
+    places: dict[str, str] = {}
+    own = [name for name in table.columns if name.lower() in _OF_ONE]
+    seen: set[tuple[str, str, str]] = set()
+    for line, cells in columns.with_names(table, known).rows:
+        place = f"{where}: line {line}"
+        host = (cells["host"] or "").strip()
+        gpus = _gpus(cells, place)
+        if not gpus:
+            continue
+        if not host:
+            raise InstanceError(f"{place}: found no host, expected its name; add it")
+        ids = {(host, name, cells[name] or "") for name in own}
+        if ids & seen:
+            raise InstanceError(
+                f"{place}: found a GPU of host {quoted(host)} again, expected each "
+                "once; remove one"
+            )
+        seen |= ids
+        of_host = found.setdefault(host, {})
+        card = _card(cells, place)
+        if "gpus" in known and card in of_host:
+            raise InstanceError(
+                f"{place}: found {quoted(card or '')} of host {quoted(host)} again, "
+                f"expected it once ({places[host]}); remove one"
+            )
+        of_host[card] = of_host.get(card, 0) + gpus
+        places.setdefault(host, place)
+    if not found:
+        raise InstanceError(
+            f"{where}: found no host with GPUs, expected at least one; add one"
+        )
+    hosts = [
+        one
+        for host, types in found.items()
+        for one in clusters.parts(host, types, places[host])
+    ]
+    return hosts, _unread(table.columns, known, path)
+
+
+def _gpus(cells: Mapping[str, str | None], place: str) -> int:
+    """Return the GPUs of a row, 0 where its host has none."""
+    card = (cells["gpu"] or "").strip().lower()
+    if "gpus" not in cells:
+        return 0 if card in _NONE else 1
+    text = (cells["gpus"] or "").strip()
+    if text.lower() in _NONE and card in _NONE:
+        return 0
+    count = whole_number(text)
+    if count is None or count > 9999:
+        raise InstanceError(
+            f"{place}: found {quoted(text)} GPUs, expected a whole number up to 9999; "
+            "correct it"
+        )
+    return count
+
+
+def _card(cells: Mapping[str, str | None], place: str) -> str | None:
+    """Return the card of a row, by its memory as well where the name needs that."""
+    name = (cells["gpu"] or "").strip()
+    if name.lower() in _NONE:
+        return None
+    told = (cells.get("memory") or "").strip()
+    if not told:
+        return name
+    size = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]+)?) ?(?:GB|GiB|MB|MiB|G|)", told)
+    if size is None:
+        raise InstanceError(
+            f"{place}: memory of a GPU: found {quoted(told)}, expected GB, as 80; "
+            "correct it"
+        )
+    gib = float(size[1]) / (1024 if float(size[1]) >= 1024 else 1)
+    card = find_gpu(name)
+    if card is None:
+        return f"{name}-{round(gib)}GB"
+    if abs(gib - card.memory_gib) > card.memory_gib / 8:
+        raise InstanceError(
+            f"{place}: memory of a GPU: found {quoted(told)}, expected "
+            f"{card.memory_gib:g} of {card.name}; name the card as `hetopt list gpus` "
+            "has it"
+        )
+    return name
+
+
+def _unread(
+    listed: Sequence[str], known: Mapping[str, columns.Column], path: Path
+) -> list[LeftOut]:
+    """Return what is told of columns that say nothing of the GPUs."""
+    used = {*known, *(column.name for column in known.values())}
+    names = [name for name in listed if name and name not in used]
+    if not names:
+        return []
+    more = f", and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES)
+    what = f"columns {', '.join(names[:_MOST_NAMES])}{more} of {path.name}"
+    return [LeftOut(what, "not read", "-o inter_gbytes_per_s=X, --island, ...")]
