@@ -110,21 +110,45 @@ def read_table(path: Path) -> Table:
 
     Lines may end as on any system, in old Excel's CR, too; cells are divided by commas,
     or by what a header without commas has: `|`, `;` or tabs. What is not CSV is an
-    `InstanceError` with the line, when it is come to.
+    `InstanceError` with the line, when it is come to, as is a line with more cells than
+    columns: a comma within a cell would move all that follow it.
     """
     text = read_text(path)
     if re.match(r"\s*(?:\{|\[\s*[\[{\]])", text) is not None:
         raise InstanceError.at(
             path, None, "found JSON, expected CSV with a header; write it as CSV"
         )
+    if re.match(r"[^\n,|;\t]+\n-+ [- ]*-\s*\n", text) is not None:
+        raise InstanceError.at(
+            path,
+            "line 2",
+            "found columns divided by blanks, as sacct prints them, expected CSV; "
+            "print them with --parsable2",
+        )
     sign = _divider(text)
     lines = DictReader(StringIO(text, newline=None), strict=True, delimiter=sign)
     with _csv(path, lines):
         lines.fieldnames = [name.strip() for name in lines.fieldnames or ()]
+    names = [name for name in lines.fieldnames if name]
+    if again := next((name for name in names if names.count(name) > 1), None):
+        raise InstanceError.at(
+            path,
+            "line 1",
+            f"found the column {cut(again)} twice, expected once; remove or rename one",
+        )
 
     def rows() -> Iterator[tuple[int, dict[str, str | None]]]:
         with _csv(path, lines):
             for cells in lines:
+                if any(more := cells.pop(None, None) or ()):
+                    found = len(lines.fieldnames or ()) + len(more)
+                    raise InstanceError.at(
+                        path,
+                        f"line {lines.line_num}",
+                        f"found {found} cells, expected {found - len(more)}, one a "
+                        "column; put a cell that has a "
+                        f"{sign!r} within quotes",
+                    )
                 yield lines.line_num, cells
 
     return Table(list(lines.fieldnames), rows())
