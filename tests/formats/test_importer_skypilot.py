@@ -165,6 +165,14 @@ def test_rows_of_spot_and_reserved_prices_are_not_on_demand(
         assert left[what] == "left out: H100 (1)"
 
 
+def test_a_list_without_names_of_machines_has_their_prices(tmp_path: Path) -> None:
+    header = "provider,gpu_model,gpu_count,region,price_per_gpu_hour,billing_type"
+    rows = ["a,B300,8,us,3.75,spot", "b,B300,8,us,6.5,on_demand"]
+    read = prices.read([own(tmp_path, header, *rows)])
+    assert [o["usd_per_hour"] for o in read["offers"]] == [pytest.approx(6.5)]
+    assert [row.what for row in read["assumed"]] == ["columns of prices.csv"]
+
+
 def test_memory_tells_cards_of_one_name_apart(tmp_path: Path) -> None:
     header = f"{OWN},vram_gb"
     path = own(tmp_path, header, "x,A100,8,12,us,40", "y,A100,8,16,us,80")
@@ -290,7 +298,7 @@ def test_what_is_wrong_is_named_with_its_line(
 
 
 def test_a_file_that_is_no_catalogue_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InstanceError, match="no column InstanceType, AcceleratorName"):
+    with pytest.raises(InstanceError, match="no column AcceleratorName, Acc"):
         offers(catalogue(tmp_path, "name,cost", "a,1"))
 
 

@@ -168,3 +168,26 @@ def test_groups_are_what_links_reach(seed: int) -> None:
     graph.add_nodes_from(range(count))
     found = {frozenset(one) for one in topology.groups(widths)}
     assert found == {frozenset(one) for one in networkx.connected_components(graph)}
+
+
+@pytest.mark.parametrize(
+    ("card", "link", "is_told"),
+    [
+        ("NVIDIA H100 80GB HBM3", "NODE", True),
+        ("NVIDIA H100 80GB HBM3", "NV18", False),
+        ("NVIDIA L40S", "NODE", False),
+    ],
+)
+def test_a_table_without_the_nvlinks_of_its_cards_is_told(
+    card: str, link: str, is_told: bool, tmp_path: Path
+) -> None:
+    names = "GPU0 GPU1 GPU2"
+    rows = [["X" if i == j else link for j in range(3)] for i in range(3)]
+    lines = [names, *(f"GPU{i} {' '.join(row)}" for i, row in enumerate(rows))]
+    (tmp_path / "h.topo").write_text("\n".join(lines) + "\n")
+    path = tmp_path / "h.csv"
+    path.write_text("".join(f"{i}, {card}, 46068\n" for i in range(3)))
+    assumed = nvidia_smi.read([path])["assumed"]
+    told = [row.source for row in assumed if row.what == "links within h"]
+    assert bool(told) is is_told
+    assert all("topo -mp" in source for source in told)

@@ -432,7 +432,7 @@ def _links_row(host: Host, held: Card, settings: Settings) -> Assumption | None:
     change = "-o intra_gbytes_per_s=X"
     if host.links is not None:
         if host.links.told is None:
-            return None
+            return _no_nvlinks(host, held.sheet, change)
         value = f"{_intra(host, held, settings):g} GB/s"
         if host.links.groups:
             change += ", or a node a group: -o nvlinks=groups"
@@ -443,6 +443,17 @@ def _links_row(host: Host, held: Card, settings: Settings) -> Assumption | None:
     source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} {kind}"
     value = f"{sheet.link_gbytes_per_s:g} GB/s"
     return Assumption(links_of(held.name), value, source, change)
+
+
+def _no_nvlinks(host: Host, sheet: Gpu, change: str) -> Assumption | None:
+    """Return the row on a table without the NVLinks that all such cards have."""
+    bus = sheet.pcie_gbytes_per_s
+    if host.links is None or nvlinks(host.links.name) or sheet.link_gbytes_per_s == bus:
+        return None
+    why = f"{host.links.name} of its topology, without the {sheet.nvlinks} NVLinks of "
+    why += "its data sheet; `nvidia-smi topo -mp` leaves them out, `topo -m` has them"
+    value = f"{bus:g} GB/s" if bus is not None else "its bus"
+    return Assumption(f"links within {host.name}", value, why, change)
 
 
 def links_of(card: str) -> str:

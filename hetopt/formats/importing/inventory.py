@@ -135,7 +135,7 @@ def _card(cells: Mapping[str, str | None], place: str) -> str | None:
         raise InstanceError(
             f"{place}: memory of a GPU: found {quoted(told)}, expected "
             f"{card.memory_gib:g} of {card.name}; name the card as `hetopt list gpus` "
-            "has it"
+            "has it, or otherwise, with -o types=NAME:TFLOPS/GIB"
         )
     return name
 

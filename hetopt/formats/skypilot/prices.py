@@ -69,7 +69,7 @@ OPTIONS: Options = {
     "data_parallel": str,
     "max_stages": Count,
 }
-_NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Region")
+_NEEDED = ("AcceleratorName", "AcceleratorCount", "Region")
 #: What other lists call SkyPilot's columns. Prices are those of a machine, an hour.
 NAMES = {
     "InstanceType": ("machine", "machine_type", "instance", "instance_name", "sku"),
@@ -373,7 +373,7 @@ def _rows(
                 continue
             memory = _memory_gib(line.get("GpuInfo") or "", count, card, place)
             times = count if of["Price"] == "PricePerGpu" else 1
-            alone = not (line["InstanceType"] or "").strip()
+            alone = not (line.get("InstanceType", name) or "").strip()
             rows = []
             for column, text in prices.items():
                 own = column == "SpotPrice"
