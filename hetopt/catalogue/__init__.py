@@ -271,6 +271,11 @@ def find_gpu(name: str) -> Gpu | None:
     return fits[0] if len(fits) == 1 else None
 
 
+def names_cards(name: str) -> bool:
+    """Return whether a name is that of a card, or the short one of several."""
+    return find_gpu(name) is not None or bool(_of_short(_plainly(name)))
+
+
 def near(name: str) -> list[str]:
     """Cards that a name, which is none or several, may stand for: all, if none is."""
     fits = [card.name for card in _of_short(_plainly(name))]

@@ -11,8 +11,9 @@ columns. Under a header they are those
 called NODELIST (or HOSTNAMES) and GRES. MEMORY there, and RealMemory of `scontrol`, is
 `host_gib`, the host's for what GPUs offload. Nodes whose state is down, drained or the
 like are left out and told. The type is kept as the node's `gres`, by which `hetopt
-export --to slurm` asks for it. Options are those of all importers of clusters; a node
-whose GPUs have no type gets the option `gpu`.
+export --to slurm` asks for it. GPUs without a type are of the card that one feature of
+their node names (AVAIL_FEATURES, AvailableFeatures), else of the option `gpu`. Options
+are those of all importers of clusters.
 """
 
 import re
@@ -21,6 +22,7 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
+from ..catalogue import names_cards
 from ..errors import InstanceError
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, read_text
@@ -36,12 +38,18 @@ _PART = re.compile(r"(?:^|[_.-])[1-7]g\.[0-9]{1,3}gb", re.IGNORECASE)
 _COMMAND = "sinfo -N -h -o '%N %G'"
 _MOST_NODES = 20_000
 _NODES, _GRES, _STATE = ("NODELIST", "HOSTNAMES"), "GRES", "STATE"
+_FEATURES = ("AVAIL_FEATURES", "ACTIVE_FEATURES", "FEATURES")
 _MEMORY = "MEMORY"  # MiB of a node, RealMemory of slurm.conf
 # How states of nodes begin on which no job starts, as sinfo (long or short) and
 # scontrol have them; `idle~` is a cloud's node that starts when it is asked for.
 _OUT = (
     *("down", "drain", "drng", "fail", "maint", "unk", "futr", "future", "reboot"),
     *("inval", "not_resp"),
+)
+#: What is read of a node of scontrol and slurm.conf.
+_SAID = (
+    *("NodeName=", "Gres=", "State=", "RealMemory="),
+    *("AvailableFeatures=", "Features="),
 )
 #: Lines that slurm.conf has and `scontrol show node` has not.
 _CONF = r"(?m)^(?:PartitionName|NodeName=DEFAULT|GresTypes|SlurmctldHost|ClusterName)\b"
@@ -59,7 +67,8 @@ _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
 class _Row(NamedTuple):
     """A row describes some nodes; `field` is the column of their resources.
 
-    `memory` is that of a node's host in MiB, as text.
+    `memory` is that of a node's host in MiB, as text; `features` are words that the
+    cluster's own people gave its nodes.
     """
 
     place: str
@@ -68,6 +77,7 @@ class _Row(NamedTuple):
     state: str
     field: str
     memory: str = ""
+    features: str = ""
 
 
 class _Names(Foreign):
@@ -86,6 +96,10 @@ class _Memory(Foreign):
     minimum: int | None = None
 
 
+class _Features(Foreign):
+    total: str = ""
+
+
 class _Group(Foreign):
     """Nodes that are alike, as sinfo has them."""
 
@@ -93,6 +107,7 @@ class _Group(Foreign):
     node: _States = _States()
     gres: _Gres = _Gres()
     memory: _Memory = _Memory()
+    features: _Features = _Features()
 
 
 class _Groups(Foreign):
@@ -106,6 +121,7 @@ class _Node(Foreign):
     gres: str = ""
     state: str | tuple[str, ...] = ()
     real_memory: int | None = None
+    features: str | tuple[str, ...] = ()
 
 
 class _Nodes(Foreign):
@@ -120,6 +136,7 @@ class _Columns(NamedTuple):
     state: int | None = None
     width: int | None = None
     memory: int | None = None
+    features: int | None = None
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
@@ -159,7 +176,7 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     for row in rows:
         if not (gpus := gpus_of(row.gres, row.place)):
             continue
-        memory = _mib(row)
+        memory, named = _mib(row), _named_by(row.features)
         parts = [kind for kind in gpus if kind and _PART.search(kind)]
         whole = {kind: count for kind, count in gpus.items() if kind not in parts}
         for name in expanded(row.nodes, row.place):
@@ -172,7 +189,7 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
             if not whole:
                 continue
             those = [
-                one._replace(gres=one.gpu, host_mib=memory)
+                one._replace(gres=one.gpu, gpu=one.gpu or named, host_mib=memory)
                 for one in clusters.parts(name, whole, row.place)
             ]
             before = found.setdefault(name, those)
@@ -196,6 +213,12 @@ def _mib(row: _Row) -> int | None:
             "MiB; correct it"
         )
     return int(row.memory.rstrip("+"))
+
+
+def _named_by(features: str) -> str | None:
+    """Return the card that exactly one of a node's features names, if one does."""
+    cards = [word for word in re.split(r"[,&|\s]+", features) if names_cards(word)]
+    return cards[0] if len(cards) == 1 else None
 
 
 def _is_out(state: str) -> bool:
@@ -228,8 +251,9 @@ def _table(text: str, where: str) -> Iterator[_Row]:
         state = "" if columns.state is None else "".join(words[columns.state :][:1])
         memory = "" if columns.memory is None else words[columns.memory]
         field = f"column {columns.gres + 1}"
+        features = "" if columns.features is None else words[columns.features]
         names, gres = words[columns.nodes], words[columns.gres]
-        yield _Row(place, names, gres, state, field, memory)
+        yield _Row(place, names, gres, state, field, memory, features)
 
 
 def _gres_of(words: Sequence[str]) -> int:
@@ -256,13 +280,16 @@ def _json(text: str, where: str) -> Iterator[_Row]:
             place = f"{where}: sinfo[{at}]"
             state = "+".join(group.node.state)
             names = ",".join(group.nodes.nodes)
-            memory = _text(group.memory.minimum)
-            yield _Row(place, names, group.gres.total, state, "gres.total", memory)
+            memory, told = _text(group.memory.minimum), group.features.total
+            gres = group.gres.total
+            yield _Row(place, names, gres, state, "gres.total", memory, told)
         return
     for at, node in enumerate(validated(_Nodes, tree, where).nodes):
         state = "+".join([node.state] if isinstance(node.state, str) else node.state)
         place, memory = f"{where}: nodes[{at}]", _text(node.real_memory)
-        yield _Row(place, node.name, node.gres, state, "gres", memory)
+        words = node.features
+        told = words if isinstance(words, str) else ",".join(words)
+        yield _Row(place, node.name, node.gres, state, "gres", memory, told)
 
 
 def _text(number: int | None) -> str:
@@ -283,7 +310,7 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
         said = usual | dict(
             word.partition("=")[::2]
             for word in reversed(told.split())
-            if word.startswith(("NodeName=", "Gres=", "State=", "RealMemory="))
+            if word.startswith(_SAID)
         )
         if said["NodeName"] == "DEFAULT":
             usual = said
@@ -292,7 +319,8 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
             said["State"] = ""
         gres, state = said.get("Gres", "(null)"), said.get("State", "")
         memory = said.get("RealMemory", "")
-        yield _Row(place, said["NodeName"], gres, state, "Gres", memory)
+        features = said.get("AvailableFeatures") or said.get("Features") or ""
+        yield _Row(place, said["NodeName"], gres, state, "Gres", memory, features)
 
 
 def _header(words: list[str], place: str) -> _Columns:
@@ -306,7 +334,8 @@ def _header(words: list[str], place: str) -> _Columns:
         )
     state = words.index(_STATE) if _STATE in words else None
     memory = words.index(_MEMORY) if _MEMORY in words else None
-    return _Columns(nodes, words.index(_GRES), state, len(words), memory)
+    features = next((words.index(name) for name in _FEATURES if name in words), None)
+    return _Columns(nodes, words.index(_GRES), state, len(words), memory, features)
 
 
 def _no_host(where: str, rows: Sequence[_Row], left_out: Sequence[LeftOut]) -> str:

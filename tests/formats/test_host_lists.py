@@ -459,6 +459,30 @@ def test_pods_of_kuberay_are_counted_by_hosts_and_others_are_told(
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("s.txt", "NODELIST AVAIL_FEATURES GRES\na ib,l4,24gb gpu:2\nb t4 gpu:2\n"
+         "c t4,l4 gpu:2\n"),
+        ("s.txt", "NodeName=a Gres=gpu:2 AvailableFeatures=l4\nNodeName=b Gres=gpu:2 "
+         "AvailableFeatures=t4,hdr\nNodeName=c Gres=gpu:2 AvailableFeatures=(null)\n"),
+        ("s.json", json.dumps({"nodes": [
+            {"name": "a", "gres": "gpu:2", "features": ["l4", "ib"]},
+            {"name": "b", "gres": "gpu:2", "features": "t4"},
+            {"name": "c", "gres": "gpu:2"}]})),
+    ],
+)  # fmt: skip
+def test_gpus_without_a_type_are_of_the_card_that_a_feature_names(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    told = {"gpu": "A10", "inter_gbytes_per_s": 1.0}
+    found = document(AUTO, put(tmp_path, {name: text}), told)["cluster"]["nodes"]
+    assert [(x["name"], x["gpu"]) for x in found] == [
+        *(("a", "L4"), ("b", "T4"), ("c", "A10"))
+    ]
+    assert not any("gres" in x for x in found)  # Slurm knows no type of them
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         "a gpu:l4:1 drain\nb gpu:l4:1 idle\nc gpu:l4:1 alloc$\n",

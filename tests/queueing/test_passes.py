@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from hetopt import cli
 from hetopt.api.judging import posed_training
 from hetopt.queueing import passing
+from hetopt.queueing.engines import slurm as slurm_engine
 from hetopt.queueing.jobs import TrainingJob
 from hetopt.queueing.passing import Queue, outlook
 from hetopt.queueing.store import LIVE
@@ -489,3 +490,14 @@ def test_attempts_of_a_later_edition_are_read_as_far_as_they_are_known(
     assert entry.live is not None
     record = {**entry.live.__dict__, "colour": "red"}
     assert type(entry.live).of(json.loads(json.dumps(record))) == replace(entry.live)
+
+
+def test_gpus_without_a_type_that_others_hold_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A feature may name the card, which Slurm counts without its type all the same."""
+    node = "NodeName=a Gres=gpu:4 GresUsed=gpu:3(IDX:0-2) State=MIXED CPUTot=8"
+    text = f"{node} AvailableFeatures=l4\n"
+    monkeypatch.setattr(slurm_engine, "output_of", lambda *_, **__: text)
+    assert slurm_engine.Slurm({}).machines({}).taken == {"a": 3}
+    assert slurm_engine.Slurm({}).machines({"a": 2}).taken == {"a": 1}

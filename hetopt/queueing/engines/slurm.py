@@ -80,7 +80,7 @@ class Slurm:
         for host in sinfo.hosts(text, "scontrol show node")[0]:
             machine = host.machine or host.name
             self._machine_of[host.name] = machine
-            used = self._nodes[machine].used.get(host.gpu, 0)
+            used = self._nodes[machine].used.get(host.gres, 0)
             if (others := used - ours.get(host.name, 0)) > 0:
                 taken[host.name] = others
         return Machines("sinfo", text, taken)
