@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..catalogue import rented, skypilot_gpus
+from ..catalogue import find_gpu, near, rented, skypilot_gpus
 from ..errors import InstanceError, quoted
 from ..text.parsing import read_tree
 from . import kubectl
@@ -26,6 +26,7 @@ from .importing.clusters import Host, LeftOut
 OPTIONS = clusters.OPTIONS
 _MOST_NODES = 20_000
 _GPU = "nvidia.com/gpu"
+_KUBERAY = ("RayCluster", "RayJob", "RayService")
 _MACHINE = "node.kubernetes.io/instance-type"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -60,14 +61,13 @@ def is_one(text: str, tree: Document | None) -> bool:
     resources = tree.get("resources")
     asks = isinstance(resources, dict) and not {"accelerators", "gpu", "any_of",
         "ordered", "instance_type"}.isdisjoint(resources)  # fmt: skip
-    kinds = ("RayCluster", "RayJob")
-    return asks or "available_node_types" in tree or tree.get("kind") in kinds
+    return asks or "available_node_types" in tree or tree.get("kind") in _KUBERAY
 
 
 def _machines(tree: Document, place: str, stem: str) -> Iterator[Host | LeftOut]:
     if "available_node_types" in tree:
         yield from _of_ray(tree, place)
-    elif tree.get("kind") in ("RayCluster", "RayJob"):
+    elif tree.get("kind") in _KUBERAY:
         yield from _of_kuberay(tree, place)
     elif is_one("", tree):
         name = str(tree.get("name") or stem)
@@ -119,7 +119,8 @@ def _of_ray(tree: Values, place: str) -> Iterator[Host | LeftOut]:
 
 def _of_kuberay(tree: Values, place: str) -> Iterator[Host | LeftOut]:
     spec = _tree(tree.get("spec") or {}, f"{place}: spec")
-    spec = _tree(spec.get("rayClusterSpec") or spec, f"{place}: spec")
+    inner = spec.get("rayClusterSpec") or spec.get("rayClusterConfig")
+    spec = _tree(inner or spec, f"{place}: spec")
     groups = [("head", 1, spec.get("headGroupSpec"))]
     for one in _list(spec.get("workerGroupSpecs"), f"{place}: workerGroupSpecs"):
         one = _tree(one, f"{place}: workerGroupSpecs")
@@ -196,7 +197,8 @@ def _of_skypilot(
     gpus = _count(number or 1, at)
     meant = skypilot_gpus().get(card)
     for one in _hosts_called(name, card, gpus, many, None, at, kind):
-        if meant is not None and isinstance(one, Host):
+        is_told = kind.lower() in rented()
+        if meant is not None and isinstance(one, Host) and not is_told:
             yield one._replace(usual=meant.name)
         else:
             yield one
@@ -274,6 +276,7 @@ def _hosts_called(
     `kind` is the name by which a cloud rents one.
     """
     found = rented().get(kind.lower())
+    card = _of_machine(card, gpus, kind, place)
     gbits = None if found is None else found.gbits_per_s
     rate = None if gbits is None else gbits / 8
     many = least or _count(most or 0, place)
@@ -291,6 +294,24 @@ def _hosts_called(
         extra = _count(most, place) - least
         what = f"{extra} more of {name}"
         yield LeftOut(what, "they start when they are asked for", "min_workers: N")
+
+
+def _of_machine(card: str | None, gpus: int, kind: str, place: str) -> str | None:
+    """Return the card of a machine that is rented, as the file names it beside that.
+
+    Raises `InstanceError` where the machine has other cards, or fewer.
+    """
+    found = rented().get(kind.lower())
+    if found is None or card is None:
+        return card
+    sheet = find_gpu(card)
+    is_its = found.card == sheet.name if sheet else found.card in near(card)
+    if gpus > found.gpus or not is_its:
+        raise InstanceError(
+            f"{place}: found {gpus} x {quoted(card)} of the machine {quoted(kind)}, "
+            f"expected {found.gpus} x {found.card}, which it has; correct one of them"
+        )
+    return found.card
 
 
 def _rented_card(name: str) -> tuple[str | None, int]:

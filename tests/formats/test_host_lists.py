@@ -515,6 +515,32 @@ def test_parts_of_gpus_are_left_out_of_slurms_lists(tmp_path: Path) -> None:
         document(AUTO, alone, {})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: x\nnum_nodes: 2\nresources: {instance_type: p4de.24xlarge, "
+        "accelerators: 'A100:8'}\n",
+        "available_node_types:\n  x:\n    min_workers: 2\n    node_config: "
+        "{InstanceType: p4de.24xlarge}\n    resources: {GPU: 8, "
+        "'accelerator_type:A100': 1}\n",
+        KUBERAY.replace("RayCluster", "RayService")
+        .replace("spec:\n  head", "spec:\n rayClusterConfig:\n  head", 1)
+        .replace("groupName: gpus", "groupName: x")
+        .replace(SELECTOR, "nodeSelector: {node.kubernetes.io/instance-type: "
+                           "p4de.24xlarge}"),
+    ],
+)  # fmt: skip
+def test_a_machine_that_is_rented_has_its_own_cards(text: str, tmp_path: Path) -> None:
+    made = document(AUTO, put(tmp_path, {"x.yaml": text}), {})["cluster"]
+    nodes = [(node["name"], node["gpu"], node["count"]) for node in made["nodes"]]
+    assert nodes == [("x-0", "A100-80GB-SXM4", 8), ("x-1", "A100-80GB-SXM4", 8)]
+    for old, new in (("A100", "H100"), (": 8", ": 16"), ("A100:8", "A100:16")):
+        if old in text and "Service" not in text:
+            other = put(tmp_path, {"x.yaml": text.replace(old, new)})
+            with pytest.raises(InstanceError, match="expected 8 x A100-80GB-SXM4"):
+                document(AUTO, other, {})
+
+
 def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
     text = "name: x\nnum_nodes: 2\nresources: {instance_type: p4d.24xlarge}\n"
     paths = put(tmp_path, {"x.yaml": text})
