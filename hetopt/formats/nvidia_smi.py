@@ -28,6 +28,8 @@ from .sinfo import expanded
 OPTIONS = clusters.OPTIONS
 #: What the file is called in which a host's topology lies beside its list.
 _TOPOLOGY = ".topo"
+#: GPUs that drive displays alone, of machines whose others compute.
+_DISPLAYS = ("NVIDIA DGX Display", "DGX Display")
 #: GPUs that have no memory of their own, and what is told in its place.
 _SHARING = ("NVIDIA GB10",)
 _SHARED = ("[N/A]", "[Not Supported]")
@@ -73,6 +75,11 @@ class Listed(NamedTuple):
     mib: int | None = None
     is_in_parts: bool = False
 
+    @property
+    def is_left_out(self) -> bool:
+        """Return whether no plan has this GPU."""
+        return self.is_in_parts or self.name in _DISPLAYS
+
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     """Return the hosts of all files, and the GPUs that are left out."""
@@ -112,7 +119,7 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
         pairs[name] = found
     hosts: list[Host] = []
     for name, (those, where) in lists.items():
-        left_out += _in_parts(name, those)
+        left_out += _left_out(name, those)
         hosts += hosts_of(name, those, pairs.get(name), where)
     if left_out and not hosts:
         why = clusters.reasons(left_out)
@@ -129,19 +136,16 @@ def _with_topologies(paths: Sequence[Path]) -> list[Path]:
 read = clusters.reader("nvidia-smi", listed)
 
 
-def _in_parts(name: str, listed: Sequence[Listed]) -> list[LeftOut]:
-    """Return the GPUs of a host that are cut into parts; numbers of the others stay."""
-    cut = [number for number, gpu in enumerate(listed) if gpu.is_in_parts]
-    whole = [str(number) for number in range(len(listed)) if number not in cut]
+def _left_out(name: str, listed: Sequence[Listed]) -> Iterator[LeftOut]:
+    """Yield the GPUs of a host that no plan has; numbers of the others stay."""
+    whole = [str(n) for n, gpu in enumerate(listed) if not gpu.is_left_out]
     beside = f"; start with CUDA_VISIBLE_DEVICES={','.join(whole)}" if whole else ""
-    return [
-        LeftOut(
-            f"GPU {number} of {name}",
-            f"in parts (MIG){beside}",
-            f"nvidia-smi -i {number} -mig 0",
-        )
-        for number in cut
-    ]
+    for number, gpu in enumerate(listed):
+        what, change = f"GPU {number} of {name}", f"nvidia-smi -i {number} -mig 0"
+        if gpu.is_in_parts:
+            yield LeftOut(what, f"in parts (MIG){beside}", change)
+        elif gpu.is_left_out:
+            yield LeftOut(what, f"for displays{beside}", "the list")
 
 
 def by_host(text: str, name: str, where: str) -> tuple[dict[str, str], list[LeftOut]]:
@@ -204,7 +208,7 @@ def hosts_of(
     """Return a machine as hosts, one a type; each has the least memory of its GPUs."""
     types: dict[str | None, list[int]] = {}
     for number, gpu in enumerate(listed):
-        if not gpu.is_in_parts:
+        if not gpu.is_left_out:
             types.setdefault(gpu.name, []).append(number)
     if not types:
         return []

@@ -392,6 +392,17 @@ def test_tables_of_hosts_tell_cards_by_memory_and_columns_unread(
     assert left == ["columns rack of hosts.csv"]
 
 
+def test_a_gpu_for_displays_is_left_out_and_told(tmp_path: Path) -> None:
+    names = [A100, "NVIDIA DGX Display", A100]
+    lines = [f"GPU {i}: {name} (UUID: GPU-{i})" for i, name in enumerate(names)]
+    made = document(AUTO, put(tmp_path, {"dgx.txt": "\n".join(lines)}), {})
+    (node,) = made["cluster"]["nodes"]
+    assert (node["gpu"], node["count"]) == ("A100-80GB-SXM4", 2)
+    told = [(row.what, row.source) for row in made["assumed"] if row[1] == "left out"]
+    why = "for displays; start with CUDA_VISIBLE_DEVICES=0,2"
+    assert told == [("GPU 1 of dgx", why)]
+
+
 def test_hosts_that_ansible_did_not_reach_are_told(tmp_path: Path) -> None:
     text = "\n".join(
         [
