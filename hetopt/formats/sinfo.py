@@ -253,7 +253,25 @@ def _table(text: str, where: str) -> Iterator[_Row]:
         field = f"column {columns.gres + 1}"
         features = "" if columns.features is None else words[columns.features]
         names, gres = words[columns.nodes], words[columns.gres]
+        if columns.width is None and _is_partition(words):
+            raise InstanceError(
+                f"{place}: found {line.strip()!r}, which may be a partition and how "
+                f"many nodes it has, expected a node. Run: {_COMMAND}"
+            )
         yield _Row(place, names, gres, state, field, memory, features)
+
+
+def _is_partition(words: Sequence[str]) -> bool:
+    """Tell whether a line without a header may be of a partition, `%P %G %D %t`."""
+    if words[0].endswith("*"):
+        return True
+    return (
+        len(words) > 3
+        and "[" not in words[0]
+        and _GRES_FORM.fullmatch(words[1]) is not None
+        and re.fullmatch("[0-9]{1,3}", words[2]) is not None
+        and _STATE_FORM.fullmatch(words[3]) is not None
+    )
 
 
 def _gres_of(words: Sequence[str]) -> int:

@@ -182,6 +182,10 @@ FORMS: dict[str, Files] = {
     "sinfo -N -h": {"s.txt": rows("{name} {gres}")},
     "sinfo, numbers between": {"s.txt": rows("{name} 64 515000 {gres} idle")},
     "sinfo, state before": {"s.txt": rows("{name} idle~ {gres}")},
+    "sinfo, numbers behind": {"s.txt": rows("{name} {gres} 128 1031000")},
+    "sinfo, many columns": {
+        "s.txt": rows("{name}|mixed|58/6/0/64|948865|16.02|{gres}|gpu:5(IDX:0-4)|none|")
+    },
     "sinfo, state between bars": {"s.txt": rows("{name}|64|mixed-|{gres}")},
     "sinfo, header": {
         "s.txt": rows("gpu* {name} idle {gres}", "PARTITION NODELIST STATE GRES")
