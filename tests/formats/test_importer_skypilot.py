@@ -173,6 +173,18 @@ def test_a_list_without_names_of_machines_has_their_prices(tmp_path: Path) -> No
     assert [row.what for row in read["assumed"]] == ["columns of prices.csv"]
 
 
+def test_the_catalogue_of_dstack_has_a_row_a_kind_of_price(tmp_path: Path) -> None:
+    header = "instance_name,location,price,gpu_count,gpu_name,gpu_memory,spot"
+    rows = ["p4d,us,32,8,A100,40.0,False", "p4d,us,8,8,A100,40.0,True"]
+    rows += ["p4de,us,40,8,A100,80.0,False", "m5,us,0.1,0,,,False"]
+    rows += ["h,us,24,8,H100,0.0,False"]
+    path = own(tmp_path, header, *rows)
+    told = {n: o["usd_per_hour"] for n, o in offers(path).items()}
+    assert told == {"8xA100": 4.0, "8xA100-80GB": 5.0, "8xH100": 3.0}
+    spot = offers(path, spot=True, losses_per_hour=0.1)
+    assert spot["8xA100@spot"]["usd_per_hour"] == 1.0
+
+
 def test_memory_tells_cards_of_one_name_apart(tmp_path: Path) -> None:
     header = f"{OWN},vram_gb"
     path = own(tmp_path, header, "x,A100,8,12,us,40", "y,A100,8,16,us,80")

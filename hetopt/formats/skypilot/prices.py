@@ -432,7 +432,9 @@ def _named_card(
         return name, card
     if size is None:
         _refuse(f"{place}: memory of a GPU", told, "GB, as 80; correct it")
-    gib = float(size[1]) / (1024 if float(size[1]) >= 1024 else 1)
+    if not (gib := float(size[1])):  # not told
+        return name, card
+    gib /= 1024 if gib >= 1024 else 1
     count = _count(line["AcceleratorCount"], place) or 1
     if any(_agrees(each, card) for each in (gib, gib / count)):
         return name, card
