@@ -143,6 +143,7 @@ def test_a_price_in_other_units_is_refused(
     [
         ("purchase_option", ("on-demand", "spot", "reserved_3yr")),
         ("market_type", ("OnDemand", "Preemptible", "Savings Plan")),
+        ("TermType", ("OnDemand", "Spot", "Reserved")),
         ("spot", ("false", "true", None)),
     ],
 )

@@ -101,6 +101,7 @@ NAMES = {
         *("purchase_option", "pricing_model", "price_type", "market"),
         *("market_type", "capacity_type", "lifecycle", "offer_type", "billing_type"),
         *("provisioning_model", "purchase_type", "usage_type", "term", "commitment"),
+        *("term_type", "pricing_type", "purchasing_option"),
     ),
 }
 #: Columns of SkyPilot's lists that change no offer, in lower case.
