@@ -56,6 +56,19 @@ def known(
     return found
 
 
+def tells_unit(name: str) -> bool:
+    """Return whether a column's name ends with a unit of time."""
+    return _plain(name).rpartition("_")[2] in _UNITS
+
+
+def in_milliseconds(cell: str) -> bool:
+    """Return whether a cell is a moment that is counted in milliseconds."""
+    try:
+        return float(cell) > _EPOCH * 1000
+    except ValueError:
+        return False
+
+
 def with_names(table: Table, columns: Mapping[str, Column]) -> Table:
     """Return a table that has its columns by our names as well."""
     return Table([*dict.fromkeys((*table.columns, *columns))], _rows(table, columns))

@@ -199,6 +199,8 @@ def test_whole_numbers_with_a_point_are_the_same_jobs(folder: Path) -> None:
     [
         "job_id,user,gpu_num,state,submit_time,duration\n"
         "a,u,8,DONE,2026-04-01 08:00:00,3600\nb,u,4,DONE,2026-04-01 08:01:30,90000\n",
+        "JobID|Submit|ElapsedRaw|AllocTRES\na|1775030400|3600|gres/gpu=8\n"
+        "b|1775030490|90000|gres/gpu=4\n",
         "JobID|Submit|Elapsed|AllocTRES\n"
         "a|2026-04-01T08:00:00|01:00:00|billing=8,cpu=8,gres/gpu=8,gres/gpu:a100=8\n"
         "7.batch|2026-04-01T08:00:00|01:00:00|cpu=8,gres/gpu=8\n"
@@ -217,6 +219,22 @@ def test_a_trace_in_others_words_is_the_same_queue(folder: Path, text: str) -> N
     assert " as submit_s" in told
     wanted = traces.queue(written(folder, plain), CLUSTER, "t")
     assert data.jobs == wanted.jobs
+
+
+def test_a_duration_beside_milliseconds_tells_its_unit(folder: Path) -> None:
+    rows = "job,timestamp,gpus,{}\na,1775030400000,8,{}\n"
+    for column, cell in (
+        ("duration_s", "3600"),
+        ("duration_ms", "3600000"),
+        ("duration", "01:00:00"),
+    ):
+        data = traces.queue(written(folder, rows.format(column, cell)), CLUSTER, "t")
+        plain = "job,submit_s,gpus,duration_s\na,0,8,3600\n"
+        assert data.jobs == traces.queue(written(folder, plain), CLUSTER, "t").jobs
+    for cell in ("3600", "3600000.0"):
+        path = written(folder, rows.format("duration", cell))
+        with pytest.raises(InstanceError, match="name it duration_s or duration_ms"):
+            traces.queue(path, CLUSTER, "t")
 
 
 @pytest.mark.parametrize("empty", ["", "0", "0.0"])

@@ -29,14 +29,17 @@ CHOOSE = "choose"
 NAMES = {
     "job": ("job_id", "job_name", "jobid", "name", "id"),
     "submit_s": (
-        *("submit", "submit_time", "submission_time", "submitted", "arrival"),
-        *("arrival_time", "submit_timestamp", "timestamp", "creation_time", "time"),
+        *("submit", "submit_time", "submission_time", "submitted", "submitted_time"),
+        *("arrival", "arrival_time", "submit_timestamp", "timestamp"),
+        *("creation_time", "time"),
     ),
     "gpus": (
         *("num_gpus", "gpu_num", "gpu_count", "num_gpu", "n_gpus", "gpu"),
         *("requested_gpus", "gpus_requested", "alloc_tres", "req_tres"),
     ),
-    "duration_s": ("duration", "runtime", "run_time", "elapsed", "service_time"),
+    "duration_s": (
+        *("duration", "runtime", "run_time", "elapsed", "elapsed_raw", "service_time"),
+    ),
 }
 _TRES = re.compile(r"gres/gpu(:[^=,]{1,60})?=([0-9]{1,9})")
 _STEP = re.compile(r"[0-9_]+\.\w+")  # a step of a job, in a list of sacct
@@ -122,7 +125,10 @@ def read(
 def renamed(path: str | Path) -> dict[str, str]:
     """Return which columns of a trace are read as which of ours, with their unit."""
     found = columns.known(read_table(Path(path)).columns, NAMES)
-    told = {3600.0: ", in hours", 60.0: ", in minutes", 0.001: ", in milliseconds"}
+    told = {
+        **{86_400.0: ", in days", 3600.0: ", in hours", 60.0: ", in minutes"},
+        0.001: ", in milliseconds",
+    }
     return {
         one.name: f"{ours}{told.get(one.unit_s, '')}"
         for ours, one in found.items()
@@ -251,7 +257,23 @@ class _Cells:
                 "a number beside duration_s",
                 f"give the number, or one of {', '.join(WORK[1:])} for duration_s",
             )
+        self.refuse_untold_unit(unit)
         return Work("gpu_hours", self.number(unit, 0) * gpus / 3600)
+
+    def refuse_untold_unit(self, duration: str) -> None:
+        """Refuse a bare number beside moments in milliseconds: it may be either."""
+        name = self.units[duration].name if duration in self.units else duration
+        if (
+            columns.tells_unit(name)
+            or not self.text(duration).replace(".", "").isdigit()
+        ):
+            return
+        if columns.in_milliseconds(self.text("submit_s")):
+            raise self.refuse(
+                name,
+                "a unit in the name of the column, as moments are in milliseconds",
+                f"name it {name}_s or {name}_ms",
+            )
 
     def training(self) -> str | None:
         text = self.text("training")
