@@ -15,6 +15,7 @@ from hetopt import cli, formats
 from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.formats import exporting
+from hetopt.formats.importing import changes
 from hetopt.formats.importing.placing import Claim
 from hetopt.formats.megatron import plan as megatron
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
@@ -223,7 +224,6 @@ def test_a_run_is_the_same_in_whichever_form_it_is_kept(
         ("--num-layers 12 $EXTRA", "found '$EXTRA', which may hold further arguments"),
         ("--bf16 $EXTRA_ARGS", "found '$EXTRA_ARGS', which may hold further"),
         ("--bf16 ${MORE[@]}", "found '${MORE[@]}', which may hold further"),
-        ('--bf16 "$@"', "found '$@', which may hold further"),
         ("--seq-length 1 $(cat args)", "found '$(cat args)', which may hold further"),
         ("--micro-batch-size $MBS", "micro-batch-size: found '$MBS', expected a whole"),
         ("$FLAG--x", "found no argument, expected some as --num-layers"),
@@ -491,6 +491,77 @@ def test_torchrun_starts_as_many_processes_as_there_are_gpus(
         return
     with pytest.raises(InstanceError, match="found 3 x 8 processes, expected 16"):
         next(megatron.claims(path, instance(), hosts="a0,a1"))
+
+
+LAUNCHED = {
+    "torchrun --nproc_per_node 8 p.py": "1 x 8",
+    "torchrun --nproc_per_node=8 --nnodes=2 p.py": None,
+    "python -m torch.distributed.launch --nproc_per_node 4 p.py": "1 x 4",
+    "deepspeed --num_gpus 4 p.py": "1 x 4",
+    "deepspeed --include a0:0,1@a1:0,1 p.py": "2 x 2",
+    "CUDA_VISIBLE_DEVICES=0,1,2 python p.py": "1 x 3",
+    "NPROC_PER_NODE=8 NNODES=3 megatron sft": "3 x 8",
+    "NPROC_PER_NODE=8 NNODES=2 megatron sft": None,
+    "#SBATCH --nodes=3 --gres=gpu:h100:8\nsrun python p.py": "3 x 8",
+    "#SBATCH -N 2\n#SBATCH --gpus-per-node=8\nsrun python p.py": None,
+    "#SBATCH -N 4\ntorchrun --nnodes $SLURM_NNODES --nproc-per-node 8 p.py": "4 x 8",
+    "srun --nodes 2 --ntasks-per-node 4 python p.py": "2 x 4",
+    "python p.py": None,
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_a_launcher_that_starts_other_processes_is_refused(
+    launcher: str, tmp_path: Path
+) -> None:
+    path = arguments(tmp_path, "--pipeline-model-parallel-size 4")
+    text = path.read_text().replace("  # a comment\n", "")
+    path.write_text(text.replace("torchrun pretrain_gpt.py", launcher))
+    found = LAUNCHED[launcher]
+    if found is None:
+        claim = next(megatron.claims(path, instance(), hosts="a0,a1"))
+        assert claim.plan is not None
+        return
+    with pytest.raises(InstanceError, match=f"found {found} processes, expected 16"):
+        next(megatron.claims(path, instance(), hosts="a0,a1"))
+
+
+STARTERS = {
+    "bash run.sh 2 4 --bf16": "run.sh",
+    "cd /x && sbatch --nodes=2 jobs/run.sh 2 4 --bf16": "run.sh",
+    "./run.sh 2 4 --bf16": "run.sh",
+    "set -- 2 4 --bf16\nsource $(dirname $0)/run.sh": "run.sh",
+}
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_a_script_is_read_with_the_words_that_start_it(
+    starter: str, tmp_path: Path
+) -> None:
+    path = arguments(tmp_path, "--tensor-model-parallel-size $TP")
+    text = path.read_text().replace("  # a comment\n", "")
+    text = text.replace("--micro-batch-size 2", "--micro-batch-size $SIZE")
+    head = "TP=${2:-1}\nif [ $1 = 2 ]; then SIZE=2; else SIZE=1; fi\nshift 2\n"
+    (tmp_path / "run.sh").write_text(f'{head}{text} "$@"\n')
+    path = tmp_path / "start.sh"
+    path.write_text(f"{starter}\n")
+    module, asked = changes.recognise([path])
+    values = asked.values
+    told = values["tensor-model-parallel-size"], values["micro-batch-size"]
+    assert told == ("4", "2")
+    assert "bf16" in values
+    assert any("run.sh was read, too" in note for note in asked.notes)
+    assert module.TRAINER == "megatron"
+
+
+def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
+    path = arguments(tmp_path)
+    text = path.read_text().replace("  # a comment\n", "")
+    path.write_text(f'source env.sh\n{text} "$@"\n')
+    _, asked = changes.recognise([path])
+    told = " ".join(asked.notes)
+    assert "env.sh: sourced and not beside the file" in told
+    assert "$@: words that the script is started with are taken as none" in told
 
 
 GRADIENTS = [

@@ -74,6 +74,14 @@ LINES = (
     "A=1; sh -c 'A=2; :'; bash --norc -ec 'torchrun 3'; torchrun $A",
     "A=8; torchrun $(expr $A / 2 + 3) `expr $A \\* 4` $(expr 9 % 4)",
     "A=8; let B=A*2; let 'C = A + B'; torchrun $B $C",
+    "A=1\ncat <<EOF > x\nA=2\n{\n(\nEOF\ntorchrun $A; cat <<'B' <<-C | cat\n'\nB\n\tC\n"
+    "torchrun b",
+    "A=1; bash <<EOF\nA=2\ntorchrun $A \\$A\nEOF\ntorchrun $A",
+    "bash -s <<'EOF'\nA=2; torchrun $A\nEOF",
+    'torchrun a "$@" $* ${1:-b} $#; while [ $# -gt 0 ]; do A=2; shift; done; '
+    "torchrun ${A:-3}",
+    "set -- a 'b  c' d; torchrun \"$@\" $# $2; shift; torchrun $1; shift; torchrun $#",
+    "torchrun 'a'\\\nb c\\\n  d",
 )
 BASH = which("bash")
 
@@ -128,7 +136,7 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
         ("A=1\nif [ -f x ]; then A=2; fi; run --a $A", "$A (line 2, not surely set)"),
         ("case $1 in\n x) A=1 ;;\nesac; run --a $A", "$A (line 2, not surely set)"),
         ("f() { A=1; }; f; run --a $A", "$A (line 1, not surely set)"),
-        ("while [ $# -gt 0 ]; do A=1; shift; done; run --a $A", "$A (line 1, "),
+        ("while [ -f x ]; do A=1; shift; done; run --a $A", "$A (line 1, "),
         ("A=1; if true; then A=2; fi; run --a $A", "$A (line 1, not surely set)"),
         ("[[ $HOST =~ x ]] && A=2; run --a $A", "$A (line 1, not surely set)"),
         ("A=1; if [ -f x ]; then unset A; fi; run --a $A", "$A (line 1, not surely"),

@@ -87,7 +87,7 @@ def gpus(data: Instance, hosts: str) -> list[str]:
 
 
 def same_world(values: Values, ranks: list[str], place: str) -> None:
-    """`InstanceError` where torchrun starts another number of processes than GPUs.
+    """`InstanceError` where a launcher starts another number of processes than GPUs.
 
     Hosts of different numbers of GPUs have commands that differ, of which one says
     nothing of the others.
@@ -95,12 +95,14 @@ def same_world(values: Values, ranks: list[str], place: str) -> None:
     # The last flag of the launcher has the program behind its value.
     told = {k.replace("_", "-"): f"{v} ".split(" ")[0] for k, v in values.items()}
     each, hosts = (told.get(name, "") for name in ("nproc-per-node", "nnodes"))
-    if not all(re.fullmatch(r"[0-9]{1,6}", one) for one in (each, hosts)):
-        return
     counts = Counter(rank.rpartition(":")[0] for rank in ranks)
-    if len({*counts.values()}) == 1 and int(each) * int(hosts) != len(ranks):
+    if not re.fullmatch(r"[0-9]{1,6}", each) or len({*counts.values()}) != 1:
+        return
+    if not re.fullmatch(r"[0-9]{1,6}", hosts):  # not told: on every host
+        hosts = str(len(counts))
+    if int(each) * int(hosts) != len(ranks):
         raise InstanceError(
-            f"{place}: --nnodes x --nproc-per-node: found {hosts} x {each} processes, "
+            f"{place}: hosts x processes of each: found {hosts} x {each} processes, "
             f"expected {len(ranks)}, the GPUs of the hosts; assemble an instance of "
             "the run's hosts, or name them (hosts=A,B)"
         )

@@ -7,10 +7,11 @@ for underscores. `shell` says how much of bash is read.
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InstanceError, quoted
-from . import shell
+from . import processes, shell
 
 REMEDY = "paste the expanded command"
 # A name for several words; what one of these holds may be flags.
@@ -24,6 +25,7 @@ class Flags(NamedTuple):
 
     program: str
     given: dict[str, str]
+    notes: tuple[str, ...] = ()
 
 
 class _Call:
@@ -46,8 +48,13 @@ class _Call:
         for text, unread in words:
             is_flag = re.match("--.", text) is not None
             is_more = self._name is not None and bool(self.given[self._name])
-            if unread is not None and (
-                _SEVERAL.search(unread) or (is_flag and "=" not in text) or is_more
+            is_path = unread is not None and text.partition(unread)[2][:1] == "/"
+            if (
+                unread is not None
+                and not is_path
+                and (
+                    _SEVERAL.search(unread) or (is_flag and "=" not in text) or is_more
+                )
             ):
                 self.hidden = self.hidden or unread
             if is_flag:
@@ -64,14 +71,18 @@ class _Call:
                 self.program.append(text)
 
 
-def read(text: str, place: str, of_a_run: frozenset[str]) -> Flags:
+def read(
+    text: str, place: str, of_a_run: frozenset[str], folder: Path | None = None
+) -> Flags:
     """Return the arguments of the one run among commands, else of all of them.
 
     A run is a command with one of `of_a_run` among its arguments. `InstanceError` for
-    several runs, and for one whose arguments are not all known.
+    several runs, and for one whose arguments are not all known. Scripts that this one
+    starts are looked for in `folder`.
     """
     calls: list[_Call] = []
-    for command in shell.commands(text, place):
+    script = shell.read(text, place, folder)
+    for command in script.commands:
         if not command.words or command.words[0].text in ("echo", "printf"):
             continue
         if not (calls and calls[-1].continues(command.words)):
@@ -101,4 +112,6 @@ def read(text: str, place: str, of_a_run: frozenset[str]) -> Flags:
             )
     chosen = runs or calls
     program = " ".join(word for call in chosen for word in call.program)
-    return Flags(program, {k: v for call in chosen for k, v in call.given.items()})
+    given = {k: v for call in chosen for k, v in call.given.items()}
+    started = processes.started(program, given, script.variables)
+    return Flags(program, given | started, script.notes)

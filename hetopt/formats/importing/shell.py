@@ -4,12 +4,14 @@ A subset of bash is read, as far as launch scripts go: quotes, comments, line br
 `NAME=value`, `NAME+=value` and arrays `NAME=(...)`; `$NAME`, `${NAME}`, `${NAME[@]}`,
 `${NAME[0]}`, `${NAME:-default}` and its like; sums and products of whole numbers in
 `$((...))`, `$(expr ...)` and `let`; `if`, `&&` and `||` with tests that compare (`=`,
-`!=`, `-eq` and its like, `-z`, `-n`); what `bash -c TEXT` and `eval TEXT` run. What the
-script does not set is empty in tests and gives way to a default.
+`!=`, `-eq` and its like, `-z`, `-n`); what `bash -c TEXT` and `eval TEXT` run, and what
+a shell or sbatch reads of a here-document; scripts that are sourced or started, with
+their words, where they lie beside. What the script does not set is empty in tests and
+gives way to a default; its own words (`$@`) are taken as none, which is told.
 
 Anything else stays as it is written, and `Word.unread` names it: variables that are not
 set elsewhere, `$(command)`, and what is set in a loop, a function, a `case` or under
-another test, where commands are not `is_sure`. Files that are sourced are not read.
+another test, where commands are not `is_sure`. A sourced file that is missing is told.
 """
 
 import ast
@@ -17,9 +19,12 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InstanceError, quoted
+from ...text.parsing import read_text
+from . import processes
 
 _MOST_CHARACTERS = 2**17  # of a script
 _MOST_EXPANDED = 2**20  # characters that all its words stand for
@@ -36,12 +41,13 @@ _PIECE = re.compile(
 )
 _IN_DOUBLE = re.compile(rf"\\(?P<escaped>[$`\"\\\n])|{_DOLLAR}|.", re.S)
 _PARAMETER = re.compile(
-    rf"(?P<name>{_NAME}|[0-9@*])(?:\[(?P<index>[@*]|[0-9]{{1,4}})\])?"
+    rf"(?P<name>{_NAME}|[0-9]{{1,2}}|[@*#])(?:\[(?P<index>[@*]|[0-9]{{1,4}})\])?"
     r"(?:(?P<sign>:?[-=])(?P<default>.*))?",
     re.S,
 )
 _QUOTED = rf"'[^']*'|{_DOUBLE}|\\.|{_RUN}|{_BRACES}"
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n|(?<![^\s;&|()])#[^\n]*)+")
+_HERE = re.compile(r"[0-9]?<<(?P<dash>-?)[ \t]*(?P<end>\\?['\"]?[\w.-]{1,80}['\"]?)")
 _REDIRECTION = re.compile(r"[0-9]?(?:&>>?|>[>&|]?|<<<|<&?)[ \t]*")
 _OPERATOR = re.compile(r"\n|;;?|&&?|\|[|&]?|[()]")
 # Lists of arguments are read, too, in which `t|tt` and `(t|)*3` stand unquoted: within
@@ -53,6 +59,8 @@ _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "zsh")
 _RUNS_TEXT = re.compile(r"-[a-z]{0,4}c")  # an option of a shell: -c, -lc
 _MOST_NESTED = 4  # shells within shells
+_MOST_FOLDERS = 4  # above a script, in which others that it names are looked for
+_SCRIPT = re.compile(r"[^\s]{1,300}\.(?:sh|bash|slurm|sbatch|sub)")
 _ENDS = {
     **dict.fromkeys(("for", "while", "until", "select"), "done"),
     **{"if": "fi", "case": "esac", "{": "}"},
@@ -92,8 +100,19 @@ class Command(NamedTuple):
     is_sure: bool
 
 
+class Reading(NamedTuple):
+    """The commands of a script in their order, and its variables at the end."""
+
+    commands: list[Command]
+    variables: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
 class _Token(NamedTuple):
-    """A word, an operator, a redirection, or an array with its items; not expanded."""
+    """A word, an operator, a redirection, or an array with its items; not expanded.
+
+    A here-document is a token, too; it has an item where its end is quoted.
+    """
 
     kind: str
     text: str
@@ -106,13 +125,18 @@ class _Block:
 
     def __init__(self, end: str) -> None:
         self.end = end
-        self.is_test = end == "fi"  # up to `then`; tests are run
+        self.is_test = end == "fi"  # up to `then` or `do`; tests are run
         self.runs: Truth = True if self.is_test else None
         self.was_taken: Truth = False  # an earlier branch of this `if`
 
 
 def commands(text: str, place: str) -> list[Command]:
-    """Return the commands that a script runs, or may run, in their order.
+    """Return the commands that a script runs, or may run, in their order."""
+    return read(text, place).commands
+
+
+def read(text: str, place: str, folder: Path | None = None) -> Reading:
+    """Return what a script runs, or may run; others that it names lie in `folder`.
 
     `InstanceError` where the script cannot be split into words.
     """
@@ -121,16 +145,26 @@ def commands(text: str, place: str) -> list[Command]:
             f"{place}: found {len(text)} characters, expected a launch script of at "
             f"most {_MOST_CHARACTERS}; {_REMEDY}"
         )
-    return list(_Script(place).run(_tokens(_MARK.sub("", text), place)))
+    script = _Script(place, folder)
+    script.variables |= _of_slurm(text)
+    found = list(script.run(_tokens(_MARK.sub("", text), place)))
+    held = {name: " ".join(values) for name, values in script.variables.items()}
+    return Reading(found, held, tuple(dict.fromkeys(script.notes)))
 
 
 def _tokens(text: str, place: str) -> Iterator[_Token]:
-    at, line = 0, 1
+    at, line, behind = 0, 1, 0  # `behind` the here-documents of this line
     while at < len(text):
         items: tuple[str, ...] = ()
         start, kind = at, "word"
         if match := _BLANK.match(text, at):
             kind = ""
+        elif match := _HERE.match(text, at):
+            body, behind = _here(text, match, behind)
+            is_quoted = match["end"].strip("\\'\"") != match["end"]
+            yield _Token("here", body, line, ("quoted",) if is_quoted else ())
+            at = match.end()
+            continue
         elif match := _REDIRECTION.match(text, at):
             kind, match = "redirection", _WORD.match(text, match.end()) or match
         elif match := _OPERATOR.match(text, at):
@@ -147,11 +181,27 @@ def _tokens(text: str, place: str) -> Iterator[_Token]:
                 f"the quote that ends it; quote it as a shell does, or {_REMEDY}"
             )
         at = match.end()
+        if match[0] == "\n" and behind > at:
+            at, behind = behind, 0
         if kind == "array":
             items, at = _items(text, at + 1, f"{place}: line {line}")
         if kind:
             yield _Token(kind, match[0], line, items)
         line += text.count("\n", start, at)
+
+
+def _here(text: str, start: "re.Match[str]", behind: int) -> tuple[str, int]:
+    """Return the text of a here-document, and where it ends; it goes on to the end.
+
+    It begins on the next line, or `behind` another of the same line.
+    """
+    first = behind or text.find("\n", start.end()) + 1 or len(text)
+    end = re.escape(start["end"].strip("\\'\""))
+    tabs = r"\t*" if start["dash"] else ""
+    match = re.compile(rf"(?m)^{tabs}{end}\r?$\n?").search(text, first)
+    if match is None:
+        return text[first:], len(text)
+    return text[first : match.start()], match.end()
 
 
 def _items(text: str, at: int, place: str) -> tuple[tuple[str, ...], int]:
@@ -190,10 +240,13 @@ def _either(one: Truth, other: Truth) -> Truth:
 class _Script:
     """A script in reading knows its variables, and which blocks are open."""
 
-    def __init__(self, place: str, *, nested: int = 0) -> None:
+    def __init__(self, place: str, folder: Path | None, *, nested: int = 0) -> None:
         self.place = place
+        self.folder = folder  # of scripts that this one names; None: none is read
         self.nested = nested  # how many shells this one is started by
-        self.variables: dict[str, list[str]] = {}
+        self.variables: dict[str, list[str]] = {"@": [], "*": [], "#": ["0"]}
+        self.has_words = False  # whether the script's own words are known
+        self.notes: list[str] = []
         self.unread: list[str] = []
         self.blocks: list[_Block] = []
         self.expanded = 0
@@ -229,6 +282,8 @@ class _Script:
             block = self.blocks[-1] if self.blocks else _Block("")
             if word in _ENDS:
                 self.blocks.append(_Block(_ENDS[word]))
+                if word == "while":
+                    self.blocks[-1].is_test = self.blocks[-1].runs = True
                 if word in ("for", "select") and len(parts) > 1:
                     self._spoil(parts[1].text, parts[1].line)
             elif word == block.end:
@@ -237,6 +292,8 @@ class _Script:
                 block.is_test = False
                 block.runs = _both(_not(block.was_taken), result)
                 block.was_taken = _either(block.was_taken, result)
+            elif block.end == "done" and word == "do" and block.is_test:
+                block.is_test, block.runs = False, False if result is False else None
             elif block.end == "fi" and word == "elif":
                 block.is_test = block.runs = True
             elif block.end == "fi" and word == "else":
@@ -289,19 +346,76 @@ class _Script:
         texts = [part.text for part in parts if part.kind == "word"]
         words = [word for text in texts for word in self._words(text)]
         self._set_by(words, parts, runs)
-        text = _text_of(words) if self.nested < _MOST_NESTED else None
+        text = self._text_to_run(words, parts)
         if text is None:
             told = list(map(self._without_unread, words))
             yield Command(told, parts[0].line, runs is True)
             return
-        inner = _Script(self.place, nested=self.nested + 1)
+        inner = _Script(self.place, self.folder, nested=self.nested + 1)
         inner.unread, inner.expanded = self.unread, self.expanded
-        is_own = words[0] == "eval"  # another shell's variables are its own
+        inner.notes, inner.has_words = self.notes, self.has_words
+        is_own = words[0] in ("eval", "source", ".")  # another shell has its own
         inner.variables = self.variables if is_own else {**self.variables}
+        if (own := self._own_words(words)) is not None:
+            inner.set_words(own)
         for one in inner.run(_tokens(text, self.place)):
             sure = one.is_sure and runs is True
             yield Command(one.words, parts[0].line, sure)
         self.expanded = inner.expanded
+        for name in processes.VARIABLES & inner.variables.keys():
+            self.variables.setdefault(name, inner.variables[name])
+
+    def _text_to_run(self, words: list[str], parts: list[_Token]) -> str | None:
+        """Return the text that a command has a shell run; None for other commands."""
+        if not words or self.nested >= _MOST_NESTED:
+            return None
+        if (text := _text_of(words)) is not None:
+            return text
+        at = _script_at(words)
+        if at is not None and (path := self._beside(words[at])) is not None:
+            told = self._without_unread(words[at]).text
+            self.notes.append(f"{told}: {path} was read, too")
+            text = _MARK.sub("", read_text(path))
+            self.variables |= _of_slurm(text)
+            return text
+        if words[0] in ("source", "."):
+            told = self._without_unread(" ".join(words[1:])).text
+            self.notes.append(
+                f"{told}: sourced and not beside the file: what it sets is not read"
+            )
+        here = [part for part in parts if part.kind == "here"]
+        readers = {word.rpartition("/")[2] for word in words}
+        if here and not readers.isdisjoint((*_SHELLS, "sbatch")):
+            if here[-1].items:
+                return here[-1].text
+            body = _Words()
+            self._add_quoted(here[-1].text, None, body)
+            return "".join(body.finished())
+        return None
+
+    def _beside(self, word: str) -> Path | None:
+        """Return the script that a word names where it lies beside this one."""
+        name = word.rpartition("\ue001")[2].lstrip("/")
+        if self.folder is None or not name:
+            return None
+        folders = [self.folder, *self.folder.parents][:_MOST_FOLDERS]
+        places = [*(one / name for one in folders), self.folder / Path(name).name]
+        return next(filter(_is_file, places), None)
+
+    def _own_words(self, words: list[str]) -> list[str] | None:
+        """Return the words of a script that a command starts; None: they stay."""
+        at = _script_at(words)
+        if at is None or (words[0] in ("source", ".") and len(words) == at + 1):
+            return None
+        return words[at + 1 :]
+
+    def set_words(self, words: list[str]) -> None:
+        """Take the words that the script is started with."""
+        self.has_words = True
+        for name in [name for name in self.variables if name.isdigit()]:
+            del self.variables[name]
+        self.variables |= {"@": words, "*": words, "#": [str(len(words))]}
+        self.variables |= {str(n): [word] for n, word in enumerate(words, 1)}
 
     def _set_by(self, words: list[str], parts: list[_Token], runs: Truth) -> None:
         """Set and unset the variables that a command does, behind its assignments."""
@@ -312,6 +426,15 @@ class _Script:
                 self._spoil(name.strip(), parts[0].line)
             else:
                 self.variables[name.strip()] = [str(value)]
+        if words[:2] == ["set", "--"] and runs:
+            self.set_words(words[2:])
+        if words[:1] == ["shift"] and self.has_words:
+            count = (words[1:] or ["1"])[0]
+            if runs and count.isdigit():
+                self.set_words(self.variables["@"][int(count) :])
+            else:
+                for name in ("@", "*", "#", *map(str, range(1, 10))):
+                    self._spoil(name, parts[0].line)
         for name in words[1:] if words and words[0] == "unset" else ():
             if runs:
                 self.variables.pop(name, None)
@@ -320,7 +443,8 @@ class _Script:
         if runs is None:
             # Behind the pattern of a `case` a command may stand in the same line.
             for part in parts:
-                if match := _ASSIGNMENT.match(part.text):
+                match = _ASSIGNMENT.match(part.text)
+                if match is not None and part.kind != "here":
                     self._spoil(match["name"], part.line)
 
     def _assign(self, match: re.Match[str], part: _Token) -> None:
@@ -365,6 +489,8 @@ class _Script:
             group = piece.groupdict()
             if group["double"] is not None:
                 self._add_quoted(group["double"][1:-1], unset, words)
+            elif group["escaped"] == "\n":
+                continue  # the word goes on in the next line
             elif group["single"] is not None or group["escaped"] is not None:
                 words.glue(group["single"] or group["escaped"] or "")
             elif (values := self._expand(group, unset)) is None:
@@ -383,7 +509,7 @@ class _Script:
 
     def _add_quoted(self, inside: str, unset: str | None, words: "_Words") -> None:
         """Add a text in double quotes: one word, but for all items of an array."""
-        if not re.fullmatch(rf"\$\{{{_NAME}\[@\]\}}", inside):
+        if not re.fullmatch(rf"\$(?:@|\{{(?:@|{_NAME}\[@\])\}})", inside):
             words.glue("")
         for piece in _IN_DOUBLE.finditer(inside):
             group = piece.groupdict()
@@ -391,7 +517,7 @@ class _Script:
                 words.glue(group["escaped"].strip("\n"))
             elif (values := self._expand(group, unset)) is None:
                 words.glue(piece[0])
-            elif piece[0].endswith("[@]}"):
+            elif piece[0].endswith("[@]}") or piece[0] in ("$@", "${@}"):
                 words.join(values)
             else:
                 words.glue(" ".join(values))
@@ -415,7 +541,14 @@ class _Script:
         if match is None:
             return [self._mark(written)]
         values = self.variables.get(match["name"])
-        if values is not None:
+        if match["name"] in "@*#" and not self.has_words:
+            self.notes.append(
+                f"{written}: words that the script is started with are taken as none; "
+                "give a file with the command that starts it, if there are any"
+            )
+        if values is not None and match["name"] in "@*":
+            values = [*values]
+        elif values is not None:
             index = match["index"]
             every = index is not None and index in "@*"
             values = values if every else values[int(index or 0) :][:1]
@@ -504,6 +637,32 @@ def _text_of(words: list[str]) -> str | None:
             return text
         behind = option in _SHELLS or (behind and option.startswith("-"))
     return None
+
+
+def _of_slurm(text: str) -> dict[str, list[str]]:
+    return {name: [value] for name, value in processes.of_slurm(text).items()}
+
+
+def _script_at(words: list[str]) -> int | None:
+    """Return where a command names the script that it starts or sources."""
+    if words[0] in ("source", "."):
+        return 1 if len(words) > 1 else None
+    behind = True  # a shell's or sbatch's name, and nothing but options since
+    for at, word in enumerate(words):
+        name = word.rpartition("/")[2]
+        if behind and _SCRIPT.fullmatch(name):
+            return at
+        behind = name in (*_SHELLS, "sbatch", "srun") or (
+            at > 0 and behind and word.startswith("-")
+        )
+    return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _compare(words: list[str]) -> Truth:

@@ -409,7 +409,12 @@ def _number(
 ) -> int:
     if name not in given and default is not None:
         return default
-    text = given.get(name, "")
+    if name not in given:
+        raise InstanceError(
+            f"{place}: {name}: found nothing, expected a whole number; give the file, "
+            "or the command, that tells it, too: --from FILE"
+        )
+    text = given[name]
     if not re.fullmatch(r"[0-9]{1,12}", text):
         remedy = "paste the expanded command" if "$" in text else "correct it"
         raise InstanceError(
