@@ -8,7 +8,7 @@ import pytest
 from exporter_plans import instance
 
 from hetopt.api import boxes
-from hetopt.errors import InstanceError
+from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats.importing import changes, edits
 from hetopt.formats.importing.placing import Claim, Settings
 from hetopt.problems import training_plan
@@ -634,6 +634,46 @@ def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
     assert "not read: packing True, use_liger_kernel True" in told
     assert "report_to" not in told
     assert "ds.json was read, too" in told
+
+
+def test_flags_without_a_value_are_told(tmp_path: Path) -> None:
+    text = "torchrun train.py --per_device_train_batch_size 1 --use_liger_kernel \\\n"
+    text += "  --gradient_accumulation_steps 2 --some_flag --bf16\n"
+    module, asked = changes.recognise([put(tmp_path, {"run.sh": text})])
+    told = module.claimed(asked, instance(48)).notes
+    assert "not read: use-liger-kernel" in told
+    assert {"use-liger-kernel", "some-flag"} <= {*asked.unread}
+
+
+STRANGERS = {
+    "GPT-NeoX": {
+        **{"pipe_parallel_size": 2, "model_parallel_size": 2, "num_layers": 4},
+        **{"hidden_size": 64, "num_attention_heads": 4, "seq_length": 128},
+        "train_micro_batch_size_per_gpu": 1,
+    },
+    "nanotron": {
+        "parallelism": {"dp": 2, "tp": 4, "pp": 1},
+        "tokens": {"micro_batch_size": 1, "sequence_length": 128},
+        "model": {"model_config": {"hidden_size": 64, "num_attention_heads": 4}},
+    },
+    "litgpt": {
+        "precision": "bf16-true",
+        "train": {"micro_batch_size": 1, "global_batch_size": 8, "lr_warmup_steps": 1},
+    },
+    "MosaicML Composer": {"device_train_microbatch_size": 4, "max_seq_len": 128},
+    "torchtune": {"model": {"_component_": "torchtune.models.llama3"}, "batch_size": 1},
+    "verl": {"actor_rollout_ref": {"actor": {"ppo_micro_batch_size_per_gpu": 1}}},
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_runs_of_trainers_that_are_not_read_are_refused_by_name(
+    name: str, tmp_path: Path
+) -> None:
+    path = put(tmp_path, {"run.json": json.dumps(STRANGERS[name])})
+    with pytest.raises(Unsupported, match=f"a run of {name}") as caught:
+        changes.recognise([path])
+    assert "not supported by hetopt" in str(caught.value)
 
 
 @pytest.mark.parametrize("framework", ["megatron", "trainer"])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..documents import Values
 from ..runs.source import Source
-from . import forms
+from . import forms, strangers
 from .forms import Form
 
 
@@ -59,13 +59,17 @@ class Asked(NamedTuple):
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Return the names in the files that are not read, where they say something."""
+        """Return the names in the files that are not read, where they say something.
+
+        A flag of a command says something without a value.
+        """
         read = {*self.written.values()}
         return tuple(
             key
             for number, file in enumerate(self.files)
             for key, value in file.form.values.items()
-            if (number, key) not in read and value not in (None, "", {}, [])
+            if (number, key) not in read
+            and value not in (None, {}, [], *([] if file.form.is_command else [""]))
         )
 
     def spelled(self, name: str) -> str:
@@ -100,12 +104,17 @@ class Asked(NamedTuple):
 
 
 def opened(paths: Sequence[Path]) -> tuple[File, ...]:
-    """Return the files of a run, read; `FILE.py:FUNCTION` is a function of one."""
+    """Return the files of a run, read; `FILE.py:FUNCTION` is a function of one.
+
+    `Unsupported` for those of a trainer that no module reads.
+    """
     found = []
     for path in paths:
         name, colon, function = str(path).rpartition(".py:")
         source = Source(path)
         if colon:
             source = Source(Path(f"{name}.py"), part=function)
-        found.append(File(source, forms.read(source)))
+        file = File(source, forms.read(source))
+        strangers.refuse(file.form, file.place)
+        found.append(file)
     return tuple(found)

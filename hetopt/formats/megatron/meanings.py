@@ -13,6 +13,11 @@ from ...errors import InstanceError
 from ...schema import Instance
 from ..importing.current import same_adapters
 
+#: Arguments of reinforcement learning: ms-swift's, Megatron-LM's own, and slime's.
+_OF_ROLLOUTS = (
+    *("rlhf-type", "perform-rl-step", "rl-prompts-per-step"),
+    *("advantage-estimator", "rollout-batch-size", "rollout-num-gpus"),
+)
 _EIGHT_BITS = ("fp8", "mxfp8", "nvfp4")
 #: Values of arguments with which nothing changes; those of flags are empty.
 _USUAL: Mapping[str, tuple[str, ...]] = {
@@ -63,9 +68,9 @@ def in_precision(
 
     Raises `InstanceError` where the instance times or weighs another run.
     """
-    if "rlhf-type" in given:
+    if kind := next((name for name in _OF_ROLLOUTS if name in given), None):
         raise InstanceError(
-            f"{place}: rlhf-type: found {given['rlhf-type']}, expected training by the "
+            f"{place}: {kind}: found {given[kind] or 'it'}, expected training by the "
             "model's own loss (pt, sft): plans weigh no second model and no rollouts"
         )
     _same_products(given, data, place)

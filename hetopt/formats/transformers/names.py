@@ -224,8 +224,9 @@ def not_read(form: Form) -> Iterator[str]:
     """Names that change time or memory and that are not read, with their values."""
     for key, value in form.values.items():
         last = plain(key).rpartition(".")[2]
-        if last in _NOT_READ and str(value).lower() not in _SILENT:
-            yield f"{key} {value}"
+        is_flag = form.is_command and value == ""
+        if last in _NOT_READ and (is_flag or str(value).lower() not in _SILENT):
+            yield f"{key} {value}".rstrip()
 
 
 def with_references(files: Sequence[File]) -> tuple[list[File], list[str]]:
