@@ -564,6 +564,41 @@ def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
     assert "$@: words that the script is started with are taken as none" in told
 
 
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--multi-latent-attention ", "multi-latent-attention: found True, expected"),
+        ("--hybrid-override-pattern M*M*", "layers without attention: found True"),
+        ("--is-hybrid-model ", "layers without attention: found True"),
+        ("--perform-rl-step ", "perform-rl-step: found it, expected training by"),
+        ("--rollout-batch-size 8", "rollout-batch-size: found 8, expected training"),
+        ("--use-torch-fsdp2 ", "use-torch-fsdp2: found optim_grads_params, expected"),
+    ],
+)
+def test_a_run_of_another_model_or_task_is_refused(
+    flag: str, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InstanceError, match=told):
+        read("megatron", arguments(tmp_path, flag), instance())
+
+
+def test_matrices_that_differ_from_the_instances_are_told(tmp_path: Path) -> None:
+    data = instance()
+    flags = ["--num-attention-heads 8", f"--vocab-size {data.model.vocabulary + 1}"]
+    is_tied = data.model.tied_embeddings
+    if is_tied:
+        flags.append("--untie-embeddings-and-output-weights ")
+    told = " ".join(claimed("megatron", arguments(tmp_path, *flags), data).notes)
+    assert f"vocab-size {data.model.vocabulary + 1}: judged with" in told
+    assert f"judged as {'one matrix' if is_tied else 'two matrices'}" in told
+    for name, zero in (("no_shard", 0), ("optim", 1)):
+        sharded = f"--data-parallel-sharding-strategy {name}"
+        path = arguments(tmp_path, "--use-megatron-fsdp ", sharded)
+        settings = claimed("megatron", path, data).settings
+        assert settings is not None
+        assert settings.zero == zero
+
+
 GRADIENTS = [
     (["--bf16"], "bf16_fp32_gradients"),
     (["--bf16", "--grad-reduce-in-bf16"], "bf16_mixed"),

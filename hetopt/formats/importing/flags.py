@@ -16,8 +16,11 @@ from . import processes, shell
 REMEDY = "paste the expanded command"
 # A name for several words; what one of these holds may be flags.
 _SEVERAL = re.compile(r"ARGS|OPTS|OPTIONS|FLAGS|PARAMS|[@*]", re.IGNORECASE)
-_HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,4})=(.*)", re.DOTALL)
-_SETTING = re.compile(rf"{_HYDRA.pattern.replace('{1,4}', '{0,4}')}", re.DOTALL)
+_HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,9})=(.*)", re.DOTALL)
+_SETTING = re.compile(rf"{_HYDRA.pattern.replace('{1,9}', '{0,9}')}", re.DOTALL)
+
+
+_OWN_WORDS = re.compile(r"\$(?:[1-9@*]|\{[1-9@*])")  # of a script
 
 
 class Flags(NamedTuple):
@@ -99,11 +102,14 @@ def read(
             f"{place}: lines {', '.join(str(one.line) for one in runs)}: found "
             f"{len(runs)} runs, expected one; {REMEDY} of the one that goes on"
         )
+    remedy = REMEDY
+    if _OWN_WORDS.search(text):
+        remedy += f", or give a file with the command that starts it: bash {place} ..."
     for call in runs or calls:
         if call.hidden is not None:
             raise InstanceError(
                 f"{place}: found {quoted(call.hidden)}, which may hold further "
-                f"arguments and is not read; {REMEDY}"
+                f"arguments and is not read; {remedy}"
             )
         if runs and not call.is_sure:
             raise InstanceError(

@@ -22,6 +22,8 @@ _EIGHT_BITS = ("fp8", "mxfp8", "nvfp4")
 #: Values of arguments with which nothing changes; those of flags are empty.
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "attention-backend": ("auto", "flash", "fused"),
+    "attention-dropout": ("0", "0.0"),
+    "moe-layer-freq": ("1",),
     "cp-comm-type": ("p2p",),
     "cuda-graph-impl": ("none",),
     "data-parallel-sharding-strategy": ("no_shard",),
@@ -57,7 +59,19 @@ _NOT_READ = (
     *("moe-expert-capacity-factor", "moe-enable-deepep", "moe-router-force-bias"),
     *("account-for-embedding-in-pipeline-split", "packing", "padding-free"),
     *("expert-tensor-parallel-size", "cp-comm-type", "attention-backend"),
-    *("account-for-loss-in-pipeline-split",),
+    *("account-for-loss-in-pipeline-split", "fsdp-double-buffer", "nccl-ub"),
+    *("step-batch-size-schedule", "microbatch-group-size-per-virtual-pipeline-stage"),
+    *("hierarchical-context-parallel-sizes", "decoder-tp-comm-overlap"),
+    *("overlap-p2p-communication-warmup-flush", "moe-shared-expert-overlap"),
+    *("moe-token-dispatcher-type", "moe-flex-dispatcher-backend", "moe-layer-freq"),
+    *("moe-use-legacy-grouped-gemm", "moe-router-padding-for-fp8"),
+    *("moe-latent-size", "attention-output-gate", "window-size"),
+    *("window-attn-skip-freq", "linear-attention-freq", "encoder-num-layers"),
+    *("vision-pretraining", "freeze-LM", "freeze-ViT", "freeze-llm", "freeze-vit"),
+    *("encoder-tensor-model-parallel-size", "encoder-pipeline-model-parallel-size"),
+    *("te-fp8-format", "no-gradient-accumulation-fusion", "attention-dropout"),
+    *("reset-attention-mask", "sft", "cuda-graph-scope", "full-cuda-graph"),
+    *("recompute-activation-layers-per-vp-stage", "swap-attention", "recompute-norm"),
 )
 
 

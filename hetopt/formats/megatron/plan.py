@@ -61,6 +61,12 @@ _ENOUGH = 2
 #: Names of them that the model has, too, in the settings of a trainer with this one.
 _OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
 _OF_TRANSFORMERS = "per-device-train-batch-size"
+_FSDP = ("use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2")
+#: Arguments of layers that have no attention, or not in all of them.
+_HYBRID = (
+    *("is-hybrid-model", "hybrid-override-pattern", "hybrid-layer-pattern"),
+    *("hybrid-attention-ratio", "mamba-num-heads"),
+)
 #: Names of Megatron-DeepSpeed and of Megatron-LM up to 2022.
 _STAGE = "zero-stage"
 _CHECKPOINTING = "checkpoint-activations"
@@ -308,6 +314,20 @@ def _same_model(
         told["mtp-num-layers"] = _number(given, "mtp-num-layers", place, 0)
     expected = {**names, "global-batch-size": workload.global_batch}
     same(place, {**told, "global-batch-size": batch}, expected)
+    has_mixers = model.mamba is not None or model.mamba1 is not None
+    kinds: dict[str, tuple[bool, bool]] = {
+        "multi-latent-attention": (
+            "multi-latent-attention" in given,
+            bool(model.latent),
+        ),
+        "layers without attention": (not {*_HYBRID}.isdisjoint(given), has_mixers),
+    }
+    if "num-layers" in given:
+        same(
+            place,
+            {name: found for name, (found, _) in kinds.items()},
+            {name: own for name, (_, own) in kinds.items()},
+        )
 
 
 def _of_model(given: Mapping[str, str], data: Instance) -> Iterator[str]:
@@ -327,10 +347,39 @@ def _of_model(given: Mapping[str, str], data: Instance) -> Iterator[str]:
                 f"the run is without --{flag}, which the instance's model has: "
                 "assemble one of the run's config.json, if that is so"
             )
+    vocabulary = given.get("vocab-size", str(model.vocabulary))
+    if vocabulary != str(model.vocabulary):
+        yield (
+            f"vocab-size {vocabulary}: judged with {model.vocabulary}, the vocabulary "
+            "of the instance's model"
+        )
+    untied = "untie-embeddings-and-output-weights" in given
+    if untied == model.tied_embeddings:
+        ways = ("two matrices", "one matrix")
+        found, own = ways if untied else ways[::-1]
+        yield (
+            f"embedding and head are {found} in the run "
+            f"(--untie-embeddings-and-output-weights) and {own} in the instance's "
+            f"model: judged as {own}"
+        )
 
 
 def _zero(given: Mapping[str, str], place: str) -> int:
-    """Return the stage of ZeRO; Megatron-DeepSpeed is told it by a flag of its own."""
+    """Return the stage of ZeRO; Megatron-DeepSpeed is told it by a flag of its own.
+
+    Weights or gradients that FSDP divides have no plan for Megatron-LM here.
+    """
+    if flag := next((name for name in _FSDP if name in given), None):
+        kind = "optim_grads_params"
+        if flag != "use-torch-fsdp2":
+            kind = given.get("data-parallel-sharding-strategy", "no_shard")
+        if kind not in ("no_shard", "optim"):
+            raise InstanceError(
+                f"{place}: {flag}: found {kind}, expected no_shard or optim: weights "
+                "or gradients that Megatron-LM's FSDP divides are not supported by "
+                "hetopt's plans for it; plan such a run with --for torchtitan"
+            )
+        return int(kind == "optim")
     if "deepspeed" not in given or "use-distributed-optimizer" in given:
         return int("use-distributed-optimizer" in given)
     return _number(given, _STAGE, place, 0)
