@@ -645,6 +645,70 @@ def test_flags_without_a_value_are_told(tmp_path: Path) -> None:
     assert {"use-liger-kernel", "some-flag"} <= {*asked.unread}
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("--use_lora True --lora_r 8", "found adapters of rank 8, expected all"),
+        ("--bits 4 --lora_r 8", "found adapters of rank 8 beside 4 bits"),
+        ("--load_in_8bit --lora_r 8", "write weight_bits: 8 beside the rank"),
+        ("--optim adamw_torch_4bit", "found adamw_torch_4bit, expected adamw"),
+        ("--optim adamw_anyprecision", "found adamw_anyprecision, expected adamw"),
+        ("--use_galore", "--use_galore: found galore, expected adamw"),
+        ("--max_prompt_length 8", "what is trained: found max_prompt_length"),
+        ("--mixed_precision fp8", "found fp8, expected products of 16 bits"),
+    ],
+)
+def test_a_script_of_ones_own_trains_what_its_flags_say(
+    more: str, told: str, tmp_path: Path
+) -> None:
+    text = "torchrun train.py --per_device_train_batch_size 1 --bf16 True "
+    text += f"--gradient_accumulation_steps 2 {more}\n"
+    with pytest.raises(InstanceError) as caught:
+        judged([put(tmp_path, {"run.sh": text})], instance(48))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "start", ["trl dpo", "torchrun --nproc_per_node 8 my/run_dpo.py"]
+)
+def test_a_program_of_pairs_is_no_training_by_ones_own_loss(
+    start: str, tmp_path: Path
+) -> None:
+    text = f"{start} --per_device_train_batch_size 1 --gradient_accumulation_steps 2\n"
+    with pytest.raises(InstanceError, match="what is trained: found dpo"):
+        judged([put(tmp_path, {"run.sh": text})], instance(48))
+
+
+def test_adapters_that_nothing_asks_for_are_told(tmp_path: Path) -> None:
+    text = "torchrun train.py --per_device_train_batch_size 1 --lora_r 8 "
+    text += "--gradient_accumulation_steps 2\n"
+    told = judged([put(tmp_path, {"run.sh": text})], instance(48)).notes
+    assert any("nothing says that adapters are trained" in note for note in told)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("--training.enable_cpu_offload=true", "training.enable_cpu_offload: found"),
+        ("--optimizer.name Muon", "optimizer.name: found Muon, expected adamw"),
+        ("--model.converters lora", "adapters are not supported"),
+        ("--parallelism.enable_async_tensor_parallel=true", None),
+    ],
+)
+def test_what_torchtitan_trains_is_what_the_instance_weighs(
+    more: str, told: str | None, tmp_path: Path
+) -> None:
+    text = OF_TITAN["command"]["run.sh"].replace("\n", f" {more}\n")
+    path = put(tmp_path, {"run.sh": text})
+    if told is None:
+        (note,) = (x for x in judged([path], instance(48)).notes if "not read" in x)
+        assert note == "not read: parallelism.enable_async_tensor_parallel True"
+        return
+    with pytest.raises(InstanceError) as caught:
+        judged([path], instance(48))
+    assert told in str(caught.value)
+
+
 STRANGERS = {
     "GPT-NeoX": {
         **{"pipe_parallel_size": 2, "model_parallel_size": 2, "num_layers": 4},

@@ -185,6 +185,8 @@ def same_adapters(
     ]  # fmt: skip
     kind = "full" if told is None else "lora" if told[1] is None else "qlora"
     remedy = f"-o finetune={kind}" + ("" if told is None else f" -o rank={told[0]}")
+    if bits == 8:
+        remedy += ", and write weight_bits: 8 beside the rank in its file"
     raise InstanceError(
         f"{place}: what is trained: found {words[0]}, expected {words[1]} as the "
         f"instance has it; assemble one with {remedy}"

@@ -12,7 +12,7 @@ are read by their parts.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from ..importing.current import (
     gpus,
     replicas_of,
     same,
+    same_adapters,
     same_world,
 )
 from ..importing.placing import Claim, Settings
@@ -64,6 +65,24 @@ _OF_TORCHTITAN = (
 )
 _ENOUGH = 2
 _FLOAT8 = ("float8.enable_float8_linear", "training.enable_float8_linear")
+_OFFLOAD = "training.enable_cpu_offload"
+#: Fields that change time or memory, with the values by which nothing changes.
+_NOT_READ: Mapping[str, tuple[str, ...]] = {
+    "training.mixed_precision_param": ("bfloat16",),
+    "training.mixed_precision_reduce": ("float32",),
+    "training.dtype": ("float32",),
+    "parallelism.expert_tensor_parallel_degree": (),
+    "parallelism.enable_async_tensor_parallel": (),
+    "parallelism.disable_loss_parallel": (),
+    "parallelism.enable_compiled_autograd": (),
+    "activation_checkpoint.selective_ac_option": ("op",),
+    "activation_checkpoint.memory_budget": (),
+    "activation_checkpoint.early_stop": (),
+    "optimizer.early_step_in_backward": (),
+    "optimizer.implementation": ("fused",),
+    "model.flavor_overrides": (),
+    "fault_tolerance.enable": (),
+}
 _CONVERTERS = ("model.converters", "model_converters.converters")
 _READ = (
     *("parallelism.", "activation_checkpoint", *_CONVERTERS, *_FLOAT8),
@@ -257,6 +276,7 @@ def _claim(
     notes: Sequence[str],
 ) -> Claim:
     _same_products(given, data, place)
+    _same_training(given, data, place)
     given = _of_2024(_older(given, place), place, data.model.layers)
     parallel, training = _section(given, "parallelism"), _section(given, "training")
     ranks = gpus(data, hosts)
@@ -305,6 +325,7 @@ def _claim(
         zero=_zero(parallel, replicas, stages),
         split=Split(context, experts, runs, groups),
     )
+    notes = [*notes, *_unread(given)]
     how = layout, ranks, data, place
     return claim_of(*how, trainer=TRAINER, framework="torchtitan", notes=notes)
 
@@ -378,6 +399,46 @@ def _same_products(given: Values, data: Instance, place: str) -> None:
         f"{place}: products of layers: found {found}, expected {timed} as the instance "
         f"times them; assemble one with -o products={remedy}"
     )
+
+
+def _same_training(given: Values, data: Instance, place: str) -> None:
+    """A run trains all weights by AdamW on GPUs, as torchtitan does unless told."""
+    converters = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
+    if "lora" in converters:
+        raise InstanceError(
+            f"{place}: found the converter lora: adapters are not supported by "
+            "hetopt's plans for torchtitan"
+        )
+    same_adapters(None, data, place)
+    if given.get(_OFFLOAD) is True:
+        raise InstanceError(
+            f"{place}: {_OFFLOAD}: found weights and states in the memory of hosts, "
+            "expected them on GPUs: plans here have no such weights"
+        )
+    memory = data.workload.costs.memory
+    if memory.hosts_update:
+        raise InstanceError(
+            f"{place}: optimiser states: found on GPUs, expected on hosts as the "
+            "instance has it; assemble one without -o offload=optimiser"
+        )
+    told = str(given.get("optimizer.name", "AdamW"))
+    own = {"adam": "adamw"}.get(told.lower(), told.lower())
+    if own != memory.optimiser:
+        raise InstanceError(
+            f"{place}: optimizer.name: found {told}, expected {memory.optimiser} as "
+            f"the instance weighs it; assemble one with -o optimiser={own}"
+        )
+
+
+def _unread(given: Values) -> Iterator[str]:
+    """Yield a note of what changes time or memory and is not read."""
+    found = [
+        f"{name} {value}"
+        for name, value in given.items()
+        if name in _NOT_READ and value not in (None, False, *_NOT_READ[name])
+    ]
+    if found:
+        yield f"not read: {', '.join(found)}"
 
 
 def _section(given: Values, name: str) -> Document:

@@ -41,10 +41,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "bf16": ("bf16", "bf16.enabled"),
     "fp16": ("fp16", "fp16.enabled"),
     "mixed_precision": ("mixed_precision",),
-    "adapter": ("finetuning_type", "adapter", "tuner_type", "train_type", "use_peft"),
+    "adapter": (
+        *("finetuning_type", "adapter", "tuner_type", "train_type", "use_peft"),
+        *("use_lora", "lora_enable", "enable_lora"),
+    ),
     "rank": ("lora_rank", "lora_r"),
-    "bits": ("quantization_bit", "quant_bits"),
-    "four_bits": ("load_in_4bit",),
+    "bits": ("quantization_bit", "quant_bits", "bits"),
+    "four_bits": ("load_in_4bit", "q_lora", "use_qlora"),
     "eight_bits": ("load_in_8bit",),
     "optimiser": ("optim", "optimizer", "optimizer.type"),
     "hosted": ("offload_optimizer.device", "offload_optimizer_device"),
@@ -80,7 +83,31 @@ _NOT_READ = frozenset(
         *("reduce_bucket_size", "stage3_param_persistence_threshold", "padding_free"),
         *("use_reentrant", "auto_find_batch_size", "full_determinism", "fp8"),
         *("optimizer_cpu_offload", "selective_activation_checkpoint"),
+        *("neat_packing", "use_unsloth_gc", "mixture_of_depths", "additional_target"),
+        *("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_aligner"),
+        *("freeze_backbone", "tune_mm_mlp_adapter", "freeze_llm", "modules_to_save"),
+        *("lora_modules_to_save", "peft_use_dora", "use_rslora", "relora"),
+        *("lisa_n_layers", "flex_attention", "xformers_attention", "sdp_attention"),
+        *("use_flash_attn", "use_flash_attention_2", "gradient_release"),
+        *("grad_accum_dtype", "communication_data_type", "cpu_checkpointing"),
+        *("partition_activations", "batch_size", "split_batches", "bf16_full_eval"),
+        *("sequence_parallel_mode", "fsdp_cpu_offload_pin_memory", "torch_empty_cache"),
+        *("streaming", "average_tokens_across_devices", "task_type", "teacher_model"),
     }
+)
+#: Keys of LLaMA-Factory that choose another optimiser than `optim` says.
+_OF_OPTIMISERS = frozenset(
+    {"use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon"}
+)
+#: Fields that TRL has for training with pairs or rewards alone, and its programs.
+_OF_REWARDS = frozenset(
+    {
+        *("max_prompt_length", "max_completion_length", "num_generations"),
+        *("reward_funcs", "reward_model_path", "response_length", "rloo_k"),
+    }
+)
+_PROGRAM_OF_REWARDS = re.compile(
+    r"(?:\w{1,40}_)?(dpo|grpo|ppo|kto|orpo|cpo|rloo|gkd|reward)(?:_\w{1,40})?(?:\.py)?"
 )
 #: What our exporter writes for each rank, and in which file.
 RANKS, _RANKS_FILE = "ranks", "ranks.json"
@@ -218,6 +245,30 @@ def name_of(key: str, tool: str) -> str | None:
     if last == "model" and "." in key:
         return None
     return next((ours for ours, those in _NAMES.items() if word in those), None)
+
+
+def optimiser_of(form: Form) -> tuple[str, str] | None:
+    """Return the key that chooses another optimiser, and that optimiser."""
+    for key, value in form.values.items():
+        last = plain(key).rpartition(".")[2]
+        is_on = str(value).lower() == "true" or (form.is_command and value == "")
+        if last in _OF_OPTIMISERS and is_on:
+            return key, last.removeprefix("use_")
+    return None
+
+
+def rewards_of(form: Form) -> str | None:
+    """Return what says that a run of TRL learns from pairs or rewards, if anything."""
+    for key in form.values:
+        if plain(key).rpartition(".")[2] in _OF_REWARDS:
+            return plain(key)
+    # The program stands behind the value of the launcher's last flag.
+    words = [word for value in form.values.values() for word in str(value).split()[1:]]
+    words = [word for word in words if word.endswith(".py")] + form.program.split()
+    for word in words if form.is_command else ():
+        if match := _PROGRAM_OF_REWARDS.fullmatch(word.rpartition("/")[2]):
+            return match[1]
+    return None
 
 
 def not_read(form: Form) -> Iterator[str]:

@@ -56,6 +56,8 @@ _OPTIMISERS = {
     "adafactor": "adafactor",
     "muon": "muon",
 }
+#: What names of AdamW have whose states are neither 32 bits wide nor eight.
+_OTHER_STATES = re.compile("4bit|anyprecision|mini|fp8|schedule|galore|apollo|badam")
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
@@ -125,6 +127,10 @@ def asked(files: Sequence[File]) -> Asked | None:
             values.setdefault(own, str(file.form.values[key]))
             values.setdefault("adapter", "lora")
             written.setdefault(own, (number, key))
+        if chosen := names.optimiser_of(file.form):
+            written["optimiser"], values["optimiser"] = (number, chosen[0]), chosen[1]
+        if (learns := names.rewards_of(file.form)) and values.get("kind", "") != "sft":
+            values.setdefault("kind", learns)
     if "zero" not in values:
         values |= names.told_by_name(found)
     if "zero" not in values and names.uses_deepspeed(found):
@@ -161,6 +167,8 @@ def _kind(name: str, text: str) -> str | None:
 def _optimiser(text: str) -> str | None:
     """Return an optimiser by our name; None for one that is not known."""
     text = text.lower().rpartition(".")[2]  # OptimizerNames.ADAMW_TORCH
+    if _OTHER_STATES.search(text):
+        return None
     eight = re.fullmatch(_OPTIMISERS["adamw_8bit"], text)
     if eight is not None:
         return "adamw_8bit"
@@ -235,6 +243,11 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         split=Split(context, 1, 1, groups),
         shares=shares,
     )
+    if "rank" in given and "adapter" not in given and not _bits_told(given):
+        told.append(
+            f"{asked.spelled('rank')} {given['rank']}: nothing says that adapters are "
+            "trained (use_peft), so that all weights are taken to be"
+        )
     if "length" not in given:
         told.append(f"tokens of a sequence are not told: taken as {length}")
     notes = [
@@ -435,17 +448,20 @@ def _zero(
 def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
     """Raise `InstanceError` where other weights are trained, or by another rule."""
     place, costs = asked.place, data.workload.costs
+    where = asked.spelled("kind") if "kind" in asked.written else "what is trained"
     if (task := given.get("kind", "sft").lower()) not in ("pt", "sft"):
         raise InstanceError(
-            f"{place}: {asked.spelled('kind')}: found {task}, expected training by the "
+            f"{place}: {where}: found {task}, expected training by the "
             "model's own loss (pt, sft): plans weigh no second model and no rollouts"
         )
-    kind = given.get("adapter", "full").lower()
     bits = _number(given, "bits", asked, 0) or None
-    if given.get("four_bits") == "true" or kind == "qlora":
+    if given.get("four_bits") == "true" or given.get("adapter", "").lower() == "qlora":
         bits = 4
     if given.get("eight_bits") == "true":
         bits = 8
+    bits = bits if bits in (4, 8) else None
+    # Weights of so few bits are not trained: there are adapters beside them.
+    kind = given.get("adapter", "full" if bits is None else "lora").lower()
     if kind in ("lora", "qlora", "true"):
         rank = _number(given, "rank", asked, 16 if kind == "true" else 8)
         same_adapters(rank, data, place, bits)
@@ -456,6 +472,14 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
             f"{place}: {asked.spelled('adapter')}: found {kind}, expected full or "
             "lora, which instances know (-o finetune=lora)"
         )
+    if given.get("mixed_precision") == "fp8":
+        timed = costs.compute.calibration
+        if timed is None or timed.precision not in ("fp8", "mxfp8"):
+            raise InstanceError(
+                f"{place}: {asked.spelled('mixed_precision')}: found fp8, expected "
+                "products of 16 bits as the instance times them; assemble one with "
+                "-o products=fp8"
+            )
     for name in ("fp16", "bf16"):
         is_told = given.get(name) == "true" or given.get("mixed_precision") == name
         own = costs.memory.precision or name
@@ -489,6 +513,14 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
             f"{place}: {asked.spelled('hosted_weights')}: found weights in the memory "
             "of hosts, expected them on GPUs: plans here have no such weights"
         )
+
+
+def _bits_told(given: Mapping[str, str]) -> bool:
+    """Return whether frozen weights are said to have few bits."""
+    return (
+        "true" in (given.get("four_bits"), given.get("eight_bits"))
+        or given.get("bits", "16") in ("4", "8")
+    )  # fmt: skip
 
 
 def _number(
