@@ -645,6 +645,22 @@ def test_flags_without_a_value_are_told(tmp_path: Path) -> None:
     assert {"use-liger-kernel", "some-flag"} <= {*asked.unread}
 
 
+def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(
+    tmp_path: Path,
+) -> None:
+    text = OF_MEGATRON["NeMo recipe"]["recipe.py"]
+    path = put(tmp_path, {"recipe.py": text})
+    told = " ".join(judged([path], instance(48)).notes)
+    assert "taken as --context-parallel-size 1;" in told
+    text = text.replace("    return", "    recipe.trainer.plugins = bf16_with_fp8_mixed()"
+                        "\n    return")  # fmt: skip
+    with pytest.raises(InstanceError, match="products of layers: found fp8"):
+        judged([put(tmp_path, {"recipe.py": text})], instance(48))
+    text = text.replace("num_nodes=3", "num_nodes=3, num_gpus_per_node=4")
+    with pytest.raises(InstanceError, match="world_size: found 12, expected 24"):
+        judged([put(tmp_path, {"recipe.py": text})], instance(48))
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

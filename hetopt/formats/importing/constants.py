@@ -214,8 +214,10 @@ class _Reader:
             assert isinstance(value, ast.Call)
             return self.function(own, value, names)
         if isinstance(value, ast.Call):
-            # `cfg = Config(...)`: the fields are those of the whole.
-            return dict(self.of_call(value, f"{behind}." if behind else "", names))
+            # `cfg = Config(...)`: the fields are those of the whole; a part without
+            # any is there all the same: `cfg.plugins = bf16_mixed()`.
+            fields = dict(self.of_call(value, f"{behind}." if behind else "", names))
+            return fields or ({behind: _dotted_name(value.func)} if behind else {})
         if isinstance(value, ast.Dict):
             return dict(self._of_dict(value, "", names))
         constant = self.constant(value, names)

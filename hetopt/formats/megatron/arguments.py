@@ -30,6 +30,7 @@ _ALIASES = _FLAGS | {
     "per-device-train-batch-size": "micro-batch-size",  # LLaMA-Factory's adapter
     "cutoff-len": "seq-length",
     "plugins": "precision",  # of a recipe of NeMo, bf16_mixed()
+    "num-gpus-per-node": "devices",
 }
 #: Arguments that recipes of NeMo and Megatron-Bridge take, and functions around them.
 _OF_RECIPES = frozenset(
@@ -39,8 +40,16 @@ _OF_RECIPES = frozenset(
         *("expert-model-parallel-size", "sequence-parallel", "seq-length"),
         *("micro-batch-size", "global-batch-size", "recompute-granularity"),
         *("recompute-method", "recompute-num-layers"),
+        *("num-nodes", "num-gpus-per-node"),
     }
 )
+#: What recipes set themselves, as it is taken where no file tells it.
+_BY_RECIPES = {
+    "tensor-model-parallel-size": "1",
+    "pipeline-model-parallel-size": "1",
+    "context-parallel-size": "1",
+    "recompute-granularity": "none",
+}
 #: Sections of the configurations of NeMo and Megatron-Bridge that are read.
 _SECTIONS = frozenset(
     {
@@ -112,6 +121,7 @@ class _Read:
         self.given: dict[str, str] = {}
         self.written: dict[str, str] = {}
         self.off: set[str] = set()  # flags that are said to be off
+        self.none: set[str] = set()  # names whose value is said to be None
 
     def usual(self, name: str, value: str, tool: str) -> Iterator[str]:
         """Take what a tool has where nothing is told, and say so."""
@@ -154,6 +164,7 @@ class _Read:
     ) -> None:
         """Take a value of a flag; `is_first` where an earlier one stands."""
         if value is None or str(value) in ("None", "null"):
+            self.none.add(name)
             return
         if str(value).lower() == "false":
             self.off.add(name)
@@ -200,7 +211,14 @@ def _of_recipes(read: _Read) -> tuple[str, ...]:
     if "lora-rank" in given or given.get("peft") == "lora":
         given["tuner-type"] = "lora"
         given.setdefault("lora-rank", "32")
+    told = given.keys() | read.none | read.off
+    silent = [f"--{n} {v}" for n, v in _BY_RECIPES.items() if n not in told]
     notes = list(read.usual(_DISTRIBUTED, "", tool))
+    if silent:
+        notes.append(
+            f"what the recipe itself sets is not read: taken as {', '.join(silent)}; "
+            "give what the run printed or saved of its configuration, if it has others"
+        )
     if "fp16" not in given:
         notes += read.usual("bf16", "", tool)
     return tuple(notes)
