@@ -268,7 +268,10 @@ def test_arguments_of_other_commands_are_none_of_the_runs(tmp_path: Path) -> Non
     ("text", "message"),
     [
         (dump(RUN | {"world_size": 16}), "world_size: found 16, expected 24"),
-        ("a:\n  tp: 1\nb:\n  tp: 2\n", "tp: found 1 and 2, expected one value"),
+        (
+            "a:\n  num_layers: 1\nb:\n  num_layers: 2\n",
+            "num_layers: found 1 and 2, expected one value",
+        ),
     ],
 )
 def test_a_run_on_other_gpus_or_of_two_values_is_refused(

@@ -652,8 +652,8 @@ def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(
     path = put(tmp_path, {"recipe.py": text})
     told = " ".join(judged([path], instance(48)).notes)
     assert "taken as --context-parallel-size 1;" in told
-    text = text.replace("    return", "    recipe.trainer.plugins = bf16_with_fp8_mixed()"
-                        "\n    return")  # fmt: skip
+    plugins = "    recipe.trainer.plugins = bf16_with_fp8_mixed()\n"
+    text = text.replace("    return", f"{plugins}    return")
     with pytest.raises(InstanceError, match="products of layers: found fp8"):
         judged([put(tmp_path, {"recipe.py": text})], instance(48))
     text = text.replace("num_nodes=3", "num_nodes=3, num_gpus_per_node=4")
@@ -723,6 +723,18 @@ def test_what_torchtitan_trains_is_what_the_instance_weighs(
     with pytest.raises(InstanceError) as caught:
         judged([path], instance(48))
     assert told in str(caught.value)
+
+
+def test_two_seeds_are_no_two_values_of_a_run(tmp_path: Path) -> None:
+    text = OF_MEGATRON["Bridge"]["overrides.yaml"].replace(
+        "train:\n", "train:\n  seed: 1\n"
+    )
+    text = text.replace("ddp:\n", "dataset:\n  seed: 2\nddp:\n")
+    claim = judged([put(tmp_path, {"overrides.yaml": text})], instance(48))
+    assert claim.settings == MEGATRON
+    twice = "num_layers: 2\nmodel_num_layers: {num_layers: 4}\nhidden_size: 8\n"
+    with pytest.raises(InstanceError, match="num_layers: found 2 and 4"):
+        changes.recognise([put(tmp_path, {"twice.yaml": twice})])
 
 
 STRANGERS = {

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..documents import Values
 from ..runs.source import Source
-from . import forms, strangers
+from . import forms, processes, strangers
 from .forms import Form
 
 
@@ -64,6 +64,7 @@ class Asked(NamedTuple):
         A flag of a command says something without a value.
         """
         read = {*self.written.values()}
+        read |= {(n, one) for n in range(len(self.files)) for one in processes.NAMES}
         return tuple(
             key
             for number, file in enumerate(self.files)

@@ -161,7 +161,7 @@ def _without(text: str, flag: "re.Pattern[str]") -> str:
     for match in reversed(list(flag.finditer(text))[:_PLACES]):
         start, end = match.span()
         line = text.rfind("\n", 0, start) + 1
-        rest = re.compile(r"[ \t]*\\?[ \t]*(?:\n|$)").match(text, end)
+        rest = re.compile(r"[ \t]*\\?[ \t]*\r?(?:\n|$)").match(text, end)
         if not text[line:start].strip() and rest is not None:
             start, end = line, rest.end()
             if "\\" not in rest[0]:  # the command ends a line before

@@ -8,7 +8,7 @@ batch script of Slurm asks for nodes and GPUs in its `#SBATCH` lines.
 import re
 from collections.abc import Iterator, Mapping
 
-EACH, NODES, ALL = "nproc-per-node", "nnodes", "world-size"
+NAMES = EACH, NODES, ALL = "nproc-per-node", "nnodes", "world-size"
 _BATCH = re.compile(r"(?m)^#SBATCH[ \t]+(.{1,400})$")
 _OPTION = re.compile(
     r"(?:--(?P<long>[a-z-]{1,40})(?:=|[ \t]+)|-(?P<short>[Nn])[ \t]*)"

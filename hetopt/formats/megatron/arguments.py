@@ -8,7 +8,8 @@ have one there. Names are those of flags, with dashes.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ...errors import InstanceError
@@ -65,12 +66,16 @@ _DISTRIBUTED = "use-distributed-optimizer"
 
 
 class Arguments(NamedTuple):
-    """The values by flags of Megatron-LM, and as what each is written."""
+    """The values by flags of Megatron-LM, and as what each is written.
+
+    `conflicts` says in words which names have two values, such as seeds of two parts.
+    """
 
     what: str
     given: dict[str, str]
     written: dict[str, str]
     notes: tuple[str, ...] = ()
+    conflicts: Mapping[str, str] = MappingProxyType({})
 
 
 def arguments(form: Form, place: str) -> Arguments:
@@ -121,6 +126,7 @@ class _Read:
         self.given: dict[str, str] = {}
         self.written: dict[str, str] = {}
         self.off: set[str] = set()  # flags that are said to be off
+        self.conflicts: dict[str, str] = {}  # in words, names with two values
         self.none: set[str] = set()  # names whose value is said to be None
 
     def usual(self, name: str, value: str, tool: str) -> Iterator[str]:
@@ -132,7 +138,7 @@ class _Read:
 
     def done(self, what: str, notes: tuple[str, ...]) -> Arguments:
         """All of them."""
-        return Arguments(what, self.given, self.written, notes)
+        return Arguments(what, self.given, self.written, notes, self.conflicts)
 
     def add(self, key: str, value: object) -> None:
         """Take a name and its value."""
@@ -173,7 +179,7 @@ class _Read:
         is_flag = str(value).lower() == "true"
         text = "" if is_flag else _text(value)
         if name in self.given and self.given[name] != text and not is_first:
-            raise InstanceError(
+            self.conflicts[name] = (
                 f"{self.place}: {key.rpartition('.')[2]}: found {self.given[name]} and "
                 f"{text}, expected one value; remove one"
             )

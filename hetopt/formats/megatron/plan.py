@@ -28,7 +28,7 @@ from ..importing.current import (
 )
 from ..importing.placing import Claim, Settings
 from . import meanings
-from .arguments import arguments, plain
+from .arguments import Arguments, arguments, plain
 from .launch import layout_of
 
 OPTIONS: Options = {"hosts": str}
@@ -87,6 +87,8 @@ _READ = _UNEVEN | {
     *("recompute-num-layers", "recompute-activations", "use-distributed-optimizer"),
     *("bf16", "fp16", "fp8-format", "fp4-format", "fp8-recipe", "optimizer"),
     *("grad-reduce-in-bf16", "tuner-type", "lora-rank", "optimizer-cpu-offload"),
+    *("swiglu", "untie-embeddings-and-output-weights", "vocab-size", *_FSDP, *_HYBRID),
+    *("multi-latent-attention", "data-parallel-sharding-strategy"),
     # Of NeMo, Megatron-Bridge and ms-swift, which become others of these.
     *("precision", "mixed-precision", "grad-sync-dtype", "grad-reduce-in-fp32"),
     *(
@@ -103,13 +105,13 @@ _READ = _UNEVEN | {
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     """Yield the one plan of the file, which claims no time."""
     (file,) = opened([path])
-    read = arguments(file.form, file.place)
+    read = _read(file)
     yield _claim(read.given, file.place, data, hosts, read.notes)
 
 
 def asked(files: Sequence[File]) -> Asked | None:
     """Return what the files of a run ask of Megatron-LM; None for those of others."""
-    reads = [(n, arguments(file.form, file.place)) for n, file in _own(files)]
+    reads = [(n, _read(file)) for n, file in _own(files)]
     if not reads:
         return None
     given: dict[str, str] = {}
@@ -129,6 +131,15 @@ def asked(files: Sequence[File]) -> Asked | None:
     ]
     what = ", ".join(dict.fromkeys(read.what for _, read in reads))
     return Asked(what, tuple(files), given, written, tuple((*notes, *_left(files))))
+
+
+def _read(file: File) -> Arguments:
+    """Return the arguments of a file; `InstanceError` where one has two values."""
+    read = arguments(file.form, file.place)
+    for name, message in read.conflicts.items():
+        if name in _READ:
+            raise InstanceError(message)
+    return read
 
 
 def _own(files: Sequence[File]) -> Iterator[tuple[int, File]]:
