@@ -82,6 +82,11 @@ LINES = (
     "torchrun ${A:-3}",
     "set -- a 'b  c' d; torchrun \"$@\" $# $2; shift; torchrun $1; shift; torchrun $#",
     "torchrun 'a'\\\nb c\\\n  d",
+    "A=1; f() { local A=$1; B=$2; torchrun $A $B $#; }; f 2 3 4; torchrun $A $B $#",
+    "function f\n{\n  if [ $1 = 1 ]; then\n torchrun a; else { torchrun b; }; fi\n}\n"
+    "f 1; g () {\nf 2; }; g",
+    "A=ab; case $A in a) B=1;; 'a'*|c)\nB=2\n;; *) B=3; esac; torchrun $B",
+    "case a in a) ;; *) torchrun b;; esac; case c in (a|c) torchrun c; esac",
 )
 BASH = which("bash")
 
@@ -134,8 +139,8 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
         ("A=2; run --a ${A%x}", "${A%x}"),
         ("for A in 1 2; do B=$A; done; run --a $B", "$B (line 1, not surely set)"),
         ("A=1\nif [ -f x ]; then A=2; fi; run --a $A", "$A (line 2, not surely set)"),
-        ("case $1 in\n x) A=1 ;;\nesac; run --a $A", "$A (line 2, not surely set)"),
-        ("f() { A=1; }; f; run --a $A", "$A (line 1, not surely set)"),
+        ("case $(x) in\n x) A=1 ;;\nesac; run --a $A", "$A (line 2, not surely set)"),
+        ("f() { A=$(x); }; f; run --a $A", "$(x)"),
         ("while [ -f x ]; do A=1; shift; done; run --a $A", "$A (line 1, "),
         ("A=1; if true; then A=2; fi; run --a $A", "$A (line 1, not surely set)"),
         ("[[ $HOST =~ x ]] && A=2; run --a $A", "$A (line 1, not surely set)"),
@@ -168,7 +173,8 @@ def test_what_is_set_in_a_branch_that_is_not_taken_stays_as_it_was() -> None:
         ("if [ -f x ]; then :; elif [ 1 = 1 ]; then\n run; fi", False),
         ("[ -f x ] || run", False),
         ("for i in 1 2; do run; done", False),
-        ("case $1 in a) run ;; esac", False),
+        ("case $(x) in a) run ;; esac", False),
+        ("train() { run; }; train", True),
         ("train() { run; }", False),
         ("function train {\n run\n}", False),
     ],

@@ -4,20 +4,22 @@ A subset of bash is read, as far as launch scripts go: quotes, comments, line br
 `NAME=value`, `NAME+=value` and arrays `NAME=(...)`; `$NAME`, `${NAME}`, `${NAME[@]}`,
 `${NAME[0]}`, `${NAME:-default}` and its like; sums and products of whole numbers in
 `$((...))`, `$(expr ...)` and `let`; `if`, `&&` and `||` with tests that compare (`=`,
-`!=`, `-eq` and its like, `-z`, `-n`); what `bash -c TEXT` and `eval TEXT` run, and what
-a shell or sbatch reads of a here-document; scripts that are sourced or started, with
-their words, where they lie beside. What the script does not set is empty in tests and
-gives way to a default; its own words (`$@`) are taken as none, which is told.
+`!=`, `-eq` and its like, `-z`, `-n`), `case` and functions; what `bash -c TEXT` and
+`eval TEXT` run, and what a shell or sbatch reads of a here-document; scripts that are
+sourced or started, with their words, where they lie beside. What the script does not
+set is empty in tests and gives way to a default; its own words (`$@`) are taken as
+none, which is told.
 
 Anything else stays as it is written, and `Word.unread` names it: variables that are not
-set elsewhere, `$(command)`, and what is set in a loop, a function, a `case` or under
-another test, where commands are not `is_sure`. A sourced file that is missing is told.
+set elsewhere, `$(command)`, and what is set in a loop or under another
+test, where commands are not `is_sure`. A sourced file that is missing is told.
 """
 
 import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +49,10 @@ _PARAMETER = re.compile(
 )
 _QUOTED = rf"'[^']*'|{_DOUBLE}|\\.|{_RUN}|{_BRACES}"
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n|(?<![^\s;&|()])#[^\n]*)+")
+_FUNCTION = re.compile(
+    r"(?:function[ \t]+(?P<named>[\w-]{1,80})(?:[ \t]*\(\))?"
+    rf"|(?P<name>{_NAME})[ \t]*\(\))\s*\{{(?=\s)"
+)
 _HERE = re.compile(r"[0-9]?<<(?P<dash>-?)[ \t]*(?P<end>\\?['\"]?[\w.-]{1,80}['\"]?)")
 _REDIRECTION = re.compile(r"[0-9]?(?:&>>?|>[>&|]?|<<<|<&?)[ \t]*")
 _OPERATOR = re.compile(r"\n|;;?|&&?|\|[|&]?|[()]")
@@ -56,10 +62,12 @@ _WORD = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\;&<>])+", re.S)
 _ITEM = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\;&<>()])+", re.S)
 _ASSIGNMENT = re.compile(rf"(?P<name>{_NAME})(?P<more>\+?)=")
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
+_LOCAL = ("local", "declare", "typeset")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "zsh")
 _RUNS_TEXT = re.compile(r"-[a-z]{0,4}c")  # an option of a shell: -c, -lc
-_MOST_NESTED = 4  # shells within shells
+_MOST_NESTED = 6  # shells and functions within others
 _MOST_FOLDERS = 4  # above a script, in which others that it names are looked for
+_OF_SCRIPTS = re.compile(r"[0-9]+|[@*#]")  # variables that are a script's own words
 _SCRIPT = re.compile(r"[^\s]{1,300}\.(?:sh|bash|slurm|sbatch|sub)")
 _ENDS = {
     **dict.fromkeys(("for", "while", "until", "select"), "done"),
@@ -127,7 +135,19 @@ class _Block:
         self.end = end
         self.is_test = end == "fi"  # up to `then` or `do`; tests are run
         self.runs: Truth = True if self.is_test else None
-        self.was_taken: Truth = False  # an earlier branch of this `if`
+        self.was_taken: Truth = False  # an earlier branch of this `if` or `case`
+        self.word: str | None = None  # of a `case`; None: not known
+        self.is_pattern = False  # the next word is one of a `case`
+
+    def take(self, pattern: str) -> None:
+        """Turn to the branch of a pattern of a `case`."""
+        found: Truth = None
+        if self.word is not None and not _MARK.search(pattern):
+            some = pattern.removesuffix(")").split("|")
+            found = any(fnmatchcase(self.word, one.strip()) for one in some)
+        self.is_pattern = False
+        self.runs = _both(_not(self.was_taken), found)
+        self.was_taken = _either(self.was_taken, found)
 
 
 def commands(text: str, place: str) -> list[Command]:
@@ -149,6 +169,10 @@ def read(text: str, place: str, folder: Path | None = None) -> Reading:
     script.variables |= _of_slurm(text)
     found = list(script.run(_tokens(_MARK.sub("", text), place)))
     held = {name: " ".join(values) for name, values in script.variables.items()}
+    uncalled = [name for name in script.functions if name not in script.called]
+    for name in uncalled:  # but may be
+        for one in script.run(script.functions[name]):
+            found.append(one._replace(is_sure=False))
     return Reading(found, held, tuple(dict.fromkeys(script.notes)))
 
 
@@ -159,6 +183,10 @@ def _tokens(text: str, place: str) -> Iterator[_Token]:
         start, kind = at, "word"
         if match := _BLANK.match(text, at):
             kind = ""
+        elif match := _FUNCTION.match(text, at):
+            yield _Token("function", match["named"] or match["name"], line)
+            line, at = line + match[0].count("\n"), match.end()
+            continue
         elif match := _HERE.match(text, at):
             body, behind = _here(text, match, behind)
             is_quoted = match["end"].strip("\\'\"") != match["end"]
@@ -249,6 +277,9 @@ class _Script:
         self.notes: list[str] = []
         self.unread: list[str] = []
         self.blocks: list[_Block] = []
+        self.functions: dict[str, list[_Token]] = {}
+        self.called: set[str] = set()  # functions
+        self.local: set[str] = set()  # variables of a function alone
         self.expanded = 0
 
     def run(self, tokens: Iterable[_Token]) -> Iterator[Command]:
@@ -256,7 +287,11 @@ class _Script:
         result: Truth = True  # of the commands so far that && and || join
         before = "\n"
         parts: list[_Token] = []
-        for token in chain(tokens, [_Token("operator", "\n", 0)]):
+        left = chain(tokens, [_Token("operator", "\n", 0)])
+        for token in left:
+            if token.kind == "function":
+                self.functions[token.text] = list(_body(left))
+                continue
             if token.kind != "operator":
                 parts.append(token)
                 continue
@@ -269,6 +304,8 @@ class _Script:
                 result = own if join is None else join(result, own)
                 yield from self._command(parts, runs)
             before, parts = token.text, []
+            if before == ";;" and self.blocks:
+                self.blocks[-1].is_pattern = self.blocks[-1].end == "esac"
 
     # --- blocks ---
 
@@ -280,7 +317,16 @@ class _Script:
         while parts and parts[0].kind == "word":
             word = parts[0].text
             block = self.blocks[-1] if self.blocks else _Block("")
-            if word in _ENDS:
+            if word == "case" and len(parts) > 2:
+                self.blocks.append(_Block("esac"))
+                text = self._text(parts[1].text, unset="")
+                self.blocks[-1].word = None if _MARK.search(text) else text
+                self.blocks[-1].runs, self.blocks[-1].is_pattern = False, True
+                parts = parts[2:]
+            elif block.is_pattern and word != "esac":
+                is_whole = word.endswith(")")
+                block.take(self._text(word, unset="") if is_whole else "\ue0000\ue001")
+            elif word in _ENDS:
                 self.blocks.append(_Block(_ENDS[word]))
                 if word == "while":
                     self.blocks[-1].is_test = self.blocks[-1].runs = True
@@ -336,6 +382,8 @@ class _Script:
             if match is None and not (declares and part.kind == "word"):
                 yield from self._called(parts[number:], runs)
                 return
+            if match is not None and parts[0].text in _LOCAL:
+                self.local.add(match["name"])
             if match is not None and runs:
                 self._assign(match, part)
             elif match is not None:
@@ -347,23 +395,44 @@ class _Script:
         words = [word for text in texts for word in self._words(text)]
         self._set_by(words, parts, runs)
         text = self._text_to_run(words, parts)
-        if text is None:
+        tokens = self._function(words)
+        if text is None and tokens is None:
             told = list(map(self._without_unread, words))
             yield Command(told, parts[0].line, runs is True)
             return
         inner = _Script(self.place, self.folder, nested=self.nested + 1)
         inner.unread, inner.expanded = self.unread, self.expanded
         inner.notes, inner.has_words = self.notes, self.has_words
-        is_own = words[0] in ("eval", "source", ".")  # another shell has its own
+        inner.functions, inner.called = self.functions, self.called
+        # Another shell has its own variables.
+        is_own = tokens is not None or words[0] in ("eval", "source", ".")
         inner.variables = self.variables if is_own else {**self.variables}
-        if (own := self._own_words(words)) is not None:
+        if tokens is not None:
+            inner.variables = {**self.variables}
+            inner.set_words(words[1:])
+        elif (own := self._own_words(words)) is not None:
             inner.set_words(own)
-        for one in inner.run(_tokens(text, self.place)):
+        for one in inner.run(tokens or _tokens(text or "", self.place)):
             sure = one.is_sure and runs is True
             yield Command(one.words, parts[0].line, sure)
         self.expanded = inner.expanded
+        if tokens is not None and runs is not False:
+            for name, held in inner.variables.items():
+                is_own = name in inner.local or _OF_SCRIPTS.fullmatch(name)
+                if is_own or self.variables.get(name) == held:
+                    continue
+                self.variables[name] = held
+                if runs is None:
+                    self._spoil(name, parts[0].line)
         for name in processes.VARIABLES & inner.variables.keys():
             self.variables.setdefault(name, inner.variables[name])
+
+    def _function(self, words: list[str]) -> list[_Token] | None:
+        """Return the tokens of the function that is called; None for no function."""
+        if not words or self.nested >= _MOST_NESTED:
+            return None
+        self.called |= {words[0]} & self.functions.keys()
+        return self.functions.get(words[0])
 
     def _text_to_run(self, words: list[str], parts: list[_Token]) -> str | None:
         """Return the text that a command has a shell run; None for other commands."""
@@ -641,6 +710,20 @@ def _text_of(words: list[str]) -> str | None:
 
 def _of_slurm(text: str) -> dict[str, list[str]]:
     return {name: [value] for name, value in processes.of_slurm(text).items()}
+
+
+def _body(tokens: Iterator[_Token]) -> Iterator[_Token]:
+    """Yield the tokens up to the brace that closes, where a command may stand."""
+    depth, is_first = 1, True
+    for token in tokens:
+        if is_first and token.kind == "word":
+            depth += (token.text == "{") - (token.text == "}")
+        if not depth:
+            return
+        yield token
+        is_first = token.kind == "operator" or (
+            is_first and token.text in ("then", "do", "else", "{")
+        )
 
 
 def _script_at(words: list[str]) -> int | None:

@@ -15,7 +15,7 @@ from ..importing.current import same_adapters
 
 #: Arguments of reinforcement learning: ms-swift's, Megatron-LM's own, and slime's.
 _OF_ROLLOUTS = (
-    *("rlhf-type", "perform-rl-step", "rl-prompts-per-step"),
+    *("rlhf-type", "perform-rl-step"),
     *("advantage-estimator", "rollout-batch-size", "rollout-num-gpus"),
 )
 _EIGHT_BITS = ("fp8", "mxfp8", "nvfp4")
@@ -27,6 +27,8 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "cp-comm-type": ("p2p",),
     "cuda-graph-impl": ("none",),
     "data-parallel-sharding-strategy": ("no_shard",),
+    "encoder-tensor-model-parallel-size": ("0",),
+    "encoder-pipeline-model-parallel-size": ("0",),
     "exp-avg-dtype": ("fp32", "torch.float32"),
     "exp-avg-sq-dtype": ("fp32", "torch.float32"),
     "fp8-param": ("False",),
@@ -37,6 +39,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "recompute-method": ("uniform",),
     "transformer-impl": ("transformer_engine",),
 }
+_OF_EXPERTS = ("moe-", "expert-")
 #: Arguments that change time or memory, and of which plans and instances know nothing.
 _NOT_READ = (
     *("fp8-param-gather", "fp8-param", "fp8-dot-product-attention"),
@@ -66,7 +69,7 @@ _NOT_READ = (
     *("moe-token-dispatcher-type", "moe-flex-dispatcher-backend", "moe-layer-freq"),
     *("moe-use-legacy-grouped-gemm", "moe-router-padding-for-fp8"),
     *("moe-latent-size", "attention-output-gate", "window-size"),
-    *("window-attn-skip-freq", "linear-attention-freq", "encoder-num-layers"),
+    *("window-attn-skip-freq", "linear-attention-freq"),
     *("vision-pretraining", "freeze-LM", "freeze-ViT", "freeze-llm", "freeze-vit"),
     *("encoder-tensor-model-parallel-size", "encoder-pipeline-model-parallel-size"),
     *("te-fp8-format", "no-gradient-accumulation-fusion", "attention-dropout"),
@@ -146,6 +149,8 @@ def not_read(given: Mapping[str, str]) -> Iterator[str]:
     for name in _NOT_READ:
         value = given.get(name)
         if value is None or value in _USUAL.get(name, ()):
+            continue
+        if name.startswith(_OF_EXPERTS) and "num-experts" not in given:
             continue
         if name == "recompute-modules" and "core_attn" in value and " " not in value:
             continue

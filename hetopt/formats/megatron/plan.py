@@ -63,10 +63,7 @@ _OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
 _OF_TRANSFORMERS = "per-device-train-batch-size"
 _FSDP = ("use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2")
 #: Arguments of layers that have no attention, or not in all of them.
-_HYBRID = (
-    *("is-hybrid-model", "hybrid-override-pattern", "hybrid-layer-pattern"),
-    *("hybrid-attention-ratio", "mamba-num-heads"),
-)
+_HYBRID = ("is-hybrid-model", "hybrid-override-pattern", "hybrid-layer-pattern")
 #: Names of Megatron-DeepSpeed and of Megatron-LM up to 2022.
 _STAGE = "zero-stage"
 _CHECKPOINTING = "checkpoint-activations"
