@@ -73,7 +73,7 @@ _NOT_READ = (
     *("vision-pretraining", "freeze-LM", "freeze-ViT", "freeze-llm", "freeze-vit"),
     *("encoder-tensor-model-parallel-size", "encoder-pipeline-model-parallel-size"),
     *("te-fp8-format", "no-gradient-accumulation-fusion", "attention-dropout"),
-    *("reset-attention-mask", "sft", "cuda-graph-scope", "full-cuda-graph"),
+    *("reset-attention-mask", "sft", "full-cuda-graph"),
     *("recompute-activation-layers-per-vp-stage", "swap-attention", "recompute-norm"),
 )
 

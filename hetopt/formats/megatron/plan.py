@@ -27,6 +27,7 @@ from ..importing.current import (
     same_world,
 )
 from ..importing.placing import Claim, Settings
+from ..runs.megatron import unrolled
 from . import meanings
 from .arguments import Arguments, arguments, plain
 from .launch import layout_of
@@ -413,7 +414,7 @@ def _parts(
     """Layers of each part of the model, in their order: runs of stages, or stages."""
     layout = given.get(_LAYOUT)
     if layout is not None:
-        held = [len(re.findall("[tm]", one)) for one in _unroll(layout).split("|")]
+        held = [len(re.findall("[tm]", one)) for one in unrolled(layout).split("|")]
         if 0 in held:
             raise InstanceError(
                 f"{place}: {_LAYOUT}: found {quoted(layout)}, in which part "
@@ -451,14 +452,6 @@ def _ends(
         )
     ends = [[first] if first else [], [last] if last else []]
     return (*ends[0], *[each] * between, *ends[1])
-
-
-def _unroll(layout: str) -> str:
-    """Return a layout without commas and multiplications."""
-    text = re.sub(r"[,\s]", "", layout)
-    for pattern in (r"\(([^()]*)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
-        text = re.sub(pattern, lambda one: one[1] * int(one[2]), text)
-    return text
 
 
 def _number(

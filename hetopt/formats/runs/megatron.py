@@ -22,6 +22,7 @@ is not told, unless nvidia-smi ran before.
 import re
 from collections.abc import Iterator
 
+from ...errors import InstanceError
 from ..documents import Document, Values
 from . import logs
 from .facts import Facts, Given
@@ -70,6 +71,18 @@ _OVERLAP = (
     "fp8_param_gather",
     "cuda_graph_impl",
 )
+#: Arguments for which a row of ours has no words, and what they are of.
+_UNTOLD = {
+    "perform_rl_step": "rollouts",
+    "mtp_num_layers": "layers that predict further tokens",
+    "window_attn_skip_freq": "windows in some layers",
+    "linear_attention_freq": "layers of linear attention",
+    "experimental_attention_variant": "other kinds of attention",
+    "freeze_LM": "frozen weights of some parts",
+    "freeze_ViT": "frozen weights of some parts",
+    "moe_latent_size": "experts of another width",
+}
+_PATTERNS = ("hybrid_override_pattern", "hybrid_layer_pattern")
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
@@ -82,6 +95,7 @@ def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
         if (match := _VOCABULARY.search(line.text))
     ]
     for place, arguments in _dumps(source.lines):
+        _refuse(arguments, source, place)
         fields = _fields(arguments)
         if not padded:  # a tokenizer may add to what it was told
             fields["vocabulary"] = logs.positive(arguments.get("vocab_size"))
@@ -151,11 +165,42 @@ def _fields(arguments: Arguments) -> Document:
         **_zero(arguments),
         "precision": _precision(arguments),
         "gradient_bits": _gradient_bits(arguments),
+        "tied": _tied(arguments),
+        "attention": _attention(arguments),
         "recompute": _recompute(arguments),
         "overlap": _overlap(arguments),
         "offload": "optimizer" if arguments.get("optimizer_cpu_offload") else None,
         "stage_layers": _stages(arguments),
     }
+
+
+def _refuse(arguments: Arguments, source: Source, place: str) -> None:
+    """`InstanceError` for a run of what a row of ours has no words for."""
+    told = {name: arguments.get(name) for name in (*_UNTOLD, *_PATTERNS)}
+    for name, value in told.items():
+        what = _UNTOLD.get(name, "hybrids with other layers than M, E, * and -")
+        is_known = name in _PATTERNS and re.fullmatch(r"[ME*-]+", str(value))
+        if value in (None, False, 0) or is_known:
+            continue
+        raise InstanceError.at(
+            source.path,
+            f"{name} ({place})",
+            f"found {value}, and {what} are not supported by runs that hetopt reads; "
+            "plan such a model with hetopt assemble, which times its layers",
+        )
+
+
+def _tied(arguments: Arguments) -> bool | None:
+    name = "untie_embeddings_and_output_weights"
+    return None if name not in arguments else arguments[name] is not True
+
+
+def _attention(arguments: Arguments) -> str | None:
+    """Return that scores pass through memory, where a run says so."""
+    told = str(arguments.get("attention_backend", "")).rpartition(".")[2]
+    is_local = arguments.get("transformer_impl") == "local"
+    without = is_local and arguments.get("use_flash_attn") is not True
+    return "unfused" if told == "unfused" or without else None
 
 
 def _kv_heads(arguments: Arguments) -> object:
@@ -166,14 +211,14 @@ def _kv_heads(arguments: Arguments) -> object:
 
 def _experts(arguments: Arguments) -> Document:
     experts = logs.positive(arguments.get("num_experts"))
-    notes = []
-    if arguments.get("multi_latent_attention") is True:
-        notes.append("MLA attention")
+    notes = _shape_notes(arguments)
     if experts is None:
         return {"kind": "dense", "shape_notes": "; ".join(notes) or None}
     pattern = arguments.get("moe_layer_freq", 1)
     if pattern != 1:
-        notes.append(f"moe_layer_freq={pattern}")
+        dense = _first_dense(str(pattern))
+        told = f"moe_layer_freq={pattern}"
+        notes.append(told if dense is None else f"first {dense} layers dense")
     each = logs.positive(arguments.get("moe_ffn_hidden_size"))
     each = each or logs.positive(arguments.get("ffn_hidden_size"))
     shared = logs.positive(arguments.get("moe_shared_expert_intermediate_size")) or 0
@@ -187,6 +232,48 @@ def _experts(arguments: Arguments) -> Document:
         "shared_experts": -(-shared // each) if each else None,
         "shape_notes": "; ".join(notes) or None,
     }
+
+
+def _shape_notes(arguments: Arguments) -> list[str]:
+    """Return what of a model a run has words for alone: its mixers and windows."""
+    notes = []
+    if arguments.get("multi_latent_attention") is True:
+        notes.append("MLA attention")
+    window = re.fullmatch(r"\(?\[?([0-9]{1,9}), ?[0-9]{1,9}\]?\)?", str(
+        arguments.get("window_size")
+    ))  # fmt: skip
+    if window:  # the tokens before, and the own one
+        notes.append(f"sliding window of {int(window[1]) + 1}")
+    pattern = next(filter(None, (arguments.get(name) for name in _PATTERNS)), None)
+    if pattern is not None:
+        head = logs.positive(arguments.get("mamba_head_dim")) or 64
+        heads = logs.positive(arguments.get("mamba_num_heads"))
+        hidden = logs.positive(arguments.get("hidden_size")) or 0
+        state = logs.positive(arguments.get("mamba_state_dim")) or 128
+        heads = heads or 2 * hidden // head
+        notes.append(f"hybrid pattern {pattern}")
+        notes.append(f"Mamba {heads} heads x {head}, state {state}")
+    return notes
+
+
+def _first_dense(pattern: str) -> int | None:
+    """Return how many layers have no experts, before all others; None: other layers.
+
+    A pattern is a list of zeros and ones, or as `([0]*3+[1]*58)`.
+    """
+    layers: list[str] = []
+    for items, times in re.findall(r"\[([01, ]{1,9999})\](?:\*([0-9]{1,4}))?", pattern):
+        layers += re.findall("[01]", items) * int(times or 1)
+    text = "".join(layers)
+    return text.find("1") if re.fullmatch("0{1,999}1{1,999}", text) else None
+
+
+def unrolled(layout: str) -> str:
+    """Return a layout of a pipeline without commas and multiplications."""
+    text = re.sub(r"[,\s]", "", layout)
+    for pattern in (r"\(([^()]*)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+        text = re.sub(pattern, lambda one: one[1] * int(one[2]), text)
+    return text
 
 
 def _zero(arguments: Arguments) -> Document:
@@ -244,16 +331,19 @@ def _overlap(arguments: Arguments) -> str | None:
 
 
 def _stages(arguments: Arguments) -> tuple[int, ...] | None:
-    """Layers of each stage, where first or last have another number than the rest."""
+    """Layers of each stage, where a layout tells them, or of the first or last."""
+    stages = logs.positive(arguments.get("pipeline_model_parallel_size")) or 1
+    layout = arguments.get("pipeline_model_parallel_layout")
+    if isinstance(layout, str) and stages > 1:
+        parts = [one.count("t") for one in unrolled(layout).split("|")]
+        if len(parts) % stages == 0:
+            return tuple(sum(parts[stage::stages]) for stage in range(stages))
     ends = [
         logs.positive(arguments.get(f"decoder_{end}_pipeline_num_layers"))
         for end in ("first", "last")
     ]
-    layers, stages = (
-        logs.positive(arguments.get(name))
-        for name in ("num_layers", "pipeline_model_parallel_size")
-    )
-    within = (stages or 0) - sum(end is not None for end in ends)
+    layers = logs.positive(arguments.get("num_layers"))
+    within = stages - sum(end is not None for end in ends)
     if ends == [None, None] or layers is None or within < 0:
         return None
     rest = layers - sum(end or 0 for end in ends)

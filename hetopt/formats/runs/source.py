@@ -6,7 +6,9 @@ MPI's `[1,0]<stdout>:`, Ray's `(Name pid=1)`, `[pod/NAME/CONTAINER]` of kubectl,
 | ` of docker compose, time stamps, and a host's name where most lines begin with one.
 """
 
+import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +16,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ...costs.runs.rows import Run
-from ...text.parsing import Table, parse_value, read_table, read_text
+from ...errors import InstanceError
+from ...text.parsing import (
+    MAX_BYTES,
+    Table,
+    parse_value,
+    read_table,
+    read_text,
+    readable,
+)
 from .facts import Given
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
@@ -64,12 +74,17 @@ class Source:
     @cached_property
     def text(self) -> str:
         """All of it; `InstanceError` where it cannot be read."""
-        return read_text(self.path) if self.held is None else self.held
+        if self.held is not None:
+            return self.held
+        if self.path.suffix.lower() == ".gz":
+            return _unpacked(self.path)
+        return read_text(self.path)
 
     @cached_property
     def kind(self) -> Kind:
         """Return the kind of a file, by its suffix or else by how it begins."""
-        match self.path.suffix.lower():
+        suffixes = [one.lower() for one in self.path.suffixes if one.lower() != ".gz"]
+        match suffixes[-1] if suffixes else "":
             case ".json" | ".yaml" | ".yml":
                 return "tree"
             case ".csv":
@@ -108,6 +123,33 @@ class Source:
                 match = pattern.match(line, start)
                 start = match.end() if match else start
             yield Line(number, line[start:].rstrip())
+
+
+def _unpacked(path: Path) -> str:
+    """Return the text of a file that gzip packed, which is no longer than others."""
+    with readable(path), gzip.open(path, "rb") as file:
+        try:
+            content = file.read(MAX_BYTES + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise InstanceError.at(
+                path, None, "found a damaged file, expected one of gzip; pack it anew"
+            ) from None
+    if len(content) > MAX_BYTES:
+        raise InstanceError.at(
+            path,
+            None,
+            f"found more than {MAX_BYTES >> 20} MiB unpacked, expected at most that; "
+            "give a part of it",
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError.at(
+            path,
+            None,
+            f"found a byte that is not UTF-8 at offset {error.start} unpacked, "
+            "expected UTF-8 text; save it as UTF-8",
+        ) from None
 
 
 class Form(NamedTuple):

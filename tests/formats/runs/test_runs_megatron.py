@@ -1,5 +1,6 @@
 """Logs of Megatron-LM: the reader finds what the log was written from."""
 
+import gzip
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -117,12 +118,73 @@ def test_iterations_of_a_smaller_batch_do_not_count(tmp_path: Path) -> None:
         ({"expert_tensor_parallel_size": 2}, {"etp": 2}),
         ({"accumulate_allreduce_grads_in_fp32": True}, {"gradient_bits": 32}),
         ({"accumulate_allreduce_grads_in_fp32": False}, {"gradient_bits": 16}),
+        ({"untie_embeddings_and_output_weights": True}, {"tied": False}),
+        ({"untie_embeddings_and_output_weights": False}, {"tied": True}),
+        ({"attention_backend": "AttnBackend.unfused"}, {"attention": "unfused"}),
+        ({"attention_backend": "AttnBackend.auto"}, {"attention": None}),
+        ({"transformer_impl": "local"}, {"attention": "unfused"}),
+        (
+            {
+                "pipeline_model_parallel_layout": "Ett|t*3|(tt|)*2t*4|t*5|t*6|t*7,tttL",
+                "virtual_pipeline_model_parallel_size": 2,
+            },
+            {"stage_layers": (2 + 4, 3 + 5, 2 + 6, 2 + 10)},
+        ),
+        ({"window_size": (4095, 0)}, {"shape_notes": "sliding window of 4096"}),
+        (
+            {"num_experts": 8, "moe_layer_freq": "([0]*3+[1]*29)"},
+            {"shape_notes": "first 3 layers dense"},
+        ),
+        (
+            {"num_experts": 8, "moe_layer_freq": [0, 1, 1, 1]},
+            {"shape_notes": "first 1 layers dense"},
+        ),
+        (
+            {
+                **{"hybrid_override_pattern": "M-M*", "mamba_state_dim": 64},
+                **{"mamba_head_dim": 64, "mamba_num_heads": None},
+            },
+            {"shape_notes": "hybrid pattern M-M*; Mamba 128 heads x 64, state 64"},
+        ),
     ],
 )
 def test_settings_of_megatron_in_our_words(
     tmp_path: Path, changes: dict[str, Any], fields: dict[str, Any]
 ) -> None:
     told(one(put(tmp_path, "m.log", megatron(ARGUMENTS | changes, TIMES))), fields)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"perform_rl_step": True},
+        {"mtp_num_layers": 1},
+        {"linear_attention_freq": 4},
+        {"freeze_LM": True},
+        {"hybrid_layer_pattern": "MG*"},
+    ],
+)
+def test_a_run_without_words_for_it_is_refused(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    path = put(tmp_path, "m.log", megatron(ARGUMENTS | changes, TIMES))
+    with pytest.raises(InstanceError) as caught:
+        read(path)
+    assert next(iter(changes)) in str(caught.value)
+    assert "not supported by runs that hetopt reads" in str(caught.value)
+
+
+def test_a_packed_log_is_the_run_of_its_text(tmp_path: Path) -> None:
+    log = megatron(ARGUMENTS, TIMES)
+    packed = tmp_path / "m.log.gz"
+    packed.write_bytes(gzip.compress(log.encode()))
+    assert one(packed) == one(put(tmp_path, "m.log", log))
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(InstanceError, match="found a damaged file"):
+        read(packed)
+    packed.write_bytes(b"no gzip")
+    with pytest.raises(InstanceError, match="found a damaged file"):
+        read(packed)
 
 
 def test_a_wrong_argument_is_named(tmp_path: Path) -> None:
