@@ -12,7 +12,7 @@ from pathlib import Path
 from ...costs.runs.rows import Run
 from ...errors import InstanceError, Place, naming
 from ..documents import Document
-from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan
+from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan, trainer
 from .configs import Config, config
 from .facts import Given, fields_of
 from .source import Form, Source
@@ -20,6 +20,7 @@ from .source import Form, Source
 # A file is of the first form that takes it: those of other tools before our own.
 FORMS: tuple[Form, ...] = (
     sailor.FORM,
+    trainer.STATE,
     rows.TREE,
     nanotron.METRICS,
     nanotron.BENCHMARK,
@@ -28,6 +29,7 @@ FORMS: tuple[Form, ...] = (
     nanotron.LOG,
     megatron.FORM,
     deepspeed.FORM,
+    trainer.LOG,
 )
 
 

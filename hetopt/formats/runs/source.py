@@ -89,7 +89,7 @@ class Source:
                 return "tree"
             case ".csv":
                 return "table"
-        if re.match(r"\s{0,1000}(?:\{|\[\s{0,1000}\{)", self.text):
+        if re.match(r"\s{0,1000}(?:\[\s{0,1000})?\{\s{0,1000}[\"}]", self.text):
             return "tree"
         header = self.text[:10_000].partition("\n")[0].split(",")
         known = {name.strip().strip('"') for name in header} & set(Run.model_fields)

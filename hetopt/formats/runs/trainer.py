@@ -1,0 +1,104 @@
+"""transformers' Trainer (TRL, LLaMA-Factory ...): what it saves and prints of a run.
+
+    trainer_state.json     {"log_history": [..., {"train_runtime": 900.0, ...}],
+                            "global_step": 100, "train_batch_size": 2}
+    train_results.json     {"train_runtime": 900.0, "train_steps_per_second": 0.111}
+    wandb-summary.json     {"train_runtime": 900.0, "train/global_step": 100}
+    its output             {'train_runtime': 900.0, 'train_steps_per_second': 0.111}
+
+(transformers 4.40 to 5.0, trainer_callback.py, trainer_utils.py.) The time of an
+iteration is the mean of the whole run: its time over its steps, where these are told,
+else by the steps of a second, which have three digits. What a run evaluates or saves
+on the way is in it. The Trainer tells nothing else: shape, batch and GPUs are given
+beside.
+"""
+
+import re
+from typing import Any
+
+from ...costs.runs.rows import Run
+from ...errors import InstanceError
+from ..documents import Document, Values
+from . import logs
+from .facts import Given
+from .logs import NUMBER
+from .source import Form, Source
+
+_OF_WANDB = "train/"  # before names in Weights & Biases' summaries
+_RUNTIME, _RATE = "train_runtime", "train_steps_per_second"
+_PRINTED = tuple(
+    (name, re.compile(rf"['\"]?\b{name}['\"]?\s{{0,40}}[:=] {{0,40}}['\"]?{NUMBER}"))
+    for name in (_RUNTIME, _RATE)
+)
+_LEAST_DIGITS = 0.02  # steps of a second, of which three digits say enough
+_TITLE = "transformers' Trainer"
+
+
+def _told(source: Source) -> Document:
+    """Return what a file tells: of a run that was resumed the last part."""
+    if source.kind == "tree":
+        tree = {k.removeprefix(_OF_WANDB): v for k, v in source.tree.items()}
+        rows = [tree, *(tree.get("log_history") or [])]
+        told: Document = {}
+        for row in rows:
+            told |= {k: v for k, v in row.items() if k in (_RUNTIME, _RATE)}
+        state = {k: tree.get(k) for k in ("global_step", "train_batch_size")}
+        return told | {k: v for k, v in state.items() if v is not None}
+    found: Document = {}
+    for line in source.lines:
+        for name, pattern in _PRINTED:
+            if match := pattern.search(line.text):
+                found[name] = float(match[1])
+    return found
+
+
+def _is_tree(source: Source) -> bool:
+    tree: Any = source.tree if source.kind == "tree" else None
+    if not isinstance(tree, dict):
+        return False
+    rows = tree.get("log_history")
+    is_state = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    return is_state or _RUNTIME in tree
+
+
+def _is_log(source: Source) -> bool:
+    return source.kind == "log" and all(p.search(source.text) for _, p in _PRINTED)
+
+
+def _seconds(told: Values) -> float | None:
+    """Return the mean time of a step; None where the file does not tell it."""
+    runtime, rate = (told.get(name) for name in (_RUNTIME, _RATE))
+    steps = logs.positive(told.get("global_step"))
+    if steps and isinstance(runtime, int | float) and runtime > 0:
+        return runtime / steps
+    if isinstance(rate, int | float) and rate >= _LEAST_DIGITS:
+        return 1 / rate
+    return None
+
+
+def _runs(source: Source, given: Given) -> list[Run]:
+    told = _told(source)
+    seconds = _seconds(told)
+    if seconds is None:
+        raise InstanceError.at(
+            source.path,
+            _RUNTIME,
+            f"found no {_RUNTIME} beside the steps, expected them, as the Trainer "
+            "writes them at the end of a run; give train_results.json or the whole "
+            "output",
+        )
+    facts = given.facts(source.path)
+    facts.add(_TITLE, {"framework": "HF Trainer", "iteration_s": seconds})
+    facts.add(_TITLE, {"mbs": logs.positive(told.get("train_batch_size"))})
+    logs.name_gpus(source.lines if source.kind == "log" else (), facts)
+    return [facts.run()]
+
+
+STATE = Form(
+    "trainer",
+    "trainer_state.json and train_results.json of transformers",
+    "tree",
+    _is_tree,
+    _runs,
+)
+LOG = Form("trainer", f"the output of {_TITLE}", "log", _is_log, _runs)
