@@ -73,8 +73,8 @@ def read(source: Source) -> Form:
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
         return Form("arguments that a log prints", found)
-    found = flags.read(source.text, place, OF_A_RUN, source.path.absolute().parent)
-    return Form(_COMMAND, dict(found.given), found.program, found.notes)
+    told = flags.read(source.text, place, OF_A_RUN, source.path.absolute().parent)
+    return Form(_COMMAND, dict(told.given), told.program, told.notes)
 
 
 def _is_run(values: Values) -> bool:

@@ -39,12 +39,12 @@ def of_slurm(text: str) -> dict[str, str]:
         for match in _OPTION.finditer(line):
             name = match["long"] or {"N": "nodes", "n": "ntasks"}[match["short"]]
             told[name] = match["value"]
-    found = {}
+    found: dict[str, str] = {}
     if _is_number(nodes := told.get("nodes", "")):
         found |= dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes)
     for name in ("gpus-per-node", "gres"):
-        if match := _GPUS.fullmatch(told.get(name, "")):
-            found["SLURM_GPUS_ON_NODE"] = match[1]
+        if gpus := _GPUS.fullmatch(told.get(name, "")):
+            found["SLURM_GPUS_ON_NODE"] = gpus[1]
     if _is_number(tasks := told.get("ntasks-per-node", "")):
         found["SLURM_NTASKS_PER_NODE"] = tasks
         if _is_number(nodes):

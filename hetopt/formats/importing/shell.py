@@ -418,8 +418,8 @@ class _Script:
         self.expanded = inner.expanded
         if tokens is not None and runs is not False:
             for name, held in inner.variables.items():
-                is_own = name in inner.local or _OF_SCRIPTS.fullmatch(name)
-                if is_own or self.variables.get(name) == held:
+                stays = name in inner.local or _OF_SCRIPTS.fullmatch(name) is not None
+                if stays or self.variables.get(name) == held:
                     continue
                 self.variables[name] = held
                 if runs is None:
