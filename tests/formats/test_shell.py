@@ -198,6 +198,7 @@ def test_a_command_that_does_not_run_is_left_out() -> None:
         ("a" * (2**17 + 1), "x: found 131073 characters, expected a launch script"),
         ("A=1\n" + "A=$A$A\n" * 60, "found '$A$A', where words stand for more"),
         ("A=('')\n" + 'A+=("${A[@]}")\n' * 60, "stand for more than 1048576"),
+        ("f() { " + "f; " * 20 + "}; f", "found more than 1000 calls of functions"),
     ],
 )
 def test_scripts_that_cannot_be_read_are_refused(script: str, message: str) -> None:

@@ -66,6 +66,7 @@ _LOCAL = ("local", "declare", "typeset")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "zsh")
 _RUNS_TEXT = re.compile(r"-[a-z]{0,4}c")  # an option of a shell: -c, -lc
 _MOST_NESTED = 6  # shells and functions within others
+_MOST_STARTED = 1000  # of these in all
 _MOST_FOLDERS = 4  # above a script, in which others that it names are looked for
 _OF_SCRIPTS = re.compile(r"[0-9]+|[@*#]")  # variables that are a script's own words
 _SCRIPT = re.compile(r"[^\s]{1,300}\.(?:sh|bash|slurm|sbatch|sub)")
@@ -279,6 +280,7 @@ class _Script:
         self.blocks: list[_Block] = []
         self.functions: dict[str, list[_Token]] = {}
         self.called: set[str] = set()  # functions
+        self.started: list[int] = []  # lines at which shells and functions are
         self.local: set[str] = set()  # variables of a function alone
         self.expanded = 0
 
@@ -400,7 +402,14 @@ class _Script:
             told = list(map(self._without_unread, words))
             yield Command(told, parts[0].line, runs is True)
             return
+        self.started.append(parts[0].line)
+        if len(self.started) > _MOST_STARTED:
+            raise InstanceError(
+                f"{self.place}: line {parts[0].line}: found more than {_MOST_STARTED} "
+                f"calls of functions and scripts, expected fewer; {_REMEDY}"
+            )
         inner = _Script(self.place, self.folder, nested=self.nested + 1)
+        inner.started = self.started
         inner.unread, inner.expanded = self.unread, self.expanded
         inner.notes, inner.has_words = self.notes, self.has_words
         inner.functions, inner.called = self.functions, self.called
