@@ -557,6 +557,17 @@ def test_a_script_is_read_with_the_words_that_start_it(
     assert module.TRAINER == "megatron"
 
 
+def test_paths_and_numbers_that_are_not_known_hold_no_arguments(
+    tmp_path: Path,
+) -> None:
+    path = arguments(tmp_path)
+    text = path.read_text().replace("  # a comment\n", "")
+    start = "torchrun --nproc_per_node=8 --nnodes=3 --master_port=$((RANDOM + 1)) "
+    start += "--rdzv_id=$RANDOM $HOME/"
+    path.write_text(text.replace("torchrun ", start))
+    assert len(read("megatron", path, instance()).pipelines) == 2
+
+
 def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
     path = arguments(tmp_path)
     text = path.read_text().replace("  # a comment\n", "")

@@ -51,15 +51,10 @@ class _Call:
         for text, unread in words:
             is_flag = re.match("--.", text) is not None
             is_more = self._name is not None and bool(self.given[self._name])
-            is_path = unread is not None and text.partition(unread)[2][:1] == "/"
-            if (
-                unread is not None
-                and not is_path
-                and (
-                    _SEVERAL.search(unread) or (is_flag and "=" not in text) or is_more
-                )
-            ):
-                self.hidden = self.hidden or unread
+            if unread is not None and not _is_one(text, unread):
+                may_be_several = "=" not in text if is_flag else is_more
+                if may_be_several or _SEVERAL.search(unread):
+                    self.hidden = self.hidden or unread
             if is_flag:
                 self._name, _, value = text[2:].partition("=")
                 self._name = self._name.replace("_", "-")
@@ -72,6 +67,11 @@ class _Call:
                 self.given[self._name] = f"{self.given[self._name]} {text}".strip()
             else:
                 self.program.append(text)
+
+
+def _is_one(text: str, unread: str) -> bool:
+    """Return whether a word with something unread is one path or one number."""
+    return text.partition(unread)[2][:1] == "/" or unread.startswith("$((")
 
 
 def read(
