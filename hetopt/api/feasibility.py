@@ -6,7 +6,8 @@ last value with a plan and the first one that is refuted close in on each other.
 that is found is stretched as far as the judge lets it, which saves most of the search.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
@@ -17,7 +18,7 @@ from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan import support
-from ..result import Method, Result, Status, Stop
+from ..result import Method, Result, Status, Stop, uninterrupted
 from ..schema import Instance, exact
 
 #: Of the time that is left, what one question of a search may take.
@@ -40,12 +41,14 @@ class Reach:
     """The largest value with a plan, and the least that is proved to have none.
 
     `value` is None where no plan is known, `refuted` where nothing is proved; `result`
-    is of the plan at the largest value, on the instance that has it.
+    is of the plan at the largest value, on the instance that has it. Where Ctrl-C ended
+    the search, it is not `complete`.
     """
 
     value: int | None
     refuted: int | None
     result: Result | None
+    complete: bool = True
 
 
 def first_plan(data: Instance, limits: Limits) -> Result:
@@ -58,7 +61,7 @@ def first_plan(data: Instance, limits: Limits) -> Result:
     found = cheapest_plan(data, limits)
     if found.plan is not None or found.stop is Stop.INTERRUPTED:
         return portfolio.with_bound(found)
-    if (why := covering.reason(data)) is not None:
+    if (why := refutation(data)) is not None:
         return nothing(data, why)
     return portfolio.first(data, limits.after(monotonic() - began))
 
@@ -67,6 +70,21 @@ def cheapest_plan(data: Instance, limits: Limits) -> Result:
     """Return a plan of the planner that takes least, if it has one; any will do."""
     any_plan = replace(limits, gap=inf)
     return portfolio.ask(portfolio.PORTFOLIO.cheapest, data, any_plan, several=True)
+
+
+def refutation(data: Instance) -> str | None:
+    """Return why no plan fits, where arithmetic proves it.
+
+    Micro-batches of the least size alone are asked about first, which takes a fraction
+    of the time: where these may fit, nothing is proved of all sizes.
+    """
+    sizes = data.workload.micro_batch_sizes
+    if len(sizes) > 1:
+        update = {"micro_batch_sizes": (min(sizes),)}
+        least = data.workload.model_copy(update=update)
+        if covering.reason(data.model_copy(update={"workload": least})) is None:
+            return None
+    return covering.reason(data)
 
 
 def nothing(data: Instance, why: str) -> Result:
@@ -128,12 +146,13 @@ def margin(data: Instance, limits: Limits, plan: TrainingPlan | None = None) -> 
         limits,
         _NEAR_MIB,
     )
-    fits = search.know(0, plan) if plan is not None else search.ask(0)
-    step, low = max(rooms), 0
-    while not fits and search.time_left and low > -(step << _HALVES // 4):
-        low = min(2 * low, -step)
-        fits = search.ask(low)
-    search.close_in(min(rooms) - 1)
+    with search.until_interrupted():
+        fits = search.know(0, plan) if plan is not None else search.ask(0)
+        step, low = max(rooms), 0
+        while not fits and search.time_left and low > -(step << _HALVES // 4):
+            low = min(2 * low, -step)
+            fits = search.ask(low)
+        search.close_in(min(rooms) - 1)
     return search.reach
 
 
@@ -171,17 +190,18 @@ def longest_context(
 
     search = _Search(of, stretched, limits)
     steps = max(1, min(most, data.workload.sequence_length // TOKENS_STEP))
-    if plan is not None and training_plan.evaluate(of(steps), plan).valid:
-        search.know(steps, plan)
-    else:
-        while not search.ask(steps) and search.time_left and steps > 1:
-            steps //= 2
-    search.close_in(most)
+    with search.until_interrupted():
+        if plan is not None and training_plan.evaluate(of(steps), plan).valid:
+            search.know(steps, plan)
+        else:
+            while not search.ask(steps) and search.time_left and steps > 1:
+                steps //= 2
+        search.close_in(most)
     found = search.reach
-    return Reach(
-        None if found.value is None else found.value * TOKENS_STEP,
-        None if found.refuted is None else found.refuted * TOKENS_STEP,
-        found.result,
+    return replace(
+        found,
+        value=None if found.value is None else found.value * TOKENS_STEP,
+        refuted=None if found.refuted is None else found.refuted * TOKENS_STEP,
     )
 
 
@@ -209,6 +229,15 @@ class _Search:
         self._plan: TrainingPlan | None = None
         self._refuted: int | None = None  # the least that is proved
         self._missed: int | None = None  # the least of which no plan was found
+        self._complete = True
+
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        """End the work within at Ctrl-C; what is known by then is kept."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._complete = False
 
     @property
     def time_left(self) -> bool:
@@ -223,10 +252,10 @@ class _Search:
         left = self._left()
         share = None if left.time_s is None else left.time_s * _SHARE
         result = first_plan(self._make(value), replace(left, time_s=share))
-        if result.stop is Stop.INTERRUPTED:
-            raise KeyboardInterrupt
         if result.plan is not None:
-            return self.know(value, result.plan)
+            self.know(value, result.plan)
+        if uninterrupted(result).plan is not None:
+            return True
         if result.status is Status.INFEASIBLE:
             known = value if self._refuted is None else self._refuted
             self._refuted = min(value, known)
@@ -256,7 +285,7 @@ class _Search:
         low, high = self._found, most + 1 if self._refuted is None else self._refuted
         while high - low > max(self._near, abs(low) // _NEAR) and self.time_left:
             middle = (low + high) // 2
-            if covering.reason(self._make(middle)) is None:
+            if refutation(self._make(middle)) is None:
                 low = middle
             else:
                 high = self._refuted = middle
@@ -265,6 +294,6 @@ class _Search:
     def reach(self) -> Reach:
         """Return what is known by now."""
         if self._found is None or self._plan is None:
-            return Reach(None, self._refuted, None)
+            return Reach(None, self._refuted, None, self._complete)
         result = judged(self._make(self._found), self._plan)
-        return Reach(self._found, self._refuted, result)
+        return Reach(self._found, self._refuted, result, self._complete)

@@ -5,8 +5,8 @@ Pipelines, tensor parallelism, ZeRO, recomputation and LoRA all count, as they d
 to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fit`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from ..errors import InstanceError, Interrupted, UnknownName, Unsupported
 from ..formats.importing import divisions
 from ..modelling import Limits
 from ..plans import Plan, TrainingPlan
-from ..result import Result, Status, Stop
+from ..result import Result, Status, uninterrupted
 from ..scheduling import fitting as by_marp
 from ..scheduling.fitting import Fit
 from ..schema import (
@@ -33,7 +33,15 @@ from ..schema import (
 from ..text.documents import Document
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
-from .calling import AnyLimits, Place, limits_of, public
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Place,
+    Progress,
+    limits_of,
+    progress_of,
+    public,
+)
 from .feasibility import Reach
 from .runs import used_nodes
 
@@ -58,7 +66,8 @@ class Verdict:
     does not fit, and so much more would do. `status` says whether it is proved that
     nothing fits. `too_few` are the most GPUs of the same card that are proved to be too
     few, where the least number was asked for. `room_mib` is what tensors have on the
-    smallest GPU that the roomiest plan uses.
+    smallest GPU that the roomiest plan uses. Where Ctrl-C ended the search, it is not
+    `complete`.
     """
 
     on: str
@@ -70,6 +79,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     too_few: int | None = None
     plan: Result | None = field(default=None, repr=False)
+    complete: bool = True
 
     def __repr__(self) -> str:
         return f"<Verdict on {self.on}: {self.status.value}, {self.margin.value} MiB>"
@@ -109,7 +119,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The verdict on each set of GPUs that was asked about, and MARP's rows beside."""
+    """The verdict on each set of GPUs that was asked about, and MARP's rows beside.
+
+    `open` are the sets of GPUs of which Ctrl-C left something to be found out.
+    """
 
     model: str
     batch: int
@@ -118,6 +131,7 @@ class Fitting:
     marp: tuple[Fit, ...] = field(default=(), repr=False)
     least_gpus: dict[str, int] = field(default_factory=dict, repr=False)
     complete: bool = True
+    open: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Fitting of {self.model}: {', '.join(map(repr, self.verdicts))}>"
@@ -129,6 +143,7 @@ class Fitting:
             "batch": self.batch,
             "sequence": self.sequence,
             "complete": self.complete,
+            "open": list(self.open),
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
             "looked_at": by_marp.LOOKED_AT,
             "least_gpus": self.least_gpus,
@@ -146,6 +161,7 @@ def fit(
     longest: bool = False,
     options: Sequence[str] = (),
     limits: AnyLimits = 20,
+    progress: AnyProgress = None,
 ) -> Fitting:
     """Say whether a model fits, with what margin, and how many GPUs it needs.
 
@@ -159,7 +175,7 @@ def fit(
     say otherwise. Limits are shared among what is asked; after Ctrl-C what is known by
     then is returned.
     """
-    began, asked = monotonic(), limits_of(limits)
+    began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     for word, value in (("batch", batch), ("sequence", sequence)):
         if value is not None and value < 1:
             raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
@@ -184,18 +200,23 @@ def fit(
         for number, one in enumerate(question.sets):
             left = asked.after(monotonic() - began)
             mine = left.part(1 / (len(question.sets) - number))
-            verdicts.append(_verdict(question, one, mine, longest=longest))
+            for verdict in _verdicts(question, one, mine, heard, longest=longest):
+                verdicts[number:] = [verdict]
+            if not verdicts[number].complete:
+                raise KeyboardInterrupt
         complete = True
     except Interrupted as signal:
         rows = signal.best
     except KeyboardInterrupt:
-        if not rows:
+        if not rows and not verdicts:
             raise
+    done = sum(verdict.complete for verdict in verdicts)
+    waiting = tuple(str(cards) for cards in question.sets[done:])
     least: dict[str, int] = {}
     if has_rows:
         least = by_marp.least_gpus(spec, cluster, question.sequence)
     told = spec.name, question.batch, question.sequence
-    return Fitting(*told, tuple(verdicts), tuple(rows), least, complete)
+    return Fitting(*told, tuple(verdicts), tuple(rows), least, complete, waiting)
 
 
 def spec_of(model: Place | ModelSpec | Instance) -> ModelSpec:
@@ -332,38 +353,67 @@ class _Named:
         return boxes.instance_of(self.spec, [cards], workload, self._options)[0]
 
 
-def _verdict(
-    question: _Here | _Named, cards: Cards, limits: Limits, *, longest: bool
-) -> Verdict:
-    """Return what is known of one set of GPUs, the least number of a card included."""
-    began, too_few, known = monotonic(), None, None
+def _verdicts(
+    question: _Here | _Named,
+    cards: Cards,
+    limits: Limits,
+    progress: Progress,
+    *,
+    longest: bool,
+) -> Iterator[Verdict]:
+    """Yield the verdict on one set of GPUs, again whenever more of it is known.
+
+    The last one is complete, unless Ctrl-C ended the work. Where a card has no number,
+    the least is found first.
+    """
+    began, known, too_few, complete = monotonic(), None, None, True
     if cards.gpus is None:
         assert isinstance(question, _Named)
         share = limits.part(_COUNT_SHARE)
-        fewest, known, too_few = _Fewest(question, cards.card, share).find()
+        search = _Fewest(question, cards.card, share, progress)
+        fewest, known, too_few, complete = search.find()
         cards = Cards(cards.card, fewest)
     data = question.instance(cards)
+    on = cards.card if isinstance(question, _Here) else str(cards)
+    margin = Reach(None, None, None)
+    if known is not None:  # what the plan itself leaves
+        margin = feasibility.margin(data, replace(limits, time_s=0.0), known)
+    yield _verdict(data, on, margin, too_few)
+    if not complete:
+        return
+    progress.started(f"margin on {on}")
     left = limits.after(monotonic() - began)
-    half = left.part(0.5) if longest else left
-    margin = feasibility.margin(data, half, known)
-    status, plan = Status.UNDECIDED, None
-    found = None if margin.result is None else margin.result.plan
-    roomiest = found if isinstance(found, TrainingPlan) else None
+    margin = feasibility.margin(data, left.part(0.5) if longest else left, known)
+    verdict = _verdict(data, on, margin, too_few)
+    yield replace(verdict, complete=margin.complete and not longest)
+    if not longest or not margin.complete:
+        return
+    progress.started(f"longest context on {on}")
+    left = limits.after(monotonic() - began)
+    context = feasibility.longest_context(data, left, _plan_of(margin))
+    yield replace(verdict, context=context, complete=context.complete)
+
+
+def _verdict(data: Instance, on: str, margin: Reach, too_few: int | None) -> Verdict:
+    """Return what a margin says, as a verdict that is not complete."""
+    status, plan, roomiest = Status.UNDECIDED, None, _plan_of(margin)
     if margin.value is not None and margin.value >= 0 and roomiest is not None:
         plan = feasibility.judged(data, roomiest)
         status = Status.FEASIBLE
     elif margin.refuted is not None and margin.refuted <= 0:
         status = Status.INFEASIBLE
-    room = _room_mib(data, roomiest)
-    context = None
-    if longest:
-        rest = limits.after(monotonic() - began)
-        context = feasibility.longest_context(data, rest, roomiest)
-    on = cards.card if isinstance(question, _Here) else str(cards)
-    counted = data.planned_cluster.gpu_count
     return Verdict(
-        on, counted, status, margin, room, context, too_few=too_few, plan=plan
+        *(on, data.planned_cluster.gpu_count, status, margin),
+        room_mib=_room_mib(data, roomiest),
+        too_few=too_few,
+        plan=plan,
+        complete=False,
     )
+
+
+def _plan_of(margin: Reach) -> TrainingPlan | None:
+    found = None if margin.result is None else margin.result.plan
+    return found if isinstance(found, TrainingPlan) else None
 
 
 def _room_mib(data: Instance, plan: Plan | None) -> int:
@@ -380,13 +430,17 @@ class _Fewest:
     Beyond it are whole machines only. `plans` and `refuted` are by numbers of GPUs.
     """
 
-    def __init__(self, question: _Named, card: str, limits: Limits) -> None:
+    def __init__(
+        self, question: _Named, card: str, limits: Limits, progress: Progress
+    ) -> None:
         """Ask nothing yet; the limits are of all questions together."""
         self._question, self._card, self._limits = question, card, limits
+        self._progress = progress
         self._began, node = monotonic(), boxes.gpus_of_node(card)
         self._counts = [*range(1, node), *range(node, MOST_GPUS + 1, node)]
         self.plans: dict[int, TrainingPlan] = {}
         self.refuted: list[int] = []
+        self._last = self._counts[0]
 
     def _left(self) -> Limits:
         return self._limits.after(monotonic() - self._began)
@@ -398,22 +452,33 @@ class _Fewest:
         ask: Callable[[Instance, Limits], Result] = feasibility.first_plan,
     ) -> bool:
         count = self._counts[place]
+        self._progress.started(str(Cards(self._card, count)))
         data = self._question.instance(Cards(self._card, count))
         result = ask(data, self._left().part(share))
-        if result.stop is Stop.INTERRUPTED:
-            raise KeyboardInterrupt
+        self._last = count
         if isinstance(result.plan, TrainingPlan):
             self.plans[count] = result.plan
         elif result.status is Status.INFEASIBLE:
             self.refuted.append(count)
-        return result.plan is not None
+        return uninterrupted(result).plan is not None
 
-    def find(self) -> tuple[int, TrainingPlan | None, int | None]:
+    def find(self) -> tuple[int, TrainingPlan | None, int | None, bool]:
         """Return the fewest with a plan, that, and the most that are proved too few.
 
         Where no number has a plan, it is the last that was tried: the largest, or the
-        first beyond those that are proved too few when the time is up.
+        first beyond those that are proved too few when the time is up. The last word
+        says whether it was found out, and not ended by Ctrl-C.
         """
+        complete = True
+        try:
+            self._close_in()
+        except KeyboardInterrupt:
+            complete = False
+        count = min(self.plans, default=self._last)
+        return count, self.plans.get(count), max(self.refuted, default=None), complete
+
+    def _close_in(self) -> None:
+        """Look for the fewest with a plan."""
         counts = self._counts
         low, high = -1, self._cheaply()
         if not self.plans:
@@ -425,8 +490,6 @@ class _Fewest:
         while self.plans and (place := counts.index(min(self.plans)) - 1) >= 0:
             if counts[place] in self.refuted or not self._fits(place, share=1.0):
                 break
-        count = min(self.plans, default=counts[high])
-        return count, self.plans.get(count), max(self.refuted, default=None)
 
     def _cheaply(self) -> int:
         """Return a place with a plan of the cheapest planner, if it has one at all.

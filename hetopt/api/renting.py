@@ -15,14 +15,13 @@ from pathlib import Path
 from time import monotonic
 
 from .. import catalogue, portfolio
-from ..bounds import covering
 from ..bounds.training_plan import training_plan_bound
 from ..catalogue import Price
 from ..errors import InstanceError, Unsupported
 from ..formats.skypilot import prices as skypilot
 from ..modelling import Limits
 from ..problems.training_plan import support
-from ..result import Result, Stop
+from ..result import Result, Stop, uninterrupted
 from ..scheduling.catalogue import sheet
 from ..schema import Instance, ModelSpec
 from ..text.documents import Document
@@ -131,7 +130,9 @@ class Rental:
 class Rentals:
     """All machines that were looked at, the cheapest that keeps the deadline first.
 
-    `without` are cards on which nothing was found, and why.
+    `without` are cards on which nothing was found, and why; `open` those that Ctrl-C
+    left to be looked at. `refuted` says that no machines within the quota do, which is
+    proved.
     """
 
     model: str
@@ -142,6 +143,8 @@ class Rentals:
     rows: tuple[Rental, ...]
     without: dict[str, str]
     complete: bool = True
+    open: tuple[str, ...] = ()
+    refuted: bool = False
 
     def __repr__(self) -> str:
         return f"<Rentals for {self.model}: {len(self.rows)}, best {self.best!r}>"
@@ -190,6 +193,8 @@ class Rentals:
             "sequence": self.sequence,
             "deadline_s": self.deadline_s,
             "complete": self.complete,
+            "open": list(self.open),
+            "infeasible": self.refuted,
             "best": None if best is None else best.to_json(),
             "least_usd": self.least_usd,
             "rows": [
@@ -263,14 +268,14 @@ def rent(
         search.look()
         search.improve()
     except KeyboardInterrupt:
-        if not search.found:
-            raise
         complete = False
     rows = sorted(search.rows, key=lambda r: (not job.is_in_time(r.seconds), r.usd))
     priced = {row.price.card for row in rows}
     without = {c: why for c, why in search.without.items() if c not in priced}
-    told = spec.name, count, batch, sequence, deadline_s, tuple(rows), without, complete
-    return Rentals(*told)
+    told = spec.name, count, batch, sequence, deadline_s, tuple(rows), without
+    waiting = () if complete else search.open
+    refuted = search.refuted >= {offer.card for offer in offers}
+    return Rentals(*told, complete, waiting, refuted)
 
 
 # --- how it is done --------------------------------------------------------------
@@ -333,6 +338,8 @@ class _Search:
         #: The best result of a card on so many machines.
         self.found: dict[tuple[str, int], Result] = {}
         self.without: dict[str, str] = {}
+        #: Cards of which it is proved that no number of machines will do.
+        self.refuted: set[str] = set()
 
     def look(self) -> None:
         """Look at every card, those that may be the cheapest first."""
@@ -366,8 +373,13 @@ class _Search:
             data = self._on(card, machines)
             result = portfolio.search(data, left, Known(plans).results(data))
             self._keep(card, machines, result)
-            if result.stop is Stop.INTERRUPTED:
-                raise KeyboardInterrupt
+            uninterrupted(result)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Return the cards of which nothing is known."""
+        known = {*self.without, *(card for card, _ in self.found)}
+        return tuple(card for card in self._offers if card not in known)
 
     @property
     def rows(self) -> list[Rental]:
@@ -417,27 +429,28 @@ class _Search:
 
     def _looked_at(self, card: str) -> bool:
         """Double the machines until the deadline is kept; whether there is a plan."""
-        machines, most = 1, max(1, self._job.quota // self._offers[card][0].gpus)
+        most = max(1, self._job.quota // self._offers[card][0].gpus)
+        machines = self._first(card, most)
         while not self._is_over:
             data = self._on(card, machines)
             if reason := support.reason(data):
                 self.without[card] = reason
                 return False
             if not self._may_do(card, machines):
-                too_slow = (
-                    f"{_machines_text(machines)} too slow for the deadline (proved)"
-                )
-                self.without.setdefault(card, too_slow)
+                many = f"{'even ' * (machines == most)}{_machines_text(machines)}"
+                self.without[card] = f"{many} too slow for the deadline (proved)"
+                if machines == most:
+                    self.refuted.add(card)
             elif self._is_dear(card, machines):
                 return any(one == card for one, _ in self.found)
             else:
                 self._reason(card, machines)
                 result = self._quickly(data)
                 self._keep(card, machines, result)
+                uninterrupted(result)
                 # What is wrong with a few machines is no reason against more of them.
-                is_last = machines == most and not self._is_over
-                if result.plan is None and result.reasons and is_last:
-                    self.without[card] = result.reasons[0]
+                if result.plan is None and machines == most:
+                    self._refute(card, data, result)
                 kept = self.found.get((card, machines))
                 if kept is not None and self._job.is_in_time(self._run_s(kept)):
                     return True
@@ -445,6 +458,18 @@ class _Search:
                 break
             machines = min(2 * machines, most)
         return any(one == card for one, _ in self.found)
+
+    def _first(self, card: str, most: int) -> int:
+        """Return the fewest machines, doubled from one, that are looked at.
+
+        Fewer would have to be faster than in proportion to keep the deadline.
+        """
+        machines, deadline_s = 1, self._job.deadline_s
+        if deadline_s is not None:
+            alone = self._least_s(card, 1)
+            while machines < most and alone > machines * deadline_s:
+                machines = min(2 * machines, most)
+        return machines
 
     def _is_dear(self, card: str, machines: int) -> bool:
         """Return whether machines are proved dearer than others, and say so."""
@@ -457,21 +482,27 @@ class _Search:
         return True
 
     def _quickly(self, data: Instance) -> Result:
-        """Return the best plan of all planners in a short time.
-
-        That there is none takes longer to prove than the cheapest planner to find one;
-        it is not looked for when the time is up.
-        """
+        """Return the best plan of all planners in a short time."""
         left = self._time_left()
         share = _QUICK_S if left.time_s is None else min(_QUICK_S, left.time_s * _LOOK)
         limits = replace(left, time_s=share)
         found = feasibility.cheapest_plan(data, limits)
-        if found.plan is None and not self._is_over and (why := covering.reason(data)):
-            return feasibility.nothing(data, why)
-        results = [found, *portfolio.in_turn(data, limits, known=[found])]
+        results = [found]
+        if found.stop is not Stop.INTERRUPTED:
+            results += portfolio.in_turn(data, limits, known=[found])
+        best = portfolio.least(results)
         if any(result.stop is Stop.INTERRUPTED for result in results):
-            raise KeyboardInterrupt
-        return portfolio.least(results)
+            return portfolio.as_interrupted(best)
+        return best
+
+    def _refute(self, card: str, data: Instance, result: Result) -> None:
+        """Say why a card has no plan on all machines, as far as there is time."""
+        if self._is_over:
+            return
+        if why := feasibility.refutation(data):
+            self.refuted.add(card)
+        if why or result.reasons:
+            self.without[card] = why or result.reasons[0]
 
     def _keep(self, card: str, machines: int, result: Result) -> None:
         before = self.found.get((card, machines))

@@ -12,15 +12,16 @@ ZeRO are launched, is told beside the best plan: it is what people measure.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from .. import portfolio
+from ..bounds.training_plan import training_plan_bound
 from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan import settings, support
-from ..result import Bound, Result, Status
+from ..result import Bound, Result, Status, uninterrupted
 from ..schema import Cluster, Instance, Inter, Node, exact
 from ..search.choices import stamped
 from ..search.quick import time_of
@@ -34,6 +35,7 @@ from .calling import (
     progress_of,
     public,
 )
+from .exploring import explore
 from .judging import load
 from .runs import used_nodes
 from .starts import known_of
@@ -92,7 +94,7 @@ class Scaling:
 
     `own_gbits_per_s` is the instance's rate, None where it has no single one. `curves`
     have, of so many machines, more rates and the times of the best plan known and of
-    data parallelism alone, in us.
+    data parallelism alone, in us. `open` are the points that Ctrl-C left unsearched.
     """
 
     instance: str
@@ -102,6 +104,7 @@ class Scaling:
     turns: tuple[Turn, ...]
     curves: dict[int, tuple[Sample, ...]] = field(default_factory=dict, repr=False)
     complete: bool = True
+    open: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Scaling of {self.instance}: {len(self.points)} points, {self.turns}>"
@@ -151,6 +154,7 @@ class Scaling:
             "machines": list(self.names),
             "gbits_per_s": self.own_gbits_per_s,
             "complete": self.complete,
+            "open": list(self.open),
             "points": [
                 {
                     "machines": point.machines,
@@ -214,8 +218,6 @@ def scale(
     try:
         search.look()
     except KeyboardInterrupt:
-        if not search.pool:
-            raise
         complete = False
     return search.found(own, complete=complete)
 
@@ -306,12 +308,18 @@ class _Search:
         self._limits, self._progress = limits, progress
         self._known = known
         self.nodes: list[Node] = []
+        #: Each kind of machine by itself: us of an iteration, a node, and its result.
+        self._alone: list[tuple[int, Node, Result]] = []
         #: Plans that use all of so many machines, and those of data parallelism.
-        self.pool: dict[int, list[TrainingPlan]] = {}
+        self.pool: dict[int, list[TrainingPlan]] = {1: []}
         self._equal: dict[int, list[TrainingPlan]] = {}
         self._bounds: dict[tuple[int, Fraction], Bound | None] = {}
         #: Numbers of machines and rates of which it is proved that there is no plan.
         self._refuted: set[tuple[int, Fraction]] = set()
+        self._times: dict[tuple[int, Fraction, TrainingPlan], int | None] = {}
+        #: Those that are not searched, or not to the end.
+        self._open = {(n, r) for n in range(2, count + 1) for r in self._rates}
+        self._open.add((1, self._rates[0]))
 
     def look(self) -> None:
         """Choose the first machine, then look at every number of them and rate."""
@@ -319,17 +327,16 @@ class _Search:
         for node in self._data.planned_cluster.nodes:
             kinds.setdefault(node.model_copy(update={"name": ""}), node)
         parts = len(kinds) + (self._count - 1) * len(self._rates)
-        alone: list[tuple[int, Node, Result]] = []
         for node in kinds.values():
             known = [x for x in self._known if used_nodes(x) == {node.name}]
             result = self._plan_point([node], self._rates[-1], parts, known)
             parts -= 1
-            alone.append((int(result.objective or 1 << 62), node, result))
-        _, first, result = min(alone, key=lambda one: one[0])
-        self.nodes = [*_machines(self._data.planned_cluster, first, self._count)]
-        self._bounds[1, self._rates[0]] = result.bound
-        if all(one.status is Status.INFEASIBLE for *_, one in alone):
+            self._alone.append((int(result.objective or 1 << 62), node, result))
+            uninterrupted(result)
+        self._choose()
+        if all(one.status is Status.INFEASIBLE for *_, one in self._alone):
             self._refuted.add((1, self._rates[0]))
+        self._open.discard((1, self._rates[0]))
         for count in range(2, self._count + 1):
             some = self.nodes[:count]
             here = with_rate(self._data, some, self._rates[-1])
@@ -341,19 +348,28 @@ class _Search:
                 known = [plan for plans in self.pool.values() for plan in plans]
                 found = self._plan_point(some, rate, parts, known)
                 self._bounds[count, rate] = found.bound
+                uninterrupted(found)
+                self._open.discard((count, rate))
                 if found.status is Status.INFEASIBLE:
                     self._refuted.add((count, rate))
                 parts -= 1
+
+    def _choose(self) -> None:
+        """Take the machine that is fastest alone for the first; any, if none is."""
+        first = self._data.planned_cluster.nodes[0]
+        if self._alone:
+            _, first, result = min(self._alone, key=lambda one: one[0])
+            self._bounds[1, self._rates[0]] = result.bound
+        self.nodes = [*_machines(self._data.planned_cluster, first, self._count)]
 
     def _plan_point(
         self, nodes: Sequence[Node], rate: Fraction, parts: int, known: Iterable[Any]
     ) -> Result:
         """The best plan of machines at a rate; all plans on the way are kept."""
         data = with_rate(self._data, nodes, rate)
-        said = f"{len(nodes)} machine{'s' * (len(nodes) > 1)}"
-        self._progress.started(f"{said}, {float(rate):g} Gbit/s")
         left = self._limits.after(monotonic() - self._began)
-        found, plans = portfolio.explore(data, left.part(1 / parts), known)
+        began = partial(self._progress.started, _named(len(nodes), rate))
+        found, plans = explore(data, left.part(1 / parts), known, began)
         self._keep(len(nodes), plans)
         return found
 
@@ -369,8 +385,13 @@ class _Search:
     ) -> list[tuple[int, TrainingPlan]]:
         """The plans that can run at a rate with their times, the fastest first."""
         data = with_rate(self._data, self.nodes[:count], rate)
-        timed = [(time_of(data, plan), plan) for plan in plans]
-        known = [(us, plan) for us, plan in timed if us is not None]
+        known = []
+        for plan in plans:
+            place = count, rate, plan
+            if place not in self._times:
+                self._times[place] = time_of(data, plan)
+            if (us := self._times[place]) is not None:
+                known.append((us, plan))
         return sorted(known, key=lambda one: one[0])
 
     def _least(
@@ -381,6 +402,8 @@ class _Search:
 
     def found(self, own: float | None, *, complete: bool) -> Scaling:
         """All points by the plans of all rates, and where another machine pays."""
+        if not self.nodes:  # Ctrl-C came before
+            self._choose()
         points, curves = [], {}
         for count in sorted(self.pool):
             for known in (self.pool, self._equal):
@@ -390,18 +413,25 @@ class _Search:
                 us, plan = self._least(count, rate, self.pool[count])
                 equal_us, _ = self._least(count, rate, self._equal[count])
                 bound = self._bounds.get((count, rate))
+                bound = bound or self._cheap_bound(count, rate)
                 refuted = (count, rate) in self._refuted
                 told = us, equal_us, bound, plan, refuted
                 points.append(Point(count, float(rate), *told))
             curves[count] = tuple(self._samples(count)) if count > 1 else ()
         turns = [self._turn(count) for count in sorted(self.pool) if count > 1]
         names = tuple(f"{node.count} × {node.gpu}" for node in self.nodes)
-        parts = own, tuple(points), tuple(turns), curves, complete
+        waiting = tuple(_named(*point) for point in sorted(self._open))
+        parts = own, tuple(points), tuple(turns), curves, complete, waiting
         return Scaling(self._data.name, names, *parts)
+
+    def _cheap_bound(self, count: int, rate: Fraction) -> Bound:
+        return training_plan_bound(with_rate(self._data, self.nodes[:count], rate))
 
     def _fastest(self, count: int, plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
         """The plans that are among the fastest at any rate."""
         kept: list[TrainingPlan] = []
+        # What breaks a rule at one rate breaks it at every other.
+        plans = [plan for _, plan in self._time_alone(count, self._rates[-1], plans)]
         for rate in self._rates:
             best = (plan for _, plan in self._time_alone(count, rate, plans)[:_FASTEST])
             kept += [plan for plan in best if plan not in kept]
@@ -440,6 +470,12 @@ class _Search:
             middle = Fraction(float(low * high) ** 0.5).limit_denominator(10**6)
             low, high = (low, middle) if pays(middle) else (middle, high)
         return float(high)
+
+
+def _named(count: int, rate: Fraction) -> str:
+    if count == 1:
+        return "one machine alone"
+    return f"{count} machines at {float(rate):g} Gbit/s"
 
 
 def _machines(cluster: Cluster, first: Node, count: int) -> Iterator[Node]:

@@ -10,14 +10,14 @@ of plans without the slow ones.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from time import monotonic
 
-from .. import portfolio
 from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import Pipeline, Stage, TrainingPlan
 from ..problems.training_plan import support
-from ..result import Bound, Result
+from ..result import Bound, Result, uninterrupted
 from ..schema import Cluster, Instance, exact
 from ..search.quick import time_of
 from ..text.documents import Document
@@ -29,6 +29,7 @@ from .calling import (
     progress_of,
     public,
 )
+from .exploring import explore
 from .judging import load
 from .starts import AnyStart, known_of
 
@@ -156,18 +157,21 @@ def roles(
         )
     slow = kinds[-1]
     beforehand = known_of(instance, data, start, library=known)
-    heard.started("all plans")
     starts = beforehand.starts(data)
     plans = [one.plan for one in starts]
-    result, complete = starts[0].result(data) if starts else None, True
+    complete = True
+    result, plans = explore(
+        data, asked.part(_ALL_SHARE), plans, partial(heard.started, "all plans")
+    )
+    ended = result
+    if result.plan is None and starts:
+        result = starts[0].result(data)
     try:
-        result, plans = portfolio.explore(data, asked.part(_ALL_SHARE), plans)
+        uninterrupted(ended)
         heard.started(f"{slow} apart")
         for plan in _apart(data, slow, asked.after(monotonic() - began)):
             plans.append(plan)  # one by one: what is known counts if this ends
     except KeyboardInterrupt:
-        if result is None:
-            raise
         complete = False
     options: dict[Way, Option] = {}
     for plan in plans:
@@ -269,9 +273,10 @@ def _apart(data: Instance, slow: str, limits: Limits) -> Iterator[TrainingPlan]:
         if support.reason(side):
             return
         left = limits.after(monotonic() - began)
-        result, plans = portfolio.explore(side, left.part(0.25 + 0.25 * wanted))
+        result, plans = explore(side, left.part(0.25 + 0.25 * wanted))
         if not wanted:
             yield from plans
+        uninterrupted(result)
         sides.append((side, result.objective))
     (fast, fast_us), (slower, slow_us) = sides
     if not fast_us or not slow_us:
@@ -284,7 +289,7 @@ def _apart(data: Instance, slow: str, limits: Limits) -> Iterator[TrainingPlan]:
         left = limits.after(monotonic() - began)
         mine = left.part(0.5 / (len(chosen) - number))
         halves = [
-            portfolio.explore(_with_batch(side, n), mine)[0].plan
+            uninterrupted(explore(_with_batch(side, n), mine)[0]).plan
             for side, n in ((fast, batch - share), (slower, share))
         ]
         if halves[0] is not None and halves[1] is not None:

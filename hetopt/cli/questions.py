@@ -114,17 +114,17 @@ def fit(
             "found neither of --cluster and --gpus: give one of them, or an instance, "
             "whose GPUs are meant"
         )
-    found = api.fit(
-        model,
-        cluster if gpus is None else listed(gpus, "--gpus"),
-        batch,
-        sequence,
-        longest=longest,
-        options=option or (),
-        limits=limit_s(time_limit),
-    )
-    if not found.complete:
-        output.complain("interrupted: this is what is known so far")
+    with output.watch("MiB", time_limit) as watch:
+        found = api.fit(
+            model,
+            cluster if gpus is None else listed(gpus, "--gpus"),
+            batch,
+            sequence,
+            longest=longest,
+            options=option or (),
+            limits=limit_s(time_limit),
+            progress=watch,
+        )
     document = found.to_json() | {"answer": fitting.answer(found)}
     output.give(document, fitting.terminal(found), as_json=as_json)
     raise typer.Exit(_exit(found))
@@ -290,7 +290,8 @@ def rent(
     failed = output.written(out, lambda path: renting.FILES.write(found, path))
     document = found.to_json() | {"answer": renting.answer(found)}
     output.give(document, renting.terminal(found), failed, as_json=as_json)
-    raise typer.Exit(output.PLAN if found.best is not None else output.NOT_FOUND)
+    none = output.NO_PLAN if found.refuted else output.NOT_FOUND
+    raise typer.Exit(output.PLAN if found.best is not None else none)
 
 
 def claim(
@@ -381,5 +382,6 @@ def _exit(found: "Fitting") -> int:
     """0 where it fits anywhere, 3 where it is proved that it does not."""
     if found.marp or any(one.fits for one in found.verdicts):
         return output.PLAN
-    proved = all(one.status.value == "infeasible" for one in found.verdicts)
+    told = [one.status.value for one in found.verdicts]
+    proved = found.complete and {*told} == {"infeasible"}
     return output.NO_PLAN if proved else output.NOT_FOUND

@@ -41,7 +41,7 @@ def answer(found: Fitting) -> str:
     if not found.verdicts:
         return f"{found.model}: interrupted before anything was known."
     told = [_sentence(found.model, one) for one in found.verdicts]
-    return " ".join(told)
+    return " ".join(told) + words.unfinished(found.open, complete=found.complete)
 
 
 def _sentence(model: str, one: Verdict) -> str:
@@ -58,7 +58,7 @@ def _sentence(model: str, one: Verdict) -> str:
                 f", if its host has {words.memory(one.host_mib)} for what is offloaded"
             )
         if one.too_few is not None:
-            said += f"; {one.too_few} are too few (proved)"
+            said += f"; {_too_few(one.too_few)}"
         said += "."
     elif one.status is Status.INFEASIBLE:
         said = f"{model} does not fit on {one.on} (proved)"
@@ -70,8 +70,14 @@ def _sentence(model: str, one: Verdict) -> str:
         said = f"Undecided: {sought} was found, nor a proof that there is none"
         if left is not None:
             said += f"; with {words.memory(-left)} more on every GPU it would fit"
-        said += "."
+        if one.too_few is not None:
+            said += f"; {_too_few(one.too_few)}"
+        said += "; a longer --time-limit looks further." if one.complete else "."
     return said + _context(one)
+
+
+def _too_few(gpus: int) -> str:
+    return f"{gpus} are too few (proved)" if gpus > 1 else "one is too few (proved)"
 
 
 def _context(one: Verdict) -> str:
@@ -95,7 +101,8 @@ def _table(found: Fitting) -> Table:
             fits = "not known"
         row = [one.on, fits, words.memory(one.margin.value)]
         row.append(words.memory(one.margin.refuted))
-        row.append(words.NONE if one.too_few is None else f"{one.too_few} GPUs")
+        few = one.too_few
+        row.append(words.NONE if few is None else f"{few} GPU{'s' * (few > 1)}")
         if asked and one.context is not None:
             told = one.context.value, one.context.refuted
             row += [words.NONE if x is None else f"{x:,}" for x in told]

@@ -36,21 +36,20 @@ def terminal(found: Rentals) -> Iterator[RenderableType]:
 
 def answer(found: Rentals) -> str:
     """Return what is cheapest, until when, and what the run costs on other cards."""
+    return _said(found) + words.unfinished(found.open, complete=found.complete)
+
+
+def _said(found: Rentals) -> str:
     run = f"{words.tokens(found.tokens)} of {found.model}"
     best = found.best
     if best is None:
         if not found.rows:
-            by = (
-                "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
-            )
-            said = f"{run}: no machines were found that can run it{by}"
-            if NO_TIME in found.without.values():
-                said += f", as {NO_TIME}; a longer --time-limit looks further"
-            return f"{said}."
+            return f"{run}: {_nothing(found)}."
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
             f"{run}: no machines tried finish within "
-            f"{words.duration(found.deadline_s)}; the fastest is {_price(fastest)}."
+            f"{words.duration(found.deadline_s)}; the fastest is {_price(fastest)}. "
+            f"{_further(found)}"
         )
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
     said = f"{run} cost least{by} on {_price(best)}"
@@ -63,6 +62,29 @@ def answer(found: Rentals) -> str:
         told = (f"{_price(row)}{late[found.is_in_time(row)]}" for row in others)
         said += f". Alternatives: {'; '.join(told)}"
     return f"{said}. Prices of {_dates(found)}."
+
+
+def _further(found: Rentals) -> str:
+    """Return what may still find machines that are fast enough."""
+    cards = [card for card, why in found.without.items() if why == NO_TIME]
+    if not cards:
+        return "Allow more GPUs of a card with --quota, or more time."
+    return f"A longer --time-limit looks at {', '.join(cards)}, too."
+
+
+def _nothing(found: Rentals) -> str:
+    """Return what is known where no machines have a plan, and what to do."""
+    by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
+    if found.refuted:
+        longer = "allow more" if found.deadline_s is None else "allow more time, more"
+        return (
+            f"no machines within the quota can run it{by} (proved); {longer} GPUs of a "
+            "card with --quota, or other cards with --gpus"
+        )
+    said = f"no machines were found that can run it{by}"
+    if NO_TIME in found.without.values():
+        said += f", as {NO_TIME}; a longer --time-limit looks further"
+    return said
 
 
 def _price(row: Rental) -> str:
@@ -132,8 +154,6 @@ def _notes(found: Rentals) -> Iterator[str]:
         "of card in each; storage and egress are not counted ('hetopt provision' mixes "
         "offers and counts both)."
     )
-    if not found.complete:
-        yield "Interrupted: this is what is known so far."
 
 
 def page(found: Rentals) -> str:

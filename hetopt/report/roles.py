@@ -48,7 +48,12 @@ def answer(found: Roles) -> str:
     if not found.options and found.result.status is Status.INFEASIBLE:
         return f"No plan fits on {found.instance} (proved)."
     if not found.options:
-        return f"{found.instance}: no plan was found in time."
+        said = f"{found.instance}: no plan was found in time"
+        if found.bound is not None:
+            least = words.amount(found.bound.value, "us")
+            said += f", and none is faster than {least} (proved)"
+        said += "; a longer --time-limit looks further."
+        return said + words.unfinished((), complete=found.complete)
     best, *others = found.options
     slow = next(row for row in found.rows if row.gpu == found.slow)
     said = f"The slow cards ({slow.gpus} × {slow.gpu}) do best {_AS[best.way]}"
@@ -57,7 +62,7 @@ def answer(found: Roles) -> str:
     said += f": {words.amount(best.iteration_us, 'us')} per iteration"
     told = [f"{_AS[one.way]} {words.amount(one.iteration_us, 'us')}" for one in others]
     whole = f"{said}; {'; '.join(told)}." if told else f"{said}."
-    return whole if found.complete else f"{whole} (Interrupted.)"
+    return whole + words.unfinished((), complete=found.complete)
 
 
 def _what(row: Role) -> str:

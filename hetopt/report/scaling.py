@@ -41,10 +41,21 @@ def terminal(found: Scaling) -> Iterator[RenderableType]:
 
 def answer(found: Scaling) -> str:
     """Return whether the next machine pays, from which rate on, and what it brings."""
-    if not found.turns:
-        return f"{found.instance}: interrupted before two machines were tried."
-    said = " ".join(_turn(found, turn) for turn in found.turns)
-    return said if found.complete else f"{said} (Interrupted.)"
+    said = " ".join(_turn(found, turn) for turn in found.turns) or _alone(found)
+    return said + words.unfinished(found.open, complete=found.complete)
+
+
+def _alone(found: Scaling) -> str:
+    """Return what is known of one machine, where Ctrl-C came before two were tried."""
+    alone, machine = found.alone, found.names[0]
+    said = f"Whether a second machine pays off on {found.instance} is open"
+    if alone.iteration_us is None:
+        return f"{said}; no plan on one ({machine}) was found by then."
+    said += f"; one ({machine}) takes {_time(alone.iteration_us)} per iteration"
+    if alone.bound is not None:
+        least = words.amount(alone.bound.value, "us")
+        said += f", and no plan on it is faster than {least} (proved)"
+    return f"{said}."
 
 
 def _turn(found: Scaling, turn: Turn) -> str:

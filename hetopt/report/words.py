@@ -19,6 +19,7 @@ DEVIATION = (
 )
 # Units of long times: seconds of one, and of how many on they are used.
 _LONG = (("years", 31_557_600, 2), ("days", 86_400, 2), ("h", 3_600, 1))
+_NAMED = 4  # open questions that a sentence names
 _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 # Names of large counts, as people write them.
 _COUNTS = {"T": 10**12, "B": 10**9, "M": 10**6}
@@ -38,6 +39,17 @@ def cell(value: object) -> object:
     except ValueError:
         return f"'{value}"
     return value
+
+
+def unfinished(waiting: Sequence[str], *, complete: bool) -> str:
+    """Return what Ctrl-C left open, to be put behind an answer; nothing if complete."""
+    if complete:
+        return ""
+    if not waiting:
+        return " (Interrupted.)"
+    named, more = ", ".join(waiting[:_NAMED]), len(waiting) - _NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    return f" (Interrupted; still open: {named}{rest}.)"
 
 
 def amount(value: Objective | float | None, unit: str) -> str:

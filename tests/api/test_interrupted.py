@@ -1,6 +1,8 @@
 """Ctrl-C ends the work, and what was found by then is the answer."""
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,12 +18,16 @@ from hetopt.api import (
     recovering,
     scheduling,
 )
+from hetopt.cli import output
 from hetopt.errors import Interrupted, keeping
 from hetopt.explaining import effects
 from hetopt.modelling import Limits
 from hetopt.planners import megatron, metis
 from hetopt.portfolio import asking, searching, walks
 from hetopt.problems import training_plan
+from hetopt.report import fitting as fit_report
+from hetopt.report import renting as rent_report
+from hetopt.report import scaling as scale_report
 from hetopt.result import Result, Status, Stop
 from hetopt.scheduling import fitting
 from hetopt.search import grid, islands, symmetric
@@ -192,6 +198,99 @@ def after(calls: int) -> Listener:
             raise KeyboardInterrupt
 
     return Listener(started=started)
+
+
+def signal_at(begin: str) -> Listener:
+    """A listener that sends this process SIGINT when it hears a word that begins so."""
+
+    def started(what: str) -> None:
+        if what.startswith(begin):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return Listener(started=started)
+
+
+CARDS = ["RTX2080Ti", "A100-40GB-SXM4"]
+
+
+def test_fit_tells_the_margin_that_is_known_and_what_is_open() -> None:
+    found = api.fit("gpt2-xl", CARDS, 8, longest=True, progress=signal_at("margin"))
+    (verdict,) = found.verdicts
+    assert (found.complete, verdict.complete, verdict.context) == (False, False, None)
+    assert found.open == tuple(CARDS)
+    assert verdict.plan is not None
+    assert verdict.plan.evaluation is not None
+    assert verdict.plan.evaluation.valid
+    assert verdict.margin.value is not None
+    assert 0 <= verdict.margin.value < verdict.room_mib
+    assert fit_report.answer(found).endswith(
+        f"(Interrupted; still open: {', '.join(CARDS)}.)"
+    )
+
+
+def test_fit_that_is_interrupted_at_once_proves_nothing() -> None:
+    options, first = ["finetune=lora"], signal_at("")
+    found = api.fit("gpt2-xl", CARDS, 8, options=options, progress=first)
+    assert [one.status for one in found.verdicts] == [Status.UNDECIDED]
+    assert "Undecided" in fit_report.answer(found)
+
+
+@pytest.mark.parametrize(
+    ("begin", "tried"), [("one machine", 0), ("2 machines at 10 ", 1)]
+)
+def test_scale_tells_times_bounds_and_what_is_open(begin: str, tried: int) -> None:
+    progress = signal_at(begin)
+    found = api.scale(SMALL, None, [1, 10], known=False, progress=progress)
+    assert not found.complete
+    assert "2 machines at 10 Gbit/s" in found.open
+    assert ("2 machines at 1 Gbit/s" in found.open) is (tried == 0)
+    for point in found.points:
+        assert point.bound is not None
+        assert point.iteration_us is None or point.bound.value <= point.iteration_us
+    assert bool(found.turns) is (tried > 0)
+    assert "still open: " in scale_report.answer(found)
+
+
+def test_rent_tells_the_cards_that_are_open() -> None:
+    cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "B200-180GB-SXM"]
+    heard: list[str] = []
+
+    def second(what: str) -> None:
+        heard.append(what)
+        if len(heard) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    progress = Listener(started=second)
+    found = api.rent("gpt2", "1B", cards, batch=8, sequence=512, progress=progress)
+    assert not found.complete
+    known = {row.price.card for row in found.rows}
+    assert known
+    assert {*found.open} == {*cards} - known
+    assert "still open: " in rent_report.answer(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("scale", SMALL, "--fresh"), 4),
+        (("rent", "gpt2", "--tokens", "1B", "--gpus", "B200-180GB-SXM"), 4),
+        (("fit", "gpt2", "--gpus", "T4", "--batch", "4"), 0),
+        (("roles", "metis/t4-v100-4-gpt3-1.3b"), 0),
+    ],
+)
+def test_a_question_that_a_signal_ends_prints_one_document(
+    words: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Watch(output.Silence):
+        def started(self, what: str) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(output, "watch", lambda *_: Watch())
+    told = hetopt(*words, "--json")
+    assert told.exit_code == code
+    document = json.loads(told.stdout)
+    assert not document["complete"]
+    assert "(Interrupted" in document["answer"]
 
 
 def test_compare_keeps_the_rows_that_are_finished() -> None:

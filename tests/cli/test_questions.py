@@ -80,13 +80,16 @@ def test_roles_that_are_interrupted_keep_the_plan_that_is_known(
         raise KeyboardInterrupt
 
     name = "metis/t4-v100-4-gpt3-1.3b"  # the library has a plan
-    monkeypatch.setattr(portfolio, "explore", ended)
+    monkeypatch.setattr(portfolio, "in_turn", ended)
     found = hetopt.roles(name)
     assert not found.complete
     assert found.options
     assert roles.answer(found).endswith("(Interrupted.)")
-    with pytest.raises(KeyboardInterrupt):
-        hetopt.roles(name, known=False)
+    unknown = hetopt.roles(name, known=False)
+    assert not unknown.options
+    assert unknown.bound is not None
+    assert unknown.bound.value <= found.options[0].iteration_us
+    assert "no plan was found in time" in roles.answer(unknown)
 
 
 def test_long_times_are_told_in_days() -> None:
