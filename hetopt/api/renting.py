@@ -431,16 +431,15 @@ class _Search:
         """Double the machines until the deadline is kept; whether there is a plan."""
         most = max(1, self._job.quota // self._offers[card][0].gpus)
         machines = self._first(card, most)
+        if self._is_refuted(card, machines, most):
+            return False
         while not self._is_over:
             data = self._on(card, machines)
             if reason := support.reason(data):
                 self.without[card] = reason
                 return False
             if not self._may_do(card, machines):
-                many = f"{'even ' * (machines == most)}{_machines_text(machines)}"
-                self.without[card] = f"{many} too slow for the deadline (proved)"
-                if machines == most:
-                    self.refuted.add(card)
+                self._say_too_slow(card, machines, most)
             elif self._is_dear(card, machines):
                 return any(one == card for one, _ in self.found)
             else:
@@ -470,6 +469,23 @@ class _Search:
             while machines < most and alone > machines * deadline_s:
                 machines = min(2 * machines, most)
         return machines
+
+    def _is_refuted(self, card: str, machines: int, most: int) -> bool:
+        """Return whether all machines are proved too slow, where that is not far.
+
+        It is arithmetic: of cards that were named it is told when the time is up, too.
+        """
+        told = self._every or not self._is_over
+        if machines < most or not told or self._may_do(card, most):
+            return False
+        self._say_too_slow(card, most, most)
+        return True
+
+    def _say_too_slow(self, card: str, machines: int, most: int) -> None:
+        many = f"{'even ' * (machines == most)}{_machines_text(machines)}"
+        self.without[card] = f"{many} too slow for the deadline (proved)"
+        if machines == most:
+            self.refuted.add(card)
 
     def _is_dear(self, card: str, machines: int) -> bool:
         """Return whether machines are proved dearer than others, and say so."""

@@ -164,11 +164,11 @@ def test_nothing_in_time_is_an_answer(tmp_path: Path) -> None:
     words = ("rent", "gpt2-xl", "--tokens", "10T", "--deadline", "1h", "--quota", "16")
     words += ("--gpus", "H100-80GB-SXM5", "--time-limit", "0.5")
     code, out, _ = told(*words)
-    assert code == 4
-    assert (
-        "no machines were found that can run it within 1.00 h" in out.partition("\n")[0]
-    )
-    assert "too slow for the deadline (proved)" in out
+    assert code == 3
+    first = out.partition("\n")[0]
+    assert "no machines within the quota can run it within 1.00 h (proved)" in first
+    assert "--quota" in first
+    assert "even 2 machines too slow for the deadline (proved)" in out
 
 
 def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:
