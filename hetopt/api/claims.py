@@ -1,10 +1,10 @@
 """Can a claim be true: "3000 tokens/s on this box" beside what no plan can beat.
 
 A claim is of the speed of training: tokens or samples a second, of all GPUs or of one,
-seconds of an iteration, a share of the peak (MFU), TFLOP/s of a GPU. It is refuted by
-the bound of an instance's iteration time: at once where arithmetic tells, else after
-some search. A plan that is as fast shows that the claim can be true, of the model of
-costs at least.
+seconds of an iteration, tokens in some time, a share of the peak (MFU), TFLOP/s of a
+GPU. It is refuted by the bound of an instance's iteration time: at once where
+arithmetic tells, else after some search. A plan that is as fast shows that the claim
+can be true, of the model of costs at least.
 """
 
 import re
@@ -26,7 +26,10 @@ from .feasibility import with_context
 from .judging import load
 from .starts import known_of
 
-_EXAMPLES = "3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s or 45% MFU"
+_EXAMPLES = (
+    "3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s, 10B tokens in 2 days or "
+    "45% MFU"
+)
 _PER_GPU = re.compile(r"( *(/|per|a|each) *gpu)$", re.IGNORECASE)
 _KINDS = {
     "tokens": r"(tokens?|tok)",
@@ -35,6 +38,8 @@ _KINDS = {
 }
 _PER_SECOND = r" *(/ *s(ec(ond)?)?|ps| per second| a second)"
 _MFU = re.compile(r"([0-9]+(?:\.[0-9]+)?) *% *(mfu|of (the )?peak)?", re.IGNORECASE)
+_RUN = re.compile(r"(.+?) *(?:tokens?|tok) +(?:in|within) +(.+)", re.IGNORECASE)
+_RUN_FOR = re.compile(r"(.+?) +for +(.+?) *(?:tokens?|tok)", re.IGNORECASE)
 _MOST = 60  # characters of a claim
 
 
@@ -102,11 +107,11 @@ def claim(
     """Say whether a claim about the speed of an instance can be true.
 
     The claim is a text such as `3000 tokens/s`, `800 tokens/s/GPU`, `2.5 samples/s`,
-    `1.2 s` (of an iteration), `45% MFU` or `400 TFLOP/s/GPU`. What the cheap bound
-    refutes takes no time, nor what a plan shows that is known beforehand, as those of
-    `plan` are; else plans and better bounds are looked for within the limits. With
-    `known` false they start from nothing. Raises `InstanceError` for a claim that
-    cannot be read.
+    `1.2 s` (of an iteration), `10B tokens in 2 days`, `45% MFU` or `400 TFLOP/s/GPU`.
+    What the cheap bound refutes takes no time, nor what a plan shows that is known
+    beforehand, as those of `plan` are; else plans and better bounds are looked for
+    within the limits. With `known` false they start from nothing. Raises
+    `InstanceError` for a claim that cannot be read.
     """
     data = load(instance)
     if runs_on is not None:
@@ -185,12 +190,12 @@ def iteration_of(data: Instance, table: CostTable, text: str) -> Fraction:
         return _positive(text, amounts[kind] / rate * 10**6 if rate else Fraction(0))
     if each > 1:
         raise _unread(text)
+    if run := _RUN.fullmatch(word) or _RUN_FOR.fullmatch(word):
+        told, took = run.groups() if run.re is _RUN else (run[2], run[1])
+        rate = _number(text, told) / _seconds(text, took)
+        return _positive(text, amounts["tokens"] / rate * 10**6 if rate else rate)
     seconds = re.sub(r" *(/|per|an|each) *iter(ation)?$|/it$", "", word)
-    try:
-        us = units.parse_with_unit(seconds, units.SECONDS) * 10**6
-    except ValueError:
-        raise _unread(text) from None
-    return _positive(text, us)
+    return _positive(text, _seconds(text, seconds) * 10**6)
 
 
 def _least_flops(data: Instance, table: CostTable) -> Fraction:
@@ -210,6 +215,14 @@ def _number(text: str, word: str) -> Fraction:
         return units.parse(word, units.COUNT)
     except ValueError:
         raise _unread(text) from None
+
+
+def _seconds(text: str, word: str) -> Fraction:
+    try:
+        seconds = units.parse_with_unit(word, units.SECONDS)
+    except ValueError:
+        raise _unread(text) from None
+    return _positive(text, seconds)
 
 
 def _positive(text: str, us: Fraction) -> Fraction:

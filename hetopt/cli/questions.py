@@ -91,6 +91,7 @@ def fit(
     ] = False,
     option: Trained = None,
     time_limit: Limit = 20.0,
+    out: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a model fits, with what margin, and how many GPUs it needs.
@@ -101,12 +102,15 @@ def fit(
     Frenzy's MARP, which knows only data and tensor parallelism.
 
     Examples: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`;
-    `hetopt fit my-cluster.yaml --longest`;
+    `hetopt fit my-cluster.yaml --longest --out fit.html`;
     `hetopt fit config.json --gpus RTX4090 -o finetune=lora`
     """
     from .. import api, catalogue
     from ..report import fitting
 
+    output.check_writable(out)
+    if out is not None:
+        fitting.FILES.check(out)
     if cluster is not None and gpus is not None:
         raise Unsupported("found both of --cluster and --gpus: give one of them")
     if cluster is None and gpus is None and model in catalogue.models():
@@ -125,8 +129,9 @@ def fit(
             limits=limit_s(time_limit),
             progress=watch,
         )
+    failed = output.written(out, lambda path: fitting.FILES.write(found, path))
     document = found.to_json() | {"answer": fitting.answer(found)}
-    output.give(document, fitting.terminal(found), as_json=as_json)
+    output.give(document, fitting.terminal(found), failed, as_json=as_json)
     raise typer.Exit(_exit(found))
 
 
@@ -301,12 +306,13 @@ def claim(
         typer.Argument(
             metavar="CLAIM",
             help="3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s (per "
-            "iteration), 45% MFU, 400 TFLOP/s/GPU.",
+            "iteration), 10B tokens in 2 days, 45% MFU, 400 TFLOP/s/GPU.",
         ),
     ],
     runs_on: RunsOn = None,
     fresh: Fresh = False,
     time_limit: Limit = 20.0,
+    out: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a claim about the speed of an instance can be true.
@@ -319,6 +325,9 @@ def claim(
     from .. import api
     from ..report import claims
 
+    output.check_writable(out)
+    if out is not None:
+        claims.FILES.check(out)
     with output.watch("us", time_limit) as watch:
         found = api.claim(
             instance,
@@ -328,8 +337,9 @@ def claim(
             limits=limit_s(time_limit),
             progress=watch,
         )
+    failed = output.written(out, lambda path: claims.FILES.write(found, path))
     document = found.to_json() | {"answer": claims.answer(found)}
-    output.give(document, claims.terminal(found), as_json=as_json)
+    output.give(document, claims.terminal(found), failed, as_json=as_json)
     codes = {"possible": output.PLAN, "open": output.NOT_FOUND}
     raise typer.Exit(codes.get(found.truth.value, output.NO_PLAN))
 

@@ -1,14 +1,19 @@
 """The module says whether a model fits: the answer, then a row for each set of GPUs."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
 from ..api.fitting import Fitting, Verdict
 from ..result import Status
 from ..scheduling.fitting import LOOKED_AT
-from . import words, writers
-from .sheet import Table
+from . import figures, stacked, words, writers
+from .sheet import Figure, Section, Sheet, Table
+from .stacked import Bar, Panel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 _COLUMNS = ("on", "fits", "to spare per GPU", "at most", "too few")
 _CONTEXT = ("longest context", "does not fit")
@@ -38,10 +43,12 @@ def terminal(found: Fitting) -> Iterator[RenderableType]:
 
 def answer(found: Fitting) -> str:
     """The answer in one sentence, or in one for each set of GPUs."""
-    if not found.verdicts:
-        return f"{found.model}: interrupted before anything was known."
-    told = [_sentence(found.model, one) for one in found.verdicts]
+    told = _sentences(found) or [f"Whether {found.model} fits is open."]
     return " ".join(told) + words.unfinished(found.open, complete=found.complete)
+
+
+def _sentences(found: Fitting) -> list[str]:
+    return [_sentence(found.model, one) for one in found.verdicts]
 
 
 def _sentence(model: str, one: Verdict) -> str:
@@ -149,3 +156,57 @@ def _marp(found: Fitting) -> Table:
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
+
+
+def page(found: Fitting) -> str:
+    """The answer, the memory of each set of GPUs, and the tables of the terminal."""
+    weighed = [one for one in found.verdicts if one.margin.value is not None]
+    note = (
+        "What each GPU needs in the roomiest plan known, as a share of what tensors "
+        "have there: the card's memory without a reserve for CUDA and fragmentation."
+    )
+    drawn = Figure(
+        "Memory per GPU",
+        note,
+        lambda: picture(found),
+        lambda: picture(found, figures.NARROW),
+        "One bar per set of GPUs; the table has the numbers.",
+    )
+    pictures = (drawn,) if weighed else ()
+    first = Section(notes=(answer(found),), figures=pictures)
+    if found.complete and len(found.verdicts) > 1:
+        first = Section(points=tuple(_sentences(found)), figures=pictures)
+    sections = [first]
+    if found.verdicts:
+        sections.append(Section("Margins", table=_table(found)))
+    if found.marp:
+        alone = "Data and tensor parallelism alone"
+        sections.append(
+            Section(alone, (f"{LOOKED_AT}.",), table=_marp(found), folded=True)
+        )
+    if found.least_gpus:
+        sections.append(Section("What is looked at", (_scope(found.least_gpus),)))
+    title = f"{found.model}, {found.batch:,} × {found.sequence:,} tokens"
+    return writers.page(Sheet(title, tuple(sections), "does it fit"))
+
+
+def picture(found: Fitting, width: float = figures.WIDTH) -> "Drawing":
+    """A bar for each set of GPUs of which a plan is known: needed, and to spare."""
+    bars = []
+    for one in found.verdicts:
+        if (spare := one.margin.value) is not None:
+            parts = {"needed": one.room_mib - spare, "to_spare": max(0, spare)}
+            bars.append(Bar(one.on, parts, one.room_mib))
+    names = {"needed": "needed by the roomiest plan", "to_spare": "to spare"}
+    lengths = [bar.whole / 1024 for bar in bars]
+    panel = Panel("memory per GPU, GiB", bars, names, lengths, "what tensors have")
+    return stacked.picture([panel], width)
+
+
+FILES = writers.Files[Fitting](
+    {
+        ".html": page,
+        ".json": lambda found: writers.document(found.to_json()),
+        **dict.fromkeys(writers.PICTURES, picture),
+    }
+)

@@ -71,6 +71,8 @@ def test_all_ways_to_say_a_speed_come_to_the_same_iteration() -> None:
         f"{tokens / gpus} tokens/s/GPU",
         f"{tokens / gpus} tokens per second per GPU",
         f"{sequences} samples/s",
+        f"{tokens * 3600} tokens in 1 hour",
+        f"2 days for {float(tokens * 2 * 86400 / 10**9)!r} billion tokens",
         f"{mfu * 100:.12f}% MFU",
         f"{tflops:.12f} TFLOP/s",
         f"{tflops / gpus:.12f} TFLOPs/GPU",
@@ -94,8 +96,29 @@ def test_the_verdict_is_a_document_too(tmp_path: Path) -> None:
     assert document["bound_us"] <= document["best_known_us"]
 
 
+def test_a_claim_has_a_page_and_a_picture(tmp_path: Path) -> None:
+    page, picture = tmp_path / "claim.html", tmp_path / "claim.svg"
+    words = ("claim", TWO_NODES, "1 ms", "--json", "--out", str(page))
+    code, out, err = told(*words)
+    assert code == 3
+    assert "written to" in err
+    document, html = json.loads(out), page.read_text()
+    assert document["answer"] in html
+    assert f"{document['most_tokens_per_second']:,.0f}" in html
+    assert "<svg" in html
+    assert told("claim", TWO_NODES, "1h", "--out", str(picture))[0] == 0
+    assert picture.read_text().startswith("<?xml")
+    code, out, err = told("claim", TWO_NODES, "1h", "--out", str(tmp_path / "x.txt"))
+    assert (code, out) == (2, "")
+    assert "expected one of .html" in err
+
+
 @pytest.mark.parametrize(
-    "text", ["fast", "", "0 tokens/s", "3", "-1 s", "0% MFU", "x" * 100, "5 s/GPU"]
+    "text",
+    [
+        *("fast", "", "0 tokens/s", "3", "-1 s", "0% MFU", "x" * 100, "5 s/GPU"),
+        *("10B tokens in 0 days", "0 tokens in 2 days", "5 for 3 tokens"),
+    ],
 )
 def test_what_says_no_speed_is_refused(text: str) -> None:
     with pytest.raises(InstanceError, match="expected a speed"):
