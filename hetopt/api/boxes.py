@@ -22,6 +22,9 @@ from ..text.complaints import validated
 _A_NODE, _GBYTES_PER_S = 8, 6.25
 _MOST_GPUS = 1 << 14
 _COUNTED = re.compile(r"([0-9]+) *[x×*] *(.+)")
+#: A count that may as well be a part of a name, such as `2080 Ti`.
+_BEFORE = re.compile(r"([0-9]+) +(.+)")
+_BEHIND = re.compile(r"(.+?) *[x×*] *([0-9]+)")
 #: Any of these may be told instead.
 _NETWORK = ("inter_gbytes_per_s", "ports", "port_gbytes_per_s")
 
@@ -38,8 +41,7 @@ class Cards(NamedTuple):
 
 def cards_of(word: str) -> Cards:
     """Read `8xA100-80GB-SXM4`, or a card alone; `UnknownName` for one that is none."""
-    counted = _COUNTED.fullmatch(word.strip())
-    count, name = (int(counted[1]), counted[2]) if counted else (None, word.strip())
+    count, name = _counted(word.strip())
     if count is not None and not 1 <= count <= _MOST_GPUS:
         raise Unsupported(f"{word}: found {count} GPUs, expected 1 to {_MOST_GPUS:,}")
     return Cards(sheet(name).card, count)
@@ -47,8 +49,19 @@ def cards_of(word: str) -> Cards:
 
 def name_of(word: str) -> str:
     """Return the name in `8xA100-80GB-SXM4`, as it is written."""
-    counted = _COUNTED.fullmatch(word.strip())
-    return counted[2] if counted else word.strip()
+    return _counted(word.strip())[1]
+
+
+def _counted(word: str) -> tuple[int | None, str]:
+    """Return the count and the name in `8xA100`, `8 A100` or `A100 x8`."""
+    if counted := _COUNTED.fullmatch(word):
+        return int(counted[1]), counted[2]
+    if catalogue.find_gpu(word) is None:
+        if counted := _BEFORE.fullmatch(word):
+            return int(counted[1]), counted[2]
+        if counted := _BEHIND.fullmatch(word):
+            return int(counted[2]), counted[1]
+    return None, word
 
 
 def gpus_of_node(card: str) -> int:

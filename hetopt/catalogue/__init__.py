@@ -267,7 +267,7 @@ def find_gpu(name: str) -> Gpu | None:
     wanted = _plainly(name)
     if (card := _spellings().get(wanted)) is not None:
         return card
-    fits = _of_short(wanted)
+    fits = _of_short(wanted) or _of_words(name)
     return fits[0] if len(fits) == 1 else None
 
 
@@ -278,7 +278,7 @@ def names_cards(name: str) -> bool:
 
 def near(name: str) -> list[str]:
     """Cards that a name, which is none or several, may stand for: all, if none is."""
-    fits = [card.name for card in _of_short(_plainly(name))]
+    fits = [card.name for card in _of_short(_plainly(name)) or _of_words(name)]
     cards = list(gpus())
     return fits or get_close_matches(name, cards, n=5, cutoff=0.3) or cards
 
@@ -345,6 +345,26 @@ def _short(card: Gpu) -> str:
 def _of_short(wanted: str) -> list[Gpu]:
     """Return the cards whose names up to the first dash are that."""
     return [card for card in gpus().values() if _plainly(_short(card)) == wanted]
+
+
+def _of_words(name: str) -> list[Gpu]:
+    """Return the cards that have all words of a name, in any order: `4090 24g`.
+
+    The short name is one of them, with or without its family: `6000 ada`, `2080 Ti`.
+    """
+    words = [
+        re.sub("^([0-9]+)(g|gib)$", r"\1gb", word)
+        for word in re.findall("[a-z0-9]+", name.lower())
+        if word not in _FAMILIES
+    ]
+    found = []
+    for card in gpus().values():
+        short, *rest = re.findall("[a-z0-9]+", card.name.lower())
+        shorts = {short, re.sub("^(rtx|gtx)", "", short)}
+        own = {*rest, f"{card.memory_gib}gb", *(w.rstrip("0123456789") for w in rest)}
+        if (shorts & {*words} and {*words} <= own | shorts) or "".join(words) in shorts:
+            found.append(card)
+    return found
 
 
 def _by_size() -> Mapping[str, Gpu]:
@@ -445,6 +465,10 @@ def _load(name: str) -> Any:
     from ..text.parsing import read_tree  # YAML is loaded where data are asked for
 
     return read_tree(Path(__file__).with_name(f"{name}.yaml"))
+
+
+#: Words in names of cards that tell none from another.
+_FAMILIES = frozenset({"nvidia", "tesla", "geforce", "rtx", "gtx", "amd", "instinct"})
 
 
 def _plainly(name: str) -> str:

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import problems
+from .. import catalogue, problems
 from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, naming
 from ..schema import Instance, Pairs, Profile, Record
 from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
@@ -272,6 +272,8 @@ def _path_of_instance(name_or_path: str | Path) -> Path:
 def _unknown_instance(name: str) -> UnknownName:
     near = get_close_matches(cut(name, 300), sorted(_library()), n=5, cutoff=0.4)
     remedy = ", or a file; `hetopt list instances` has all names"
+    if name in catalogue.models():
+        remedy += f"; of the model {name} and your hosts `hetopt assemble` makes one"
     return UnknownName("instance", name, near or sorted(_library()), remedy=remedy)
 
 

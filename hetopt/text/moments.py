@@ -1,7 +1,7 @@
-"""Deadlines as people say them: `10d`, `friday`, `2026-12-01`, `2026-12-01T18:00`.
+"""Deadlines as people say them: `10d`, `in 10 days`, `friday`, `2026-12-01T18:00`.
 
-A day is kept until it ends; a day of the week is the next one that has not ended, today
-included.
+A day is kept until it ends, `tomorrow` as any; a day of the week is the next one that
+has not ended, today included.
 """
 
 from datetime import datetime, time, timedelta
@@ -12,6 +12,7 @@ from . import units
 _DAYS = (
     *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
 )
+_AHEAD = {"today": 0, "tomorrow": 1}
 _SHORTEST = 3  # letters of a day of the week
 
 
@@ -20,11 +21,11 @@ def seconds_until(text: str, now: datetime) -> float:
 
     A time such as `10d` is from now on.
     """
-    word = text.strip().lower()
+    word = text.strip().lower().removeprefix("by ").removeprefix("in ")
     end = _end_of(word, now)
     if end is None:
         try:
-            return float(units.parse(text, units.SECONDS))
+            return float(units.parse(word, units.SECONDS))
         except units.TwoReadings:
             raise
         except ValueError:
@@ -40,6 +41,8 @@ def seconds_until(text: str, now: datetime) -> float:
 
 def _end_of(word: str, now: datetime) -> datetime | None:
     """The moment that a day or a date names; None where it names none."""
+    if word in _AHEAD:
+        return _midnight_after(now + timedelta(days=_AHEAD[word]))
     day = [i for i, name in enumerate(_DAYS) if name.startswith(word)]
     if len(word) >= _SHORTEST and len(day) == 1:
         ahead = (day[0] - now.weekday()) % len(_DAYS)

@@ -216,6 +216,7 @@ def _sizes(gigabyte: int) -> dict[str, Fraction]:
 
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_IN_WORDS = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
 
 
@@ -270,7 +271,7 @@ CARD_GIB = Quantity(
 ).of("GiB")
 COUNT = Quantity(
     "a count",
-    {name: Fraction(n) for name, n in (_DECIMAL | _BINARY).items()},
+    {name: Fraction(n) for name, n in (_DECIMAL | _BINARY | _IN_WORDS).items()},
     ("500k", "1M", "15T", "128Ki"),
     asked={"m": lambda n: f"{_plain(n)}M (millions) or the number in full"},
     shown=("T", "B", "M", "k"),

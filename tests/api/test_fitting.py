@@ -17,7 +17,7 @@ from hetopt import cli
 from hetopt.api import boxes, feasibility, scheduling
 from hetopt.api.fitting import MOST_GPUS, Training, instance_with
 from hetopt.bounds import covering
-from hetopt.errors import InstanceError, Unsupported
+from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
@@ -289,3 +289,48 @@ def test_what_cannot_be_asked_is_refused() -> None:
         hetopt.fit("gpt2", ["0xRTX4090"], 1)
     assert told("fit", "gpt2", "--gpus", "T4", "--cluster", TWO_NODES)[0] == 2
     assert told("fit", TWO_NODES, "-o", "finetune=lora")[0] == 2
+
+
+def test_fit_has_a_page_of_what_it_says(tmp_path: Path) -> None:
+    page = tmp_path / "fit.html"
+    words = ("fit", "gpt2-xl", "--gpus", "8 A100-40GB-SXM4,1xT4", "--batch", "8")
+    code, out, _ = told(*words, "--time-limit", "5", "--json", "--out", str(page))
+    document, html = json.loads(out), page.read_text()
+    assert code == 0
+    fits, lacks = document["verdicts"]
+    assert (fits["on"], fits["fits"], lacks["fits"]) == (
+        "8 × A100-40GB-SXM4",
+        True,
+        False,
+    )
+    assert "8 × A100-40GB-SXM4" in html
+    assert "Memory per GPU" in html
+    assert f"{fits['margin_mib'] / 1024:.1f} GiB" in html
+    assert told(*words, "--out", str(tmp_path / "x.txt"))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "gpus", "card"),
+    [
+        ("8 A100-80GB", 8, "A100-80GB-SXM4"),
+        ("H100 SXM x8", 8, "H100-80GB-SXM5"),
+        ("4 2080 Ti", 4, "RTX2080Ti"),
+        ("2080 Ti", None, "RTX2080Ti"),
+        ("4090 24g", None, "RTX4090"),
+    ],
+)
+def test_a_count_may_stand_before_or_behind_a_card(
+    word: str, gpus: int | None, card: str
+) -> None:
+    assert boxes.cards_of(word) == (card, gpus)
+    assert boxes.cards_of(boxes.name_of(word)) == (card, None)
+
+
+def test_a_model_that_is_not_known_is_answered_with_a_way() -> None:
+    with pytest.raises(UnknownName, match=r"llama-3-8b.*config\.json"):
+        hetopt.fit("Llama-3.1-8B", ["H100-80GB-SXM5"])
+    with pytest.raises(InstanceError, match=r"nowhere\.json: found no such file"):
+        hetopt.fit("nowhere.json", ["H100-80GB-SXM5"])
+    assert scheduling.load_model("Llama-3-70B") == scheduling.load_model("llama-3-70b")
+    with pytest.raises(UnknownName, match="hetopt assemble"):
+        hetopt.scale("llama-2-7b")

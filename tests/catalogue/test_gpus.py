@@ -130,6 +130,31 @@ def test_a_name_that_means_several_cards_is_asked_about() -> None:
         catalogue.gpu("H100-80GB-SMX", "hosts: line 3")
 
 
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("4090 24g", "RTX4090"),
+        ("24GiB RTX 4090", "RTX4090"),
+        ("h100 sxm5 80gb", "H100-80GB-SXM5"),
+        ("A800 80GB SXM", "A800-80GB-SXM4"),
+        ("6000 ada", "RTX6000-Ada"),
+        ("2080 Ti", "RTX2080Ti"),
+        ("V100 PCIe 32g", "V100-32GB-PCIe"),
+    ],
+)
+def test_the_words_of_a_name_may_come_in_any_order(name: str, card: str) -> None:
+    found = catalogue.find_gpu(name)
+    assert found is not None
+    assert found.name == card
+
+
+def test_words_that_several_cards_have_are_asked_about() -> None:
+    assert catalogue.find_gpu("p100 16gb") is None
+    assert catalogue.near("p100 16gb") == ["P100-16GB-PCIe", "P100-16GB-SXM2"]
+    assert catalogue.find_gpu("4090 48g") is None
+    assert catalogue.find_gpu("24gb") is None
+
+
 @pytest.mark.parametrize("name", ["H800 NVL", "RTX 4090 Laptop GPU", "Tesla K80", "L2"])
 def test_a_card_that_is_not_known_is_no_other(name: str) -> None:
     assert catalogue.find_gpu(name) is None
