@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from math import inf
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -18,6 +19,10 @@ _RUNS = (
 )
 _ERRORS = ("set", "runs", "predicted", "mean error", "median", "bias", "worst")
 _MOST_MOVED = 12
+_MEMORY = (
+    "Memory: of the whole GPU, with CUDA context, buffers of NCCL and fragmentation; "
+    "`check` and `plan` count tensors, and keep a reserve for the rest."
+)
 
 
 def terminal(found: Predicted) -> Iterator[RenderableType]:
@@ -39,21 +44,23 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
             words.duration(row.iteration_s),
             words.interval(row.low_s, row.high_s),
             error,
-            memory + _fit(row),
+            memory + _fit(row, run),
         )
         rows.append((*names, *cells))
     yield writers.terminal(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
     if len(found.rows) > _MOST_ROWS:
         yield Text(f"and {len(found.rows) - _MOST_ROWS} more; --json has all")
+    if any(row.peak_gib is not None for row in found.rows):
+        yield Text(_MEMORY, style="dim")
     yield Text()
     yield errors(found.summary)
 
 
-def _fit(row: Prediction) -> str:
+def _fit(row: Prediction, run: Run) -> str:
     if row.unsaid is not None:
         return f", not told: {row.unsaid}"
-    if row.fits is False and row.host_gib is not None:
-        return f", does not fit (host pins {row.host_gib:.0f} GiB)"
+    if (host := row.host_gib) is not None and host > (run.host_memory_gib or inf):
+        return f", does not fit: its host pins {host:.0f} GiB"
     if row.fit == "tight":
         return f", tight: {row.oom_probability:.0%} run out of memory"
     return ", does not fit" if row.fits is False else ""
