@@ -5,11 +5,11 @@ Pipelines, tensor parallelism, ZeRO, recomputation and LoRA all count, as they d
 to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fit`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import files
 from ..errors import InstanceError, Interrupted, UnknownName, Unsupported
@@ -92,9 +92,22 @@ class Verdict:
     @property
     def host_mib(self) -> int | None:
         """What the plan pins of the fullest host's memory; None without offloading."""
+        return max(self._parts.get("host_memory_mib", {}).values(), default=None)
+
+    @property
+    def oom_probability(self) -> float | None:
+        """How likely runs of the plan are to die of memory; None where unknown."""
+        return self._parts.get("oom_probability")
+
+    @property
+    def is_tight(self) -> bool:
+        """Return whether some runs of the plan die of memory, although it fits."""
+        return self._parts.get("fit", "fits") != "fits"
+
+    @property
+    def _parts(self) -> Mapping[str, Any]:
         judged = None if self.plan is None else self.plan.evaluation
-        pinned = {} if judged is None else judged.parts.get("host_memory_mib", {})
-        return max(pinned.values(), default=None)
+        return {} if judged is None else judged.parts
 
     def to_json(self) -> Document:
         """The row of the document; absent is None."""
@@ -109,6 +122,7 @@ class Verdict:
             "margin_mib": self.margin.value,
             "margin_below_mib": self.margin.refuted,
             "too_few": self.too_few,
+            "oom_probability": self.oom_probability,
             "host_memory_mib": self.host_mib,
             "longest_context": context.value,
             "refuted_context": context.refuted,

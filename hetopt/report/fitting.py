@@ -64,6 +64,9 @@ def _sentence(model: str, one: Verdict) -> str:
             said += (
                 f", if its host has {words.memory(one.host_mib)} for what is offloaded"
             )
+        if one.is_tight:
+            chance = f"{one.oom_probability:.0%}"
+            said += f"; it is tight: {chance} of such runs run out of memory"
         if one.too_few is not None:
             said += f"; {_too_few(one.too_few)}"
         said += "."

@@ -1,6 +1,7 @@
 """Whether a model fits, how much is left, and the longest context: by trying all."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +23,7 @@ from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.report import fitting as report
 from hetopt.result import Status
 from hetopt.schema import Instance, exact
 
@@ -334,3 +336,18 @@ def test_a_model_that_is_not_known_is_answered_with_a_way() -> None:
     assert scheduling.load_model("Llama-3-70B") == scheduling.load_model("llama-3-70b")
     with pytest.raises(UnknownName, match="hetopt assemble"):
         hetopt.scale("llama-2-7b")
+
+
+def test_a_model_that_fits_tightly_is_said_to() -> None:
+    (verdict,) = (found := hetopt.fit("gpt2", ["1xT4"], 4, limits=5)).verdicts
+    assert verdict.plan is not None
+    assert verdict.plan.evaluation is not None
+    parts = verdict.plan.evaluation.parts
+    assert verdict.oom_probability == parts["oom_probability"]
+    assert "tight" not in report.answer(found)
+    close = {**parts, "fit": "tight", "oom_probability": 0.25}
+    judged = replace(verdict.plan.evaluation, parts=close)
+    tight = replace(verdict, plan=replace(verdict.plan, evaluation=judged))
+    said = report.answer(replace(found, verdicts=(tight,)))
+    assert "it is tight: 25% of such runs run out of memory" in said
+    assert tight.to_json()["oom_probability"] == 0.25
