@@ -9,7 +9,7 @@ and Daly's models, as in `provision`). What a set of machines costs at the least
 from the bound of its iteration time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -223,15 +223,16 @@ def rent(
 ) -> Rentals:
     """Say what to rent for a run of so many tokens, and what it costs on each card.
 
-    `gpus` are cards by name, by default all that the prices have. With `deadline_s`
-    machines are added until the run ends within it; without one each card is looked at
-    on the fewest machines that hold the model. `prices` are SkyPilot's lists
-    (`vms.csv`), in place of the catalogue's. With `losses` spot offers count, too.
-    `micro_batches` are sizes to choose from, `options` those of `hetopt assemble`, such
-    as `finetune=lora`. Of an instance batch, sequence, micro-batches, adapters,
-    optimiser, what lies on hosts and the program that times are of are its own unless
-    they are told; else a batch has 256 sequences of 4,096 tokens. Limits are shared
-    among all that is planned; Ctrl-C ends the work, and what is known is returned.
+    `gpus` are cards by name, by default all that the prices have; `A100` are all of
+    that name. With `deadline_s` machines are added until the run ends within it;
+    without one each card is looked at on the fewest machines that hold the model.
+    `prices` are SkyPilot's lists (`vms.csv`), in place of the catalogue's. With
+    `losses` spot offers count, too. `micro_batches` are sizes to choose from, `options`
+    those of `hetopt assemble`, such as `finetune=lora`. Of an instance batch, sequence,
+    micro-batches, adapters, optimiser, what lies on hosts and the program that times
+    are of are its own unless they are told; else a batch has 256 sequences of 4,096
+    tokens. Limits are shared among all that is planned; Ctrl-C ends the work, and what
+    is known is returned.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     count, trained = length_of(tokens, None), Training.of(model)
@@ -244,9 +245,10 @@ def rent(
         raise Unsupported(f"deadline_s is {deadline_s:g}: expected more than 0")
     known = skypilot.rented_machines([Path(one) for one in prices]) if prices else None
     offers = [*(catalogue.prices() if known is None else known)]
-    wanted = [sheet(name).card for name in gpus] if gpus is not None else None
-    if wanted is not None:
+    wanted = None
+    if gpus is not None:
         priced = {offer.card for offer in offers}
+        wanted = [card for name in gpus for card in _cards(name, priced)]
         if missing := [card for card in wanted if card not in priced]:
             raise InstanceError(
                 f"found no price of {', '.join(missing)}, expected one of "
@@ -279,6 +281,12 @@ def rent(
 
 
 # --- how it is done --------------------------------------------------------------
+
+
+def _cards(name: str, priced: Collection[str]) -> list[str]:
+    """Return the card of a name; of one that several have, each that has a price."""
+    several = [card.name for card in catalogue.called(name) if card.name in priced]
+    return several if len(several) > 1 else [sheet(name).card]
 
 
 @dataclass(frozen=True)

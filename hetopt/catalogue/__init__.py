@@ -264,11 +264,16 @@ def skypilot_gpus() -> Mapping[str, Gpu]:
 
 def find_gpu(name: str) -> Gpu | None:
     """The card of a name, in whoever's spelling; None where it is none or several."""
+    fits = called(name)
+    return fits[0] if len(fits) == 1 else None
+
+
+def called(name: str) -> list[Gpu]:
+    """Return all cards that a name may stand for: `A100` are four."""
     wanted = _plainly(name)
     if (card := _spellings().get(wanted)) is not None:
-        return card
-    fits = _of_short(wanted) or _of_words(name)
-    return fits[0] if len(fits) == 1 else None
+        return [card]
+    return _of_short(wanted) or _of_words(name)
 
 
 def names_cards(name: str) -> bool:
@@ -278,7 +283,7 @@ def names_cards(name: str) -> bool:
 
 def near(name: str) -> list[str]:
     """Cards that a name, which is none or several, may stand for: all, if none is."""
-    fits = [card.name for card in _of_short(_plainly(name)) or _of_words(name)]
+    fits = [card.name for card in called(name)]
     cards = list(gpus())
     return fits or get_close_matches(name, cards, n=5, cutoff=0.3) or cards
 

@@ -206,7 +206,10 @@ def rent(
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Only these cards: A100-80GB-SXM4,B200."),
+        typer.Option(
+            metavar="A,B",
+            help="Only these cards: A100-80GB-SXM4,B200; A100 is each of that name.",
+        ),
     ] = None,
     prices: Annotated[
         list[Path] | None,

@@ -193,6 +193,15 @@ def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:
     assert "what to rent" in page.read_text()
 
 
+def test_a_name_of_several_cards_is_each_that_has_a_price() -> None:
+    found = rent("gpt2", "1B", ["A100", "B200"], batch=8, sequence=512, limits=0)
+    looked = {row.price.card for row in found.rows} | {*found.without}
+    priced = {price.card for price in catalogue.prices()}
+    several = {card for card in priced if card.startswith("A100-")}
+    assert len(several) > 1
+    assert looked == several | {"B200-180GB-SXM"}
+
+
 def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="found no price of RTX4090"):
         rent("gpt2", TOKENS, ["RTX4090"])
