@@ -102,7 +102,8 @@ class Verdict:
     @property
     def is_tight(self) -> bool:
         """Return whether some runs of the plan die of memory, although it fits."""
-        return self._parts.get("fit", "fits") != "fits"
+        told: str = self._parts.get("fit", "fits")
+        return told != "fits"
 
     @property
     def _parts(self) -> Mapping[str, Any]:

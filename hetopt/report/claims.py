@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 #: From so many times the peak on it is told as times, not as a percentage.
 _TIMES = 10
+_WHOLE = 10  # tokens/s from which on no decimals are told
 
 
 def terminal(found: Claim) -> Iterator[RenderableType]:
@@ -28,7 +29,8 @@ def answer(found: Claim) -> str:
     """The verdict in one sentence."""
     said = f"{found.text} on {found.instance}"
     most = f"{found.most_tokens_per_second:,.0f} tokens/s"
-    asked = f"{found.claimed_tokens_per_second:,.0f}"
+    speed = found.claimed_tokens_per_second
+    asked = f"{speed:,.0f}" if speed >= _WHOLE else words.number(speed)
     plain = asked.replace(",", "")
     if found.truth is Truth.IMPOSSIBLE:
         assert found.mfu is not None
@@ -53,12 +55,13 @@ def answer(found: Claim) -> str:
             return f"{verdict}, and beyond its error on published runs)."
         return f"{verdict}, but within its error on published runs)."
     best = f"{found.tokens_per_second or 0:,.0f} tokens/s"
+    own = said.startswith((asked, plain))
     if found.truth is Truth.POSSIBLE:
-        return f"Possible: a plan reaches {best}; the claim is {asked}."
+        told = asked if own else f"{asked} ({found.text})"
+        return f"Possible: a plan reaches {best}; the claim is {told}."
     known = "no plan is known"
     if found.tokens_per_second is not None:
         known = f"the fastest plan known reaches {best}"
-    own = said.startswith((asked, plain))
     return (
         f"Not refuted: {said}{'' if own else f', {asked} tokens/s,'} may be possible; "
         f"{known}, and no plan reaches more than {most} (proved)."
