@@ -21,6 +21,7 @@ _COLUMNS = (
 _TEXTS = ("to rent", "at", "in time")
 _SAID = 3  # cards that the first line names
 _NEAR = 2  # times the longest run: a later deadline would stretch the picture
+_MINUTES = 10  # from which on a run is told in minutes
 _CENTS = 100  # USD below which cents are told
 
 
@@ -103,6 +104,8 @@ def _place(row: Rental) -> str:
 
 
 def _time(seconds: float) -> str:
+    if _MINUTES <= seconds / 60 < 60:
+        return f"{seconds / 60:.1f} min"
     return words.duration(seconds)
 
 

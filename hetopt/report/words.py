@@ -18,12 +18,7 @@ DEVIATION = (
     "Deviation: the standard deviation of the plans' objectives over their mean."
 )
 # Units of long times: seconds of one, and of how many on they are used.
-_LONG = (
-    ("years", 31_557_600, 2),
-    ("days", 86_400, 2),
-    ("h", 3_600, 1),
-    ("min", 60, 10),
-)
+_LONG = (("years", 31_557_600, 2), ("days", 86_400, 2), ("h", 3_600, 1))
 _NAMED = 4  # open questions that a sentence names
 _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 # Names of large counts, as people write them.
