@@ -16,6 +16,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from .. import portfolio
 from ..bounds.training_plan import training_plan_bound
 from ..errors import Unsupported
 from ..modelling import Limits
@@ -35,7 +36,6 @@ from .calling import (
     progress_of,
     public,
 )
-from .exploring import explore
 from .judging import load
 from .runs import used_nodes
 from .starts import known_of
@@ -369,7 +369,7 @@ class _Search:
         data = with_rate(self._data, nodes, rate)
         left = self._limits.after(monotonic() - self._began)
         began = partial(self._progress.started, _named(len(nodes), rate))
-        found, plans = explore(data, left.part(1 / parts), known, began)
+        found, plans = portfolio.explore(data, left.part(1 / parts), known, began)
         self._keep(len(nodes), plans)
         return found
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import partial
 from time import monotonic
 
+from .. import portfolio
 from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import Pipeline, Stage, TrainingPlan
@@ -29,7 +30,6 @@ from .calling import (
     progress_of,
     public,
 )
-from .exploring import explore
 from .judging import load
 from .starts import AnyStart, known_of
 
@@ -160,7 +160,7 @@ def roles(
     starts = beforehand.starts(data)
     plans = [one.plan for one in starts]
     complete = True
-    result, plans = explore(
+    result, plans = portfolio.explore(
         data, asked.part(_ALL_SHARE), plans, partial(heard.started, "all plans")
     )
     ended = result
@@ -273,7 +273,7 @@ def _apart(data: Instance, slow: str, limits: Limits) -> Iterator[TrainingPlan]:
         if support.reason(side):
             return
         left = limits.after(monotonic() - began)
-        result, plans = explore(side, left.part(0.25 + 0.25 * wanted))
+        result, plans = portfolio.explore(side, left.part(0.25 + 0.25 * wanted))
         if not wanted:
             yield from plans
         uninterrupted(result)
@@ -289,7 +289,7 @@ def _apart(data: Instance, slow: str, limits: Limits) -> Iterator[TrainingPlan]:
         left = limits.after(monotonic() - began)
         mine = left.part(0.5 / (len(chosen) - number))
         halves = [
-            uninterrupted(explore(_with_batch(side, n), mine)[0]).plan
+            uninterrupted(portfolio.explore(_with_batch(side, n), mine)[0]).plan
             for side, n in ((fast, batch - share), (slower, share))
         ]
         if halves[0] is not None and halves[1] is not None:

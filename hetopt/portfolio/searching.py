@@ -1,6 +1,6 @@
 """The search for a training plan: planners in turn, walks, then the exact method."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -11,7 +11,7 @@ from ..errors import Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Objective
-from ..result import Result, Status, Stop
+from ..result import Method, Result, Status, Stop
 from ..schema import Instance
 from ..search.quick import fastest
 from .asking import Options, as_interrupted, ask, exactly, with_bound
@@ -172,29 +172,48 @@ def improve(
 
 
 def explore(
-    data: Instance, limits: Limits, known: Iterable[TrainingPlan] = ()
+    data: Instance,
+    limits: Limits,
+    known: Iterable[TrainingPlan] = (),
+    began: Callable[[], None] = lambda: None,
 ) -> tuple[Result, list[TrainingPlan]]:
     """Return the best result, and the plans of all planners and those `known`.
 
-    The exact method goes on from the best of them. `KeyboardInterrupt` where it is
-    ended.
+    The exact method goes on from the best of them. Where Ctrl-C ends the work, from the
+    call of `began` on, the result says so (`Stop.INTERRUPTED`) and has what was made by
+    then.
     """
-    began = monotonic()
-    results = [*in_turn(data, limits.part(PORTFOLIO.explore_share))]
-    if results[-1].stop is Stop.INTERRUPTED:
-        raise KeyboardInterrupt
-    made = [result.plan for result in results if isinstance(result.plan, TrainingPlan)]
-    plans = [*known, *made]
-    left = limits.after(monotonic() - began)
+    start, results, plans = monotonic(), list[Result](), [*known]
     try:
-        found = exactly("training_plan", data, left, fastest(data, iter(plans)))
-    except Unsupported:
-        found = with_bound(least(results))
-    if found.stop is Stop.INTERRUPTED:
-        raise KeyboardInterrupt
-    if isinstance(found.plan, TrainingPlan):
-        plans.append(found.plan)
-    return found, plans
+        began()
+        for result in in_turn(data, limits.part(PORTFOLIO.explore_share)):
+            results.append(result)
+            plans += _plans(result)
+            if result.stop is Stop.INTERRUPTED:
+                return _interrupted(data, results), plans
+        left = limits.after(monotonic() - start)
+        best = fastest(data, iter(plans))
+        try:
+            found = exactly("training_plan", data, left, best)
+        except Unsupported:
+            found = with_bound(least(results))
+    except KeyboardInterrupt:
+        return _interrupted(data, results), plans
+    return found, [*plans, *_plans(found)]
+
+
+def _plans(result: Result) -> list[TrainingPlan]:
+    return [result.plan] if isinstance(result.plan, TrainingPlan) else []
+
+
+def _interrupted(data: Instance, results: list[Result]) -> Result:
+    """Return the best result by then, as one that Ctrl-C ended."""
+    nothing = Result(
+        *("training_plan", data, Method("portfolio", "heuristic")),
+        *(Status.UNDECIDED, Stop.INTERRUPTED),
+    )
+    found = least(results) if results else nothing
+    return with_bound(as_interrupted(found))
 
 
 def soon(data: Instance, limits: Limits) -> list[TrainingPlan]:
