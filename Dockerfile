@@ -1,5 +1,5 @@
 # docker build -t hetopt .
-# docker run --rm -v "$PWD:/data" hetopt plan my-cluster.yaml --out plan.json
+# docker run --rm -v "$PWD:/data" --user "$(id -u):$(id -g)" hetopt plan my-cluster.yaml --out plan.json
 FROM python:3.12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /source

@@ -78,6 +78,14 @@ def test_what_the_image_copies_is_there_and_not_ignored() -> None:
     assert kept == set(sources)
 
 
+def test_the_image_is_built_and_run_as_the_installation_page_says() -> None:
+    page = (ROOT / "guide" / "installation.md").read_text("utf-8")
+    shown = re.findall(r"(?m)^docker .*$", page)
+    head = (ROOT / "Dockerfile").read_text("utf-8").partition("FROM ")[0]
+    assert [f"# {line}" for line in shown] == head.splitlines()
+    assert len(shown) == 2
+
+
 # --- what is cited, what is filled in ---------------------------------------------
 
 
