@@ -7,7 +7,7 @@ does not wait for. The same figure is always the same file.
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -250,6 +250,12 @@ def chart(
     )
 
 
+def legend_columns(names: Iterable[str], width: float) -> int:
+    """Return how many columns of names a legend has room for below its axes."""
+    letters = 15 * width
+    return max(1, int(letters) // (8 + max(map(len, names))))
+
+
 def plotted(
     axes: tuple[Axis, Axis],
     series: Mapping[str, Sequence[Point]],
@@ -258,8 +264,7 @@ def plotted(
     width: float = WIDTH,
 ) -> "Drawing":
     """The Matplotlib figure of a chart: a line for each series, then the `lines`."""
-    letters = 15 * width  # of names below the axes
-    columns = max(1, int(letters) // (6 + max(map(len, series))))
+    columns = legend_columns(series, width)
     figure = canvas(width, 2.9 + 0.2 * math.ceil(len(series) / columns))
     plot = figure.subplots()
     for number, (name, points) in enumerate(series.items()):

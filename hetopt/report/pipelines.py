@@ -11,7 +11,7 @@ from ..problems.training_plan.shapes import split_of
 from ..result import Result
 from ..schema import Cluster
 from . import results, words
-from .figures import NARROW, WIDTH, Look, canvas, label
+from .figures import NARROW, WIDTH, Look, canvas, label, legend_columns
 from .sheet import Figure, Section
 
 if TYPE_CHECKING:
@@ -138,11 +138,9 @@ def drawn(
     )
     times = [words.amount(us, "us") for us in parts["pipeline_us"]]
     axes.secondary_yaxis("right").set_yticks(range(len(pipelines)), times)
-    key = [
-        Patch(color=palette[gpu], label=label(f"{letter}: {gpu}"))
-        for gpu, letter in letters.items()
-    ]
-    columns = max(1, int(wide // 1.6))
+    names = {gpu: label(f"{letter}: {gpu}") for gpu, letter in letters.items()}
+    key = [Patch(color=palette[gpu], label=name) for gpu, name in names.items()]
+    columns = legend_columns(names.values(), wide)
     figure.legend(handles=key, loc="outside lower center", ncols=columns, frameon=False)
 
 

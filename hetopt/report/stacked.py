@@ -112,11 +112,11 @@ def picture(panels: Sequence[Panel], width: float) -> "Drawing":
 
 def _foot(panel: Panel, width: float) -> float:
     """Inches below the bars: the axis, and lines of the legend."""
-    return 0.75 + 0.2 * -(-len(panel.used) // _columns(width))
+    return 0.75 + 0.2 * -(-len(panel.used) // _columns(panel, width))
 
 
-def _columns(width: float) -> int:
-    return max(1, int(width / 1.45))
+def _columns(panel: Panel, width: float) -> int:
+    return figures.legend_columns(map(plain, panel.used), width)
 
 
 def _panel(part: "SubFigure", panel: Panel, width: float) -> None:
@@ -150,7 +150,7 @@ def _panel(part: "SubFigure", panel: Panel, width: float) -> None:
     axes.set(ylim=(len(panel.bars) - 0.5, -0.5), xlim=(0, longest * 1.01))
     axes.set_xlabel(f"{panel.axis}; line: {panel.mark}")
     axes.spines[["top", "right"]].set_visible(False)
-    part.legend(loc="outside lower left", ncols=_columns(width), frameon=False)
+    part.legend(loc="outside lower left", ncols=_columns(panel, width), frameon=False)
 
 
 def _write(axes: "Axes", x: float, y: float, text: str, behind: str) -> None:
