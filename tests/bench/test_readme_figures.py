@@ -1,5 +1,6 @@
 """Figures of README.md and of benchmarks/README.md are those of files that are kept."""
 
+import csv
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from hetopt.bench import best, journal, suites
 
 RESULTS = ROOT / "benchmarks" / "results"
 INSTANCE = "hexiscale/setting-1-llama2-7b"
+PLANS = "training_plan"
 
 
 def text_of(page: str) -> str:
@@ -75,6 +77,22 @@ def test_about_two_in_three_are_solved() -> None:
     whole, proved = map(int, found.groups())
     assert 0.6 < proved / whole < 0.72
     assert "about two instances in three are solved" in text_of("README.md")
+
+
+def test_about_two_in_five_of_16_or_32_gpus_are_proved() -> None:
+    """And all of up to 8."""
+    with (RESULTS / "leaderboard.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["problem"] == PLANS]
+    small = [row["proved"] for row in rows if int(row["size"]) <= 8]
+    large = [row["proved"] for row in rows if int(row["size"]) in (16, 32)]
+    assert len(small) > 30
+    assert set(small) == {"True"}
+    assert 0.35 < large.count("True") / len(large) < 0.45
+    assert "clusters of up to 8 GPUs outright" in text_of("README.md")
+    words = "two in five of the library's clusters of 16 or 32"
+    assert words in text_of("README.md")
+    assert "8 GPUs outright, about two in five of 16 or 32" in text_of("CHANGELOG.md")
+    assert "16 or 32 about twice in five" in text_of("guide/questions.md")
 
 
 def test_what_planners_lose_in_one_pipeline_is_that_of_the_rows(
