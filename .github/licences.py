@@ -11,11 +11,12 @@ Wheels of solvers hold native libraries, of which their metadata say nothing (`N
 import argparse
 import json
 import re
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, distribution
 from typing import Any
 
+from packaging.requirements import Requirement
+
 ROOT = "hetopt"
-_NAME = re.compile(r"^[A-Za-z0-9._-]+")
 #: Licence families that a text or a classifier names, the more special ones first.
 _FAMILIES = (
     ("MPL-2.0", r"MPL|Mozilla"),
@@ -47,14 +48,15 @@ def closure(name: str) -> list[Distribution]:
         key = canonical(open_names.pop())
         if key in found:
             continue
-        try:
-            found[key] = distribution(key)
-        except PackageNotFoundError:  # of another platform or Python
-            continue
-        needed = found[key].requires or []
-        wanted = [one for one in needed if "extra ==" not in one]
-        open_names += [match[0] for one in wanted if (match := _NAME.match(one))]
+        found[key] = distribution(key)
+        needed = map(Requirement, found[key].requires or [])
+        open_names += [one.name for one in needed if _wanted(one)]
     return [found[key] for key in sorted(found)]
+
+
+def _wanted(needed: Requirement) -> bool:
+    """Whether this platform and Python want it, without any extra."""
+    return needed.marker is None or needed.marker.evaluate({"extra": ""})
 
 
 def canonical(name: str) -> str:
