@@ -287,7 +287,7 @@ def _number(draft: Path, places: dict[str, str]) -> None:
 
 def _torch() -> Any:
     if find_spec("torch") is None:
-        raise BackendMissing("PyTorch", "'hetopt[run]'")
+        raise BackendMissing("PyTorch", "torch safetensors")
     from .pytorch import torch
 
     return torch

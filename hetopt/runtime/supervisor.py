@@ -82,7 +82,7 @@ def check(job: Job, slots: Sequence[int] | None = None) -> Saved | None:
     a file of tokens that cannot be read.
     """
     if find_spec("torch") is None:
-        raise BackendMissing("PyTorch", "'hetopt[run]'")
+        raise BackendMissing("PyTorch", "torch safetensors")
     from ..text.writing import writable
     from .parameters import parameters
     from .released import stored

@@ -158,7 +158,7 @@ def test_families_say_how_they_compute(tmp_path: Path) -> None:
 def test_without_pytorch_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "find_spec", lambda name: None)
     asked = job(instance({}), plan(), SETTINGS)
-    with pytest.raises(BackendMissing, match=r"pip install 'hetopt\[run\]'"):
+    with pytest.raises(BackendMissing, match=r"pip install torch safetensors"):
         supervisor.run(asked)
 
 
