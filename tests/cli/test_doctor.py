@@ -44,6 +44,17 @@ def test_a_solver_that_is_wrong_is_not_healthy(monkeypatch: pytest.MonkeyPatch) 
         assert "found 3 (optimal), expected 2" in str(one.reason)
 
 
+def test_a_solver_that_has_no_time_is_not_called_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "_LIMIT_S", 1e-9)
+    late = [one for one in doctor.findings() if not one.healthy]
+    assert late
+    for one in late:
+        assert "the machine is busy; try again" in str(one.reason)
+        assert "install" not in str(one.reason)
+
+
 def test_completion_of_the_shell_can_be_shown() -> None:
     told = CliRunner().invoke(cli.app, ["--help"])
     assert "--show-completion" in told.stdout
