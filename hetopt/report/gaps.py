@@ -112,8 +112,14 @@ class Row:
 
     @property
     def outcome(self) -> str:
-        """Status, why there is no plan, and which known plan was the start."""
+        """Status, why there is no plan, and which known plan was the start.
+
+        A plan that meets a bound of the library or of another row says so: its own
+        run has not proved it optimal.
+        """
         parts = [f"{self.status}: {self.reasons}" if self.reasons else self.status]
+        if self.status == Status.FEASIBLE.value and self.gap_to_bound == 0:
+            parts.append("meets the bound")
         if self.started_from is not None:
             parts.append(f"started from {self.started_from}")
         return ", ".join(parts)

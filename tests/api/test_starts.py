@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,9 @@ def test_a_row_of_a_comparison_claims_no_proof_of_the_librarys() -> None:
     assert exact.reference.bound is not None
     assert exact.reference.bound.value >= exact.result.bound.value
     assert exact.gap_to_bound == 0
+    row = replace(gaps.Row.of(exact), status="feasible")
+    assert row.outcome == "feasible, meets the bound, started from the library"
+    assert replace(row, gap_to_bound=0.01).outcome == (
+        "feasible, started from the library"
+    )
+    assert replace(row, status="optimal").outcome == "optimal, started from the library"
