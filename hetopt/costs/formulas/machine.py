@@ -1,5 +1,6 @@
 """A GPU and the machine around it: what data sheets say."""
 
+import math
 from typing import NamedTuple
 
 
@@ -21,6 +22,7 @@ class Machine(NamedTuple):
     site: str = ""  # a machine by name, whose pace was measured
     linked: bool = True  # by links of its own, not by a bus alone or a bridge
     neighbours: int = 0  # that a GPU's links join it to; 0: a switch joins all
+    bus_bytes_per_s: float = math.inf  # of a GPU to its host, one direction
 
     def across_bytes_per_s(self, members: float) -> float:
         """Return what so many GPUs of a node have between nodes, together."""

@@ -169,6 +169,17 @@ def in_flight(run: Layout, stage: int) -> float:
     return float(shared.in_flight(run.micro_batches, run.pp, stage, run.vp))
 
 
+def divisors(run: Layout) -> tuple[float, float]:
+    """Return among how many GPUs ZeRO or FSDP divide states: all, and of experts.
+
+    Experts have fewer replicas: those that hold the same ones.
+    """
+    if not (run.zero or run.shard):
+        return 1.0, 1.0
+    divided = run.shard or run.dp * run.cp
+    return divided, run.expert_replicas(divided)
+
+
 def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]:
     """Bytes of weights, gradients and optimiser, as ZeRO or FSDP divide them.
 
@@ -178,13 +189,11 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     Transformer Engine keeps weights of 8 bits and their transposes beside those of 16,
     unless the latter are not there (`--fp8-param-gather`).
     """
-    each, replicas = states(run), run.dp * run.cp
+    each = states(run)
     if run.lora:
         each = States(min(each.weights, activations.element(run)), 0, 0)
     zero, full = run.zero, bool(run.shard) or run.zero == 3
-    divided = (run.shard or replicas) if full else replicas if zero else 1
-    # Experts have fewer replicas: those that hold the same ones.
-    fewer = run.expert_replicas(divided)
+    divided, fewer = divisors(run)
     parted = (held.dense + held.ends) / divided + held.experts / fewer
     found = {
         "weights": each.weights * (parted if full else held.all),
@@ -329,7 +338,7 @@ def of_stage(
     return found
 
 
-#: Bytes of a parameter that a host pins for its optimiser beside the moments: a master
+#: Bytes of a parameter that a host holds for its optimiser beside the moments: a master
 #: and a gradient of 32 bits; and of a parameter that itself is there.
 _HOSTED, _HOSTED_WEIGHT = 4 + 4, 2
 
@@ -338,18 +347,20 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
     """Return the bytes of its host that a GPU of a stage pins, at the least.
 
     States of the optimiser, and weights, are divided as ZeRO does; activations are
-    those of all micro-batches in flight. Buffers of copies come on top. Source: the
-    estimators of DeepSpeed, 16 and 18 bytes a parameter.
+    those of all micro-batches in flight. Buffers of copies come on top. Sources: the
+    estimators of DeepSpeed, 16 and 18 bytes a parameter; Megatron's optimiser for
+    hosts, whose masters and gradients are copies of 32 bits, too.
     """
     layers = spans(a, run)[stage]
     held = parameters(a, run, layers, first=stage == 0, last=stage == run.pp - 1)
-    divided = run.dp * run.cp if run.zero or run.shard else 1
+    divided, fewer = divisors(run)
+    parted = (held.dense + held.ends) / divided + held.experts / fewer
     total = 0.0
     if "optimizer" in run.hosted:
         each = _HOSTED + run.moments_bits / 4
-        total += each * (held.adapters if run.lora else held.all) / divided
+        total += each * (held.adapters / divided if run.lora else parted)
     if "parameters" in run.hosted:
-        total += _HOSTED_WEIGHT * held.all / divided
+        total += _HOSTED_WEIGHT * parted
     if run.hosted_layers:
         kept = activations.of_stage(c, a, run, layers).held
         total += run.hosted_layers * in_flight(run, stage) * kept

@@ -7,7 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
-from . import kernels, memory, wires
+from ...schema.states import Offload
+from . import activations, kernels, memory, wires
 from .architecture import Architecture, Layer
 from .kernels import Constants
 from .layout import Layout
@@ -17,6 +18,8 @@ Terms = Mapping[str, float]
 _BACKWARD_ATTENTION = 2.5  # five products in place of two
 _BACKWARD_TRAFFIC = 1.4
 UPDATE_BYTES = 40  # of a parameter, at which the constant `update` is 1
+#: Of a host's memory, unless it is told.
+HOST_BYTES_PER_S = Offload().memory_gbytes_per_s * 1e9
 
 
 class LayerTimes(NamedTuple):
@@ -217,11 +220,27 @@ def crowded(c: Constants, run: Layout, site: str) -> float:
     return c("pace", run.framework, run.style, site) if run.gpus > 1 else 1.0
 
 
-def update_s(c: Constants, run: Layout, updated: float, rate: float) -> float:
-    """Return what updating so many parameters of a GPU takes, before ZeRO divides."""
-    if run.zero or run.shard:
-        updated /= max(1, run.dp * run.cp)
-    return c("update", run.framework) * UPDATE_BYTES * updated / rate
+def gradient_bytes(run: Layout) -> float:
+    """Return the bytes of a gradient as it leaves its GPU."""
+    return 4.0 if run.accumulate_fp32 else 2.0
+
+
+def update_s(
+    c: Constants, machine: Machine, run: Layout, dense: float, experts: float
+) -> float:
+    """Return what updating so many parameters of a GPU takes, before ZeRO divides.
+
+    Where the optimiser is on the host, gradients go there and weights come back, and
+    the GPUs of a node share the rate of its memory: as in a plan.
+    """
+    divided, fewer = memory.divisors(run)
+    updated = dense / divided + experts / fewer
+    if "optimizer" in run.hosted:
+        sent = (gradient_bytes(run) + activations.element(run)) * updated
+        moved = UPDATE_BYTES * updated * min(machine.gpus, run.gpus)
+        return sent / machine.bus_bytes_per_s + moved / HOST_BYTES_PER_S
+    moved = UPDATE_BYTES * updated
+    return c("update", run.framework) * moved / machine.memory_bytes_per_s
 
 
 def busy_s(times: LayerTimes) -> float:
@@ -283,7 +302,7 @@ def gradients_s(
     """
     dense, experts, ends = held_by
     group = run.dp * run.cp
-    width = 4.0 if run.accumulate_fp32 else 2.0
+    width = gradient_bytes(run)
     if run.lora and not run.shard:  # those of adapters are a thousandth
         return 0.0
     if run.shard:
@@ -346,12 +365,13 @@ def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms
     found["gradients"] = gradients_s(
         c, ring, run, parameters, n * in_layers, machine.site
     )
-    updated = sum(parameters)
+    dense, experts, ends = parameters
+    updated = dense + ends, experts
     if run.lora:
         share = held[at] / len(a.layers)
-        updated = share * memory.adapters(a, run, a.layers)
-    found["update"] = update_s(c, run, updated, machine.memory_bytes_per_s)
+        updated = share * memory.adapters(a, run, a.layers), 0.0
     found["iteration"] = c("iteration", fw)
     if run.offload:
         found["offload"] = (c("offload") - 1) * sum(found.values())
+    found["update"] = update_s(c, machine, run, *updated)
     return found

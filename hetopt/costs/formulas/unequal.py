@@ -71,12 +71,12 @@ def terms(
         for one in pipelines
         for stage in one.stages
     )
-    found["update"] = max(
-        _update(c, a, one, j) for one in pipelines for j in range(len(one.stages))
-    )
     found["iteration"] = c("iteration", fw)
     if pipelines[0].stages[0].groups[0].run.offload:
         found["offload"] = (c("offload") - 1) * sum(found.values())
+    found["update"] = max(
+        _update(c, a, one, j) for one in pipelines for j in range(len(one.stages))
+    )
     return found
 
 
@@ -201,7 +201,8 @@ def _update(c: Constants, a: Architecture, one: Pipeline, j: int) -> float:
     found = []
     for group in one.stages[j].groups:
         held = _held(a, one, j, group.run)
-        updated = held.adapters if group.run.lora else held.all
-        rate = group.machine.memory_bytes_per_s
-        found.append(step.update_s(c, group.run, updated, rate))
+        updated = held.dense + held.ends, held.experts
+        if group.run.lora:
+            updated = held.adapters, 0.0
+        found.append(step.update_s(c, group.machine, group.run, *updated))
     return max(found)

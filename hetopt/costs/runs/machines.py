@@ -1,5 +1,6 @@
 """The machine of a run: its card's usual one, unless the row says otherwise."""
 
+import math
 import re
 from collections.abc import Callable
 
@@ -68,6 +69,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         site=_named(run) or "",
         linked=card.nvlinks_gbytes_per_s is not None and not card.bridged,
         neighbours=min(gpus - 1, _neighbours(run, card, usual.domain)),
+        bus_bytes_per_s=(card.pcie_gbytes_per_s or math.inf) * _G,
     )
 
 

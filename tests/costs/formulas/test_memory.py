@@ -140,6 +140,13 @@ def test_experts_are_divided_among_those_that_hold_the_same_ones() -> None:
     assert found["optimiser"] == pytest.approx(12e9 / 4)
 
 
+def test_nothing_divides_experts_where_zero_does_not() -> None:
+    """Though others of a tensor-parallel group hold the same ones."""
+    run = replace(RUN, dp=2, tp=4, ep=2, etp=1)
+    found = memory.state_bytes(C, run, memory.Parameters(0, 1e9, 0, 0))
+    assert found["optimiser"] == pytest.approx(12e9)
+
+
 def test_one_gpu_has_what_was_measured_of_tensors() -> None:
     """PyTorch 2.11 on an H100: the most allocated of four runs, within 2 %.
 

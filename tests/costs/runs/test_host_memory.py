@@ -65,6 +65,38 @@ def test_a_run_needs_the_host_that_its_states_are_pinned_in() -> None:
     assert fits[None][0] is True
 
 
+#: Qwen3-30B-A3B: 48 layers of 128 experts, on GPUs of which two hold the rest alike.
+EXPERTS = {
+    **{"layers": 48, "hidden": 2048, "heads": 32, "kv_heads": 4, "head_dim": 128},
+    **{"vocabulary": 151936, "experts": 128, "experts_per_token": 8},
+    **{"moe_intermediate": 768, "framework": "Megatron-Core", "zero": 1, "gbs": 2},
+    **{"gpu": "h100_80gb", "dp": 2, "tp": 4, "ep": 8, "etp": 1, "tied": False},
+}
+OF_EXPERTS = 48 * 128 * 3 * 2048 * 768
+OF_ATTENTION = 48 * (2048 * (32 + 2 * 4) * 128 + 32 * 128 * 2048)
+OF_ENDS = 2 * 151936 * 2048
+#: Routers and norms, which each of four tensor-parallel GPUs has whole.
+EVERY = OF_EXPERTS + OF_ATTENTION + OF_ENDS + 4 * 48 * (128 * 2048 + 2 * 2048)
+
+
+def test_hosts_pin_all_experts_where_each_is_on_one_gpu() -> None:
+    """16 bytes of each: master, moments and gradient in 32 bits, of Megatron, too."""
+    found = pinned(**EXPERTS, offload="optimizer")
+    assert found == pytest.approx(16 * EVERY)
+
+
+def test_a_hosts_memory_is_what_its_gpus_update_through() -> None:
+    """40 bytes of each parameter at 100 GB/s, shared; 4 + 2 over each GPU's bus."""
+    took = {}
+    for offload in (None, "optimizer"):
+        run = described(Run.model_validate({**ROW, **EXPERTS, "offload": offload}))
+        took[offload] = run.terms(C)["update"]
+    bus = 6 * EVERY / 8 / 64e9
+    assert took["optimizer"] == pytest.approx(40 * EVERY / 100e9 + bus, rel=1e-3)
+    own = C("update") * 40 * EVERY / 8 / 3.35e12
+    assert took[None] == pytest.approx(own, rel=1e-3)
+
+
 def test_unlike_nodes_pin_what_their_own_groups_hold() -> None:
     def stage(layers: list[int], node: str) -> dict[str, Any]:
         return {"layers": layers, "replicas": [{"gpus": [f"{node}:0"]}]}
