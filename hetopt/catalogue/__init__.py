@@ -164,6 +164,11 @@ class Gpu(Record):
         return self.accelerator or next(iter(self.skypilot), self.name)
 
     @property
+    def linked(self) -> bool:
+        """Whether links of its own join it to others, not a bus alone or a bridge."""
+        return self.nvlinks_gbytes_per_s is not None and not self.bridged
+
+    @property
     def nvlinks_gbytes_per_s(self) -> float | None:
         """All NVLinks of the card, bridged or not; None where it has none."""
         rate = self.nvlink_gbytes_per_s
@@ -172,7 +177,7 @@ class Gpu(Record):
     @property
     def link_gbytes_per_s(self) -> float:
         """All NVLinks of the card, else its bus."""
-        links = None if self.bridged else self.nvlinks_gbytes_per_s
+        links = self.nvlinks_gbytes_per_s if self.linked else None
         rates = (links, self.pcie_gbytes_per_s)
         return next(rate for rate in rates if rate is not None)
 

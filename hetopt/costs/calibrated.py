@@ -140,7 +140,7 @@ def machine_of(
 def _is_linked(name: str) -> bool:
     """Return whether a card has links of its own, as far as the catalogue knows."""
     card = find_gpu(name)
-    return card is None or not (card.bridged or card.nvlinks_gbytes_per_s is None)
+    return card is None or card.linked
 
 
 def _adapted(lora: Lora | None) -> tuple[str, ...]:

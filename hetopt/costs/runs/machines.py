@@ -67,7 +67,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         host=host_of(card.name),
         rails=1 if card.generation in _ONE_RAIL else _ALL_RAILS,
         site=_named(run) or "",
-        linked=card.nvlinks_gbytes_per_s is not None and not card.bridged,
+        linked=card.linked,
         neighbours=min(gpus - 1, _neighbours(run, card, usual.domain)),
         bus_bytes_per_s=(card.pcie_gbytes_per_s or math.inf) * _G,
     )
