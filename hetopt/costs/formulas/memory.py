@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, EXPERTS
+from ...schema.layers import ATTENDING, DENSE, EXPERTS
 from ...schema.states import QUANTISED as _QUANTISED
 from . import activations, shared
 from .activations import logits
@@ -253,8 +253,11 @@ def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     """Gradients where a backward pass is at, before they are divided.
 
     FSDP has those of a layer, of 16 bits and as summed; DeepSpeed that of a matrix, and
-    of one that is on its way.
+    of one that is on its way. A quantised matrix, which has none, is widened for every
+    product with it.
     """
+    if run.lora and run.frozen_bits is not None:
+        return activations.element(run) * _of_an_mlp(a, run)
     if not (run.shard or run.zero == 3) or run.pp > 1 or run.lora:
         return 0.0
     if not of_deepspeed(run):
@@ -262,6 +265,14 @@ def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     parts = {part for layer in a.kinds for part in layer}
     every = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
     return 2 * 2 * max(m.parameters for m in every)
+
+
+def _of_an_mlp(a: Architecture, run: Layout) -> float:
+    """Return the elements of the largest matrix of MLPs, gate and up apart."""
+    parts = {part for layer in a.kinds for part in layer} & {DENSE, EXPERTS}
+    every = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
+    both = max((m.n * m.k for m in every), default=0.0)
+    return both / (2 if a.gated else 1)
 
 
 def _buckets(a: Architecture, run: Layout) -> float:
@@ -354,13 +365,16 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
     layers = spans(a, run)[stage]
     held = parameters(a, run, layers, first=stage == 0, last=stage == run.pp - 1)
     divided, fewer = divisors(run)
-    parted = (held.dense + held.ends) / divided + held.experts / fewer
+    inner, ends = held.dense / divided + held.experts / fewer, held.ends / divided
     total = 0.0
     if "optimizer" in run.hosted:
         each = _HOSTED + run.moments_bits / 4
-        total += each * (held.adapters / divided if run.lora else parted)
+        total += each * (held.adapters / divided if run.lora else inner + ends)
     if "parameters" in run.hosted:
-        total += _HOSTED_WEIGHT * parted
+        width: float = _HOSTED_WEIGHT
+        if run.lora and run.frozen_bits is not None:
+            width = QUANTISED[run.frozen_bits]
+        total += width * inner + _HOSTED_WEIGHT * ends
     if run.hosted_layers:
         kept = activations.of_stage(c, a, run, layers).held
         total += run.hosted_layers * in_flight(run, stage) * kept

@@ -308,6 +308,22 @@ def test_what_bitsandbytes_is_given_is_kept_beside_what_adapters_drop_from() -> 
     assert more == pytest.approx(2 * inputs)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("shard", [0, 2])
+def test_a_quantised_matrix_is_widened_for_its_product(bits: int, shard: int) -> None:
+    """The largest one, of 14336 x 4096, beside what a layer's backward pass holds."""
+    run = replace(RUN, style="eager", framework="torch", lora=True, rank=8,
+                  dp=2, shard=shard, sequence=8, recompute="full")  # fmt: skip
+    found = [
+        memory.wanted(
+            C, H100, replace(LLAMA, vocabulary=8), replace(run, frozen_bits=x)
+        )
+        for x in (None, bits)
+    ]
+    more = found[1]["working"] - found[0]["working"]
+    assert more == pytest.approx(2 * 14336 * 4096)
+
+
 def test_every_constant_is_asked_for() -> None:
     """A prior of something that no model reads would be a lie."""
     for run in (

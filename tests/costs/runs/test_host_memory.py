@@ -97,6 +97,14 @@ def test_a_hosts_memory_is_what_its_gpus_update_through() -> None:
     assert took[None] == pytest.approx(own, rel=1e-3)
 
 
+def test_quantised_weights_are_pinned_as_they_are() -> None:
+    """64 of 4 bits share a scale of 8, 256 of these one of 32; ends have 16 bits."""
+    words = {"offload": "parameters", "task": "qlora", "lora_rank": 8}
+    ends = 2 * 32000 * 4096
+    frozen = (0.5 + 1 / 64 + 4 / (64 * 256)) * (parameters() - ends)
+    assert pinned(**words) == pytest.approx(frozen + 2 * ends)
+
+
 def test_unlike_nodes_pin_what_their_own_groups_hold() -> None:
     def stage(layers: list[int], node: str) -> dict[str, Any]:
         return {"layers": layers, "replicas": [{"gpus": [f"{node}:0"]}]}
