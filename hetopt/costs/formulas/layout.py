@@ -49,6 +49,8 @@ class Layout:
     overlap_tp: bool = False
     overlap_ep: bool | None = False  # None: not told
     overlap_dp: bool = True
+    bucket: float | None = None  # gradients that DeepSpeed sums at once; None: not told
+    buckets: int = 1  # two where it fills one while another is summed
     graphs: bool = False
     flexible: bool = False  # a dispatcher of tokens that fuses permutation
     half_years: float = 0.0  # of the release, from 2026-02

@@ -29,7 +29,6 @@ OUTSIDE = ("context", "communicators")
 _DEEPSPEED = frozenset(
     {"megatron-2021", "deepspeed", "trainer", "deepspeed-2021", "trainer-2021"}
 )
-_TRAINERS = ("trainer", "trainer-2021")
 #: Lightning Fabric's: FSDP joins what is frozen and adapters in one parameter a layer,
 #: all of which has a gradient, and sums those of micro-batches before it divides them.
 _JOINED = ("litgpt",)
@@ -280,8 +279,9 @@ def _buckets(a: Architecture, run: Layout) -> float:
     if not (of_deepspeed(run) and run.zero):
         return 0.0
     if run.zero == 3:  # a matrix's worth, to reduce and to gather
-        return 2 * 2 * min(_BUCKET, a.hidden**2)
-    return 0.0 if run.framework in _TRAINERS else 2 * _BUCKET
+        matrix = min(_BUCKET, a.hidden**2)
+        return 2 * ((run.bucket or matrix) + matrix)
+    return 2 * run.buckets * (run.bucket or _BUCKET)
 
 
 def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:

@@ -293,6 +293,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         or (name == "megatron" and big and not run.experts),
         overlap_ep=_overlap_ep(name, words),
         overlap_dp=usual.overlapped,
+        bucket=_bucket(words),
+        buckets=2 if "overlap_comm=true" in words else 1,
         graphs="full_iteration" in words and "graph" in words,
         flexible="hybridep" in words,
         half_years=_half_years(run.release),
@@ -523,6 +525,12 @@ def _hosted_layers(run: Run, words: str) -> float:
         return 1.0
     # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it.
     return float("1.1.5 + deepspeed zero" in (run.framework or "").lower())
+
+
+def _bucket(words: str) -> float | None:
+    """Return the elements of a bucket of DeepSpeed's, where it is told."""
+    found = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
+    return float(found.group(1)) if found else None
 
 
 def _style(usual: str, words: str) -> str:

@@ -95,14 +95,17 @@ def _settings(said: Settings) -> Document:
         for words, name in (("bf16", "bf16"), ("bf16", "bfloat16"), ("fp16", "fp16"))
         if isinstance(section := said.get(name), dict)
     }
-    overlap = zero.get("overlap_comm")
+    overlap, bucket = zero.get("overlap_comm"), zero.get("reduce_bucket_size")
+    sums = [] if overlap is None else [f"overlap_comm={overlap}"]
+    if isinstance(bucket, int | float):
+        sums.append(f"reduce_bucket_size={bucket:g}")
     optimizer = said.get("optimizer")
     kind = optimizer.get("type") if isinstance(optimizer, dict) else None
     return {
         **{f: logs.positive(said.get(n)) for f, n in _RESOLVED.items() if f != "dp"},
         "zero": logs.whole(zero.get("stage")),
         "offload": ", ".join(parts) or None,
-        "overlap": None if overlap is None else f"overlap_comm={overlap}",
+        "overlap": "; ".join(sums) or None,
         "precision": _precision_of(enabled),
         "optimizer": kind if isinstance(kind, str) else None,
     }

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs import predictions
 from hetopt.costs.runs.peaks import predicted_bytes, unsaid
 from hetopt.costs.runs.reading import described
 from hetopt.costs.runs.rows import Run
 
+C = Table(plain(shipped.constants()))
 ROW: dict[str, Any] = {
     "set": "megatron-bridge",
     "gpu": "h100_80gb",
@@ -38,6 +40,36 @@ def test_modules_are_those_named() -> None:
     run = layout(recompute="selective: layernorm, moe_act")
     assert run.modules == ("layernorm", "moe_act")
     assert layout(recompute="full").modules == ()
+
+
+@pytest.mark.parametrize(
+    ("overlap", "elements"),
+    [
+        (None, 5e8),
+        ("overlap_comm=False", 5e8),
+        ("overlap_comm=True", 2 * 5e8),
+        ("overlap_comm=False; reduce_bucket_size=200000000", 2e8),
+        ("overlap_comm=True; reduce_bucket_size=2e+08", 2 * 2e8),
+    ],
+)
+@pytest.mark.parametrize("framework", ["DeepSpeed", "HF Trainer", "TRL"])
+@pytest.mark.parametrize("zero", [1, 2])
+def test_zero_sums_gradients_in_buckets_of_16_bits(
+    overlap: str | None, elements: float, framework: str, zero: int
+) -> None:
+    """DeepSpeed's default is 5e8 elements, filled twice where sums overlap."""
+    words = {"framework": framework, "zero": zero, "overlap": overlap}
+    found = described(Run.model_validate({**ROW, **words})).peak(C)
+    assert found["buckets"] == pytest.approx(2 * elements)
+
+
+def test_a_bucket_that_zero_3_is_told_is_the_one_that_reduces() -> None:
+    """A matrix's worth, as the Trainer and scripts ask for, else; one to gather."""
+    matrix = 4096**2
+    for overlap, elements in ((None, matrix), ("reduce_bucket_size=5e8", 5e8)):
+        words = {"framework": "HF Trainer", "zero": 3, "overlap": overlap}
+        found = described(Run.model_validate({**ROW, **words})).peak(C)
+        assert found["buckets"] == pytest.approx(2 * (elements + matrix))
 
 
 @pytest.mark.parametrize(
