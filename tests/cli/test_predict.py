@@ -119,7 +119,7 @@ def test_a_log_is_predicted_with_its_card_and_its_models_configuration(
     (whole,) = document("predict", named, *card, "-ogated=true")["rows"]
     assert whole["iteration_s"] > 0
     (alone,) = document("predict", unnamed, *card, "-ogated=true")["rows"]
-    assert alone["not_modelled"] == "vocabulary not told"
+    assert alone["not_modelled"] == "vocabulary not told: give it"
     (beside,) = document("predict", unnamed, *card, "--config", config)["rows"]
     assert beside == whole
 

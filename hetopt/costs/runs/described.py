@@ -1,6 +1,6 @@
 """A symmetric run in the model's terms, and what the formulas say of it."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Self
 
@@ -12,7 +12,13 @@ from ..formulas.machine import Machine
 
 
 class NotModelled(Exception):
-    """A run that the model cannot express; the text says why."""
+    """A run that the model cannot express; the text says why, and what would help."""
+
+
+def untold(fields: Sequence[str], what: str = "") -> NotModelled:
+    """Return the refusal of a run that leaves fields out; `what` says what to give."""
+    it = what or ("it" if len(fields) == 1 else "them")
+    return NotModelled(f"{', '.join(fields)} not told: give {it}")
 
 
 class Described(NamedTuple):

@@ -19,7 +19,7 @@ from ..formulas.frameworks import (
 from ..formulas.layout import BESIDE_ALL, Layout
 from ..formulas.machine import Machine
 from . import machines
-from .described import Described, NotModelled
+from .described import Described, NotModelled, untold
 from .rows import Run
 
 #: Widths of the latent attention of DeepSeek-V3 (arXiv 2412.19437, section 4.2).
@@ -41,19 +41,22 @@ def symmetric(run: Run) -> Described:
 def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
     """Yield what of a run contradicts itself."""
     if run.gpus is not None and layout.gpus != run.gpus:
-        yield f"dp x tp x pp x cp is {layout.gpus}, gpus {run.gpus}"
+        yield f"dp x tp x pp x cp is {layout.gpus}, gpus {run.gpus}: correct one"
     if a.latent is None and a.head_dim < 1:
-        yield f"hidden {a.hidden} is less than heads {a.heads}: no head_dim"
+        yield f"hidden {a.hidden} is less than heads {a.heads}: give head_dim"
     told = a.experts and a.experts_per_token and a.expert_intermediate
     if not told and any(EXPERTS in layer for layer in a.layers):
-        yield "experts, experts_per_token or moe_intermediate not told"
+        yield "experts, experts_per_token or moe_intermediate not told: give all three"
     if layout.ep > max(1, a.experts):
-        yield f"ep {layout.ep} of {a.experts} experts"
+        yield f"ep {layout.ep} of {a.experts} experts: each GPU has one at the least"
     if layout.pp > len(a.layers) + 2:
-        yield f"{layout.pp} pipeline stages of {len(a.layers)} layers"
+        yield f"{layout.pp} pipeline stages of {len(a.layers)} layers: correct pp"
     held = layout.stage_layers
     if held is not None and (len(held), sum(held)) != (layout.pp, len(a.layers)):
-        yield f"stage_layers tells {sum(held)} layers in {len(held)} stages"
+        yield (
+            f"stage_layers tells {sum(held)} layers in {len(held)} stages, the run has "
+            f"{len(a.layers)} in {layout.pp}: correct it"
+        )
 
 
 def architecture_of(run: Run) -> Architecture:
@@ -64,14 +67,14 @@ def architecture_of(run: Run) -> Architecture:
         if getattr(run, field) is None
     ]
     if missing:
-        raise NotModelled(f"{', '.join(missing)} not told")
+        raise untold(missing)
     assert run.layers is not None
     assert run.hidden is not None
     assert run.heads is not None
     assert run.vocabulary is not None
     notes = run.shape_notes or ""
     if "FFN_HIDDEN_SIZE" in notes or "intermediate unknown" in notes:
-        raise NotModelled("intermediate not told")
+        raise untold(["intermediate"], "it, the width of an MLP")
     head_dim = run.head_dim or (run.hidden // run.heads)
     latent, mixers = None, {}
     if "MLA" in notes or (run.head_dim is None and run.experts and run.hidden == 7168):
@@ -120,11 +123,14 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
         kinds = {"M": (MAMBA,), "E": (EXPERTS,), "*": (ATTENTION,), "-": (DENSE,)}
         return tuple(kinds[letter] for letter in found.group(1))
     if "mamba" in (run.kind or ""):
-        raise NotModelled("a hybrid of Mamba and attention whose pattern is not told")
+        raise NotModelled(
+            "a hybrid of Mamba and attention whose pattern is not told: give "
+            "`hybrid pattern M*ME` in shape_notes, of M, E (experts), * and - (MLP)"
+        )
     if not run.experts:
         return ((ATTENTION, DENSE),) * run.layers
     if run.moe_intermediate is None or run.experts_per_token is None:
-        raise NotModelled("moe_intermediate or experts_per_token not told")
+        raise untold(["moe_intermediate or experts_per_token"], "both")
     dense = 0
     if found := re.search(r"first (\d+)? ?layers? dense", notes):
         dense = int(found.group(1) or 1)
@@ -201,6 +207,9 @@ def _is_old(run: Run) -> bool:
     return any(word in words for word in _OLD_WORDS)
 
 
+_PRECISIONS = "bf16, fp16, fp8, mxfp8, nvfp4, tf32 or fp32"
+
+
 def precision_of(run: Run) -> str:
     """The precision of the products."""
     text = (run.precision or "").lower()
@@ -208,11 +217,13 @@ def precision_of(run: Run) -> str:
         if word in text:
             return "fp8" if word == "float8" else word
     if not text:
-        raise NotModelled("precision not told")
+        raise untold(["precision"], _PRECISIONS)
     for word in ("bf16", "fp16", "tf32", "fp32"):
         if word in text:
             return word
-    raise NotModelled(f"precision {run.precision!r} is none that is known")
+    raise NotModelled(
+        f"precision {run.precision!r} is none that is known: give {_PRECISIONS}"
+    )
 
 
 def _recompute(run: Run) -> tuple[str, float]:
@@ -236,13 +247,13 @@ def _micro_batches(run: Run) -> tuple[int, int]:
         return run.mbs, max(1, round(run.gbs / (run.mbs * dp)))
     if run.mbs and run.ga:
         return run.mbs, run.ga
-    raise NotModelled("micro-batch not told")
+    raise untold(["micro-batch"], "mbs, and gbs or ga")
 
 
 def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     """Return how a run lies on its GPUs, and what its framework, by name, does."""
     if run.dp is None or run.tp is None or run.pp is None:
-        raise NotModelled("dp, tp or pp not told")
+        raise untold(["dp, tp or pp"], "all three, 1 where nothing is divided")
     usual = framework(name)
     b, n = _micro_batches(run)
     words = (run.overlap or "").lower()
@@ -332,7 +343,9 @@ _OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "va
 
 def _ep(run: Run) -> int:
     if run.experts and run.ep is None and run.gpus != 1:
-        raise NotModelled("ep not told, over how many GPUs experts are divided")
+        raise untold(
+            ["ep"], "it, over how many GPUs experts are divided, 1 where they are not"
+        )
     return run.ep or 1
 
 
@@ -486,7 +499,8 @@ def _run_by(machine: Machine, words: str) -> str | None:
         return kernel
     oldest = "7.5" if kernel == "flash1" else "8.0"
     raise NotModelled(
-        f"attention {words!r} wants compute capability {oldest}, which this GPU has not"
+        f"attention {words!r} wants compute capability {oldest}, which this GPU has "
+        "not: give sdpa or unfused"
     )
 
 
@@ -494,7 +508,10 @@ def _kernel_of(words: str) -> str | None:
     for word, kernel in _KERNELS.items():
         if word in words.lower():
             return kernel
-    raise NotModelled(f"attention {words!r} is no kernel that is known")
+    raise NotModelled(
+        f"attention {words!r} is no kernel that is known: give unfused, flash1, "
+        "flash2, flash3, cudnn or sdpa"
+    )
 
 
 def _fused_loss(run: Run, name: str) -> bool:

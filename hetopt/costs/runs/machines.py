@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable
 
-from ...catalogue import Gpu, find_gpu, machine
+from ...catalogue import Gpu, find_gpu, machine, near
 from ..formulas.machine import Machine, host_of
 from .rows import Run
 
@@ -23,6 +23,8 @@ _ALL_RAILS = 4096
 #: mesh of a DGX-1, and all others of the node.
 _NEIGHBOURS = {"Pascal": 4, "Volta": 4, **dict.fromkeys(("CDNA2", "CDNA3", "CDNA4"), 7)}
 _SWITCHED = frozenset({"V100-32GB-SXM3"})
+#: Names that a refusal lists; `hetopt list gpus` has all.
+_FEW = 6
 #: GB that sellers count as so much less or more of what a card has.
 _NEAR = 0.9
 #: Of a bus's rate, what each of several cards has that send at once, through the host.
@@ -33,26 +35,27 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
     """The GPU and what is around it; raises `refused` of the reason where unknown."""
     words = (run.gpu or "").strip()
     if not words:
-        raise refused("gpu not told")
+        raise refused("gpu not told: give it, such as h100_80gb")
     card = card_of(words)
     if card is None:
-        raise refused(f"card {words!r} is not in the catalogue")
-    if not {"bf16", "fp16"} & card.tflops.keys():
-        raise refused(f"the sheet of {card.name} tells no rate in 16 bits")
+        raise refused(f"card {words!r} is not in the catalogue: {_instead(words)}")
     usual = machine(_named(run) or card.name)
-    adapters, rate = usual.adapters, usual.adapter_gbytes_per_s
-    if adapters is None or rate is None:
-        raise refused(f"no network is known of machines with {card.name}")
     flops = {name: rate * _T for name, rate in card.peaks.items()}
     # Racks of several trays are one node: what leaves them shares all adapters.
     gpus = max(usual.gpus, usual.domain)
     if isinstance(run.nodes, int) and run.gpus and usual.domain <= usual.gpus:
         gpus = max(1, run.gpus // run.nodes)
-    adapters = max(1, round(adapters * gpus / usual.gpus))
+    adapters = max(1, round((usual.adapters or 1) * gpus / usual.gpus))
+    rate = usual.adapter_gbytes_per_s
+    if told := re.match(r"(\d+) ?gbps", (run.network or "").lower()):
+        rate = int(told.group(1)) / 8 / adapters
+    if rate is None:
+        raise refused(
+            f"no network is known of machines with {card.name}: give network, of a "
+            "node, such as `400 Gbps`"
+        )
     link = usual.link_gbytes_per_s * (_BUS if usual.domain == 1 else 1)
     link = run.intra_gbytes_per_s or link
-    if found := re.match(r"(\d+) ?gbps", (run.network or "").lower()):
-        rate = int(found.group(1)) / 8 / adapters
     return Machine(
         card=card.name,
         generation=card.generation,
@@ -81,6 +84,14 @@ def _neighbours(run: Run, card: Gpu, domain: int) -> int:
     if domain == 1 or card.name in _SWITCHED or run.intra_gbytes_per_s:
         return 0
     return _NEIGHBOURS.get(card.generation, 0)
+
+
+def _instead(words: str) -> str:
+    """Return the cards to give in place of words that name none, or several."""
+    cards = near(words)
+    if len(cards) > _FEW:
+        return "give one that `hetopt list gpus` names"
+    return f"give one of {', '.join(cards)}"
 
 
 def card_of(words: str) -> Gpu | None:

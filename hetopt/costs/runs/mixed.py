@@ -19,7 +19,7 @@ from ..formulas.architecture import Architecture
 from ..formulas.machine import Machine
 from ..formulas.unequal import Group, Pipeline, Stage
 from . import machines
-from .described import Described, NotModelled, systems
+from .described import Described, NotModelled, systems, untold
 from .description import architecture_of, framework_of, layout_of
 from .rows import Node, Run
 
@@ -168,7 +168,7 @@ def _stage(
 
 def _nodes(run: Run) -> dict[str, Node]:
     if not isinstance(run.nodes, tuple):
-        raise NotModelled("nodes not told, which a plan is on")
+        raise untold(["nodes"], "the list of those that the plan is on")
     found: dict[str, Node] = {}
     for number, node in enumerate(run.nodes):
         name = node.name or f"node{number}"

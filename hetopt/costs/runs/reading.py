@@ -1,6 +1,6 @@
 """A row of any form in the model's terms."""
 
-from .described import Described, NotModelled
+from .described import Described, NotModelled, untold
 from .description import symmetric
 from .mixed import Mixed, mixed
 from .rows import Run
@@ -23,7 +23,7 @@ def _on_equal_nodes(run: Run) -> Run:
     if not isinstance(run.nodes, tuple):
         return run
     if len({node.of for node in run.nodes}) > 1:
-        raise NotModelled("plan not told, of nodes that are not alike")
+        raise untold(["plan"], "it, as nodes are not alike")
     (gpu, _, network, link), *_ = (node.of for node in run.nodes)
     told = {
         "gpu": run.gpu or gpu,

@@ -98,7 +98,7 @@ def _settings(said: Settings) -> Document:
     overlap, bucket = zero.get("overlap_comm"), zero.get("reduce_bucket_size")
     sums = [] if overlap is None else [f"overlap_comm={overlap}"]
     if isinstance(bucket, int | float):
-        sums.append(f"reduce_bucket_size={bucket:g}")
+        sums.append(f"reduce_bucket_size={bucket:.0f}")
     optimizer = said.get("optimizer")
     kind = optimizer.get("type") if isinstance(optimizer, dict) else None
     return {

@@ -208,7 +208,10 @@ def a_ninth_gpu(row: dict[str, Any]) -> None:
     [
         (lambda row: row.update(nodes=None), "nodes not told"),
         (lambda row: row.update(nodes=2), "nodes not told"),
-        (lambda row: row.update(plan=None), "plan not told, of nodes that are not"),
+        (
+            lambda row: row.update(plan=None),
+            "plan not told: give it, as nodes are not alike",
+        ),
         (lambda row: row.update(gbs=15), "trains 16 sequences, gbs is 15"),
         (without_old, "the plan has old:0, nodes are new"),
         (one_gpu_twice, "the plan has new:0 2 times"),

@@ -1,5 +1,6 @@
 """What a run is, is what its row says: programs and years, kernels, adapters, cards."""
 
+import re
 from typing import Any
 
 import pytest
@@ -112,6 +113,33 @@ def test_a_kernel_that_the_card_cannot_run_is_not_modelled(
         return
     with pytest.raises(NotModelled, match=f"wants compute capability {wanted}"):
         layout(gpu=gpu, attention=told)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ({"gpu": None}, "gpu not told: give it, such as h100_80gb"),
+        ({"gpu": "a800"}, "catalogue: give one of A800-80GB-PCIe, A800-80GB-SXM4, "),
+        ({"gpu": "zzz"}, "give one that `hetopt list gpus` names"),
+        ({"precision": None}, "precision not told: give bf16, fp16, fp8"),
+        ({"precision": "int8"}, "'int8' is none that is known: give bf16, fp16, fp8"),
+        ({"mbs": None}, "micro-batch not told: give mbs, and gbs or ga"),
+        ({"tp": None}, "dp, tp or pp not told: give all three, 1 where nothing is"),
+        ({"attention": "mine"}, "give unfused, flash1, flash2, flash3, cudnn or sdpa"),
+        ({"gpus": 7}, "gpus 7: correct one"),
+        ({"pp": 200, "gpus": 1600}, "correct pp"),
+        ({"gpu": "gh200_144gb"}, "give network, of a node, such as `400 Gbps`"),
+    ],
+)
+def test_a_refusal_says_what_to_give(words: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(NotModelled, match=re.escape(remedy)):
+        layout(**words)
+
+
+def test_a_network_that_is_told_is_one_that_is_known() -> None:
+    run = Run.model_validate({**ROW, "gpu": "gh200_144gb", "network": "400 Gbps"})
+    ((machine, *_),) = described(run).parts
+    assert machine.adapters * machine.adapter_bytes_per_s == pytest.approx(50e9)
 
 
 def test_neither_citations_nor_notes_decide() -> None:

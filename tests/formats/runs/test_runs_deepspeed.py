@@ -46,7 +46,7 @@ def test_a_log_of_deepspeed_is_the_run_it_was_written_from(
     run = one(path, configs=[config], gpus=8, gpu="A100-80GB", seq="4096")
     told(run, LLAMA | {"gpus": 8, "dp": 8, "tp": 1, "pp": 1, "cp": 1, "seq": 4096})
     told(run, {"mbs": 4, "gbs": 2048, "ga": 64, "zero": 3, "precision": "bf16 mixed"})
-    sums = "overlap_comm=True; reduce_bucket_size=5e+08"
+    sums = "overlap_comm=True; reduce_bucket_size=500000000"
     told(run, {"offload": "optimizer", "overlap": sums})
     assert run.iteration_s == pytest.approx(STEADY / 1000, abs=0.0006)
     if words == "rates":
