@@ -360,7 +360,7 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
     States of the optimiser, and weights, are divided as ZeRO does; activations are
     those of all micro-batches in flight. Buffers of copies come on top. Sources: the
     estimators of DeepSpeed, 16 and 18 bytes a parameter; Megatron's optimiser for
-    hosts, whose masters and gradients are copies of 32 bits, too.
+    hosts, whose masters and gradients are copies of 32 bits, too, and pinned.
     """
     layers = spans(a, run)[stage]
     held = parameters(a, run, layers, first=stage == 0, last=stage == run.pp - 1)
@@ -368,8 +368,12 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
     inner, ends = held.dense / divided + held.experts / fewer, held.ends / divided
     total = 0.0
     if "optimizer" in run.hosted:
-        each = _HOSTED + run.moments_bits / 4
-        total += each * (held.adapters / divided if run.lora else inner + ends)
+        moments = run.moments_bits / 4
+        if run.framework == "megatron" and not run.lora:
+            total += moments * (inner + ends) + 2 * _pinned(a, run, layers, held)
+        else:
+            each = _HOSTED + moments
+            total += each * (held.adapters / divided if run.lora else inner + ends)
     if "parameters" in run.hosted:
         width: float = _HOSTED_WEIGHT
         if run.lora and run.frozen_bits is not None:
@@ -379,6 +383,30 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
         kept = activations.of_stage(c, a, run, layers).held
         total += run.hosted_layers * in_flight(run, stage) * kept
     return total
+
+
+def _pinned(
+    a: Architecture, run: Layout, layers: Iterable[Layer], held: Parameters
+) -> float:
+    """Return the bytes that copies of parameters in 32 bits take of a host.
+
+    PyTorch pins powers of two, and each matrix has a copy of its own.
+    """
+    divided, fewer = divisors(run)
+    table = a.vocabulary * a.hidden / run.tp
+    tables = held.ends // table if table else 0.0
+    total = 4 * (held.ends - tables * table) / divided  # of towers
+    total += tables * _power_of_two(4 * table) / divided
+    for layer in layers:
+        for part in layer:
+            for m in a.matrices(part, run.tp, run.experts):
+                alike = fewer if m.routed else divided
+                total += m.times * _power_of_two(4 * m.n * m.k) / alike
+    return total
+
+
+def _power_of_two(size: float) -> float:
+    return float(2 ** math.ceil(math.log2(size))) if size else 0.0
 
 
 def cuts(c: Constants, a: Architecture, run: Layout) -> float:

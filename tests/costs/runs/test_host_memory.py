@@ -80,9 +80,24 @@ EVERY = OF_EXPERTS + OF_ATTENTION + OF_ENDS + 4 * 48 * (128 * 2048 + 2 * 2048)
 
 
 def test_hosts_pin_all_experts_where_each_is_on_one_gpu() -> None:
-    """16 bytes of each: master, moments and gradient in 32 bits, of Megatron, too."""
-    found = pinned(**EXPERTS, offload="optimizer")
+    """16 bytes of each: master, moments and gradient in 32 bits."""
+    found = pinned(**{**EXPERTS, "framework": "DeepSpeed"}, offload="optimizer")
     assert found == pytest.approx(16 * EVERY)
+
+
+def test_megatron_pins_masters_and_gradients_in_powers_of_two() -> None:
+    """MiB that PyTorch pins for each matrix in 32 bits, which takes as many or less."""
+    layer = [
+        (16, 4),  # queries, keys and values of 4 GPUs, 1280 x 2048 each: 10 MiB
+        (8, 4),  # what attention gives, 2048 x 1024: 8 MiB
+        (1, 4),  # the router, 128 x 2048: 1 MiB
+        (16, 128),  # gate and up of an expert, 1536 x 2048: 12 MiB
+        (8, 128),  # down, 2048 x 768: 6 MiB
+    ]
+    copy = 48 * sum(mib * count for mib, count in layer)
+    copy += 2 * 4 * 512  # embedding and head, 37984 x 2048 each: 297 MiB
+    found = pinned(**EXPERTS, offload="optimizer")
+    assert found == pytest.approx(8 * EVERY + 2 * 2**20 * copy)
 
 
 def test_a_hosts_memory_is_what_its_gpus_update_through() -> None:
