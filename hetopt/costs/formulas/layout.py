@@ -29,6 +29,7 @@ class Layout:
     together: bool = (
         False  # GPUs that divide experts have one batch, and the rest whole
     )
+    looped: bool = False  # experts one after another, not grouped in a product
     zero: int = 0
     shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
     sharding: str = "fsdp"  # who gathers: fsdp, fsdp1, deepspeed

@@ -104,6 +104,8 @@ def part_times(
         waits = c("launch.experts", machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
+        if run.looped:  # each is launched as an MLP is
+            launch *= 1 + a.experts / run.experts.groups
     if run.graphs:
         launch *= c("launch.graphs")
         waits *= c("launch.graphs")

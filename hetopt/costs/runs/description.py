@@ -160,6 +160,8 @@ WORDS = {
     "litgpt": "litgpt",
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
+    "swift": "trainer",
+    "transformers": "trainer",
     "torch": "torch",
 }
 #: Programs that are meant whatever year it is: of what their own words tell.
@@ -282,6 +284,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         ep=_ep(run),
         etp=_etp(run, name),
         together=_has_one_batch(run, name),
+        looped=_loops_over_experts(run, name),
         zero=zero,
         shard=shard,
         recompute=recompute,
@@ -341,6 +344,11 @@ _RANK = 16
 _OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "value")
 
 
+#: The version of transformers that groups the products of experts, and the first year
+#: of which it is the usual one.
+_GROUPED, _GROUPED_YEAR = 5, 2026
+
+
 def _ep(run: Run) -> int:
     if run.experts and run.ep is None and run.gpus != 1:
         raise untold(
@@ -371,6 +379,21 @@ def _has_one_batch(run: Run, name: str) -> bool:
     """
     alike = (run.dp or 1) * (run.tp or 1) * (run.pp or 1) * (run.cp or 1)
     return name == "trainer" and _ep(run) > 1 and alike * _ep(run) == run.gpus
+
+
+def _loops_over_experts(run: Run, name: str) -> bool:
+    """Return whether experts are computed one after another.
+
+    Models of transformers did so before version 5, of December 2025, which a row tells
+    by its version or year.
+    """
+    if name not in ("trainer", "deepspeed", "torch"):
+        return False
+    words = (run.framework or "").lower()
+    if found := re.search(r"transformers[ =v-]*(\d+)", words):
+        return int(found.group(1)) < _GROUPED
+    years = re.findall(r"\b20\d\d\b", words)
+    return name == "trainer" and bool(years) and int(years[0]) < _GROUPED_YEAR
 
 
 def _is_plain_megatron(run: Run) -> bool:

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from hetopt.costs.formulas import memory
+from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.formulas import memory, step
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs.described import NotModelled
 from hetopt.costs.runs.description import symmetric
 from hetopt.costs.runs.prediction import predictions
 from hetopt.costs.runs.rows import Run
 
+C = Table(plain(shipped.constants()))
 DENSE: dict[str, Any] = {
     "gpu": "h100_80gb", "gpus": 16, "layers": 8, "hidden": 4096, "heads": 32,
     "vocabulary": 32000, "intermediate": 14336, "gated": True, "seq": 2048, "dp": 4,
@@ -227,3 +229,35 @@ def test_logits_of_a_long_sequence_decide_what_a_card_holds(
     }  # fmt: skip
     (found,) = predictions([Run.model_validate({**DENSE, **words})])
     assert found.fits is fits
+
+
+@pytest.mark.parametrize(
+    ("framework", "looped"),
+    [
+        ("HF Trainer, transformers 4.51", True),
+        ("transformers v4", True),
+        ("ms-swift (transformers 4.57.1, DeepSpeed)", True),
+        ("TRL 2025", True),
+        ("TRL 2026", False),
+        ("transformers 5.0", False),
+        ("HF Trainer", False),
+        ("Megatron-LM 2024", False),
+        ("Megatron-LM (transformers 4.57 tokenizer)", False),
+    ],
+)
+def test_transformers_before_5_computes_experts_one_after_another(
+    framework: str, looped: bool
+) -> None:
+    words = {"framework": framework, "tp": 1, "dp": 16, "gbs": 16, "ep": 1}
+    assert layout(**words).looped is looped
+
+
+@pytest.mark.parametrize("ep", [1, 4])
+def test_experts_one_after_another_are_each_launched_as_an_mlp(ep: int) -> None:
+    words = {"tp": 1, "dp": 16, "gbs": 16, "ep": ep}
+    launched = []
+    for version in ("4.57", "5.0"):
+        name = f"HF Trainer, transformers {version}"
+        run = Run.model_validate({**ROW, **words, "framework": name})
+        launched.append(step.part_times(C, *symmetric(run), "experts").launches)
+    assert launched[0] == pytest.approx((1 + 8 / ep) * launched[1])
