@@ -384,8 +384,8 @@ def _has_one_batch(run: Run, name: str) -> bool:
 def _loops_over_experts(run: Run, name: str) -> bool:
     """Return whether experts are computed one after another.
 
-    Models of transformers did so before version 5, of December 2025, which a row tells
-    by its version or year.
+    Models of transformers did so before version 5, the usual one since 2026: a row
+    tells its version or its year.
     """
     if name not in ("trainer", "deepspeed", "torch"):
         return False
