@@ -370,7 +370,9 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
     if "optimizer" in run.hosted:
         moments = run.moments_bits / 4
         if run.framework == "megatron" and not run.lora:
-            total += moments * (inner + ends) + 2 * _pinned(a, run, layers, held)
+            tower = a.tower if stage == 0 else 0
+            copies = _pinned(a, run, layers, held.ends - tower) + 4 * tower / divided
+            total += moments * (inner + ends) + 2 * copies
         else:
             each = _HOSTED + moments
             total += each * (held.adapters / divided if run.lora else inner + ends)
@@ -386,17 +388,16 @@ def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
 
 
 def _pinned(
-    a: Architecture, run: Layout, layers: Iterable[Layer], held: Parameters
+    a: Architecture, run: Layout, layers: Iterable[Layer], ends: float
 ) -> float:
-    """Return the bytes that copies of parameters in 32 bits take of a host.
+    """Return the bytes of a host that copies of parameters in 32 bits take.
 
-    PyTorch pins powers of two, and each matrix has a copy of its own.
+    PyTorch pins powers of two, and each matrix has a copy of its own. Of `ends` there
+    are embedding and head.
     """
     divided, fewer = divisors(run)
     table = a.vocabulary * a.hidden / run.tp
-    tables = held.ends // table if table else 0.0
-    total = 4 * (held.ends - tables * table) / divided  # of towers
-    total += tables * _power_of_two(4 * table) / divided
+    total = ends / table * _power_of_two(4 * table) / divided if table else 0.0
     for layer in layers:
         for part in layer:
             for m in a.matrices(part, run.tp, run.experts):
@@ -406,7 +407,7 @@ def _pinned(
 
 
 def _power_of_two(size: float) -> float:
-    return float(2 ** math.ceil(math.log2(size))) if size else 0.0
+    return float(2 ** math.ceil(math.log2(size)))
 
 
 def cuts(c: Constants, a: Architecture, run: Layout) -> float:

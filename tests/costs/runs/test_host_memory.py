@@ -98,6 +98,9 @@ def test_megatron_pins_masters_and_gradients_in_powers_of_two() -> None:
     copy += 2 * 4 * 512  # embedding and head, 37984 x 2048 each: 297 MiB
     found = pinned(**EXPERTS, offload="optimizer")
     assert found == pytest.approx(8 * EVERY + 2 * 2**20 * copy)
+    # A tower is whole on each of the 4 GPUs, and its matrices are not told.
+    tower = pinned(**EXPERTS, offload="optimizer", tower_parameters=540_000_000)
+    assert tower - found == pytest.approx(16 * 4 * 540_000_000)
 
 
 def test_a_hosts_memory_is_what_its_gpus_update_through() -> None:
