@@ -11,8 +11,9 @@ folder from the rows of results/gaps, which the suite of that name makes, and le
 their plans what a plan file has;
 `--leaderboard` writes its other table, results/leaderboard.csv and
 results/history.csv, from what is kept beside the instances (`hetopt bench best
---update-best`). `--take` puts all pages of a run, their lines and its table of figures
-in the place of those of results, and what statements prove into formulations/README.md.
+--update-best`). `--take` puts the whole pages of a run and their lines in the place of
+those of results, what statements prove into formulations/README.md, and, of a run of
+all pages, its table of figures.
 """
 
 import re
@@ -25,10 +26,11 @@ import _leaderboard
 from _measuring import RESULTS, publish
 
 from hetopt import cli
+from hetopt.bench import journal, suites
 from hetopt.text import writing
 
 FOLDER = Path(__file__).resolve().parent
-README = FOLDER / "README.md"
+README, SUITES = FOLDER / "README.md", FOLDER / "suites.toml"
 STATEMENTS = FOLDER.parent / "formulations" / "README.md"
 PROVED = re.compile(r"^\| statement \| instances \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
@@ -58,15 +60,28 @@ def main(words: list[str]) -> None:
 
 
 def take(folder: Path) -> None:
-    """Put the pages of a run of `hetopt bench papers` in the place of ours."""
-    made = sorted((folder / "pages").iterdir())
-    for file in made:
-        shutil.copyfile(file, RESULTS / file.name)
-    for name in ("rows.jsonl", "report.md"):
-        shutil.copyfile(folder / name, RESULTS / "papers" / name)
-    date_report("papers")
+    """Put the pages of a run of `hetopt bench papers` in the place of ours.
+
+    A run may be of some sections (`--only`): a page is taken if all of its sections
+    were made, the table of figures if all pages are.
+    """
+    made = {row["key"] for row in journal.read(folder)[1] if row["status"] == "made"}
+    sections: dict[str, set[str]] = {}
+    for task in suites.tasks("papers", SUITES):
+        sections.setdefault(str(task.script), set()).add(task.key)
+    for script, keys in sections.items():
+        if keys <= made:
+            files = sorted((folder / "pages").glob(f"{script}*"))
+            for file in files:
+                shutil.copyfile(file, RESULTS / file.name)
+            print(f"{script}: {len(files)} files are in {RESULTS} now")
+        elif keys & made:
+            print(f"{script}: left out, {len(keys - made)} of its sections are missing")
+    if made >= set.union(*sections.values()):
+        for name in (journal.ROWS, "report.md"):
+            shutil.copyfile(folder / name, RESULTS / "papers" / name)
+        date_report("papers")
     writing.write_text(STATEMENTS, with_proved(STATEMENTS.read_text("utf-8")))
-    print(f"{len(made)} files of {folder} are in {RESULTS} now")
 
 
 def with_proved(text: str) -> str:

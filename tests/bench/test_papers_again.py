@@ -223,24 +223,45 @@ def test_pages_of_a_run_take_the_place_of_ours(
 ) -> None:
     run: ModuleType = import_module("run")
     made, ours = tmp_path / "made", tmp_path / "results"
+    suite, statements = tmp_path / "suites.toml", tmp_path / "formulations.md"
+    page = 'script = "{}"\nwords = ["{{section}}"]\nsections = {}\nminutes = 1\n'
+    suite.write_text(
+        '[papers]\ndescription = "All"\nwall_limit_s = 9\n'
+        + "[[papers.pages]]\n"
+        + page.format("metis", '["one", "two"]')
+        + "[[papers.pages]]\n"
+        + page.format("statements", '["all"]')
+    )
     (made / "pages").mkdir(parents=True)
     (ours / "papers").mkdir(parents=True)
-    (ours / "metis.md").write_text("# Old\n")
-    for name, text in (
-        ("pages/metis.md", "# New\n"),
-        ("pages/statements.md", "# Statements\n"),
-        ("report.md", "# Suite papers\n"),
-        ("rows.jsonl", '{"suite": "papers", "commit": "0123456789"}\n'),
-    ):
-        (made / name).write_text(text)
-    statements = tmp_path / "formulations.md"
+    for folder, word in ((made / "pages", "New"), (ours, "Old")):
+        for name in ("metis", "statements"):
+            (folder / f"{name}.md").write_text(f"# {word}\n")
+    for folder, word in ((made, "new"), (ours / "papers", "old")):
+        (folder / "report.md").write_text(f"# Suite papers, {word}\n")
     statements.write_text("# Formulations\n")
     monkeypatch.setattr(run, "STATEMENTS", statements)
+    monkeypatch.setattr(run, "SUITES", suite)
     monkeypatch.setattr(run, "RESULTS", ours)
     monkeypatch.setattr(import_module("_measuring"), "RESULTS", ours)
-    run.take(made)
-    assert (ours / "metis.md").read_text() == "# New\n"
-    report = (ours / "papers" / "report.md").read_text()
+
+    def take(*keys: str) -> tuple[str, str, str]:
+        rows = [{"suite": "papers", "commit": "0123456789"}]
+        rows += [{"key": k, "kind": "page", "status": "made"} for k in keys]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (made / "rows.jsonl").write_text(text)
+        run.take(made)
+        files = ("metis.md", "statements.md", "papers/report.md")
+        metis, other, report = ((ours / file).read_text() for file in files)
+        return metis, other, report
+
+    old = "# Old\n"
+    assert take("metis one") == (old, old, "# Suite papers, old\n")
+    whole = take("metis one", "statements all")
+    assert whole == (old, "# New\n", "# Suite papers, old\n")
+    metis, _, report = take("metis one", "metis two", "statements all")
+    assert metis == "# New\n"
+    assert report.startswith("# Suite papers, new")
     assert "\n*Made by " in report
     assert "0123456789" in report
 
