@@ -7,7 +7,8 @@ from places import INSTANCES
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli, portfolio
+from hetopt import cli
+from hetopt.portfolio import searching
 from hetopt.report import roles
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
@@ -80,7 +81,7 @@ def test_roles_that_are_interrupted_keep_the_plan_that_is_known(
         raise KeyboardInterrupt
 
     name = "metis/t4-v100-4-gpt3-1.3b"  # the library has a plan
-    monkeypatch.setattr(portfolio, "in_turn", ended)
+    monkeypatch.setattr(searching, "in_turn", ended)
     found = hetopt.roles(name)
     assert not found.complete
     assert found.options
