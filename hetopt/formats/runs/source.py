@@ -20,6 +20,7 @@ from ...errors import InstanceError
 from ...text.parsing import (
     MAX_BYTES,
     Table,
+    as_text,
     parse_value,
     read_table,
     read_text,
@@ -141,15 +142,7 @@ def _unpacked(path: Path) -> str:
             f"found more than {MAX_BYTES >> 20} MiB unpacked, expected at most that; "
             "give a part of it",
         )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InstanceError.at(
-            path,
-            None,
-            f"found a byte that is not UTF-8 at offset {error.start} unpacked, "
-            "expected UTF-8 text; save it as UTF-8",
-        ) from None
+    return as_text(content, path, " unpacked")
 
 
 class Form(NamedTuple):
