@@ -74,10 +74,8 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
 def asked(files: Sequence[File]) -> Asked | None:
     """Return what files of a run ask of such a trainer; None for those of others."""
     files = names.with_ranks(files)
-    if not any(names.is_one(file.form) for file in files):
-        with_references = any(_is_started(file) for file in files)
-        if not with_references:
-            return None
+    if not any(names.is_one(file.form) or _is_started(file) for file in files):
+        return None
     found, notes = names.with_references(files)
     if not any(names.is_one(file.form) for file in found):
         return None
@@ -136,17 +134,7 @@ def asked(files: Sequence[File]) -> Asked | None:
     if "zero" not in values and names.uses_deepspeed(found):
         values["zero"] = "2"
         notes.append("zero_stage 2: as Accelerate has it where nothing is told")
-    for name, value in _USUAL[tool].items():
-        if name == "samples" and not tools:  # none of these files is the trainer's
-            continue
-        if name == "rank" and values.get("adapter", "full") in ("full", "false"):
-            continue
-        if name == "samples" and names.RANKS in values:
-            continue
-        if name not in values:
-            values[name] = value
-            told = names.usual(tool).get(name, name)
-            notes.append(f"{told} {value}: as {tool} has it where nothing is told")
+    notes += _add_usual(values, tool, is_named=bool(tools))
     if "model" in values:
         notes.append(
             f"model {values['model']}: not compared with the instance's, which a name "
@@ -157,6 +145,22 @@ def asked(files: Sequence[File]) -> Asked | None:
     what = f"{kinds} of {tool if tools else ', '.join(parts)}"
     usual = names.usual(tool)
     return Asked(what, tuple(found), values, written, tuple(notes), usual)
+
+
+def _add_usual(values: Document, tool: str, *, is_named: bool) -> Iterator[str]:
+    """Add what a trainer takes where nothing is told, and yield a note on each.
+
+    `is_named` says that some file is the trainer's own.
+    """
+    for name, value in _USUAL[tool].items():
+        if name == "samples" and (not is_named or names.RANKS in values):
+            continue
+        if name == "rank" and values.get("adapter", "full") in ("full", "false"):
+            continue
+        if name not in values:
+            values[name] = value
+            told = names.usual(tool).get(name, name)
+            yield f"{told} {value}: as {tool} has it where nothing is told"
 
 
 def _kind(name: str, text: str) -> str | None:
@@ -447,13 +451,26 @@ def _zero(
 
 def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
     """Raise `InstanceError` where other weights are trained, or by another rule."""
-    place, costs = asked.place, data.workload.costs
+    place = asked.place
     where = asked.spelled("kind") if "kind" in asked.written else "what is trained"
     if (task := given.get("kind", "sft").lower()) not in ("pt", "sft"):
         raise InstanceError(
             f"{place}: {where}: found {task}, expected training by the "
             "model's own loss (pt, sft): plans weigh no second model and no rollouts"
         )
+    _same_weights(given, asked, data)
+    _same_precision(given, asked, data)
+    _same_optimiser(given, asked, data)
+    if given.get("hosted_weights", "none").lower() not in ("none", "false"):
+        raise InstanceError(
+            f"{place}: {asked.spelled('hosted_weights')}: found weights in the memory "
+            "of hosts, expected them on GPUs: plans here have no such weights"
+        )
+
+
+def _same_weights(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
+    """Raise where all weights are trained and not adapters, or the other way round."""
+    place = asked.place
     bits = _number(given, "bits", asked, 0) or None
     if given.get("four_bits") == "true" or given.get("adapter", "").lower() == "qlora":
         bits = 4
@@ -472,6 +489,11 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
             f"{place}: {asked.spelled('adapter')}: found {kind}, expected full or "
             "lora, which instances know (-o finetune=lora)"
         )
+
+
+def _same_precision(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
+    """Raise where products or weights have another precision than the instance's."""
+    place, costs = asked.place, data.workload.costs
     if given.get("mixed_precision") == "fp8":
         timed = costs.compute.calibration
         if timed is None or timed.precision not in ("fp8", "mxfp8"):
@@ -488,6 +510,11 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
                 f"{place}: precision: found {name}, expected {own} as the instance has "
                 f"it; assemble one with -o precision={name}_mixed"
             )
+
+
+def _same_optimiser(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
+    """Raise where another optimiser updates weights, or elsewhere."""
+    place, costs = asked.place, data.workload.costs
     told = given.get("optimiser", "adamw")
     optimiser = _optimiser(told)
     if optimiser != costs.memory.optimiser:
@@ -507,11 +534,6 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
             "has it; assemble one "
             + ("with" if hosted else "without")
             + " -o offload=optimiser"
-        )
-    if given.get("hosted_weights", "none").lower() not in ("none", "false"):
-        raise InstanceError(
-            f"{place}: {asked.spelled('hosted_weights')}: found weights in the memory "
-            "of hosts, expected them on GPUs: plans here have no such weights"
         )
 
 
