@@ -323,28 +323,7 @@ def _rows(
     left out into `gone`, by the reason; rows without a price under "".
     """
     table = _table(path)
-    of = {"Price": "Price"} | ({"SpotPrice": "SpotPrice"} if asked.spot else {})
-    if "Price" not in table.columns:
-        of["Price"] = "PricePerGpu"
-    if "Kind" in table.columns:
-        of.pop("SpotPrice", None)
-    if {"PricePerGpu", "SpotPrice"} == {*of.values()}:
-        raise InstanceError.at(
-            path,
-            "line 1",
-            "found spot prices beside prices of one GPU, expected both of a whole "
-            "machine; write them so",
-        )
-    missing = [c for c in (*_NEEDED, *of.values()) if c not in table.columns]
-    if missing:
-        names = ", ".join(missing).replace("PricePerGpu", "Price")
-        raise InstanceError.at(
-            path,
-            "line 1",
-            f"found no column {names}, expected those of a SkyPilot catalogue "
-            "(vms.csv), with USD an hour of a machine as Price, or of one GPU as "
-            "PricePerGpu; name that file, or the columns so",
-        )
+    of = _columns_of_prices(table, asked, path)
     for number, line in table.rows:
         place = f"line {number}"
         name = (line["AcceleratorName"] or "").strip()
@@ -384,6 +363,33 @@ def _rows(
                 price = _price(text, place) * times
                 rows.append(_Row(name, count, where, price, memory, card, own, alone))
         yield from rows
+
+
+def _columns_of_prices(table: Table, asked: _Asked, path: Path) -> dict[str, str]:
+    """Return the columns that prices are in, by `Price` and `SpotPrice`."""
+    of = {"Price": "Price"} | ({"SpotPrice": "SpotPrice"} if asked.spot else {})
+    if "Price" not in table.columns:
+        of["Price"] = "PricePerGpu"
+    if "Kind" in table.columns:
+        of.pop("SpotPrice", None)
+    if {"PricePerGpu", "SpotPrice"} == {*of.values()}:
+        raise InstanceError.at(
+            path,
+            "line 1",
+            "found spot prices beside prices of one GPU, expected both of a whole "
+            "machine; write them so",
+        )
+    missing = [c for c in (*_NEEDED, *of.values()) if c not in table.columns]
+    if missing:
+        names = ", ".join(missing).replace("PricePerGpu", "Price")
+        raise InstanceError.at(
+            path,
+            "line 1",
+            f"found no column {names}, expected those of a SkyPilot catalogue "
+            "(vms.csv), with USD an hour of a machine as Price, or of one GPU as "
+            "PricePerGpu; name that file, or the columns so",
+        )
+    return of
 
 
 #: Rows that are left out, by reason and by card.
