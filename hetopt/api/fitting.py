@@ -91,7 +91,7 @@ class Verdict:
 
     @property
     def host_mib(self) -> int | None:
-        """What the plan pins of the fullest host's memory; None without offloading."""
+        """MiB that the plan pins on the fullest host; None without offloading."""
         return max(self._parts.get("host_memory_mib", {}).values(), default=None)
 
     @property

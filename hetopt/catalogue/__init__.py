@@ -165,7 +165,7 @@ class Gpu(Record):
 
     @property
     def linked(self) -> bool:
-        """Whether links of its own join it to others, not a bus alone or a bridge."""
+        """Return whether links of its own join it to others: no bus, no bridge."""
         return self.nvlinks_gbytes_per_s is not None and not self.bridged
 
     @property
