@@ -21,6 +21,9 @@ def tight(random: Random) -> Instance:
     for gpu in tree["cluster"]["gpus"].values():
         gpu["memory_gib"] = round(random.choice([0.3, 0.4, 0.5, 0.7, 1.0]), 3)
     tree["model"]["layer_parameters"] = [10_000_000] * tree["model"]["layers"]
+    costs = tree["workload"]["costs"]
+    if costs["pipeline"] == "critical" and costs["in_flight"] != "gpipe":
+        costs["interleave"] = random.choice([1, 1, 2, 3])
     return Instance.model_validate(tree, strict=False)
 
 

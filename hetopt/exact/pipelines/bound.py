@@ -362,10 +362,11 @@ class PipelineBound:
                 box.proof = verdict.prices
                 return True
             split = self.division.split(box, left)
-            last = self.whole and split is None
-            few = self.few and (split is None or not self.division.is_coarse(box))
+            last = split is None
+            # No two of single pipelines have to be put together, which is cheap.
+            early = single or (self.few and not self.division.is_coarse(box))
             near = verdict.taken <= self.schedule.counting.near * self.batch
-            if not (near and (few or last)):
+            if not (near and (early or last) and self.whole):
                 continue
             if self._whole(box, time_us, self._early_labels if split else inf):
                 return True

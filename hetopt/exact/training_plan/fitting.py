@@ -13,8 +13,9 @@ choose x[v,t,i,f] = 1 where stage i from the end is on t GPUs of node v:
     room      sum over t, i, f of t x[v,t,i,f] <= GPUs of v   for each v
 
 Where that can be all layers or more, layers are taken from the stages that take longest
-until it is just as many. A stage has one replica. The plan is a start, and is judged by
-who asked for it.
+until it is just as many. A stage has one replica. Interleaved, it has a layer or more
+for each run, and the micro-batches are a multiple of the stages. The plan is a start,
+and is judged by who asked for it.
 
 Where micro-batches have one sequence, every stage of every plan has one replica, and
 some pipeline takes its part of the batch: with n that small and the least memory, no
@@ -45,12 +46,16 @@ Choice = tuple[str, int, int, bool]  # node, GPUs, position from the end, the fi
 
 @dataclass(frozen=True)
 class _Size:
-    """Micro-batches of b sequences, under one rule of recomputation."""
+    """Micro-batches of b sequences, under one rule of recomputation.
+
+    Stages are so many `runs` of layers.
+    """
 
     table: CostTable
     b: int
     n: int
     replicas: tuple[int, ...] | None  # of each layer; None for the least memory
+    runs: int
 
     def fits(self, node: str, t: int, span: range, stages: int, j: int) -> bool:
         """Tell whether a stage of these layers fits, at place `j` of so many stages."""
@@ -61,7 +66,10 @@ class _Size:
         return sum(need.values()) <= table.memory_mib(node)
 
     def most(self, node: str, t: int, stages: int, j: int) -> int:
-        """Layers that `t` GPUs hold at place `j` of so many stages; a lone one all."""
+        """Layers that `t` GPUs hold at place `j` of so many stages; a lone one all.
+
+        0 where these are no stage.
+        """
         layers = self.table.layers
 
         def is_too_much(x: int) -> bool:
@@ -69,8 +77,14 @@ class _Size:
             return not self.fits(node, t, span, stages, j)
 
         if stages == 1:
-            return 0 if is_too_much(layers) else layers
-        return bisect_left(range(1, layers + 1), True, key=is_too_much)
+            held = 0 if is_too_much(layers) else layers
+        else:
+            held = bisect_left(range(1, layers + 1), True, key=is_too_much)
+        return held if held >= self.runs else 0
+
+    def fills(self, stages: int) -> bool:
+        """Tell whether the micro-batches fill a pipeline of so many stages."""
+        return self.runs == 1 or self.n % stages == 0
 
 
 def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
@@ -83,13 +97,14 @@ def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
     if not holding.counted(tables):
         return None
     once = (1,) * own.layers  # ZeRO divides nothing
+    runs = instance.workload.costs.schedule.interleave
     end = monotonic() + (inf if limits.time_s is None else limits.time_s)
     sizes = (b for b in sorted({*instance.workload.micro_batch_sizes}) if not batch % b)
     rules = zip(instance.workload.recomputes, tables, strict=True)
     for b, (rule, table) in product(sizes, rules):
         if limits.time_s is not None:  # of all of them together
             limits = replace(limits, time_s=max(0.0, end - monotonic()))
-        found = _plan(_Size(table, b, batch // b, once), rule, limits)
+        found = _plan(_Size(table, b, batch // b, once, runs), rule, limits)
         if found is not None:
             return found
     return None
@@ -104,7 +119,7 @@ def impossible(instance: Instance, limits: Limits) -> bool:
     if {*workload.micro_batch_sizes} != {1} or tables is None or len(tables) > 1:
         return False
     least = -(-workload.global_batch // most_pipelines(tables[0]))
-    return _chosen(_Size(tables[0], 1, least, None), limits) is None
+    return _chosen(_Size(tables[0], 1, least, None, 1), limits) is None
 
 
 def _plan(size: _Size, rule: Any, limits: Limits) -> TrainingPlan | None:
@@ -180,6 +195,8 @@ def _choices(size: _Size) -> dict[Choice, int]:
             if not table.usable(node.name, t, size.b):
                 continue
             for i, first in product(positions, (False, True)):
+                if first and not size.fills(i + 1):
+                    continue
                 key = (table.node_class[node.name], t, i, first)
                 if key not in most:
                     place = (i + 1, 0) if first else (i + 2, 1)
@@ -193,11 +210,13 @@ def _shared(size: _Size, chosen: list[Choice]) -> list[int] | None:
     """Layers of the stages, no more than fit, all together; None where too few do."""
     stages, wanted = len(chosen), size.table.layers
     counts = [size.most(c[0], c[1], stages, j) for j, c in enumerate(chosen)]
-    if not counts or min(counts) == 0 or sum(counts) < wanted or stages > wanted:
+    if not counts or min(counts) == 0 or sum(counts) < wanted:
         return None
     us = [size.table.layer_us(node, t, size.b)[0] for node, t, _, _ in chosen]
     while sum(counts) > wanted:
-        able = [j for j in range(stages) if counts[j] > 1]
+        able = [j for j in range(stages) if counts[j] > size.runs]
+        if not able:
+            return None
         slowest = max(able, key=lambda j: us[j] * counts[j])
         counts[slowest] -= 1
     return counts

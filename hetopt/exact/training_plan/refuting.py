@@ -171,21 +171,22 @@ class Tightening:
     def __init__(
         self,
         bounds: Sequence[Refuter],
-        highest_us: int,
+        times: Times,
         clock: Clock,
         *,
         few: bool = False,
         listing: BoxEnumeration | None = None,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     ) -> None:
-        """Begin with times up to `highest_us`; `few` GPUs let goals be far apart.
+        """Begin with these times; `few` GPUs let goals be far apart.
 
         Boxes that are closed by a `listing` have no plan better than those that it
         found.
         """
         self._listing, self._few, self._schedule = listing, few, schedule
         self._bounds, self._clock = bounds, clock
-        self._begin(highest_us)
+        self._lowest = times.lowest_us
+        self._begin(times.highest_us)
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Attempt] = {}
@@ -195,7 +196,9 @@ class Tightening:
         """Ask for gaps of such a time from now on."""
         plan = self._schedule
         self._highest = highest_us
-        self._goals = _Progress(plan.few_goals if self._few else plan.goals)
+        # Where all goals lie beyond what is proved, small steps take too long.
+        is_far = highest_us > (1 + plan.goals.first) * self._lowest
+        self._goals = _Progress(plan.few_goals if self._few or is_far else plan.goals)
 
     def dive(self, run: Known) -> None:
         """Look for better plans among packings, while that brings any, for a while."""
@@ -315,7 +318,7 @@ def tightening(
         few &= bound.few
         refuters.append(Beside(bound, processes) if processes else bound)
     return Tightening(
-        refuters, times.highest_us, clock, few=few, listing=listing, schedule=schedule
+        refuters, times, clock, few=few, listing=listing, schedule=schedule
     )
 
 
