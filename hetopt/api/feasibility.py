@@ -61,7 +61,8 @@ def first_plan(data: Instance, limits: Limits) -> Result:
     found = cheapest_plan(data, limits)
     if found.plan is not None or found.stop is Stop.INTERRUPTED:
         return portfolio.with_bound(found)
-    if (why := refutation(data)) is not None:
+    deadline = began + (inf if limits.time_s is None else limits.time_s)
+    if (why := covering.reason(data, deadline=deadline)) is not None:
         return nothing(data, why)
     return portfolio.first(data, limits.after(monotonic() - began))
 
@@ -70,21 +71,6 @@ def cheapest_plan(data: Instance, limits: Limits) -> Result:
     """Return a plan of the planner that takes least, if it has one; any will do."""
     any_plan = replace(limits, gap=inf)
     return portfolio.ask(portfolio.PORTFOLIO.cheapest, data, any_plan, several=True)
-
-
-def refutation(data: Instance) -> str | None:
-    """Return why no plan fits, where arithmetic proves it.
-
-    Micro-batches of the least size alone are asked about first, which takes a fraction
-    of the time: where these may fit, nothing is proved of all sizes.
-    """
-    sizes = data.workload.micro_batch_sizes
-    if len(sizes) > 1:
-        update = {"micro_batch_sizes": (min(sizes),)}
-        least = data.workload.model_copy(update=update)
-        if covering.reason(data.model_copy(update={"workload": least})) is None:
-            return None
-    return covering.reason(data)
 
 
 def nothing(data: Instance, why: str) -> Result:
@@ -285,7 +271,7 @@ class _Search:
         low, high = self._found, most + 1 if self._refuted is None else self._refuted
         while high - low > max(self._near, abs(low) // _NEAR) and self.time_left:
             middle = (low + high) // 2
-            if refutation(self._make(middle)) is None:
+            if covering.reason(self._make(middle)) is None:
                 low = middle
             else:
                 high = self._refuted = middle

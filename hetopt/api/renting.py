@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 
 from .. import catalogue, portfolio
+from ..bounds import covering
 from ..bounds.training_plan import training_plan_bound
 from ..catalogue import Price
 from ..errors import InstanceError, Unsupported
@@ -523,7 +524,7 @@ class _Search:
         """Say why a card has no plan on all machines, as far as there is time."""
         if self._is_over:
             return
-        if why := feasibility.refutation(data):
+        if why := covering.reason(data):
             self.refuted.add(card)
         if why or result.reasons:
             self.without[card] = why or result.reasons[0]

@@ -21,10 +21,13 @@ GPUs that count by their memory.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
+from time import monotonic
 
 import numpy as np
 
 from .. import capability
+from ..errors import OutOfTime
 from ..problems.training_plan import settings
 from ..schema import Instance
 from ..stages import StageTable
@@ -41,14 +44,27 @@ _MOST_PIPELINES = 32
 _BEYOND = 1 << 40  # heavier than any cluster; a sum of two is far below 64 bits
 
 
-def reason(instance: Instance) -> str | None:
-    """Return why no plan fits, in words; None where that is not seen."""
+def reason(instance: Instance, *, deadline: float = inf) -> str | None:
+    """Return why no plan fits, in words; None where that is not seen.
+
+    Nor is it after the deadline, as `time.monotonic()` tells it. Micro-batches of the
+    least size alone come first, which take a fraction of the time: where these may fit,
+    nothing is proved of all sizes.
+    """
     variants = settings.variants(instance)
     if instance.model.layers > _MOST_LAYERS:
         return None
     if any(not capability.carries("proof pipelines", one) for one in variants):
         return None
-    if any(map(_may_fit, variants)):
+    sizes = instance.workload.micro_batch_sizes
+    only = {"micro_batch_sizes": (min(sizes),)} if len(sizes) > 1 else {}
+    workload = instance.workload.model_copy(update=only)
+    least = settings.variants(instance.model_copy(update={"workload": workload}))
+    try:
+        for some in (least, variants) if only else (variants,):
+            if any(_may_fit(one, deadline) for one in some):
+                return None
+    except OutOfTime:
         return None
     return (
         "memory: no pipeline that takes its part of the batch fits: its stages need "
@@ -57,12 +73,12 @@ def reason(instance: Instance) -> str | None:
     )
 
 
-def _may_fit(variant: Instance) -> bool:
+def _may_fit(variant: Instance, deadline: float) -> bool:
     """Tell whether no weights refute plans of a stage of ZeRO and a split."""
     table = StageTable(variant)
     room = [table.costs.memory_mib(each.nodes[0]) for each in table.classes]
     weights = (np.ones(len(room), np.int64), np.array(room, np.int64))
-    return all(_is_covered(_Covers(table, each)) for each in weights)
+    return all(_is_covered(_Covers(table, each, deadline)) for each in weights)
 
 
 def _is_covered(covers: "_Covers") -> bool:
@@ -89,6 +105,7 @@ class _Covers:
 
     table: StageTable
     weights: Whole
+    deadline: float
 
     @property
     def allowed(self) -> int:
@@ -144,6 +161,8 @@ class _Covers:
             for t, s in table.groups(each):
                 if s > b:
                     continue
+                if monotonic() > self.deadline:
+                    raise OutOfTime
                 able = np.zeros(len(table.runs), np.bool_)
                 place = table.runs, each.nodes[0], (t, s), flight, replicas
                 for rule in tables:

@@ -15,11 +15,12 @@ from .shares import PORTFOLIO
 def with_refutation(result: Result) -> Result:
     """Return the result, or where it has no plan the proof that there is none.
 
-    By counting GPUs, where that tells; not after Ctrl-C.
+    By counting GPUs, where that tells in a few seconds; not after Ctrl-C.
     """
     if result.status is not Status.UNDECIDED or result.stop is Stop.INTERRUPTED:
         return result
-    if (why := covering.reason(result.data)) is None:
+    deadline = monotonic() + PORTFOLIO.remedies_s
+    if (why := covering.reason(result.data, deadline=deadline)) is None:
         return result
     return replace(result, reasons=(why,), status=Status.INFEASIBLE, stop=Stop.PROVED)
 

@@ -83,7 +83,8 @@ class Portfolio:
     any_gap: float = 1e9
     #: One in so many parts of the time that is left is for the next way to divide.
     variants: int = 3
-    #: Seconds at most, to look for settings that would fit where there is no plan.
+    #: Seconds at most where there is no plan: to prove that there is none, and to look
+    #: for settings that would fit.
     remedies_s: float = 10.0
 
     def planners_s(self, seconds: float) -> float:

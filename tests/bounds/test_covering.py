@@ -1,6 +1,7 @@
 """A cluster that is said to hold no plan holds none, by trying all of them."""
 
 from random import Random
+from time import monotonic
 
 from brute_force_training import best_training_plan, random_tiny_instance
 from hypothesis import given
@@ -49,3 +50,9 @@ def test_less_memory_and_longer_sequences_are_harder() -> None:
     ):
         refuted = [covering.reason(make(step)) is not None for step in range(1, 20)]
         assert refuted == sorted(refuted)
+
+
+def test_nothing_is_refuted_after_the_deadline() -> None:
+    instance = hetopt.load(str(INSTANCES / "tiny" / "infeasible.yaml"))
+    assert covering.reason(instance) is not None
+    assert covering.reason(instance, deadline=monotonic() - 1) is None
