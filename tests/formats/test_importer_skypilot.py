@@ -138,6 +138,13 @@ def test_a_price_in_other_units_is_refused(
         assert [*offers(fine)] == ["8xH100"]
 
 
+def test_a_price_of_0_is_none_and_told(tmp_path: Path) -> None:
+    path = own(tmp_path, OWN, "x,H100,8,0,us", "x,A100-80GB,8,16,us")
+    assert [*offers(path)] == ["8xA100-80GB"]
+    left = {row.what: row.value for row in prices.read([path])["assumed"]}
+    assert left["rows of prices that are 0"] == "left out: H100 (1)"
+
+
 @pytest.mark.parametrize(
     ("column", "kinds"),
     [

@@ -70,7 +70,8 @@ def _form(source: Source) -> Form:
         source.path,
         None,
         f"found no run in a form that is known, expected one of: {known}; give the "
-        "whole output of the rank that prints the iterations",
+        "whole output of the rank that prints the iterations, or read what starts a "
+        "run, a script or a configuration, by hetopt check --from",
     )
 
 

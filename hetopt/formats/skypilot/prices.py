@@ -2,11 +2,11 @@
 
 Columns, in any order: InstanceType, AcceleratorName, AcceleratorCount, Price,
 SpotPrice, Region, GpuInfo. Rows without an accelerator are machines without GPUs and
-left out, rows without a price as well; other usual names of columns (`NAMES`) are read,
-and of lists of one's own PricePerGpu in place of Price, the memory of a card, its
-currency, which has to be USD, the time that a price is of, which has to be an hour, and
-whether it is on demand, spot or another kind, whose rows are left out and told.
-Columns that are not read are told. Of rows with one
+left out, rows without a price as well, and those with a price of 0 are told. Other
+usual names of columns (`NAMES`) are read, and of lists of one's own PricePerGpu in
+place of Price, the memory of a card, its currency, which has to be USD, the time that a
+price is of, which has to be an hour, and whether it is on demand, spot or another kind,
+whose rows are left out and told. Columns that are not read are told. Of rows with one
 accelerator and count the cheapest is kept; with several lists that of each cloud, named
 `8xA100@aws`, and with `places: region` that of each region, `8xA100@aws/us-east-1`. An
 offer is one accelerator in one size of instance, named `8xA100`, rented whole; its
@@ -361,6 +361,9 @@ def _rows(
                     continue
                 where = _place(path, region, asked.places, spot=own)
                 price = _price(text, place) * times
+                if not price:  # lists have no price there; nobody rents for nothing
+                    _count_out(gone, "prices that are 0", name)
+                    continue
                 rows.append(_Row(name, count, where, price, memory, card, own, alone))
         yield from rows
 
