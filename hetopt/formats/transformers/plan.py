@@ -27,6 +27,7 @@ from ..importing.current import (
     same_adapters,
     same_world,
 )
+from ..importing.forms import Form
 from ..importing.placing import Claim, Settings
 from . import names
 
@@ -81,54 +82,12 @@ def asked(files: Sequence[File]) -> Asked | None:
         return None
     tools = [name for file in found if (name := names.tool_of(file.form))]
     tool = tools[0] if tools else "transformers"
-    values: Document = {}
-    written: dict[str, tuple[int, str]] = {}
+    told = _Told(found, tool)
     for number, file in commands_first(found):
-        for key, value in file.form.values.items():
-            if key == names.RANKS and names.has_ranks(file.form):
-                values[key], written[key] = value, (number, key)
-                continue
-            if value == "" and not file.form.is_command:
-                continue  # says nothing, but as a flag of a command
-            own, text = names.name_of(key, tool), _text(value)
-            if (
-                own is None
-                or text is None
-                or names.is_of_generation(file.form, key, text)
-            ):
-                continue
-            if names.plain(key) == "use_fsdp" and text != "false":
-                text = "full_shard"  # a flag, which the program may stand behind
-            if own == "fsdp" and "offload" in str(value):
-                values["hosted_weights"] = "offload"
-                written["hosted_weights"] = number, key
-            first = values.setdefault(own, text)
-            if own == "checkpointing" and {first, text} == {"true", "false"}:
-                values[own] = "true"  # by FSDP where not by the trainer
-                written[own] = number, key
-                continue
-            if _kind(own, first) != _kind(own, text) and own != "model":
-                other = written[own]
-                is_told = found[other[0]].form.is_command and other[0] != number
-                is_part = not names.tool_of(file.form)
-                if is_told and not (is_part and names.is_own_batch(own)):
-                    continue  # a command's words go before those of its file
-                raise InstanceError(
-                    f"{file.place}: {key}: found {text}, and {first} in "
-                    f"{found[other[0]].place} ({other[1]}), expected one value; "
-                    "correct one"
-                )
-            written.setdefault(own, (number, key))
+        told.take(number, file)
         if unread := list(names.not_read(file.form)):
             notes.append(f"not read: {', '.join(unread)}")
-        for own, key in names.of_adapters(file.form).items():
-            values.setdefault(own, str(file.form.values[key]))
-            values.setdefault("adapter", "lora")
-            written.setdefault(own, (number, key))
-        if chosen := names.optimiser_of(file.form):
-            written["optimiser"], values["optimiser"] = (number, chosen[0]), chosen[1]
-        if (learns := names.rewards_of(file.form)) and values.get("kind", "") != "sft":
-            values.setdefault("kind", learns)
+    values = told.values
     if "zero" not in values:
         values |= names.told_by_name(found)
     if "zero" not in values and names.uses_deepspeed(found):
@@ -144,7 +103,70 @@ def asked(files: Sequence[File]) -> Asked | None:
     parts = dict.fromkeys(names.settings_of(file.form) for file in found)
     what = f"{kinds} of {tool if tools else ', '.join(parts)}"
     usual = names.usual(tool)
-    return Asked(what, tuple(found), values, written, tuple(notes), usual)
+    return Asked(what, tuple(found), values, told.written, tuple(notes), usual)
+
+
+class _Told:
+    """What files of a run tell of a trainer's settings, by our names, and where."""
+
+    def __init__(self, files: Sequence[File], tool: str) -> None:
+        self._files, self._tool = files, tool
+        self.values: Document = {}
+        #: The number of a file, and the key there.
+        self.written: dict[str, tuple[int, str]] = {}
+
+    def take(self, number: int, file: File) -> None:
+        """Take what a file tells; `InstanceError` where it disagrees with others."""
+        form = file.form
+        for key, value in form.values.items():
+            if key == names.RANKS and names.has_ranks(form):
+                self._set(key, value, number, key)
+            elif (setting := self._setting(form, key, value)) is not None:
+                own, text = setting
+                if own == "fsdp" and "offload" in str(value):
+                    self._set("hosted_weights", "offload", number, key)
+                self._agree(own, text, number, key)
+        for own, key in names.of_adapters(form).items():
+            self.values.setdefault(own, str(form.values[key]))
+            self.values.setdefault("adapter", "lora")
+            self.written.setdefault(own, (number, key))
+        if chosen := names.optimiser_of(form):
+            self._set("optimiser", chosen[1], number, chosen[0])
+        if (learns := names.rewards_of(form)) and self.values.get("kind", "") != "sft":
+            self.values.setdefault("kind", learns)
+
+    def _set(self, own: str, value: object, number: int, key: str) -> None:
+        self.values[own], self.written[own] = value, (number, key)
+
+    def _setting(self, form: Form, key: str, value: object) -> tuple[str, str] | None:
+        """Return our name of a setting and what is told; None where that is nothing."""
+        if value == "" and not form.is_command:
+            return None  # says nothing, but as a flag of a command
+        own, text = names.name_of(key, self._tool), _text(value)
+        if own is None or text is None or names.is_of_generation(form, key, text):
+            return None
+        if names.plain(key) == "use_fsdp" and text != "false":
+            text = "full_shard"  # a flag, which the program may stand behind
+        return own, text
+
+    def _agree(self, own: str, text: str, number: int, key: str) -> None:
+        """Take a value, unless another one is told that goes before it."""
+        first = self.values.setdefault(own, text)
+        if own == "checkpointing" and {first, text} == {"true", "false"}:
+            self._set(own, "true", number, key)  # by FSDP where not by the trainer
+            return
+        if _kind(own, first) != _kind(own, text) and own != "model":
+            file, (before, where) = self._files[number], self.written[own]
+            is_told = self._files[before].form.is_command and before != number
+            is_part = not names.tool_of(file.form)
+            if is_told and not (is_part and names.is_own_batch(own)):
+                return  # a command's words go before those of its file
+            raise InstanceError(
+                f"{file.place}: {key}: found {text}, and {first} in "
+                f"{self._files[before].place} ({where}), expected one value; "
+                "correct one"
+            )
+        self.written.setdefault(own, (number, key))
 
 
 def _add_usual(values: Document, tool: str, *, is_named: bool) -> Iterator[str]:
