@@ -96,6 +96,7 @@ def _hold_longest_context_to_all_plans(instance: Instance) -> None:
         assert found.value is None or found.value < found.refuted
 
 
+@pytest.mark.slow
 def test_seventy_billion_parameters_fit_by_pipelines_where_marp_has_none(
     tmp_path: Path,
 ) -> None:

@@ -56,7 +56,13 @@ def table() -> dict[str, tuple[str, dict[str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("problem", sorted({*problems.names()} - ASKED_ELSEWHERE))
+LONG = {"one_pipeline": pytest.mark.slow}
+ASKED_HERE = sorted({*problems.names()} - ASKED_ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    "problem", [pytest.param(name, marks=LONG.get(name, ())) for name in ASKED_HERE]
+)
 def test_the_table_has_the_gaps_of_today(problem: str) -> None:
     """All end by themselves in a few seconds, so that no limit is what is told."""
     optimum, told = table()[problem]

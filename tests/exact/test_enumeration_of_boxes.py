@@ -139,6 +139,7 @@ def test_what_is_too_much_closes_no_box_however_often_it_is_tried(
     assert listing.value == LONG
 
 
+@pytest.mark.slow
 def test_boxes_that_prices_leave_open_are_closed_on_sixteen_gpus():
     instance = hetopt.load("hexiscale/homogeneous-rdma-llama2-7b")
     assert is_enumerated(instance)

@@ -26,6 +26,8 @@ LINKS = ["-o", "inter_gbytes_per_s=25GbE", "--island", "a100-*=25GB/s"]
 #: Models of families that a trainer has not, and so refuses.
 NOT_RUN = {("torchtitan", "mixtral-8x7b"), ("torchtitan", "qwen2.5-14b")}
 
+LONG = {model: pytest.mark.slow for model in ("mixtral-8x7b", "llama-3.1-70b")}
+
 
 def hetopt(*words: str | Path, code: int = 0) -> str:
     told = CliRunner().invoke(cli.app, [str(word) for word in words])
@@ -37,7 +39,9 @@ def test_the_story_has_four_models() -> None:
     assert len(MODELS) == 4
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [pytest.param(model, marks=LONG.get(model, ())) for model in MODELS]
+)
 def test_what_is_planned_for_a_trainer_is_exported_to_it(
     model: str, tmp_path: Path
 ) -> None:

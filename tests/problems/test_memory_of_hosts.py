@@ -172,7 +172,7 @@ def limited(random: Random) -> Instance:
     return Instance.model_validate(tree, strict=False)
 
 
-@examples(12)
+@examples(6)
 @given(drawn(limited))
 def test_proofs_hold_where_hosts_are_full(data: Instance) -> None:
     """Beside all plans: no bound above the best, no refusal of what there is."""
