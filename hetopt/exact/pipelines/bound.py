@@ -363,7 +363,7 @@ class PipelineBound:
                 return True
             split = self.division.split(box, left)
             last = split is None
-            # No two of single pipelines have to be put together, which is cheap.
+            # A single pipeline is cheap to count: none has to be put beside it.
             early = single or (self.few and not self.division.is_coarse(box))
             near = verdict.taken <= self.schedule.counting.near * self.batch
             if not (near and (early or last) and self.whole):
