@@ -615,7 +615,7 @@ class PipelineBound:
             mine = [c for c, x in enumerate(self.table.classes) if x.site == number]
             gpus = int(self.table.gpus[mine].sum())
             most = layers
-            if box.sites_high and units is not None:
+            if box.sites_high and units is not None and self.table.sync.layer:
                 held = box.sites_high[number] + gpus * units * (1 if ring else 2)
                 most = min(layers, floor(held / self.table.sync.layer))
             found.append(SiteRange(tuple(mine), most))
