@@ -283,11 +283,13 @@ def test_a_page_is_older_where_its_rows_tell_another_digest(
 ) -> None:
     ages: ModuleType = import_module("_ages")
     monkeypatch.setattr(ages, "digest", lambda name: "0123456789")
+    monkeypatch.setattr(ages, "UNSEEN", {"aaaaaaaaaa": "0123456789"})
     new, old = "*A, 2 cores, load 1, code 0123456789.*", "*2 cores, load 1, commit a.*"
     made = "*Made by 0.1 (2026-01-01), code abcdefabcd; older.*"
     for lines, why in (
         ([made, new, new], None),
         ([made.replace("abcdefabcd", "0123456789")], None),
+        ([made, new, new.replace("0123456789", "aaaaaaaaaa")], None),
         ([made], "abcdefabcd"),
         ([made, new, new.replace("0123456789", "aaaaabbbbb")], "aaaaabbbbb"),
         ([made, new, old, new], "1 of 3 parts tell no digest"),
