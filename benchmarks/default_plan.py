@@ -103,8 +103,7 @@ are of a search, so they move a little from run to run, and with the load of the
 
 With `--above` rows are run again because they were bad, so luck helps them: compare
 versions by a run of all rows. Where a planner of the list takes more than its share of
-so short a time, the default has not heard of its plan: `metis` takes 1.7 s on
-t4-v100-16-gpt3-6.7b, and with 10 s the default has its plan.
+so short a time, the default has not heard of its plan.
 """
 
 

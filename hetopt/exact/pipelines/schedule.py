@@ -92,7 +92,8 @@ class Shares(Record):
     )
     few_planners: Planners = Field(
         default=Planners(megatron=0.05, grid=0.1, islands=0.15),
-        description="The same where whole pipelines are counted and become plans.",
+        description="The same where whole pipelines are counted and become plans, and "
+        "where settings are chosen, which planners do not do.",
     )
     late_planners: Planners = Field(
         default=Planners(megatron=0.4, grid=0.8, islands=1.0),
@@ -104,7 +105,7 @@ class Shares(Record):
     )
     sites: float = Field(default=0.45, description="Plans that mind slow links.")
     grid: float = Field(default=0.5, description="Grids, for targets that run these.")
-    choices: float = Field(default=0.2, description="Settings that a plan may choose.")
+    choices: float = Field(default=0.45, description="Settings that a plan may choose.")
     one_pipeline: float = Field(default=0.25, description="The best single pipeline.")
     only_pipeline: float = Field(
         default=0.8, description="The same where none is of one sequence."

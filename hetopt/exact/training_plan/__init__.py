@@ -282,14 +282,15 @@ def _large(task: _Task) -> None:
         alone_us = _lay_one(task)
         _line_up(task)
     _visit_sites(task)
-    _start(task, shares.few_planners if few else shares.planners)
+    chooses = settings.has_choices(instance)  # planners keep to the usual settings
+    _start(task, shares.few_planners if few or chooses else shares.planners)
     if run.plan is None and _fit(task):
         return
     if not unlike:
         alone_us = _lay_one(task)
         if not few:
             _line_up(task)
-    if settings.has_choices(instance):
+    if chooses:
         _choose(task)
     first, seeds = run.plan, count(run.limits.seed)
     # What came before may have taken the time of some; and packings are plans, too.
