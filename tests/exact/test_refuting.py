@@ -11,7 +11,7 @@ import pytest
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
 from hetopt.exact.pipelines.levelling import levelled
-from hetopt.exact.pipelines.schedule import Goals, Shares
+from hetopt.exact.pipelines.schedule import Goals
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.refuting import (
     Clock,
@@ -153,10 +153,3 @@ def test_a_bound_of_levelled_nodes_is_derived_again_as_such() -> None:
     assert not recheck(instance, certificate, bound + 1)
     apart = certificate.model_copy(update={"levelled": False})
     assert recheck(instance, apart, bound + 1)
-
-
-def test_settings_are_chosen_after_what_comes_before_them() -> None:
-    """What comes before ends by shares of its own: choices need a later one."""
-    shares = Shares()
-    before = [share for _, share in shares.few_planners] + [shares.one_pipeline]
-    assert max(before) < shares.choices < max(shares.searches)

@@ -92,8 +92,7 @@ class Shares(Record):
     )
     few_planners: Planners = Field(
         default=Planners(megatron=0.05, grid=0.1, islands=0.15),
-        description="The same where whole pipelines are counted and become plans, and "
-        "where settings are chosen, which planners do not do.",
+        description="The same where whole pipelines are counted and become plans.",
     )
     late_planners: Planners = Field(
         default=Planners(megatron=0.4, grid=0.8, islands=1.0),

@@ -278,20 +278,19 @@ def _large(task: _Task) -> None:
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     few, unlike, alone_us = _few(task), lines_up(instance), 0
+    if settings.has_choices(instance):  # what follows keeps to the usual ones
+        _choose(task)
     if unlike:  # planners have nothing like the best of these
         alone_us = _lay_one(task)
         _line_up(task)
     _visit_sites(task)
-    chooses = settings.has_choices(instance)  # planners keep to the usual settings
-    _start(task, shares.few_planners if few or chooses else shares.planners)
+    _start(task, shares.few_planners if few else shares.planners)
     if run.plan is None and _fit(task):
         return
     if not unlike:
         alone_us = _lay_one(task)
         if not few:
             _line_up(task)
-    if chooses:
-        _choose(task)
     first, seeds = run.plan, count(run.limits.seed)
     # What came before may have taken the time of some; and packings are plans, too.
     ends = [task.deadline(x) for x in shares.searches]
