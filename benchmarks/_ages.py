@@ -55,7 +55,6 @@ UNSEEN = {
     "7485959a34": "07d9f3c9e1",  # gap_over_time
     "ee98779512": "1841251bd6",  # hexiscale
     "833d0fcd5f": "b601f59248",  # subproblems
-    "14fd6ea632": "f3f264947c",  # time_limits
 }
 _TOLD = re.compile(r"\bcode ([0-9a-f]{10})\b")
 _RUN = re.compile(r"^\*.*\bcores, load .*\*$|^\*Made by .*\*$", re.MULTILINE)
