@@ -240,8 +240,8 @@ def test_ray_counts_others_gpus_and_needs_labels(
 
 PROGRAM = """\
 #!/bin/sh
-echo "$CUDA_VISIBLE_DEVICES $*" > told
 trap 'echo saved > notice; exit 0' TERM
+echo "$CUDA_VISIBLE_DEVICES $*" > told
 if [ -e hold ]; then while :; do sleep 0.05; done; fi
 exit "$(cat code 2> /dev/null || echo 0)"
 """

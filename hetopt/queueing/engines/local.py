@@ -37,17 +37,15 @@ _PROCESS, _EXIT = "process", "exit"
 _KEY = "HETOPT_ATTEMPT"
 _RUN = """\
 #!/usr/bin/env bash
-# Run an attempt, and leave its exit code: `exit`. A notice (SIGTERM) is the program's.
+# Run an attempt, and leave its exit code: `exit`. A notice (SIGTERM) is the program's,
+# which gets it too; this shell waits for what the program says.
 cd "$(dirname "$0")"
 trap : TERM
 stat=" $(sed 's/.*) //' /proc/$$/stat)"
 read -r -a field <<< "$stat"
 echo "$$:${{field[19]}}" > {process}.new && mv {process}.new {process}
-{words} &
-child=$!
-code=0
-while kill -0 $child 2> /dev/null; do wait $child && code=0 || code=$?; done
-echo $code > {exit}.new && mv {exit}.new {exit}
+{words}
+echo $? > {exit}.new && mv {exit}.new {exit}
 """
 _SMI = "nvidia-smi"
 _REMEDY = "name this machine's GPUs with -o hosts=HOSTFILE"
