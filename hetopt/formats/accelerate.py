@@ -9,12 +9,11 @@ are.
 
 from collections import Counter
 
-import yaml
-
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance
 from ..schema.targets import Feature
+from ..text.parsing import yaml_text
 from .contract import Held
 from .documents import Document
 from .exporting import sharding
@@ -86,7 +85,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         }
         told |= {name: x for name, x in fsdp.items() if not name.startswith("fsdp")}
     files = {
-        name: _HEADS[name] + yaml.safe_dump(tree, sort_keys=False)
+        name: _HEADS[name] + yaml_text(tree)
         for name, tree in ((CONFIG, config), (ARGUMENTS, told))
     }
     gpus = [rank.gpu for rank in found]

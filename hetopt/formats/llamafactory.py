@@ -8,11 +8,10 @@ user's: `launch.sh model_name_or_path=DIR dataset=NAME template=llama3`.
 
 import json
 
-import yaml
-
 from ..plans import TrainingPlan
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
+from ..text.parsing import yaml_text
 from .contract import Held
 from .documents import Document
 from .exporting import sharding
@@ -60,7 +59,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         files[CONFIG] = json.dumps(_deepspeed(costs), indent=1) + "\n"
     gpus = [rank.gpu for rank in found]
     return {
-        ARGUMENTS: _HEAD + yaml.safe_dump(told, sort_keys=False),
+        ARGUMENTS: _HEAD + yaml_text(told),
         LAUNCH: torchruns(_ABOUT, _SETUP, gpus),
         **files,
     }

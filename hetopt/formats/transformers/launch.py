@@ -17,12 +17,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import yaml
-
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import CostSettings, Instance, Recompute
 from ...schema.widths import words
+from ...text.parsing import yaml_text
 from ..contract import Held
 from ..documents import Document
 from ..exporting.launching import torchruns
@@ -81,7 +80,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     by_fsdp = {"gradient_checkpointing": False} if "fsdp" in told else {}
     rows = [{"gpu": rank.gpu, **rank.told, **by_fsdp} for rank in found]
     return {
-        ARGUMENTS: _HEAD + yaml.safe_dump(told, sort_keys=False),
+        ARGUMENTS: _HEAD + yaml_text(told),
         RANKS: json.dumps({"ranks": rows}, indent=1) + "\n",
         PROGRAM: TRAIN,
         LAUNCH: torchruns(_ABOUT, _SETUP, [rank.gpu for rank in found]),
