@@ -54,10 +54,10 @@ def test_what_the_engine_refutes_is_checked(number: int) -> None:
 
 @pytest.mark.parametrize("number", trials(12, 20))
 def test_what_whole_pipelines_refute_is_checked(number: int) -> None:
-    seeds = range(40, 40 + 2 * number)
+    seeds = range(40, 40 + 3 * number)
     tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in seeds)
     instances = chain(map(some_instance, range(40, 40 + number)), tiny)
-    assert sum(checked(one, whole=True) for one in instances) > number // 3
+    assert sum(checked(one, whole=True) for one in instances) > number // 2
 
 
 @pytest.mark.slow
