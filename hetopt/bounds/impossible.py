@@ -19,6 +19,7 @@ from ..costs import CostTable, memory
 from ..costs.compute import ceil
 from ..problems.training_plan import hosts, settings
 from ..schema import Instance
+from ..text.numbers import memory as memory_of
 
 _SHOWN = 6  # numbers of a list in a message
 
@@ -183,15 +184,16 @@ def too_little_memory(instance: Instance) -> str | None:
     if need > room:
         held = "layers, embedding and head" if any(ends) else "layers"
         return (
-            f"memory: the states of all {held} need {need} MiB, "
-            f"all GPUs together have {room} MiB: {need - room} MiB short"
+            f"memory: the states of all {held} need {memory_of(need)}, all GPUs "
+            f"together have {memory_of(room)}: {memory_of(need - room)} short"
         )
     ways = (table.under(split=split) for split in settings.splits(instance))
     largest, widest = ceil(min(map(_largest_mib, ways))), max(rooms)
     if largest > widest:
         return (
-            f"memory: the states of the largest layer need {largest} MiB in one node, "
-            f"the largest has {widest} MiB: {largest - widest} MiB short"
+            f"memory: the states of the largest layer need {memory_of(largest)} in one "
+            f"node, the largest has {memory_of(widest)}: "
+            f"{memory_of(largest - widest)} short"
         )
     return None
 
@@ -211,8 +213,8 @@ def too_little_on_hosts(instance: Instance) -> str | None:
     if need <= room:
         return None
     return (
-        f"hosts: offloaded states of the optimiser need {need} MiB, all hosts together "
-        f"have {room} MiB (host_gib): {need - room} MiB short"
+        f"hosts: offloaded states of the optimiser need {memory_of(need)}, all hosts "
+        f"together have {memory_of(room)} (host_gib): {memory_of(need - room)} short"
     )
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from ..plans import Stage
 from ..problems import Objective
 from ..schema import Cluster
+from ..text import numbers
 from ..text.documents import Fields
 from ..text.numbers import counted as counted
 from ..text.numbers import spans as spans
@@ -166,7 +167,7 @@ def memory(mib: int | None) -> str:
     """MiB, as GiB where there are many."""
     if mib is None:
         return NONE
-    return f"{mib / 1024:.1f} GiB" if abs(mib) >= 1024 else f"{mib} MiB"
+    return numbers.memory(mib)
 
 
 def size(number_of_bytes: int) -> str:

@@ -8,6 +8,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def memory(mib: int) -> str:
+    """Return MiB as a person would say them: as GiB where there are many."""
+    return f"{mib / 1024:,.1f} GiB" if abs(mib) >= 1024 else f"{mib} MiB"
+
+
 def spans(numbers: Sequence[int]) -> str:
     """Return sorted numbers with runs as such: `0–2, 5`."""
     runs: list[list[int]] = []

@@ -63,7 +63,7 @@ def test_no_plan_is_a_result_with_the_planners_reason() -> None:
     assert "MiB" in result.reasons[0]
     known = hetopt.plan("tiny/infeasible", "megatron")
     assert (known.status, known.stop) == (Status.INFEASIBLE, Stop.PROVED)
-    assert "MiB short" in known.reasons[0]
+    assert "short" in known.reasons[0]
 
 
 def test_an_interrupted_planner_leaves_an_interrupted_result(

@@ -294,7 +294,7 @@ def test_memory_is_refused_by_how_much_and_where() -> None:
     found = training_plan.evaluate(changed(instance, less), two_stage_plan(instance))
     assert [str(v) for v in found.violations] == [
         f"memory: pipelines[0].stages[1].replicas[0]: 7 MiB too much "
-        f"({need} of {need - 7} MiB)"
+        f"({need} MiB of {need - 7} MiB)"
     ]
     assert found.objective == parts["iteration_us"]
 

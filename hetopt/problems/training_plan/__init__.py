@@ -45,6 +45,7 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
 from ...schema.splits import FIELDS
 from ...text.documents import Document
+from ...text.numbers import memory as size
 from .. import Evaluation, Violation
 from . import divided, hosts, ports, shapes, targets
 from . import links as plan_links
@@ -329,7 +330,7 @@ def _memory(
             tightest.append({"headroom_mib": room - need})
             if need > room:
                 where = f"pipelines[{number}].stages[{j}].replicas[{r}]"
-                what = f"{need - room} MiB too much ({need} of {room} MiB)"
+                what = f"{size(need - room)} too much ({size(need)} of {size(room)})"
                 yield Violation("memory", where, what)
 
 

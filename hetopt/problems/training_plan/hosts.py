@@ -11,6 +11,7 @@ from fractions import Fraction
 from ...costs import CostTable, memory
 from ...plans import TrainingPlan
 from ...schema import exact
+from ...text.numbers import memory as size
 from .. import Violation
 
 #: The rule's name.
@@ -50,7 +51,8 @@ def broken(table: CostTable, pinned: dict[str, int]) -> Iterator[Violation]:
     for name, need in pinned.items():
         room = room_mib(table, name)
         if room is not None and need > room:
-            what = f"its host pins {need} MiB, {need - room} MiB too much (of {room})"
+            over = f"{size(need - room)} too much (of {size(room)})"
+            what = f"its host pins {size(need)}, {over}"
             yield Violation(RULE, name, what)
 
 
