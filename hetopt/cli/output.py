@@ -66,7 +66,7 @@ class _Patient(io.FileIO):
 
 
 def be_patient() -> None:
-    """Let no reader of stdout that leaves early be an error of the command."""
+    """Make closing the pipe of stdout early no error of the command."""
     try:
         raw = _Patient(sys.stdout.fileno(), "w", closefd=False)
     except (OSError, ValueError, AttributeError):  # closed, or no file

@@ -205,17 +205,17 @@ def _tell_of_loaders(before: int, after: int | None) -> None:
     a_state_each = "a trainer that keeps one for each rank, as torchtitan does,"
     skip = "have it skip the samples of the steps that are done, as hetopt run does"
     if after == before:
-        became = "each of these ranks finds its own state again"
+        became = "each rank resumes its own"
     elif after > before:
         became = (
-            f"{a_state_each} has none for {after - before} of them, and fails on "
-            f"missing keys; {skip}"
+            f"{a_state_each} has none for {after - before} of the new ranks, and fails "
+            f"on missing keys; {skip}"
         )
     else:
         lost = before - after
         became = f"{a_state_each} loses the positions of {lost} ranks; {skip}"
     output.tell(
-        "states of data loaders are not moved: "
+        "data-loader positions are not moved: "
         f"{counted(before, 'data-parallel rank')} before, {after} now; {became}"
     )
 

@@ -149,7 +149,7 @@ def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, 
         room = memory.room(constant, machine_of(gpu, None), framework, alone=alone)
         left = int(room / 2**30 * 1000) / 1000
         gpus[name] = fields | {"memory_gib": left}
-        why = "context, communicators and fragments of measured runs, and a margin"
+        why = "less CUDA context, NCCL and fragmentation as measured, and a margin"
         value = f"{left:.1f} of {whole:.1f} GiB"
         rows.append(Assumption(assumptions.room_of(name), value, why, _RESERVE))
     cluster = made["cluster"] | {"gpus": gpus}

@@ -57,8 +57,8 @@ def _sentence(model: str, one: Verdict) -> str:
         assert left is not None
         share = words.share(left / one.room_mib if one.room_mib else None)
         said = (
-            f"{model} fits on {one.on}, with up to {words.memory(left)} of "
-            f"{words.memory(one.room_mib)} to spare on every GPU that it uses ({share})"
+            f"{model} fits on {one.on}, with at least {words.memory(left)} of "
+            f"{words.memory(one.room_mib)} ({share}) free on each GPU that it uses"
         )
         if one.host_mib is not None:
             said += (

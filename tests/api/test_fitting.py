@@ -240,7 +240,7 @@ def test_an_instance_is_asked_about_its_own_gpus() -> None:
     code, out, _ = told("fit", TWO_NODES, "--longest")
     first = out.partition("\n")[0]
     assert code == 0
-    assert "to spare on every GPU that it uses" in first
+    assert "free on each GPU that it uses" in first
     assert "The longest context that fits is" in first
     assert "MARP" not in out
 

@@ -75,12 +75,12 @@ T5 = {"d_model": 1024, "num_layers": 24, "num_heads": 16, "vocab_size": 32_128}
         ),
         (
             {**LLAMA_3_8B, "architectures": ["LlamaForSequenceClassification"]},
-            "'LlamaForSequenceClassification', whose head tells classes",
+            "'LlamaForSequenceClassification', a model that classifies",
         ),
         (
             {"vision_config": {}, "llm_config": {**QWEN,
              "architectures": ["Qwen2ForRewardModel"]}},
-            "'Qwen2ForRewardModel', whose head tells classes",
+            "'Qwen2ForRewardModel', a model that classifies",
         ),
         ({**LLAMA_3_8B, "model_type": "arctic"}, "'arctic', which has an MLP beside"),
         (

@@ -723,7 +723,9 @@ def test_a_run_of_what_the_instances_program_lacks_is_one_of_its_trainer(
     assert claim.plan is not None
     assert claim.data is not None
     assert claim.data.workload.runs_on == "megatron"
-    assert "judged as a run of megatron, which executor does not run" in claim.notes
+    assert (
+        "checked against the limits of megatron: executor cannot run it" in claim.notes
+    )
     assert training_plan.evaluate(claim.data, claim.plan).valid
 
 

@@ -566,7 +566,7 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
     told = document(AUTO, paths, {"inter_gbytes_per_s": 12.5})
     assert told["cluster"]["inter"]["gbytes_per_s"] == 12.5
     (tmp_path / "hosts").write_text("a slots=8 type=A100-40GB-SXM4\n")
-    with pytest.raises(InstanceError, match="no file tells how fast they are joined"):
+    with pytest.raises(InstanceError, match="no file says how fast their network is"):
         document(AUTO, [*paths, tmp_path / "hosts"], {})
 
 

@@ -247,7 +247,7 @@ def test_a_machine_with_two_types_of_cards_is_two_nodes_joined_by_the_bus(
 def test_a_mixed_machine_beside_others_keeps_its_bus(tmp_path: Path) -> None:
     box = put(tmp_path, "box.csv", *BOX)
     other = put(tmp_path, "n2.csv", *smi(2))
-    with pytest.raises(InstanceError, match="found 2 hosts, and no file tells how"):
+    with pytest.raises(InstanceError, match="found 2 hosts, and no file says how"):
         nvidia_smi.read([box, other])
     found = cluster(nvidia_smi.read([box, other], inter_gbytes_per_s=1.25))
     assert found.link(*NAMES) == (0, Fraction("31.5e9"))

@@ -58,7 +58,7 @@ def test_hosts_that_differ_are_told_apart(tmp_path: Path) -> None:
         "8 ports of 25 GB/s per host of A100-80GB-SXM4; "
         "1 port of 200 GB/s per host of RTX4090, shared by all its GPUs"
     )
-    assert row.source == "the rate is taken as a host's"
+    assert row.source == "treated as the total rate of the host"
 
 
 @pytest.mark.parametrize("name", sorted(gpus()))

@@ -82,7 +82,8 @@ def refuse(config: Fields) -> None:
         )
     if _CLASSES.search(class_of(config)):
         raise InstanceError(
-            f"architectures: hetopt does not support {named!r}, whose head tells "
-            "classes in place of words; for somewhat more time and memory name the "
-            "class of its language model (...ForCausalLM) in a copy of the file"
+            f"architectures: hetopt does not support {named!r}, a model "
+            "that classifies in place of predicting words; for somewhat more time and "
+            "memory name the class of its language model (...ForCausalLM) in a copy "
+            "of the file"
         )

@@ -23,7 +23,7 @@ TRAIN = "train.sh"
 _TRAIN = """\
 #!/usr/bin/env bash
 # train.sh PLAN NODE: start the ranks of a node. MASTER_ADDR is the host of the first
-# one; ARGS are the words of `hetopt run` behind the plan, --steps and --data among
+# one; ARGS are passed to `hetopt run` after the plan, --steps and --data among
 # them. Without PLAN and NODE it looks at ARGS alone.
 set -euo pipefail
 fail() {{

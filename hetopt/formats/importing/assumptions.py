@@ -137,7 +137,7 @@ def training(
         if told is None:
             change = f"-o {field}={','.join(map(str, values[:2]))}"
             shown = " / ".join(map(str, values))
-            rows.append(Assumption(field, shown, "a plan chooses", change))
+            rows.append(Assumption(field, shown, "chosen by the planner", change))
     if (told := options.get("zero_groups")) is not None:
         costs["zero_groups"], *others = choices("zero_groups", told)
         if others:

@@ -220,7 +220,7 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
     rate, count = settings.host_gbytes_per_s, len(_machines(hosts))
     if rate is None and count > 1:
         raise InstanceError(
-            f"found {count} hosts, and no file tells how fast they are joined; "
+            f"found {count} hosts, and no file says how fast their network is; "
             "give -o inter_gbytes_per_s=X, the rate of a host: 12.5 (GB/s), or 100Gb/s"
         )
     cards = [card(host, settings) for host in hosts]
@@ -386,7 +386,7 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
     joined = settings.host_gbytes_per_s is not None
     if joined and settings.inter_latency_us is None:
         change = "-o inter_latency_us=X"
-        row = Assumption("latency between hosts", "0 us", "no file tells one", change)
+        row = Assumption("latency between hosts", "0 us", "not given", change)
         rows[row.what] = row
     return list(rows.values())
 

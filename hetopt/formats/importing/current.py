@@ -225,8 +225,13 @@ def claim_of(
     own = offering.workload.runs_on
     if next(targets.broken(offering, plan), None) is not None:
         offering = offering.on(trainer)
-        whose = "a trainer of no target" if trainer == "architecture" else trainer
-        notes = [*notes, f"judged as a run of {whose}, which {own} does not run"]
+        what = f"checked against the limits of {trainer}: {own} cannot run it"
+        if trainer == "architecture":
+            what = (
+                "this trainer has no export target: checked against the model's "
+                "limits only"
+            )
+        notes = [*notes, what]
     return Claim(
         1,
         None,

@@ -48,7 +48,7 @@ def alternatives(
             value = " / ".join(map(str, found[field]))
             what = field.replace("_", " ")
             change = f"-o {field}={found[field][-1]}"
-            rows.append(Assumption(what, value, "a plan chooses, if it can", change))
+            rows.append(Assumption(what, value, "chosen by the planner", change))
     offers = {field: degrees for field, degrees in found.items() if degrees != [1]}
     return offers, tuple(rows)
 

@@ -87,7 +87,7 @@ def assumption(
     return Assumption(
         "between hosts",
         f"{'; '.join(values)}, shared by all its GPUs",
-        "; ".join(["the rate is taken as a host's", *dict.fromkeys(more)]),
+        "; ".join(["treated as the total rate of the host", *dict.fromkeys(more)]),
         _CHANGE,
     )
 

@@ -536,7 +536,9 @@ class _Script:
             self.variables[name] = [*held[:-1], "".join(held[-1:]) + text]
 
     def _spoil(self, name: str, line: int) -> None:
-        self.variables[name] = [self._mark(f"${name} (line {line}, not surely set)")]
+        self.variables[name] = [
+            self._mark(f"${name} (set at line {line} only if something holds)")
+        ]
 
     # --- expansion ---
 

@@ -3,8 +3,8 @@
 A `Trainer` says by which texts its logs are known, which lines tell the most memory,
 and what else its lines tell of a run; `form` makes the form of a file of it.
 
-A run's speed is the median of its readings without the first, which warm up: three of
-them, or a tenth where that is more. GPUs are named by nvidia-smi, in its table or by
+A run's speed is the median of its readings without the first ones, which are warm-up:
+three, or a tenth where that is more. GPUs are named by nvidia-smi, in its table or by
 `-L`, and by torch's `collect_env`.
 """
 
@@ -119,8 +119,8 @@ def measure(source: Source, facts: Facts, field: str, readings: list[float]) -> 
             source.path,
             None,
             f"found {len(readings)} iterations with a time, expected more than "
-            f"{_WARM_UP}, which warm up; log every iteration, and give the output of "
-            "the rank that prints them",
+            f"{_WARM_UP}, which are warm-up; log every iteration, and give the output "
+            "of the rank that prints them",
         )
 
 

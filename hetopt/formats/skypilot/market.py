@@ -213,7 +213,7 @@ def _choices(workload: Document, search: Document) -> Iterator[Assumption]:
         own = workload.get("costs", {}).get(field, CostSettings().value(field))
         values = " / ".join(map(str, dict.fromkeys((own, *others))))
         yield Assumption(
-            field, values, "a plan chooses", "alternatives of the instance"
+            field, values, "chosen by the planner", "alternatives of the instance"
         )
 
 
