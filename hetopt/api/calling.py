@@ -151,7 +151,9 @@ def _renew(words: Document, old: Mapping[str, str], name: str, parameters: Any) 
     warnings.warn(message, DeprecationWarning, stacklevel=3)
     if both := set(old.values()) & set(words):
         word = min(both)
-        raise TypeError(f"{name}: found {', '.join(old)} beside {word}: give {word}")
+        raise TypeError(
+            f"{name}: found {', '.join(old)} together with {word}: give {word}"
+        )
     given = {word: words.pop(word) for word in old}
     limits = {_OF_LIMITS[w]: given[w] for w in given if w in _OF_LIMITS}
     heard = {w: given[w] for w in given if w in _OF_PROGRESS and given[w] is not None}

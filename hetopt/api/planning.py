@@ -194,7 +194,7 @@ def compare(
     if problem is not None or stated is not None:
         if runs_on is not None or start is not None:
             raise Unsupported(
-                "found runs_on or start beside a problem, expected them where training "
+                "found runs_on or start with a problem, expected them where training "
                 "plans are made: leave them out"
             )
         wanted = Chosen(planners, statements, backends, exact is not False)

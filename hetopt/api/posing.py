@@ -56,7 +56,7 @@ def pose(
         )
     if given:
         raise Unsupported(
-            f"found {', '.join(given)} beside a problem that is stated by itself: they "
+            f"found {', '.join(given)} with a problem that is stated by itself: they "
             "are of instances; leave them out"
         )
     return data, rest

@@ -60,8 +60,8 @@ def offering(plan: AnyPlan, instance: AnyProblem | None = None) -> Instance:
     if found is None or found.cluster is not None:
         raise Unsupported(
             "found a plan of provisioning without its instance with offers, expected a "
-            "result of `hetopt provision --out`, or the instance beside the plan; give "
-            "--instance"
+            "result of `hetopt provision --out`, or the instance next to the plan; "
+            "give --instance"
         )
     return found
 

@@ -474,7 +474,7 @@ class _Search:
 
 def _named(count: int, rate: Fraction) -> str:
     if count == 1:
-        return "one machine alone"
+        return "only one machine"
     return f"{count} machines at {float(rate):g} Gbit/s"
 
 

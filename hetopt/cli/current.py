@@ -55,7 +55,7 @@ class CurrentRun:
         if self.claim is None or self.claim.settings is None:
             if is_written:
                 raise Unsupported(
-                    "--diff, --out: each rank of the run is told its own settings, "
+                    "--diff, --out: each rank of the run has its own settings, "
                     "which are not changed one by one; plan anew with --for"
                 )
             return

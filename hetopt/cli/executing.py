@@ -58,7 +58,7 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="Tokens: .npy, Megatron's .bin beside its .idx, a folder of Hugging "
+            help="Tokens: .npy, Megatron's .bin with its .idx, a folder of Hugging "
             "Face datasets, raw 2-byte numbers (4-byte above 65,536 words); "
             "`synthetic`: generated tokens.",
         ),

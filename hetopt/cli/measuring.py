@@ -212,10 +212,10 @@ def profile(
 
 
 def _refuse(given: dict[str, object]) -> None:
-    """Options of layers' profiles beside --constants, which would do nothing."""
+    """Options of layers' profiles with --constants, which would do nothing."""
     if words := [name for name, value in given.items() if value is not None]:
         raise typer.BadParameter(
-            f"found {', '.join(words)} beside --constants, which measures the card by "
+            f"found {', '.join(words)} with --constants, which measures the card by "
             "itself: leave it out"
         )
 

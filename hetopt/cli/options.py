@@ -138,14 +138,14 @@ Start = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Also start from this plan; plans beside the instance are used anyway.",
+        help="Also start from this plan; plans next to the instance are used anyway.",
     ),
 ]
 Fresh = Annotated[
     bool,
     flag(
         "--fresh",
-        help="Ignore what is known: plans beside the instance and the library's best.",
+        help="Ignore what is known: plans next to the instance and the library's best.",
     ),
 ]
 AsJson = Annotated[

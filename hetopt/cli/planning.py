@@ -355,7 +355,7 @@ def compare(
         others = planners is not None or exact or runs_on is not None
         if others or seeds > 1 or curves is not None:
             raise Unsupported(
-                "--targets finds the best plan of each target: give it alone"
+                "--targets finds the best plan of each target: give no other option"
             )
         how = {"start": start or None, "known": not fresh}
         _deliver_targets(instances, how, limits, out, as_json=as_json)
@@ -511,7 +511,7 @@ def provision(
     if frontier:
         if (until, budget, alternatives) != (None, None, None):
             raise Unsupported(
-                "--frontier covers every deadline and budget: give it alone"
+                "--frontier covers every deadline and budget: give no other option"
             )
         from ..report import front
 

@@ -72,7 +72,7 @@ def advice(found: Advice) -> Iterator[RenderableType]:
     """Yield a row for each change."""
     if found.changes:
         yield ""
-        headings = ("change", "alone", "with those above")
+        headings = ("change", "by itself", "with those above")
         rows = [_row(change) for change in found.changes]
         yield writers.terminal(Table.of(headings, rows, texts=("change",)))
 

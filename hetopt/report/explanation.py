@@ -91,7 +91,7 @@ def limits(found: Explanation) -> Iterator[str]:
     )
     if found.interval_s is not None:
         told = words.interval(*found.interval_s)
-        yield f"80% interval: {told}, by the spread of measured runs"
+        yield f"80% interval: {told}, from the spread of measured runs"
     if found.ports:
         yield f"busiest network ports: {words.ports(found.ports)}"
     if found.faster is not None:
@@ -183,7 +183,7 @@ def _kinds(found: Explanation) -> Section:
         ]
         for row in found.kinds
     ]
-    note = "One layer of each kind, per micro-batch, where the first one lies."
+    note = "One layer of each kind, per micro-batch, where the first one is."
     return Section("Kinds of layers", (note,), table=Table.of(head, rows))
 
 

@@ -37,7 +37,7 @@ def terminal(found: Fitting) -> Iterator[RenderableType]:
         yield writers.terminal(_marp(found), narrow=False)
         yield f"Rows above: {LOOKED_AT}."
     else:
-        yield f"With these alone, nothing fits: {LOOKED_AT}."
+        yield f"With only these, nothing fits: {LOOKED_AT}."
     yield _scope(found.least_gpus)
 
 
@@ -126,7 +126,7 @@ def _scope(least: dict[str, int]) -> str:
     counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
     return (
         "The answer also considers pipelines, ZeRO and recomputation: weights, "
-        "gradients and optimiser states alone, sharded over all GPUs, fill "
+        "only gradients and optimiser states, sharded over all GPUs, fill "
         f"{counts}. `hetopt assemble` makes an instance of this model and your hosts, "
         "`hetopt plan` looks for its fastest plan."
     )
@@ -183,7 +183,7 @@ def page(found: Fitting) -> str:
     if found.verdicts:
         sections.append(Section("Margins", table=_table(found)))
     if found.marp:
-        alone = "Data and tensor parallelism alone"
+        alone = "Only data and tensor parallelism"
         sections.append(
             Section(alone, (f"{LOOKED_AT}.",), table=_marp(found), folded=True)
         )

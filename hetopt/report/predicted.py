@@ -58,7 +58,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
 
 def _fit(row: Prediction, run: Run) -> str:
     if row.unsaid is not None:
-        return f", not told: {row.unsaid}"
+        return f", not given: {row.unsaid}"
     if (host := row.host_gib) is not None and host > (run.host_memory_gib or inf):
         return f", does not fit: its host pins {host:.0f} GiB"
     if row.fit == "tight":

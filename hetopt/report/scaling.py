@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     *("machines", "network", "iteration", "saves", "saves at most"),
-    "data parallel alone",
+    "only data parallel",
 )
 _LINE = 0.06  # of the picture's height: from one note in it to the next
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
@@ -91,7 +91,7 @@ def _turn(found: Scaling, turn: Turn) -> str:
         said = f"{name} pays off from about {_gbits(rate)} on"
     equal = turn.data_parallel_gbits_per_s
     if equal and rate != equal:
-        said += f" (data parallelism alone from {_gbits(equal)})"
+        said += f" (only data parallelism: from {_gbits(equal)})"
     own = [one for one in points if one.gbits_per_s == found.own_gbits_per_s]
     shown = [*own, *(one for one in points[-1:] if one not in own)]
     told = [_at(found, one, count) for one in shown]
@@ -106,11 +106,11 @@ def _ordinal(count: int) -> str:
 def _at(found: Scaling, point: Point, count: int) -> str:
     own = "your " if point.gbits_per_s == found.own_gbits_per_s else ""
     mine, least = _time(point.iteration_us), found.fewer_us(point)
-    alone = "one alone" if count == 2 else "fewer"
+    alone = "only one" if count == 2 else "fewer"
     many = {2: "two machines", 3: "all three"}.get(count, f"all {count}")
     said = f"at {own}{_gbits(point.gbits_per_s)} {many} take {mine} per iteration"
     if own and point.equal_us is not None and least is not None:
-        said += f" ({_time(point.equal_us)} by data parallelism alone)"
+        said += f" ({_time(point.equal_us)} by data parallelism only)"
     return said if least is None else f"{said}, {alone} {_time(least)}"
 
 
@@ -189,7 +189,7 @@ def picture(found: Scaling, width: float = figures.WIDTH) -> "Drawing":
         colour = figures.COLOURS[number % len(figures.COLOURS)]
         for line, label, which in (
             ("-", f"{count} machines", 1),
-            ("--", f"{count}, data parallel alone", 2),
+            ("--", f"{count}, only data parallel", 2),
         ):
             samples = [(x[0], x[which]) for x in found.curves.get(count, ())]
             known = [(rate, us / 1e6) for rate, us in samples if us is not None]

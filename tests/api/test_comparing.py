@@ -150,7 +150,7 @@ def test_what_a_problem_does_not_know_is_refused() -> None:
         hetopt.compare(NAME, problem="device_grouping", options={"x": 1})
     with pytest.raises(Unsupported, match="no problem that they are of"):
         hetopt.compare(NAME, statements=["hexiscale_milp"])
-    with pytest.raises(Unsupported, match="found runs_on or start beside a problem"):
+    with pytest.raises(Unsupported, match="found runs_on or start with a problem"):
         hetopt.compare(NAME, problem="device_grouping", runs_on="megatron")
     with pytest.raises(MixedData, match="expected one: compare them one by one"):
         hetopt.compare([tiny("device_grouping", 1), tiny("layer_partition", 1)])

@@ -337,7 +337,7 @@ def test_a_bad_file_exits_2_with_its_name_and_no_traceback(
         (["solve", SMALL, "--method", "provisioning"], "provisioning"),
         (["provision", SMALL], "offers"),
         (["provision", "tiny/offers", "--deadline", "1", "--budget", "1"], "give one"),
-        (["provision", "tiny/offers", "--frontier", "--budget", "1"], "alone"),
+        (["provision", "tiny/offers", "--frontier", "--budget", "1"], "no other"),
         (["check", "nowhere.json"], "nowhere.json"),
         (["list", "colours"], "instances"),
         (["dance"], "dance"),

@@ -553,7 +553,7 @@ def test_a_script_is_read_with_the_words_that_start_it(
     told = values["tensor-model-parallel-size"], values["micro-batch-size"]
     assert told == ("4", "2")
     assert "bf16" in values
-    assert any("run.sh was read, too" in note for note in asked.notes)
+    assert any("run.sh was also read" in note for note in asked.notes)
     assert module.TRAINER == "megatron"
 
 
@@ -574,7 +574,7 @@ def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
     path.write_text(f'source env.sh\n{text} "$@"\n')
     _, asked = changes.recognise([path])
     told = " ".join(asked.notes)
-    assert "env.sh: sourced and not beside the file" in told
+    assert "env.sh: sourced, but not in the folder of the file" in told
     assert "$@: words that the script is started with are taken as none" in told
 
 

@@ -186,7 +186,7 @@ def test_a_fault_is_named_by_file_and_field(
 
 
 def test_what_is_missing_is_asked_for(folder: Path) -> None:
-    with pytest.raises(InstanceError, match="do not tell layers, vocabulary; give"):
+    with pytest.raises(InstanceError, match="do not say layers, vocabulary; give"):
         imported(folder, layers=None, vocabulary=None)
     with pytest.raises(InstanceError, match=r"no computation_profiling_\*\.json"):
         imported(folder, TIMES)

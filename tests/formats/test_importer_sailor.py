@@ -132,7 +132,7 @@ def test_a_fault_is_named_by_file_and_place(
 
 
 def test_what_is_missing_is_asked_for(folder: Path) -> None:
-    with pytest.raises(InstanceError, match="do not tell vocabulary, heads; give"):
+    with pytest.raises(InstanceError, match="do not say vocabulary, heads; give"):
         imported(folder, memory_info=None, heads=None)
     (folder / "Y10").rename(folder / "Z1")
     shutil.copytree(folder / "Z1", folder / "Y10" / "W2")

@@ -633,7 +633,7 @@ def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
     told = " ".join(module.claimed(asked, instance(48)).notes)
     assert "not read: packing True, use_liger_kernel True" in told
     assert "report_to" not in told
-    assert "ds.json was read, too" in told
+    assert "ds.json was also read" in told
 
 
 def test_flags_without_a_value_are_told(tmp_path: Path) -> None:
@@ -665,8 +665,8 @@ def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(
     ("more", "told"),
     [
         ("--use_lora True --lora_r 8", "found adapters of rank 8, expected all"),
-        ("--bits 4 --lora_r 8", "found adapters of rank 8 beside 4 bits"),
-        ("--load_in_8bit --lora_r 8", "write weight_bits: 8 beside the rank"),
+        ("--bits 4 --lora_r 8", "found adapters of rank 8 on 4-bit weights"),
+        ("--load_in_8bit --lora_r 8", "write weight_bits: 8 next to the rank"),
         ("--optim adamw_torch_4bit", "found adamw_torch_4bit, expected adamw"),
         ("--optim adamw_anyprecision", "found adamw_anyprecision, expected adamw"),
         ("--use_galore", "--use_galore: found galore, expected adamw"),

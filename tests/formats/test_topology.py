@@ -141,7 +141,7 @@ def test_pairs_that_bridges_join_are_told_and_may_be_nodes(tmp_path: Path) -> No
     (node,) = read["cluster"]["nodes"]
     assert (node["count"], node["intra_gbytes_per_s"]) == (4, 31.5)
     (row,) = [row for row in read["assumed"] if row.what == "links within box"]
-    assert row.source == "the slowest pair's, PHB; NVLinks join 0-1, 2-3 alone"
+    assert row.source == "the slowest pair's, PHB; NVLinks join only 0-1, 2-3"
     assert "-o nvlinks=groups" in row.change
     read = nvidia_smi.read(paths, nvlinks="groups")
     cluster = Cluster.model_validate(read["cluster"], strict=False)

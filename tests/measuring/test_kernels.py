@@ -394,7 +394,7 @@ def test_rows_from_elsewhere_become_a_file(tmp_path: Path) -> None:
     [
         (["llama-2-7b"], "found no MODEL, --sequence-length or --out"),
         (["--rows", "x.jsonl"], "found --rows and no --constants FILE"),
-        (["llama-2-7b", "--constants", "OUT"], "found MODEL beside --constants"),
+        (["llama-2-7b", "--constants", "OUT"], "found MODEL with --constants"),
         (["--constants", "OUT", "--gpu-name", "H9000"], "found GPU 'H9000'"),
         (["--constants", "OUT", "--seconds", "1"], "expected 5 to 3600"),
         (["--constants", "OUT", "--rows", "no.jsonl"], "cannot be read"),

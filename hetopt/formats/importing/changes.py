@@ -251,7 +251,7 @@ class _Search:
         try:
             claim = self.module.claimed(self.asked_for(settings), self.data, self.hosts)
             if claim.plan is None or not self._is_said(claim.settings, settings):
-                return Assessment(None, "the run cannot be told so")
+                return Assessment(None, "the settings of the run cannot express it")
             data = claim.data or self.data
             found = training_plan.evaluate(data, claim.plan)
             trainer = data.on(self.module.TRAINER)

@@ -132,7 +132,7 @@ def _parse(text: str, place: str) -> ast.Module:
     if len(text) > _MOST_CHARACTERS:
         raise InstanceError(
             f"{place}: found {len(text)} characters, expected at most "
-            f"{_MOST_CHARACTERS}; give the configuration alone"
+            f"{_MOST_CHARACTERS}; give only the configuration"
         )
     try:
         return _quietly(text)
@@ -158,7 +158,7 @@ class _Reader:
         if self._calls > _MOST_CALLS or self._depth >= _MOST_DEEP:
             raise InstanceError(
                 f"{self.place}: found functions that call each other more than "
-                f"{_MOST_CALLS} times, expected fewer; give the configuration alone"
+                f"{_MOST_CALLS} times, expected fewer; give only the configuration"
             )
         function = self.functions[name]
         given = function.args

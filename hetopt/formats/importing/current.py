@@ -180,13 +180,13 @@ def same_adapters(
         return
     words = [
         "all weights" if one is None else
-        f"adapters of rank {one[0]}" + (f" beside {one[1]} bits" if one[1] else "")
+        f"adapters of rank {one[0]}" + (f" on {one[1]}-bit weights" if one[1] else "")
         for one in (told, own)
     ]  # fmt: skip
     kind = "full" if told is None else "lora" if told[1] is None else "qlora"
     remedy = f"-o finetune={kind}" + ("" if told is None else f" -o rank={told[0]}")
     if bits == 8:
-        remedy += ", and write weight_bits: 8 beside the rank in its file"
+        remedy += ", and write weight_bits: 8 next to the rank in its file"
     raise InstanceError(
         f"{place}: what is trained: found {words[0]}, expected {words[1]} as the "
         f"instance has it; assemble one with {remedy}"

@@ -118,9 +118,9 @@ def trained_part(
     beside = options.get("beside")
     if beside is None:
         beside = _BESIDE[0]
-        source = "as QLoRA has them, beside the MLP's matrices too"
+        source = "as in QLoRA, on the MLP's matrices too"
         change = "-o beside=attention"
-        rows.append(Assumption("LoRA's adapters", "beside all", source, change))
+        rows.append(Assumption("LoRA's adapters", "on all matrices", source, change))
     elif beside not in _BESIDE:
         raise UnknownName("place of adapters", beside, _BESIDE)
     return {"lora": {"rank": rank, "beside": beside, **fields}}, tuple(rows)

@@ -21,7 +21,7 @@ AUTO = "auto"
 _ALIASES = {"ray": "launchers", "dstack": "launchers", "skypilot": "launchers",
             "scontrol": "sinfo"}  # fmt: skip
 _BY_HAND = "Write a line for each host: NAME slots=8 type=MI300X"
-_NO_GPUS = ", which tells no GPUs"
+_NO_GPUS = ", which lists no GPUs"
 #: Lists that are near to one that is read: how they begin, and what to print instead.
 _NEAR = (
     (

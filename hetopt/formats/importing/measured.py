@@ -44,7 +44,7 @@ def required(format: str, options: Values, names: Iterable[str]) -> None:
     if missing:
         flags = " ".join(f"--{name.replace('_', '-')} VALUE" for name in missing)
         raise InstanceError(
-            f"import {format}: the files do not tell {', '.join(missing)}; give {flags}"
+            f"import {format}: the files do not say {', '.join(missing)}; give {flags}"
         )
     for name in (*_MODEL, "vocabulary"):
         value = options.get(name)

@@ -452,14 +452,15 @@ class _Script:
         at = _script_at(words)
         if at is not None and (path := self._beside(words[at])) is not None:
             told = self._without_unread(words[at]).text
-            self.notes.append(f"{told}: {path} was read, too")
+            self.notes.append(f"{told}: {path} was also read")
             text = _MARK.sub("", read_text(path))
             self.variables |= _of_slurm(text)
             return text
         if words[0] in ("source", "."):
             told = self._without_unread(" ".join(words[1:])).text
             self.notes.append(
-                f"{told}: sourced and not beside the file: what it sets is not read"
+                f"{told}: sourced, but not in the folder of the file: what it sets is "
+                "not read"
             )
         here = [part for part in parts if part.kind == "here"]
         readers = {word.rpartition("/")[2] for word in words}

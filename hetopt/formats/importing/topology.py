@@ -53,7 +53,7 @@ def links(pairs: Pairs) -> Links | None:
             return Links(slowest)
         found = groups(widths)
         joined = ", ".join("-".join(map(str, one)) for one in found if len(one) > 1)
-        told = f"the slowest pair's, {slowest}; NVLinks join {joined} alone"
+        told = f"the slowest pair's, {slowest}; NVLinks join only {joined}"
         if len(found) == 1:
             return Links(slowest, _alone(slowest))
         inner = ((one, links(part(pairs, one))) for one in found)

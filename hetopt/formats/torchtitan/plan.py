@@ -160,7 +160,7 @@ def _with_config(files: Sequence[File], notes: list[str]) -> tuple[File, ...]:
                 f"the file, expected to read it; give it, too: --from {name}"
             )
         found += opened([path])
-        notes.append(f"{_CONFIG}: {path} was read, too")
+        notes.append(f"{_CONFIG}: {path} was also read")
     return tuple(found)
 
 

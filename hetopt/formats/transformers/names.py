@@ -299,7 +299,7 @@ def with_references(files: Sequence[File]) -> tuple[list[File], list[str]]:
             if path is not None and len(found) < _MOST_FILES:
                 found += opened([path])
                 given.add(last)
-                notes.append(f"{key}: {path} was read, too")
+                notes.append(f"{key}: {path} was also read")
             elif match := _STAGE.search(last.lower()):
                 hosted = ", partly on hosts," if "offload" in last.lower() else ""
                 notes.append(
