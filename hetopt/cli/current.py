@@ -13,6 +13,7 @@ from .options import limit_s
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..api.measured import Footing, Measurement
     from ..formats.importing.asked import Asked
     from ..formats.importing.changes import Advice
     from ..formats.importing.edits import Edited
@@ -96,12 +97,34 @@ class CurrentRun:
         write_text(out, text)
 
     def answer(
-        self, found: "Evaluation", bound: "Bound | None"
+        self, found: "Evaluation", bound: "Bound | None", measured: "Footing | None"
     ) -> "Iterator[RenderableType]":
         """Return what the run takes, and what to change: the first lines shown."""
         from ..report import changes
 
-        return changes.answer(found, bound, self.advice)
+        return changes.answer(found, bound, self.advice, measured)
+
+    def measured(self) -> "Measurement | None":
+        """Return what the files say that an iteration takes; None where none does."""
+        from ..api.measured import Measurement
+        from ..formats import runs
+
+        claim = self.claim
+        if claim is None or claim.plan is None or self.data is None:
+            return None
+        work = self.data.workload
+        gpus = sum(len(replica.gpus) for replica in claim.plan.replicas())
+        size = runs.Size(work.global_batch, work.sequence_length, gpus)
+        for file in self.asked.files:
+            if (one := runs.measured(file.source, size)) is not None:
+                of = (
+                    f"{one.kind} of {one.counted:,} iterations"
+                    if one.counted
+                    else (f"{one.kind} of the whole run")
+                )
+                after = f" after {one.left_out:,} of warm-up" if one.left_out else ""
+                return Measurement(one.seconds, of + after)
+        return None
 
     def shown(self) -> None:
         """Print what was read, for a terminal."""
