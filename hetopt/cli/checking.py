@@ -236,9 +236,10 @@ class _Judged:
         from ..api.measured import Measurement, footing
 
         of, run = self.subject, self.subject.run
+        told = None if run is None else run.measured()
         if seconds is not None:
             told = Measurement(seconds, "--measured")
-        elif run is None or (told := run.measured()) is None:
+        if told is None:
             return self
         if of.problem != "training_plan":
             raise Unsupported(f"--measured: {of.place} has a plan of {of.problem}")

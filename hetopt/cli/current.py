@@ -108,13 +108,14 @@ class CurrentRun:
         """Return what the files say that an iteration takes; None where none does."""
         from ..api.measured import Measurement
         from ..formats import runs
+        from ..formats.runs.source import Size
 
         claim = self.claim
         if claim is None or claim.plan is None or self.data is None:
             return None
         work = self.data.workload
         gpus = sum(len(replica.gpus) for replica in claim.plan.replicas())
-        size = runs.Size(work.global_batch, work.sequence_length, gpus)
+        size = Size(work.global_batch, work.sequence_length, gpus)
         for file in self.asked.files:
             if (one := runs.measured(file.source, size)) is not None:
                 of = (

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from ...errors import InstanceError
 from ..documents import Document, Values
-from ..runs import Source, is_log, printed_config
+from ..runs import is_log, printed_config
 from ..runs.megatron import printed
+from ..runs.source import Source
 from . import constants, flags
 
 #: Arguments one of which has every run, with dashes; other commands have none of them.
