@@ -116,6 +116,6 @@ def opened(paths: Sequence[Path]) -> tuple[File, ...]:
         if colon:
             source = Source(Path(f"{name}.py"), part=function)
         file = File(source, forms.read(source))
-        strangers.refuse(file.form, file.place)
+        strangers.refuse(file.form, file.place, source.text)
         found.append(file)
     return tuple(found)
