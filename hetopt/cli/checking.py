@@ -200,7 +200,13 @@ def _subject(
         assert claim is not None
         assert claim.plan is not None
         told = str(run.asked.place), "training_plan", claim.data, claim.plan
-        return _Subject(*told, is_running=True, notes=claim.notes, run=run)
+        notes = claim.notes
+        if run.full_length is not None:
+            notes += (
+                f"all sequences are counted at {run.full_length:,} tokens, as nothing "
+                "packs them; shorter ones run faster and use less memory",
+            )
+        return _Subject(*told, is_running=True, notes=notes, run=run)
     from ..formats import importing
 
     ((format, file),) = files.items()
@@ -287,7 +293,8 @@ class _Judged:
         if measured is not None:
             output.show([changes.rates(measured)])
         if self.reached is not None and self.found.objective is not None:
-            output.show([_distance(self.found, self.reached)])
+            length = of.run.full_length if of.run is not None else None
+            output.show([_distance(self.found, self.reached, length)])
         if self.proof is not None and not self.proof.missing:
             output.show([f"the bound is verified: {self.proof.by}"])
         if of.run is not None:
@@ -336,7 +343,7 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
         output.tell(f"{run.asked.place}: {note}")
 
 
-def _distance(found: "Evaluation", bound: "Bound") -> str:
+def _distance(found: "Evaluation", bound: "Bound", full_length: int | None) -> str:
     """Return how far a run is at most from the best one, if it breaks no rule."""
     from ..report import words
 
@@ -346,6 +353,8 @@ def _distance(found: "Evaluation", bound: "Bound") -> str:
     if not found.valid:
         memory = any(broken.rule == "memory" for broken in found.violations)
         what = "does not fit" if memory else "breaks rules"
+        if full_length is not None:
+            what += f" with sequences of {full_length:,} tokens each"
         return (
             f"{least}: this holds for plans that fit, and the run {what} according to "
             f"the model, so its distance from the best plan is unknown; `hetopt plan` "

@@ -102,7 +102,14 @@ class CurrentRun:
         """Return what the run takes, and what to change: the first lines shown."""
         from ..report import changes
 
-        return changes.answer(found, bound, self.advice, measured)
+        return changes.answer(found, bound, self.advice, measured, self.full_length)
+
+    @property
+    def full_length(self) -> int | None:
+        """Return the tokens each sequence is counted at, if some may be shorter."""
+        if self.data is None or not self.asked.has_short_sequences:
+            return None
+        return self.data.workload.sequence_length
 
     def measured(self) -> "Measurement | None":
         """Return what the files say that an iteration takes; None where none does."""
@@ -168,6 +175,8 @@ class CurrentRun:
                 else None,
             }
         }
+        if self.full_length is not None:
+            document["counted_at_full_length"] = self.full_length
         if self.claim is None:
             document["notes"] = list(self.asked.notes)
         if self.advice is not None:

@@ -49,29 +49,42 @@ def answer(
     bound: Bound | None,
     advised: Advice | None,
     measured: Footing | None = None,
+    full_length: int | None = None,
 ) -> Iterator[RenderableType]:
-    """Yield what the run takes, beside the best plan, and what to change."""
-    told = _verdict(found, bound) if measured is None else measurement(measured, found)
+    """Yield what the run takes, beside the best plan, and what to change.
+
+    `full_length` are the tokens of each sequence where real ones may be shorter.
+    """
+    told = (
+        _verdict(found, bound, full_length)
+        if measured is None
+        else measurement(measured, found, full_length)
+    )
     if advised is not None:
         told += f" {sentence(advised)}"
     yield Text(words.plain(told), style="bold")
     yield ""
 
 
-def _verdict(found: Evaluation, bound: Bound | None) -> str:
+def _verdict(
+    found: Evaluation, bound: Bound | None, full_length: int | None = None
+) -> str:
     """Return what a run takes and how far it is from the best, or what is wrong."""
+    each = f" with sequences of {full_length:,} tokens each" if full_length else ""
     if not found.valid:
         what = "does not fit" if _lacks_memory(found) else "breaks rules"
-        return f"The run {what}, according to the model."
+        return f"The run {what}{each}, according to the model."
     assert found.objective is not None
-    told = f"The run takes {words.amount(found.objective, 'us')} per iteration"
+    told = f"The run takes {words.amount(found.objective, 'us')} per iteration{each}"
     if bound is not None and bound.value:
         more = words.share(float(found.objective / bound.value - 1))
         told += f", at most {more} more than the best plan"
     return told + "."
 
 
-def measurement(told: Footing, found: Evaluation) -> str:
+def measurement(
+    told: Footing, found: Evaluation, full_length: int | None = None
+) -> str:
     """Return what was measured, what is predicted of it and of the best plan."""
     seconds = told.measured.seconds
     text = f"Measured {words.duration(seconds)} per iteration ({told.measured.source})"
@@ -87,9 +100,10 @@ def measurement(told: Footing, found: Evaluation) -> str:
             "sequence length with those of the run."
         )
     if not found.valid:
-        text += f" {_verdict(found, None)}"
+        text += f" {_verdict(found, None, full_length)}"
         if _lacks_memory(found):
-            text += " It ran, so the model counts too much memory here."
+            shorter = " or its sequences are shorter" if full_length else ""
+            text += f" It ran, so the model counts too much memory here{shorter}."
     same = told.corrected(told.best_s)
     if told.best_s is not None and same is not None:
         less = words.share(1 - same / seconds)

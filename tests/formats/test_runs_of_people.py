@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from exporter_plans import instance
+from typer.testing import CliRunner
 
+from hetopt import cli
 from hetopt.api import boxes
 from hetopt.errors import InstanceError, Unsupported
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import changes, edits
 from hetopt.formats.importing.placing import Claim, Settings
 from hetopt.problems import training_plan
@@ -694,7 +697,7 @@ OF_PAIRS = {
     "module.sh": f"torchrun --nproc_per_node 8 -m trl.scripts.kto {_ARGS}\n",
     "swift.sh": f"swift rlhf {_ARGS}\n",
     "megatron.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rlhf_type grpo\n",
-    "openrlhf.sh": "deepspeed --module openrlhf.cli.train_rm --micro_train_batch_size 2",
+    "openrlhf.sh": "deepspeed --module openrlhf.cli.train_rm --save_path x",
     "ray.sh": "ray job submit --address=x -- python3 -m openrlhf.cli.train_ppo_ray "
     "--actor.num_nodes 1 --train.micro_batch_size 2\n",
     "roles.sh": "python3 my.py --actor.num_nodes 1 --train.micro_batch_size 2\n",
@@ -706,7 +709,7 @@ OF_PAIRS = {
     "nemo_rl.yaml": "grpo: {num_prompts_per_step: 32}\n"
     "policy: {train_micro_batch_size: 4}\n",
     "args.json": '{"rlhf_type": "kto", "per_device_train_batch_size": 1}',
-    "printed.log": "INFO DPOConfig(\nadam_beta1=0.9,\nper_device_train_batch_size=2,\n)",
+    "printed.log": "INFO DPOConfig(\nbeta=0.9,\nper_device_train_batch_size=2,\n)",
 }
 
 
@@ -741,6 +744,52 @@ def test_names_of_methods_elsewhere_refuse_no_run(
 ) -> None:
     _, asked = changes.recognise([put(tmp_path, {name: text})])
     assert asked.values["samples"] in ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "packed"),
+    [
+        ("run.yaml", _YAML, ""),
+        ("run.yaml", f"{_YAML}packing: false\n", "packing: true\n"),
+        ("run.yaml", f"{_YAML}finetuning_type: full\n", "neat_packing: true\n"),
+        ("run.yaml", f"{_YAML}cutoff_len: 8\n", "stage: pt\n"),
+        ("run.yaml", "base_model: m\nmicro_batch_size: 1\n", "sample_packing: true\n"),
+        ("run.sh", f"trl sft {_ARGS}", " --packing"),
+        ("run.sh", f"python run_clm.py {_ARGS}", " --block_size 1024"),
+        ("run.sh", OF_MEGATRON["ms-swift"]["run.sh"][:-1], " --packing true"),
+        ("run.sh", OF_MEGATRON["ms-swift"]["run.sh"][:-1], " --packing"),
+    ],
+)
+def test_sequences_that_nothing_packs_may_be_shorter(
+    name: str, text: str, packed: str, tmp_path: Path
+) -> None:
+    _, asked = changes.recognise([put(tmp_path, {name: text})])
+    assert asked.has_short_sequences
+    if packed:
+        text = text.replace("packing: false\n", "")
+        _, asked = changes.recognise([put(tmp_path, {name: text + packed})])
+        assert not asked.has_short_sequences
+
+
+def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
+    tmp_path: Path,
+) -> None:
+    hosts, place = tmp_path / "hosts", tmp_path / "instance.json"
+    hosts.write_text("a slots=2 type=A100-80GB-SXM4\n")
+    defects = Path(__file__).parents[1] / "defects"
+    model, run = defects / "short-sequences-model.json", defects / "short-sequences.sh"
+    work = {"sequence_length": 2048, "global_batch": 16}
+    made = assembly(model, Listed("hostfile", [hosts]), [], work)
+    place.write_text(json.dumps(made.document))
+    words = ["check", "--from", str(run), "--instance", str(place)]
+    shown = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1"])
+    text = " ".join(shown.output.split())
+    full = "with sequences of 2,048 tokens each"
+    assert text.count("does not fit") - text.count("(does not fit)") == text.count(full)
+    assert text.startswith(f"The run does not fit {full}, according to the model.")
+    assert "all sequences are counted at 2,048 tokens, as nothing packs them" in text
+    told = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1", "--json"])
+    assert json.loads(told.stdout)["counted_at_full_length"] == 2048
 
 
 @pytest.mark.parametrize(
