@@ -15,6 +15,7 @@ from .options import AsJson, RunsOn, TimeLimit, flag, limit_s
 from .quantities import duration
 
 if TYPE_CHECKING:
+    from ..api.measured import Footing
     from ..api.proving import BoundCheck
     from ..files import Origin
     from ..plans import Plan
@@ -72,6 +73,15 @@ _Again = Annotated[
         "long.",
     ),
 ]
+_Measured = Annotated[
+    float | None,
+    duration(
+        least=1e-6,
+        metavar="S",
+        help="What an iteration took when it ran (14.2s, 850ms, 1.5min): shown next to "
+        "the prediction, and what other plans are corrected by. A log says it itself.",
+    ),
+]
 
 
 def check(
@@ -89,6 +99,7 @@ def check(
     tokens: runs.Tokens = None,
     dataset: runs.Dataset = None,
     epochs: runs.Epochs = 1,
+    measured: _Measured = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a plan, whoever made it: stage times, memory, and broken rules.
@@ -114,6 +125,8 @@ def check(
     output.check_writable(out)
     run = CurrentRun(from_run, instance) if from_run else None
     if run is not None and run.data is None:
+        if measured is not None:
+            raise Unsupported("--measured is compared with a prediction: --instance")
         _show_read(run, as_json=as_json)
         return
     subject = _subject(plan, instance, files, run).on(runs_on)
@@ -123,6 +136,7 @@ def check(
     if run is not None:
         run.improve(time_limit, is_written=diff or out is not None)
         judged = replace(judged, reached=run.bound() or judged.reached)
+    judged = judged.beside_measurement(instance or plan, measured)
     if as_json:
         output.print_json(judged.to_json())
     else:
@@ -186,7 +200,13 @@ def _subject(
         assert claim is not None
         assert claim.plan is not None
         told = str(run.asked.place), "training_plan", claim.data, claim.plan
-        return _Subject(*told, is_running=True, notes=claim.notes, run=run)
+        notes = claim.notes
+        if run.full_length is not None:
+            notes += (
+                f"all sequences are counted at {run.full_length:,} tokens, as nothing "
+                "packs them; shorter ones run faster and use less memory",
+            )
+        return _Subject(*told, is_running=True, notes=notes, run=run)
     from ..formats import importing
 
     ((format, file),) = files.items()
@@ -205,6 +225,7 @@ class _Judged:
     beside: runs.Answers
     reached: "Bound | None" = None
     proof: "BoundCheck | None" = None
+    measured: "Footing | None" = None
 
     def proved(self, plan: str, instance: str | None, again: float) -> "_Judged":
         """Return what is said with the plan's bound derived again."""
@@ -212,6 +233,27 @@ class _Judged:
 
         limits = limit_s(again)
         return replace(self, proof=api.bound_checked(plan, instance, again=limits))
+
+    def beside_measurement(
+        self, instance: str | None, seconds: float | None
+    ) -> "_Judged":
+        """Return what is said with the time that was measured, by the user or a log."""
+        from .. import api
+        from ..api.measured import Measurement, footing
+
+        of, run = self.subject, self.subject.run
+        told = None if run is None else run.measured()
+        if seconds is not None:
+            told = Measurement(seconds, "--measured")
+        if told is None:
+            return self
+        if of.problem != "training_plan":
+            raise Unsupported(f"--measured: {of.place} has a plan of {of.problem}")
+        bound = self.reached or api.no_plan_is_shorter(of.data)
+        other = run.advice.best.us if run is not None and run.advice else None
+        place = of.data if instance is None else instance
+        made = footing(told, self.found, bound, of.data, place, other)
+        return replace(self, measured=made)
 
     def to_json(self) -> Document:
         """Return the document of `--json`."""
@@ -223,6 +265,8 @@ class _Judged:
             document |= {"notes": list(of.notes)}
         if of.run is not None:
             document |= of.run.to_json()
+        if self.measured is not None:
+            document |= self.measured.to_json()
         if of.made_for is not None:
             document |= {"made_for": of.made_for._asdict()}
         if self.proof is not None:
@@ -236,16 +280,21 @@ class _Judged:
 
     def show(self) -> None:
         """Print tables and sentences."""
-        from ..report import results
+        from ..report import changes, results
 
-        of = self.subject
+        of, measured = self.subject, self.measured
         if of.run is not None:
-            output.show(of.run.answer(self.found, self.reached))
+            output.show(of.run.answer(self.found, self.reached, measured))
             of.run.shown()
+        elif measured is not None:
+            output.show([changes.measurement(measured, self.found), ""])
         shown = results.judged(of.data, of.plan, self.found)
         output.show([*shown, *self.beside.shown()])
+        if measured is not None:
+            output.show([changes.rates(measured)])
         if self.reached is not None and self.found.objective is not None:
-            output.show([_distance(self.found, self.reached)])
+            length = of.run.full_length if of.run is not None else None
+            output.show([_distance(self.found, self.reached, length)])
         if self.proof is not None and not self.proof.missing:
             output.show([f"the bound is verified: {self.proof.by}"])
         if of.run is not None:
@@ -294,7 +343,7 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
         output.tell(f"{run.asked.place}: {note}")
 
 
-def _distance(found: "Evaluation", bound: "Bound") -> str:
+def _distance(found: "Evaluation", bound: "Bound", full_length: int | None) -> str:
     """Return how far a run is at most from the best one, if it breaks no rule."""
     from ..report import words
 
@@ -304,6 +353,8 @@ def _distance(found: "Evaluation", bound: "Bound") -> str:
     if not found.valid:
         memory = any(broken.rule == "memory" for broken in found.violations)
         what = "does not fit" if memory else "breaks rules"
+        if full_length is not None:
+            what += f" with sequences of {full_length:,} tokens each"
         return (
             f"{least}: this holds for plans that fit, and the run {what} according to "
             f"the model, so its distance from the best plan is unknown; `hetopt plan` "

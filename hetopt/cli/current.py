@@ -13,6 +13,7 @@ from .options import limit_s
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..api.measured import Footing, Measurement
     from ..formats.importing.asked import Asked
     from ..formats.importing.changes import Advice
     from ..formats.importing.edits import Edited
@@ -96,12 +97,42 @@ class CurrentRun:
         write_text(out, text)
 
     def answer(
-        self, found: "Evaluation", bound: "Bound | None"
+        self, found: "Evaluation", bound: "Bound | None", measured: "Footing | None"
     ) -> "Iterator[RenderableType]":
         """Return what the run takes, and what to change: the first lines shown."""
         from ..report import changes
 
-        return changes.answer(found, bound, self.advice)
+        return changes.answer(found, bound, self.advice, measured, self.full_length)
+
+    @property
+    def full_length(self) -> int | None:
+        """Return the tokens each sequence is counted at, if some may be shorter."""
+        if self.data is None or not self.asked.has_short_sequences:
+            return None
+        return self.data.workload.sequence_length
+
+    def measured(self) -> "Measurement | None":
+        """Return what the files say that an iteration takes; None where none does."""
+        from ..api.measured import Measurement
+        from ..formats import runs
+        from ..formats.runs.source import Size
+
+        claim = self.claim
+        if claim is None or claim.plan is None or self.data is None:
+            return None
+        work = self.data.workload
+        gpus = sum(len(replica.gpus) for replica in claim.plan.replicas())
+        size = Size(work.global_batch, work.sequence_length, gpus)
+        for file in self.asked.files:
+            if (one := runs.measured(file.source, size)) is not None:
+                of = (
+                    f"{one.kind} of {one.counted:,} iterations"
+                    if one.counted
+                    else (f"{one.kind} of the whole run")
+                )
+                after = f" after {one.left_out:,} of warm-up" if one.left_out else ""
+                return Measurement(one.seconds, of + after)
+        return None
 
     def shown(self) -> None:
         """Print what was read, for a terminal."""
@@ -144,6 +175,8 @@ class CurrentRun:
                 else None,
             }
         }
+        if self.full_length is not None:
+            document["counted_at_full_length"] = self.full_length
         if self.claim is None:
             document["notes"] = list(self.asked.notes)
         if self.advice is not None:

@@ -10,7 +10,7 @@ from ..problems.job_scheduling import Assumptions, JobModel
 from ..problems.job_scheduling import Data as QueueData
 from ..problems.job_scheduling import Job as QueueJob
 from ..problems.training_plan import support
-from ..schema import Cluster, Instance, Node
+from ..schema import Cluster, CostSettings, Instance, Node
 from ..text.complaints import validated
 from .engines import Machines
 from .jobs import TrainingJob
@@ -99,15 +99,11 @@ def queue(
     """
     models: dict[str, JobModel] = {}
     jobs = []
-    costs: dict[str, object] = {}
+    costs: CostSettings | None = None
     for entry in entries:
         job = entry.job
         data = site.instance(job)
-        costs = costs or {
-            **data.workload.costs.model_dump(),
-            **{"layer_times": "analytic", "calibration": None},
-            **{"activations": "architecture", "lora": None, "offload": None},
-        }
+        costs = costs or data.workload.costs.by_formula
         name = name_of(entry)
         models[name] = JobModel(
             spec=data.model,
@@ -124,16 +120,14 @@ def queue(
                 gpus="choose",
             )
         )
-    if not jobs:
+    if costs is None:
         raise InstanceError("found no job, expected some: submit one")
-    assumed = {"memory": "accumulated", "costs": costs}
-    given = validated(Assumptions, assumed, "the queue", file="")
     return QueueData(
         name="queue",
         cluster=cluster,
         models=models,
         jobs=tuple(jobs),
-        assumptions=given,
+        assumptions=Assumptions(memory="accumulated", costs=costs),
     )
 
 

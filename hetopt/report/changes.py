@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..api.measured import Footing
 from ..formats.importing.asked import Asked
 from ..formats.importing.changes import Advice, Assessment, Change
 from ..formats.importing.placing import Settings
@@ -44,28 +45,99 @@ def _short(value: object) -> object:
 
 
 def answer(
-    found: Evaluation, bound: Bound | None, advised: Advice | None
+    found: Evaluation,
+    bound: Bound | None,
+    advised: Advice | None,
+    measured: Footing | None = None,
+    full_length: int | None = None,
 ) -> Iterator[RenderableType]:
-    """Yield what the run takes, beside the best plan, and what to change."""
-    told = _verdict(found, bound)
+    """Yield what the run takes, beside the best plan, and what to change.
+
+    `full_length` are the tokens of each sequence where real ones may be shorter.
+    """
+    told = (
+        _verdict(found, bound, full_length)
+        if measured is None
+        else measurement(measured, found, full_length)
+    )
     if advised is not None:
         told += f" {sentence(advised)}"
     yield Text(words.plain(told), style="bold")
     yield ""
 
 
-def _verdict(found: Evaluation, bound: Bound | None) -> str:
+def _verdict(
+    found: Evaluation, bound: Bound | None, full_length: int | None = None
+) -> str:
     """Return what a run takes and how far it is from the best, or what is wrong."""
+    each = f" with sequences of {full_length:,} tokens each" if full_length else ""
     if not found.valid:
-        memory = any(broken.rule == "memory" for broken in found.violations)
-        what = "does not fit" if memory else "breaks rules"
-        return f"The run {what}, according to the model."
+        what = "does not fit" if _lacks_memory(found) else "breaks rules"
+        return f"The run {what}{each}, according to the model."
     assert found.objective is not None
-    told = f"The run takes {words.amount(found.objective, 'us')} per iteration"
+    told = f"The run takes {words.amount(found.objective, 'us')} per iteration{each}"
     if bound is not None and bound.value:
         more = words.share(float(found.objective / bound.value - 1))
         told += f", at most {more} more than the best plan"
     return told + "."
+
+
+def measurement(
+    told: Footing, found: Evaluation, full_length: int | None = None
+) -> str:
+    """Return what was measured, what is predicted of it and of the best plan."""
+    seconds = told.measured.seconds
+    text = f"Measured {words.duration(seconds)} per iteration ({told.measured.source})"
+    if told.predicted_s is not None:
+        expected = words.interval_of(told.parts)
+        interval = f" ({expected})" if expected else ""
+        text += f", predicted {words.duration(told.predicted_s)}{interval}"
+    text += "."
+    low, high = (told.parts.get(end) for end in ("low_s", "high_s"))
+    if low is not None and high is not None and not low <= seconds <= high:
+        text += (
+            " That is outside the interval: compare the instance's cards, links and "
+            "sequence length with those of the run."
+        )
+    if not found.valid:
+        text += f" {_verdict(found, None, full_length)}"
+        if _lacks_memory(found):
+            shorter = " or its sequences are shorter" if full_length else ""
+            text += f" It ran, so the model counts too much memory here{shorter}."
+    same = told.corrected(told.best_s)
+    if told.best_s is not None and same is not None:
+        less = words.share(1 - same / seconds)
+        text += (
+            f" The best plan known is predicted to take {words.duration(told.best_s)}, "
+            f"that is {words.duration(same)} on the same footing ({less} less)."
+        )
+    if told.pessimism is not None:
+        assert told.bound_s is not None
+        text += (
+            f" The measurement is {words.share(told.pessimism)} below "
+            f"{words.duration(told.bound_s)}, which no plan beats according to the "
+            "model: the model is pessimistic here, and its bound holds for the model "
+            "only."
+        )
+    elif told.bound_s and (least := told.corrected(told.bound_s)):
+        text += (
+            f" No plan takes less than {words.duration(told.bound_s)}, "
+            f"{words.duration(least)} on the same footing."
+        )
+    return text
+
+
+def rates(told: Footing) -> RenderableType:
+    """Return the rates of a measured run, as those of a prediction are shown."""
+    tokens, mfu, hfu = (told.part(k) for k in ("tokens_per_second", "mfu", "hfu"))
+    shown = [f"{words.duration(told.measured.seconds)} per iteration"]
+    shown += [f"{tokens:,.0f} tokens per second"] if tokens else []
+    shown += [f"{k} {v:.1%}" for k, v in (("MFU", mfu), ("HFU", hfu)) if v]
+    return writers.facts([("measured", ", ".join(shown))])
+
+
+def _lacks_memory(found: Evaluation) -> bool:
+    return any(broken.rule == "memory" for broken in found.violations)
 
 
 def advice(found: Advice) -> Iterator[RenderableType]:

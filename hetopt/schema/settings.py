@@ -173,6 +173,20 @@ class CostSettings(Record):
         return getattr(getattr(self, GROUP_OF[field]), field)
 
     @property
+    def by_formula(self) -> Self:
+        """Return the settings under which queues time jobs: by formula, as a whole.
+
+        Without calibration there are no divisions that need one; what is trained is
+        said by each job.
+        """
+        changes: dict[str, object] = {"layer_times": "analytic", "profile": ()}
+        changes |= {"calibration": None, "context_parallel": 1, "expert_parallel": 1}
+        changes |= {"lora": None, "offload": None}
+        if self.memory.activations == "calibrated":
+            changes["activations"] = "architecture"
+        return self.model_copy(update=changes)
+
+    @property
     def given(self) -> dict[str, object]:
         """Return the fields that are not left at their defaults, side by side."""
         groups = (getattr(self, group) for group in GROUPS)

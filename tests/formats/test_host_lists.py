@@ -396,6 +396,44 @@ def test_tables_of_hosts_tell_cards_by_memory_and_columns_unread(
     assert left == ["columns rack of hosts.csv"]
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        *("gpu_capacity_num", "cap_gpu", "n_gpu", "total_gpus", "accelerators"),
+        *("GPUs per node", "numGPUs", "gpu_qty", "NGPU", "accelerator_count", "gpu"),
+        *("Number of cards", "gpuCount", "devices", "gcds", "gpus_total", "cards"),
+    ],
+)
+@pytest.mark.parametrize("card", ["gpu_model", "accelerator_type", "gpu_product"])
+def test_the_number_of_gpus_is_known_by_the_words_of_its_column(
+    column: str, card: str, tmp_path: Path
+) -> None:
+    rows = [("a", "A100-SXM4-80GB", 8, 3, 64), ("b", "A10", 1, 1, 32)]
+    for heads, order in (
+        (("node_name", card, column, "free_gpus", "cpus"), (0, 1, 2, 3, 4)),
+        (("cpus", "free_gpus", column, card, "node_name"), (4, 3, 2, 1, 0)),
+    ):
+        lines = [",".join(str(row[i]) for i in order) for row in rows]
+        paths = put(tmp_path, {"t.csv": "\n".join([",".join(heads), *lines])})
+        assert [node.count for node in read(paths).nodes] == [8, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("host,gpu_type,gpus_of_rack\na,L4,8\nb,L4,8\n", "column 'gpus_of_rack'"),
+        ("host,gpu_type,cpus\na,L4,8\nb,L4,8\n", "no column with the number of GPUs"),
+        ("host,gpu_type,free_gpus\na,L4,8\n", "no column with the number of GPUs"),
+        ("host,gpu_type,gpus,cards\na,L4,8,4\n", "columns 'gpus' and 'cards'"),
+    ],
+)
+def test_hosts_without_a_number_of_gpus_are_refused(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InstanceError, match=told):
+        read(put(tmp_path, {"t.csv": text}))
+
+
 def test_a_gpu_for_displays_is_left_out_and_told(tmp_path: Path) -> None:
     names = [A100, "NVIDIA DGX Display", A100]
     lines = [f"GPU {i}: {name} (UUID: GPU-{i})" for i, name in enumerate(names)]

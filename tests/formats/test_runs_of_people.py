@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from exporter_plans import instance
+from typer.testing import CliRunner
 
+from hetopt import cli
 from hetopt.api import boxes
 from hetopt.errors import InstanceError, Unsupported
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import changes, edits
 from hetopt.formats.importing.placing import Claim, Settings
 from hetopt.problems import training_plan
@@ -550,11 +553,6 @@ FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
             },
             "with -o offload=optimiser",
         ),
-        ({"run.yaml": changed(ZERO_2, stage="dpo")}, "stage: found dpo, expected"),
-        (
-            {"run.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rlhf_type grpo\n"},
-            "rlhf-type: found grpo",
-        ),
         (
             {
                 "run.yaml": "per_device_train_batch_size: 1\n",
@@ -670,7 +668,6 @@ def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(
         ("--optim adamw_torch_4bit", "found adamw_torch_4bit, expected adamw"),
         ("--optim adamw_anyprecision", "found adamw_anyprecision, expected adamw"),
         ("--use_galore", "--use_galore: found galore, expected adamw"),
-        ("--max_prompt_length 8", "what is trained: found max_prompt_length"),
         ("--mixed_precision fp8", "found fp8, expected products of 16 bits"),
     ],
 )
@@ -684,15 +681,126 @@ def test_a_script_of_ones_own_trains_what_its_flags_say(
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "start", ["trl dpo", "torchrun --nproc_per_node 8 my/run_dpo.py"]
-)
-def test_a_program_of_pairs_is_no_training_by_ones_own_loss(
-    start: str, tmp_path: Path
+_ARGS = "--model_name_or_path m --per_device_train_batch_size 2 --learning_rate 1e-5"
+_YAML = "model_name_or_path: m\nper_device_train_batch_size: 1\nlearning_rate: 1e-5\n"
+OF_PAIRS = {
+    "run.py": Path(__file__)
+    .parents[1]
+    .joinpath("defects", "preference_trainer.py")
+    .read_text(),
+    "attribute.py": "import trl\na = trl.GRPOConfig(per_device_train_batch_size=2)\n",
+    "reward.py": "class T(RewardTrainer):\n    x = 1\nT(local_batch_size=2)\n",
+    "trl.sh": f"trl dpo {_ARGS}\n",
+    "flags.sh": f"torchrun train.py {_ARGS} --max_prompt_length 8\n",
+    "program.sh": f"torchrun --nproc_per_node 8 my/run_dpo.py {_ARGS}\n",
+    "script.sh": f"accelerate launch --config_file a.yaml trl/orpo.py {_ARGS}\n",
+    "module.sh": f"torchrun --nproc_per_node 8 -m trl.scripts.kto {_ARGS}\n",
+    "swift.sh": f"swift rlhf {_ARGS}\n",
+    "megatron.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rlhf_type grpo\n",
+    "openrlhf.sh": "deepspeed --module openrlhf.cli.train_rm --save_path x",
+    "ray.sh": "ray job submit --address=x -- python3 -m openrlhf.cli.train_ppo_ray "
+    "--actor.num_nodes 1 --train.micro_batch_size 2\n",
+    "roles.sh": "python3 my.py --actor.num_nodes 1 --train.micro_batch_size 2\n",
+    "aligner.sh": "python nlp/gpt/train_gpt_dpo.py model.micro_batch_size=1\n",
+    "stage.yaml": f"{_YAML}stage: dpo\n",
+    "rewards.yaml": f"{_YAML}stage: rm\n",
+    "axolotl.yaml": "base_model: m\nrl: ipo\nmicro_batch_size: 1\n",
+    "model.yaml": "base_model: m\nreward_model: true\nmicro_batch_size: 1\n",
+    "nemo_rl.yaml": "grpo: {num_prompts_per_step: 32}\n"
+    "policy: {train_micro_batch_size: 4}\n",
+    "args.json": '{"rlhf_type": "kto", "per_device_train_batch_size": 1}',
+    "printed.log": "INFO DPOConfig(\nbeta=0.9,\nper_device_train_batch_size=2,\n)",
+}
+
+
+@pytest.mark.parametrize("name", OF_PAIRS)
+def test_training_with_pairs_or_rewards_is_refused_in_every_form(
+    name: str, tmp_path: Path
 ) -> None:
-    text = f"{start} --per_device_train_batch_size 1 --gradient_accumulation_steps 2\n"
-    with pytest.raises(InstanceError, match="what is trained: found dpo"):
-        judged([put(tmp_path, {"run.sh": text})], instance(48))
+    path = put(tmp_path, {name: OF_PAIRS[name]})
+    with pytest.raises(Unsupported, match="training with pairs or rewards is not"):
+        changes.recognise([path])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "run.sh",
+            "rm -rf out\ntorchrun --nproc_per_node 8 train_sft.py --model_name_or_path "
+            "a/m-dpo --dataset a/dpo-pairs ppo_data --output_dir out/dpo "
+            "--per_device_train_batch_size 2 --learning_rate 1e-5\n",
+        ),
+        (
+            "run.py",
+            "from trl import DPOConfig, SFTConfig\n"
+            "a = SFTConfig(per_device_train_batch_size=2)\n",
+        ),
+        ("run.yaml", f"{_YAML}stage: sft\nreward_model: null\noutput_dir: x/grpo\n"),
+    ],
+)
+def test_names_of_methods_elsewhere_refuse_no_run(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    _, asked = changes.recognise([put(tmp_path, {name: text})])
+    assert asked.values["samples"] in ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "packed"),
+    [
+        ("run.yaml", _YAML, ""),
+        ("run.yaml", f"{_YAML}packing: false\n", "packing: true\n"),
+        ("run.yaml", f"{_YAML}finetuning_type: full\n", "neat_packing: true\n"),
+        ("run.yaml", f"{_YAML}cutoff_len: 8\n", "stage: pt\n"),
+        ("run.yaml", "base_model: m\nmicro_batch_size: 1\n", "sample_packing: true\n"),
+        ("run.sh", f"trl sft {_ARGS}", " --packing"),
+        ("run.sh", f"python run_clm.py {_ARGS}", " --block_size 1024"),
+        ("run.sh", OF_MEGATRON["ms-swift"]["run.sh"][:-1], " --packing true"),
+        ("run.sh", OF_MEGATRON["ms-swift"]["run.sh"][:-1], " --packing"),
+    ],
+)
+def test_sequences_that_nothing_packs_may_be_shorter(
+    name: str, text: str, packed: str, tmp_path: Path
+) -> None:
+    _, asked = changes.recognise([put(tmp_path, {name: text})])
+    assert asked.has_short_sequences
+    if packed:
+        text = text.replace("packing: false\n", "")
+        _, asked = changes.recognise([put(tmp_path, {name: text + packed})])
+        assert not asked.has_short_sequences
+
+
+def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
+    tmp_path: Path,
+) -> None:
+    hosts, place = tmp_path / "hosts", tmp_path / "instance.json"
+    hosts.write_text("a slots=2 type=A100-80GB-SXM4\n")
+    defects = Path(__file__).parents[1] / "defects"
+    model, run = defects / "short-sequences-model.json", defects / "short-sequences.sh"
+    work = {"sequence_length": 2048, "global_batch": 16}
+    made = assembly(model, Listed("hostfile", [hosts]), [], work)
+    place.write_text(json.dumps(made.document))
+    words = ["check", "--from", str(run), "--instance", str(place)]
+    shown = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1"])
+    text = " ".join(shown.output.split())
+    full = "with sequences of 2,048 tokens each"
+    assert text.count("does not fit") - text.count("(does not fit)") == text.count(full)
+    assert text.startswith(f"The run does not fit {full}, according to the model.")
+    assert "all sequences are counted at 2,048 tokens, as nothing packs them" in text
+    told = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1", "--json"])
+    assert json.loads(told.stdout)["counted_at_full_length"] == 2048
+
+
+@pytest.mark.parametrize(
+    "more", ["kernel_config: {name: auto}", "peft_config: {name: lora, r: 16}", ""]
+)
+def test_keys_of_llama_factorys_v1_are_not_taken_for_those_of_0_9(
+    more: str, tmp_path: Path
+) -> None:
+    text = f"model: a/m\ncutoff_len: 2048\nmicro_batch_size: 1\n{more}\n"
+    with pytest.raises(Unsupported, match="a run of LLaMA-Factory's v1"):
+        changes.recognise([put(tmp_path, {"run.yaml": text})])
 
 
 def test_adapters_that_nothing_asks_for_are_told(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import cli
+from hetopt import cli, problems
 from hetopt.api import scheduling
 from hetopt.catalogue import model as model_fields
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems.job_scheduling import Assumptions, Data, Job, JobModel
 from hetopt.scheduling import catalogue, simulator, traces
 from hetopt.schema import ModelSpec
@@ -372,3 +373,41 @@ def test_a_queue_without_a_trace_takes_no_model() -> None:
     code, _, error = told("frenzy/testbed-30", "--model", "gpt2")
     assert code == 2
     assert "model: expected with --trace only" in error
+
+
+# --- clusters that `assemble` makes ----------------------------------------------
+
+
+@pytest.mark.parametrize("times", ["calibrated", "analytic"])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("llama-3-8b", []),
+        ("mixtral-8x7b", ["expert_parallel=8"]),
+        ("llama-3-8b", ["context_parallel=2", "interleave=4"]),
+        ("llama-3-8b", ["zero=3,1", "zero_groups=1,2"]),
+        ("llama-3-8b", ["recompute=none", "optimiser=adafactor"]),
+        ("llama-3-8b", ["finetune=lora", "rank=8"]),
+        ("llama-3-8b", ["finetune=qlora", "flash=false"]),
+        ("llama-3-8b", ["offload=optimiser", "host_gbytes_per_s=20"]),
+        ("llama-3-8b", ["products=fp8", "framework=torchtitan"]),
+        ("llama-3-8b", ["precision=fp32"]),
+    ],
+)
+def test_jobs_that_name_models_are_scheduled_on_whatever_is_assembled(
+    folder: Path, model: str, options: list[str], times: str
+) -> None:
+    hosts = folder / "hosts"
+    hosts.write_text("a slots=8 type=H100-80GB-SXM5\n")
+    work = {"sequence_length": 1024, "global_batch": 8}
+    listed = Listed("hostfile", [hosts])
+    own = {"context_parallel", "expert_parallel", "interleave", "products", "framework"}
+    if times == "analytic":
+        options = [told for told in options if told.split("=")[0] not in own]
+    told = ["inter_gbytes_per_s=25", *options]
+    made = assembly(model, listed, told, work, times=times)
+    place = folder / "cluster.yaml"
+    place.write_text(json.dumps(made.document))
+    data = scheduling.queue_of_trace(written(folder, OURS), place)
+    schedule = simulator.simulate(data, "sia").schedule
+    assert problems.get("job_scheduling").evaluate(data, schedule).valid

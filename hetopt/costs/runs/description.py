@@ -268,7 +268,6 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         shard = run.dp * (run.cp or 1)
         if "HSDP" in str(run.fsdp):
             shard = min(shard, machine.gpus)
-    big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9
     return Layout(
         framework=name,
         style=_style(usual.style, words),
@@ -302,9 +301,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         frozen_bits=_frozen_bits(run, task) if lora else None,
         quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
-        overlap_tp="async tp" in words
-        or "tp_comm_overlap=true" in words
-        or (name == "megatron" and big and not run.experts),
+        overlap_tp=_overlap_tp(run, name, words),
         overlap_ep=_overlap_ep(name, words),
         overlap_dp=usual.overlapped,
         bucket=_bucket(words),
@@ -323,6 +320,14 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         hosted=_hosted(run),
         hosted_layers=_hosted_layers(run, words),
     )
+
+
+def _overlap_tp(run: Run, name: str, words: str) -> bool:
+    """Return whether collectives hide behind products: as told, else as is usual."""
+    if told := re.search(r"tp_comm_overlap=(true|false)", words):
+        return told[1] == "true"
+    big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9
+    return "async tp" in words or (name == "megatron" and big and not run.experts)
 
 
 #: Tokens sent to experts while others are computed, as Megatron-Bridge and -LM say it.

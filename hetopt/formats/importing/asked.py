@@ -20,6 +20,19 @@ from ..runs.source import Source
 from . import forms, processes, strangers
 from .forms import Form
 
+#: Trainers of texts, each a sequence of its own unless something packs them.
+_OF_TEXTS = (
+    *("transformers", "LLaMA-Factory", "Axolotl", "ms-swift", "DeepSpeed"),
+    "Accelerate",
+)
+_PACKING = frozenset(
+    {
+        *("packing", "sample_packing", "neat_packing", "packed_sequence", "block_size"),
+        *("packed_sequence_size", "pretraining_dataset"),
+    }
+)
+_OFF = ("", "none", "null", "false", "0")
+
 
 class File(NamedTuple):
     """A file of a run, and what it holds."""
@@ -73,6 +86,19 @@ class Asked(NamedTuple):
             and value not in (None, {}, [], *([] if file.form.is_command else [""]))
         )
 
+    @property
+    def has_short_sequences(self) -> bool:
+        """Return whether sequences may be shorter than the length that is asked for."""
+        for file in self.files:
+            for key, value in file.form.values.items():
+                name = key.removeprefix("--").replace("-", "_").rpartition(".")[2]
+                is_flag = file.form.is_command and value == ""
+                if name in _PACKING and (is_flag or str(value).lower() not in _OFF):
+                    return False
+                if (name, value) == ("stage", "pt"):  # LLaMA-Factory packs these
+                    return False
+        return self.what.endswith(_OF_TEXTS)
+
     def spelled(self, name: str) -> str:
         """Return a name as the files have it, or would have it."""
         number, key = self.written.get(name, (0, ""))
@@ -116,6 +142,6 @@ def opened(paths: Sequence[Path]) -> tuple[File, ...]:
         if colon:
             source = Source(Path(f"{name}.py"), part=function)
         file = File(source, forms.read(source))
-        strangers.refuse(file.form, file.place)
+        strangers.refuse(file.form, file.place, source.text)
         found.append(file)
     return tuple(found)

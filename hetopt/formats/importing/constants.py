@@ -38,7 +38,7 @@ def read(
     where there are several such functions that differ, and none is named.
     """
     try:
-        return _read_tree(_parse(text, place), place, function, is_run)
+        return _read_tree(parsed(text, place), place, function, is_run)
     except RecursionError:
         raise InstanceError(
             f"{place}: found values nested too deep, expected a few levels; flatten it"
@@ -128,7 +128,8 @@ def _quietly(text: str) -> ast.Module:
         return ast.parse(text)
 
 
-def _parse(text: str, place: str) -> ast.Module:
+def parsed(text: str, place: str) -> ast.Module:
+    """Return the tree of a file; `InstanceError` where it is not Python."""
     if len(text) > _MOST_CHARACTERS:
         raise InstanceError(
             f"{place}: found {len(text)} characters, expected at most "

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ...errors import InstanceError
 from ..documents import Document, Values
+from ..runs import is_log, printed_config
 from ..runs.megatron import printed
 from ..runs.source import Source
 from . import constants, flags
@@ -73,8 +74,16 @@ def read(source: Source) -> Form:
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
         return Form("arguments that a log prints", found)
+    if is_log(source) and not _starts_a_run(source.text):
+        return Form("a log", flat(printed_config(source)))
     told = flags.read(source.text, place, OF_A_RUN, source.path.absolute().parent)
     return Form(_COMMAND, dict(told.given), told.program, told.notes)
+
+
+def _starts_a_run(text: str) -> bool:
+    """Return whether a text has a flag of a run, as scripts and logs of them have."""
+    dashed = text.replace("_", "-")
+    return any(f"--{name}" in dashed for name in OF_A_RUN)
 
 
 def _is_run(values: Values) -> bool:

@@ -3,12 +3,19 @@
 GPT-NeoX, nanotron and litgpt call a micro-batch as Megatron-LM does and degrees
 otherwise: read as Megatron-LM's, such a run would have degrees of 1. A run is refused
 by the name of its trainer.
+
+Training with pairs or rewards has further models, answers that it generates, or two
+sequences a sample, none of which plans weigh. It is refused whoever trains: `METHODS`
+and what is made of them are its words in commands, keys, values and classes.
 """
 
+import ast
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...errors import Unsupported
+from . import constants
 from .forms import Form
 
 
@@ -41,10 +48,118 @@ _OF_ROLLOUTS = (
     Stranger("OpenRLHF", re.compile(r"(?:\w+\.)*micro_rollout_batch_size")),
     Stranger("ROLL", re.compile(r"actor_(?:train|infer)\..+")),
 )
+#: Keys of LLaMA-Factory's v1, whose other keys mean what those of 0.9 do not.
+_OF_FACTORY_1 = frozenset(
+    {
+        *("kernel_config", "dist_config", "peft_config", "quant_config", "init_config"),
+        *("train_dataset", "model_class", "sample_backend"),
+    }
+)
+#: Methods of training with pairs or rewards, in lower case.
+METHODS = frozenset(
+    {
+        *("dpo", "ipo", "kto", "orpo", "cpo", "bco", "simpo", "gkd", "xpo", "nash"),
+        *("grpo", "gspo", "dapo", "ppo", "rloo", "reinforce", "rlhf", "rlaif"),
+        *("reward", "rewards", "rm", "prm"),
+    }
+)
+_CLASS = re.compile(
+    r"\w{0,40}?(?:DPO|IPO|KTO|ORPO|CPO|BCO|SimPO|GKD|XPO|Nash|GRPO|GSPO|DAPO|PPO|RLOO|"
+    r"Reinforce|RLHF|Reward|PRM)\w{0,40}?(?:Trainer|Config|Arguments|Args|Loss)"
+)
+#: Keys whose values are methods, and keys that only such training has.
+_CHOOSING = frozenset(
+    {
+        *(
+            "stage",
+            "rl",
+            "rlhf_type",
+            "adv_estimator",
+            "advantage_estimator",
+            "trainer",
+        ),
+        *("trainer_type", "training_type", "training_method", "train_type", "method"),
+        *("algorithm", "algo", "rl_algorithm", "task", "task_type", "loss_type"),
+    }
+)
+_OF_REWARDS = frozenset(
+    {
+        *("max_prompt_length", "max_completion_length", "num_generations"),
+        *("reward_funcs", "reward_model_path", "response_length", "rloo_k"),
+        *("reward_pretrain", "critic_pretrain"),
+        *("reward_model", "process_reward_model"),
+    }
+)
+#: Parts of a run that only such training has, with which dotted keys begin.
+_ROLES = frozenset(
+    {"actor", "critic", "rollout", "ref", "ref_policy", "reward_model", "reward"}
+)
+_IS_MODULE = re.compile(r"[\w./-]{1,200}\.py|[A-Za-z_]\w{0,80}(?:\.\w{1,80}){1,9}")
+_OF_MODULES = ("m", "module")  # flags of launchers that a program follows
+_SUPERVISED = ("sft", "pt")
 
 
-def refuse(form: Form, place: str) -> None:
-    """Raise `Unsupported` for a run of a trainer that no module reads."""
+def _methods(text: object) -> set[str]:
+    """Return the methods that the words of a name or value are."""
+    return METHODS.intersection(re.split(r"[^a-z0-9]+", str(text).lower()))
+
+
+def _programs(form: Form) -> Iterator[str]:
+    """Yield what a command may start: programs and modules, no files of settings."""
+    words = form.program.split()
+    for key, value in form.values.items() if form.is_command else ():
+        told = str(value).split()
+        # The program stands behind the value of the launcher's last flag.
+        named = told[:1] if key.strip("-") in _OF_MODULES else []
+        words += named + [word for word in told[1:] if _IS_MODULE.fullmatch(word)]
+    for word in words:
+        if _IS_MODULE.fullmatch(word) or word.isidentifier():
+            yield word.rpartition("/")[2]
+
+
+def rewards_of(form: Form, place: str, text: str) -> str | None:
+    """Return what says that a run learns from pairs or rewards, if anything does."""
+    values = {
+        key.removeprefix("--").replace("-", "_"): value
+        for key, value in form.values.items()
+    }
+    last = {key: key.rpartition(".")[2] for key in values}
+    for key, value in values.items():
+        if last[key] in _CHOOSING and _methods(value):
+            return f"{key} {value}"
+    for name in _programs(form):
+        if (found := _methods(name)) and (found != {"rm"} or name != "rm"):
+            return name
+    if form.kind == "Python":
+        used = {
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(constants.parsed(text, place))
+            if isinstance(node, ast.Name | ast.Attribute)
+        }
+        return next(filter(_CLASS.fullmatch, sorted(used)), None)
+    if "log" in form.kind and (found_in := re.search(rf"\b({_CLASS.pattern})\(", text)):
+        return found_in[1]
+    if values.get("stage") in _SUPERVISED:
+        return None
+    for key in values:
+        first, *rest = key.split(".")
+        if values[key] in (None, False) or str(values[key]).lower() in (
+            "false",
+            "null",
+        ):
+            continue
+        if last[key] in _OF_REWARDS or not METHODS.isdisjoint(key.split(".")):
+            return key
+        if rest and first in _ROLES:
+            return key
+    return None
+
+
+def refuse(form: Form, place: str, text: str) -> None:
+    """Raise `Unsupported` for a run of a trainer that no module reads, `text` its file.
+
+    The same is raised for one that learns from pairs or rewards.
+    """
     names = [name.removeprefix("--").replace("-", "_") for name in form.values]
     words = {word.rpartition("/")[2] for word in form.program.split()}
     for one in (*_STRANGERS, *_OF_ROLLOUTS):
@@ -62,4 +177,19 @@ def refuse(form: Form, place: str) -> None:
             "are not supported by hetopt; write its degrees and batch as flags "
             "of Megatron-LM (--tensor-model-parallel-size 2 --micro-batch-size 1 ...) "
             "into a file, and give that"
+        )
+    parts = {name.partition(".")[0] for name in names}
+    found = sorted(parts & _OF_FACTORY_1) or sorted({"cutoff_len"} & parts)
+    is_first = "model_name_or_path" in names or "model" not in names
+    if found and not is_first and {"cutoff_len", "micro_batch_size"} & {*names}:
+        raise Unsupported(
+            f"{place}: found {found[0]}, a run of LLaMA-Factory's v1, whose files are "
+            "not supported by hetopt; write them as LLaMA-Factory 0.9 has them "
+            "(per_device_train_batch_size, finetuning_type)"
+        )
+    if learns := rewards_of(form, place, text):
+        raise Unsupported(
+            f"{place}: found {learns}: training with pairs or rewards is not supported "
+            "by hetopt, whose plans are of training by the model's own loss and weigh "
+            "no second model"
         )

@@ -12,10 +12,20 @@ from pathlib import Path
 from ...costs.runs.rows import Run
 from ...errors import InstanceError, Place, naming
 from ..documents import Document
-from . import deepspeed, megatron, nanotron, rows, sailor, torchtitan, trainer
+from . import (
+    deepspeed,
+    logs,
+    megatron,
+    nanotron,
+    nemo,
+    rows,
+    sailor,
+    torchtitan,
+    trainer,
+)
 from .configs import Config, config
 from .facts import Given, fields_of
-from .source import Form, Source
+from .source import Form, Measured, Size, Source
 
 # A file is of the first form that takes it: those of other tools before our own.
 FORMS: tuple[Form, ...] = (
@@ -29,6 +39,7 @@ FORMS: tuple[Form, ...] = (
     nanotron.LOG,
     megatron.FORM,
     deepspeed.FORM,
+    nemo.FORM,
     trainer.LOG,
 )
 
@@ -48,6 +59,27 @@ def read(path: Place, *, configs: Iterable[Place] = (), **fields: object) -> lis
         for one in given.configs:
             _belongs(one, form)
         return form.runs(source, given)
+
+
+def measured(source: Source, size: Size) -> Measured | None:
+    """Return what iterations of a size took by a log; None where it does not say it."""
+    form = next((one for one in FORMS if one.is_one(source)), None)
+    return None if form is None else form.measured(source, size)
+
+
+def printed_config(source: Source) -> Document:
+    """Return the configuration that a log prints as JSON; the last of several."""
+    found: Document = {}
+    for index, line in enumerate(source.lines):
+        for mark in (torchtitan.CONFIG, deepspeed.CONFIG):
+            if (start := line.text.find(mark)) >= 0:
+                found = logs.printed_object(source, index, start + len(mark) - 1)
+    return found
+
+
+def is_log(source: Source) -> bool:
+    """Return whether a file is the log of a trainer."""
+    return source.kind == "log" and any(one.is_one(source) for one in FORMS)
 
 
 def complete(

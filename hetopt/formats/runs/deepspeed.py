@@ -42,7 +42,7 @@ _PEAK = Peak(
 _PIPELINE = re.compile(rf"\biter time \(s\): {NUMBER} samples/sec: ")
 _STAGE = re.compile(r"\bRANK=[0-9]{1,6} STAGE=([0-9]{1,5}) LAYERS=")
 _TIMER = re.compile(rf"\| (fwd|bwd|step|forward|backward): {NUMBER}")
-_CONFIG = "json = {"
+CONFIG = "json = {"
 _RESOLVED = {
     "gbs": "train_batch_size",
     "mbs": "train_micro_batch_size_per_gpu",
@@ -51,21 +51,20 @@ _RESOLVED = {
 }
 
 
-def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
+def _read(source: Source, facts: Facts, given: Given) -> None:
     resolved: Document = {}
     for index, line in enumerate(source.lines):
         if match := _ARGUMENT.search(line.text):
             resolved[match[1]] = logs.literal(match[2])
             facts.add(line.place, _argument(match[1], resolved[match[1]]))
-        if (start := line.text.find(_CONFIG)) >= 0:
-            tree = logs.printed_object(source, index, start + len(_CONFIG) - 1)
+        if (start := line.text.find(CONFIG)) >= 0:
+            tree = logs.printed_object(source, index, start + len(CONFIG) - 1)
             facts.add(line.place, _settings(tree))
     if resolved:
         facts.add("what is resolved", {"precision": _precision(resolved)})
     stages = [m[1] for line in source.lines if (m := _STAGE.search(line.text))]
     if stages:
         facts.add("the pipeline's stages", {"pp": max(map(int, stages)) + 1, "vp": 1})
-    return _seconds(source, facts)
 
 
 def _argument(name: str, value: object) -> Document:
@@ -122,20 +121,20 @@ def _device(section: object) -> Any:
     return section.get("device") if isinstance(section, dict) else None
 
 
-def _seconds(source: Source, facts: Facts) -> list[float]:
+def _seconds(source: Source, batch: int | None) -> list[float]:
     times = [m[1] for line in source.lines if (m := _PIPELINE.search(line.text))]
     if times:
         return [float(seconds) for seconds in times]
     rates = [m[1] for line in source.lines if (m := _RATE.search(line.text))]
     if rates:
-        if logs.positive(facts["gbs"]) is None:
+        if (sequences := logs.positive(batch)) is None:
             raise InstanceError.at(
                 source.path,
                 "gbs",
                 "found samples a second and no train_batch_size, expected it; give "
                 "gbs, or the configuration of DeepSpeed",
             )
-        return [facts["gbs"] / float(rate) for rate in rates if float(rate) > 0]
+        return [sequences / float(rate) for rate in rates if float(rate) > 0]
     breakdown = [_TIMER.findall(line.text) for line in source.lines]
     return [
         sum(float(ms) for _, ms in timers) / 1000
@@ -147,8 +146,13 @@ def _seconds(source: Source, facts: Facts) -> list[float]:
 FORM = Trainer(
     name="deepspeed",
     title="DeepSpeed",
-    marks=(("CurrSamplesPerSec=",), ("iter time (s): ",), ("train_batch_size",)),
-    read=_readings,
+    marks=(
+        ("CurrSamplesPerSec=",),
+        ("iter time (s): ",),
+        ("[config.py:", "train_batch_size"),
+    ),
+    read=_read,
+    readings=_seconds,
     peaks=(_PEAK,),
     told={"framework": "DeepSpeed"},
     settings=_settings,

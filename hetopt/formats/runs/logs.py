@@ -20,7 +20,7 @@ from ...errors import InstanceError
 from ...text.parsing import parse_tree
 from ..documents import Document
 from .facts import Facts, Fields, Given
-from .source import Form, Line, Source
+from .source import Form, Line, Measured, Size, Source
 
 NUMBER = r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,3})?)"
 _WARM_UP = 3
@@ -47,15 +47,17 @@ class Peak(NamedTuple):
 class Trainer(NamedTuple):
     """A table of what a trainer prints.
 
-    A text with all of one of `marks` is a log of it. `read` takes what lines tell and
-    returns the readings of `speed`. `settings` are the fields of a run in the trainer's
-    own configuration, which may lie beside, where `read` does not take them itself.
+    A text with all of one of `marks` is a log of it. `read` takes what lines tell,
+    `readings` returns those of `speed`, given the sequences of an iteration. `settings`
+    are the fields of a run in the trainer's own configuration, which may lie beside,
+    where `read` does not take them itself.
     """
 
     name: str
     title: str
     marks: tuple[tuple[str, ...], ...]
-    read: Callable[[Source, Facts, Given], list[float]]
+    read: Callable[[Source, Facts, Given], None]
+    readings: Callable[[Source, int | None], list[float]]
     peaks: tuple[Peak, ...] = ()
     speed: str = "iteration_s"
     told: Fields = MappingProxyType({})
@@ -79,7 +81,7 @@ class Trainer(NamedTuple):
     def runs(self, source: Source, given: Given) -> list[Run]:
         """Return the one run of a log."""
         facts = self.facts(source, given)
-        readings = self.read(source, facts, given)
+        self.read(source, facts, given)
         most: dict[str, float] = {}
         for line in source.lines:
             for field, pattern, value in self.peaks:
@@ -87,21 +89,31 @@ class Trainer(NamedTuple):
                     most[field] = max(most.get(field, 0.0), value(match))
         facts.add("memory of the ranks", {k: v for k, v in most.items() if v > 0})
         name_gpus(source.lines, facts)
+        readings = self.readings(source, facts["gbs"])
         measure(source, facts, self.speed, readings)
         return [facts.run()]
+
+    def measured(self, source: Source, size: Size) -> Measured | None:
+        """Return what iterations of a size take by a log; None where it has too few."""
+        found = steady(self.readings(source, size.sequences))
+        if found is None or self.speed == "iteration_s":
+            return found
+        tokens = size.sequences * size.length / size.gpus
+        return found._replace(seconds=tokens / found.seconds)
 
     @property
     def form(self) -> Form:
         """Return the form of its logs."""
         reads = f"logs of {self.title}"
-        return Form(self.name, reads, "log", self.is_one, self.runs, self.config)
+        held = self.is_one, self.runs, self.config, self.measured
+        return Form(self.name, reads, "log", *held)
 
 
-def steady(readings: Sequence[float]) -> float | None:
+def steady(readings: Sequence[float]) -> Measured | None:
     """Return the median of readings after warm-up; None where none is left."""
     warm_up = max(_WARM_UP, -(-len(readings) // 10))
     kept = readings[warm_up:]
-    return median(kept) if kept else None
+    return Measured(median(kept), len(kept), warm_up) if kept and median(kept) else None
 
 
 def measure(source: Source, facts: Facts, field: str, readings: list[float]) -> None:
@@ -110,8 +122,8 @@ def measure(source: Source, facts: Facts, field: str, readings: list[float]) -> 
     `InstanceError` where there is neither.
     """
     found = steady(readings)
-    if found is not None and found > 0:
-        facts.add(f"median of {len(readings)} readings", {field: found})
+    if found is not None:
+        facts.add(f"median of {len(readings)} readings", {field: found.seconds})
     elif any(words in source.text for words in _NO_MEMORY):
         facts.add("out of memory", {"oom": True})
     else:

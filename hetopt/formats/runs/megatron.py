@@ -86,8 +86,8 @@ _PATTERNS = ("hybrid_override_pattern", "hybrid_layer_pattern")
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
-def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
-    readings, batch = _seconds(source.lines)
+def _read(source: Source, facts: Facts, given: Given) -> None:
+    _, batch = _seconds(source.lines)
     facts.add("the iterations", {"gbs": batch})
     padded = [
         (line.place, int(match[1]))
@@ -103,6 +103,18 @@ def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
         facts.add(place, fields if batch is None else {**fields, "gbs": None})
     for place, size in padded:
         facts.add(place, {"vocabulary": size})
+
+
+def _readings(source: Source, batch: int | None) -> list[float]:
+    """Return the times of iterations, which are of the given number of sequences."""
+    readings, own = _seconds(source.lines)
+    if None not in (own, batch) and own != batch:
+        raise InstanceError.at(
+            source.path,
+            "global batch size",
+            f"found iterations of {own} sequences, expected {batch}; assemble an "
+            "instance of the run's batch",
+        )
     return readings
 
 
@@ -326,7 +338,9 @@ def _gradient_bits(arguments: Arguments) -> int | None:
 
 
 def _overlap(arguments: Arguments) -> str | None:
-    said = [f"{name}={arguments[name]}" for name in _OVERLAP if name in arguments]
+    # All arguments are printed: a release that prints none of this hides nothing.
+    told = {"tp_comm_overlap": False, **arguments}
+    said = [f"{name}={told[name]}" for name in _OVERLAP if name in told]
     return "; ".join(said) or None
 
 
@@ -361,6 +375,7 @@ FORM = Trainer(
         ("elapsed time per iteration (",),
         ("end of arguments", "num_attention_heads"),
     ),
-    read=_readings,
+    read=_read,
+    readings=_readings,
     peaks=_PEAKS,
 ).form

@@ -86,11 +86,15 @@ _BENCHMARK = {
 _GATED = ("silu", "swish", "swiglu")
 
 
-def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
+def _read(source: Source, facts: Facts, given: Given) -> None:
     facts.add("the printed configuration", _settings(_from_log(source.lines)))
-    readings: dict[str, float] = {}
     for line in source.lines:
         _start(line, facts)
+
+
+def _readings(source: Source, batch: int | None) -> list[float]:
+    readings: dict[str, float] = {}
+    for line in source.lines:
         if "iteration: " not in line.text:
             continue
         iteration, time = _ITERATION.search(line.text), _TIME.search(line.text)
@@ -188,7 +192,8 @@ TRAINER = Trainer(
     name="nanotron",
     title="nanotron",
     marks=(("time_per_iteration_ms: ",), *((mark,) for mark in _PRINTED)),
-    read=_readings,
+    read=_read,
+    readings=_readings,
     peaks=(
         Peak("peak_allocated_mib", re.compile(rf"Peak allocated:? {NUMBER}MiB")),
         Peak("peak_reserved_mib", re.compile(rf"Peak reserved: {NUMBER}MiB")),

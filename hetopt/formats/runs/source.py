@@ -90,6 +90,8 @@ class Source:
                 return "tree"
             case ".csv":
                 return "table"
+            case ".jsonl":  # a document a line, as trainers log them
+                return "log"
         if re.match(r"\s{0,1000}(?:\[\s{0,1000})?\{\s{0,1000}[\"}]", self.text):
             return "tree"
         header = self.text[:10_000].partition("\n")[0].split(",")
@@ -145,10 +147,28 @@ def _unpacked(path: Path) -> str:
     return as_text(content, path, " unpacked")
 
 
+class Size(NamedTuple):
+    """The size of an iteration: its sequences, the tokens of each, and the GPUs."""
+
+    sequences: int
+    length: int
+    gpus: int
+
+
+class Measured(NamedTuple):
+    """What an iteration took in a run: over how many readings, without warm-up."""
+
+    seconds: float
+    counted: int
+    left_out: int
+    kind: str = "median"
+
+
 class Form(NamedTuple):
     """A form that runs are kept in: what it is, which files are of it, how it is read.
 
-    `config` is the kind of configuration that may be given beside it.
+    `config` is the kind of configuration that may be given beside it. `measured`
+    returns what iterations take, if the form tells that of one run.
     """
 
     name: str
@@ -157,3 +177,4 @@ class Form(NamedTuple):
     is_one: Callable[[Source], bool]
     runs: Callable[[Source, Given], list[Run]]
     config: str | None = None
+    measured: Callable[[Source, Size], Measured | None] = lambda *_: None

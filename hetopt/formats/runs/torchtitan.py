@@ -56,18 +56,18 @@ _TOKENS = re.compile(
 _WORD = r"[A-Za-z0-9_.\-]{1,40}"
 _MODEL = re.compile(rf"Building (?!device mesh)({_WORD} {_WORD}?) ?with (.)")
 _PAIR = re.compile(r"\b([a-z_]{2,40})=(None|True|False|[0-9.]{1,20})")
-_CONFIG = "Running with configs: {"
+CONFIG = "Running with configs: {"
 _APPLIED = re.compile(r"Applied ([a-z_]{4,20}) activation checkpointing to the model")
 _POLICY = "selective, per op (torchtitan's policy)"
 
 
-def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
+def _read(source: Source, facts: Facts, given: Given) -> None:
     settings = [(c.source, c.tree) for c in given.of("torchtitan")]
     for index, line in enumerate(source.lines):
         _layout(line, facts)
         _model(source, index, facts)
-        if (start := line.text.find(_CONFIG)) >= 0:
-            tree = logs.printed_object(source, index, start + len(_CONFIG) - 1)
+        if (start := line.text.find(CONFIG)) >= 0:
+            tree = logs.printed_object(source, index, start + len(CONFIG) - 1)
             settings.append((line.place, flat(tree)))
     for place, fields in settings:
         facts.add(place, _settings(fields))
@@ -77,10 +77,9 @@ def _readings(source: Source, facts: Facts, given: Given) -> list[float]:
         facts.add("one stage", {"vp": 1})
     for place, fields in settings:
         facts.add(place, _zero(fields, facts))
-    return _rates(source)
 
 
-def _rates(source: Source) -> list[float]:
+def _rates(source: Source, _: int | None) -> list[float]:
     """Return tokens a second of each step, as the first rank that prints it has it."""
     rates: dict[str, float] = {}
     for line in source.lines:
@@ -270,7 +269,8 @@ FORM = Trainer(
     name="torchtitan",
     title="torchtitan",
     marks=(("[titan]",), ("step: ", "tps: ")),
-    read=_readings,
+    read=_read,
+    readings=_rates,
     peaks=(_PEAK,),
     speed="tokens_per_s_gpu",
     told={"framework": "torchtitan"},

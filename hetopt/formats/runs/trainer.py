@@ -5,12 +5,16 @@
     train_results.json     {"train_runtime": 900.0, "train_steps_per_second": 0.111}
     wandb-summary.json     {"train_runtime": 900.0, "train/global_step": 100}
     its output             {'train_runtime': 900.0, 'train_steps_per_second': 0.111}
+    its progress bar        10%|#     | 10/100 [01:20<12:00,  8.00s/it]
+    trainer_log.jsonl      {"current_steps": 10, "elapsed_time": "0:01:20", ...}
+    logging.jsonl          {"global_step/max_steps": "10/100", "elapsed_time": "1m 20s"}
 
-(transformers 4.40 to 5.0, trainer_callback.py, trainer_utils.py.) The time of an
-iteration is the mean of the whole run: its time over its steps, where these are told,
-else by the steps of a second, which have three digits. What a run evaluates or saves
-on the way is in it. The Trainer tells nothing else: shape, batch and GPUs are given
-beside.
+(transformers 4.40 to 5.0, trainer_callback.py, trainer_utils.py; LLaMA-Factory 0.9 and
+ms-swift 3, also of Megatron.) The time of an iteration is the mean of the whole run:
+its time over its steps, where these are told, else by the steps of a second, which
+have three digits; of a run that did not end, of its steps after warm-up. What a run
+evaluates or saves on the way is in it. The Trainer tells nothing else: shape, batch and
+GPUs are given beside.
 """
 
 import re
@@ -22,7 +26,7 @@ from ..documents import Document, Values
 from . import logs
 from .facts import Given
 from .logs import NUMBER
-from .source import Form, Source
+from .source import Form, Measured, Size, Source
 
 _OF_WANDB = "train/"  # before names in Weights & Biases' summaries
 _RUNTIME, _RATE = "train_runtime", "train_steps_per_second"
@@ -32,6 +36,17 @@ _PRINTED = tuple(
 )
 _LEAST_DIGITS = 0.02  # steps of a second, of which three digits say enough
 _TITLE = "transformers' Trainer"
+_STEP = re.compile(
+    r'"(?:current_steps|iteration|global_step/max_steps)": "?([0-9]{1,9})\b'
+)
+_ELAPSED = re.compile(r'"elapsed_time": "?([0-9][0-9a-z:., ]{0,40})')
+_BAR = re.compile(
+    r"(?:^|\r) {0,4}[0-9]{1,3}%\|[^|\r]{0,200}\| ([0-9]{1,9})/[0-9]{1,9} "
+    r"\[([0-9:]{4,12})<[^\]\r]{0,40}(?:s/it|it/s)"
+)
+_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(d|h|m|s)")
+_WARM_UP = 3  # steps, or a tenth
 
 
 def _told(source: Source) -> Document:
@@ -62,7 +77,50 @@ def _is_tree(source: Source) -> bool:
 
 
 def _is_log(source: Source) -> bool:
-    return source.kind == "log" and all(p.search(source.text) for _, p in _PRINTED)
+    if source.kind != "log":
+        return False
+    return all(p.search(source.text) for _, p in _PRINTED) or bool(_steps(source))
+
+
+def _steps(source: Source) -> dict[int, float]:
+    """Return the seconds that had passed at each step; of a run resumed, the last."""
+    found: dict[int, float] = {}
+    for line in source.lines:
+        pairs = [(one[1], one[2]) for one in _BAR.finditer(line.text)]
+        step, elapsed = _STEP.search(line.text), _ELAPSED.search(line.text)
+        if step and elapsed:
+            pairs = [(step[1], elapsed[1])]
+        for number, text in pairs:
+            seconds = _duration(text)
+            if found and seconds < next(reversed(found.values())):
+                found = {}
+            found.setdefault(int(number), seconds)
+    return found
+
+
+def _duration(text: str) -> float:
+    """Return the seconds of `1 day, 0:01:20`, `01:20` or `1m 20s`."""
+    days, _, clock = text.rpartition(",")
+    total = sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(days or text))
+    if ":" in clock:
+        for power, part in enumerate(reversed(clock.split(":"))):
+            total += float(part) * 60**power
+    return total
+
+
+def _measured(source: Source, _: Size | None = None) -> Measured | None:
+    """Return the mean time of the steps after warm-up, else of all of a run."""
+    steps = _steps(source) if source.kind == "log" else {}
+    last = max(steps, default=0)
+    later = [step for step in steps if step >= max(_WARM_UP, last / 10)]
+    if len(later) > 1:
+        first = min(later)
+        mean = (steps[last] - steps[first]) / (last - first)
+        return Measured(mean, last - first, first, "mean") if mean else None
+    told = _told(source)
+    seconds = _seconds(told)
+    counted = logs.positive(told.get("global_step")) or 0
+    return None if seconds is None else Measured(seconds, counted, 0, "mean")
 
 
 def _seconds(told: Values) -> float | None:
@@ -79,6 +137,8 @@ def _seconds(told: Values) -> float | None:
 def _runs(source: Source, given: Given) -> list[Run]:
     told = _told(source)
     seconds = _seconds(told)
+    if seconds is None and (found := _measured(source)):
+        seconds = found.seconds
     if seconds is None:
         raise InstanceError.at(
             source.path,
@@ -100,5 +160,7 @@ STATE = Form(
     "tree",
     _is_tree,
     _runs,
+    measured=_measured,
 )
-LOG = Form("trainer", f"the output of {_TITLE}", "log", _is_log, _runs)
+_OUTPUT = f"the output of {_TITLE}, trainer_log.jsonl and logging.jsonl"
+LOG = Form("trainer", _OUTPUT, "log", _is_log, _runs, measured=_measured)

@@ -99,16 +99,6 @@ _NOT_READ = frozenset(
 _OF_OPTIMISERS = frozenset(
     {"use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon"}
 )
-#: Fields that TRL has for training with pairs or rewards alone, and its programs.
-_OF_REWARDS = frozenset(
-    {
-        *("max_prompt_length", "max_completion_length", "num_generations"),
-        *("reward_funcs", "reward_model_path", "response_length", "rloo_k"),
-    }
-)
-_PROGRAM_OF_REWARDS = re.compile(
-    r"(?:\w{1,40}_)?(dpo|grpo|ppo|kto|orpo|cpo|rloo|gkd|reward)(?:_\w{1,40})?(?:\.py)?"
-)
 #: What our exporter writes for each rank, and in which file.
 RANKS, _RANKS_FILE = "ranks", "ranks.json"
 OF_RANKS = ("per_device_train_batch_size", "gradient_accumulation_steps")
@@ -254,20 +244,6 @@ def optimiser_of(form: Form) -> tuple[str, str] | None:
         is_on = str(value).lower() == "true" or (form.is_command and value == "")
         if last in _OF_OPTIMISERS and is_on:
             return key, last.removeprefix("use_")
-    return None
-
-
-def rewards_of(form: Form) -> str | None:
-    """Return what says that a run of TRL learns from pairs or rewards, if anything."""
-    for key in form.values:
-        if plain(key).rpartition(".")[2] in _OF_REWARDS:
-            return plain(key)
-    # The program stands behind the value of the launcher's last flag.
-    words = [word for value in form.values.values() for word in str(value).split()[1:]]
-    words = [word for word in words if word.endswith(".py")] + form.program.split()
-    for word in words if form.is_command else ():
-        if match := _PROGRAM_OF_REWARDS.fullmatch(word.rpartition("/")[2]):
-            return match[1]
     return None
 
 

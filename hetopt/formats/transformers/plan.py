@@ -132,8 +132,6 @@ class _Told:
             self.written.setdefault(own, (number, key))
         if chosen := names.optimiser_of(form):
             self._set("optimiser", chosen[1], number, chosen[0])
-        if (learns := names.rewards_of(form)) and self.values.get("kind", "") != "sft":
-            self.values.setdefault("kind", learns)
 
     def _set(self, own: str, value: object, number: int, key: str) -> None:
         self.values[own], self.written[own] = value, (number, key)

@@ -132,12 +132,10 @@ def _names_trained(data: Data) -> set[str]:
 
 
 def _assumptions(costs: CostSettings | None) -> Assumptions:
-    """The cost model's, in the settings of an instance but for its times of layers."""
+    """Return the cost model's assumptions, under an instance's settings if given."""
     if costs is None:
         return Assumptions(memory="cost_model")
-    times = {"layer_times": "analytic", "profile": (), "calibration": None}
-    analytic = costs.model_copy(update=times | {"lora": None, "offload": None})
-    return Assumptions(memory="cost_model", costs=analytic)
+    return Assumptions(memory="cost_model", costs=costs.by_formula)
 
 
 def _choose(

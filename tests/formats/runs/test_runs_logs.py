@@ -26,7 +26,10 @@ SMI = (
 @given(st.lists(st.floats(0.5, 5.0), min_size=4, max_size=60))
 def test_the_speed_is_the_median_after_warm_up(readings: list[float]) -> None:
     left = readings[max(3, (len(readings) + 9) // 10) :]
-    assert logs.steady(readings) == pytest.approx(median(left))
+    found = logs.steady(readings)
+    assert found is not None
+    assert found.seconds == pytest.approx(median(left))
+    assert (found.counted, found.left_out) == (len(left), len(readings) - len(left))
 
 
 def test_a_log_too_short_or_out_of_memory_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""A measured time of an iteration beside what the model predicts of the same run.
+
+The model may be off by as much for other plans as for this one: what it predicts of
+them times measured over predicted is on the same footing as the measurement. A bound is
+of the model, which a faster run shows to be pessimistic there; it refutes no proof.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..problems import Evaluation
+from ..result import Bound
+from ..schema import Instance
+from ..text.documents import Document
+from .calling import AnyInstance
+from .starts import known_of
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds of an iteration that were measured, and by whom or over how many."""
+
+    seconds: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Footing:
+    """A measured iteration with what is predicted of it, and of the best plan known.
+
+    `parts` are those of the judge, `bound_s` is what no plan of the model is shorter
+    than; None where they are not known.
+    """
+
+    measured: Measurement
+    parts: Document
+    bound_s: float | None
+    best_s: float | None
+
+    @cached_property
+    def predicted_s(self) -> float | None:
+        """Return the predicted seconds of the plan or run that was measured."""
+        us = self.parts.get("iteration_us")
+        return None if us is None else us / 1e6
+
+    @property
+    def factor(self) -> float | None:
+        """Return measured over predicted; None where nothing is predicted."""
+        if not self.predicted_s:
+            return None
+        return self.measured.seconds / self.predicted_s
+
+    def corrected(self, seconds: float | None) -> float | None:
+        """Return predicted seconds on the footing of the measurement."""
+        factor = self.factor
+        return None if seconds is None or factor is None else seconds * factor
+
+    def part(self, name: str) -> float | None:
+        """Return a rate of the judge's, such as `mfu`, by the measured time."""
+        value, factor = self.parts.get(name), self.factor
+        return None if value is None or factor is None else value / factor
+
+    @property
+    def pessimism(self) -> float | None:
+        """Return by which share a run is below the bound; None where it is not."""
+        if self.bound_s is None or self.measured.seconds >= self.bound_s:
+            return None
+        return 1 - self.measured.seconds / self.bound_s
+
+    def to_json(self) -> Document:
+        """Return fields of the document of `check`."""
+        return {
+            "measured_s": self.measured.seconds,
+            "measured_by": self.measured.source,
+            "predicted_s": self.predicted_s,
+            "best_s": self.best_s,
+            "best_on_measured_footing_s": self.corrected(self.best_s),
+            "measured_mfu": self.part("mfu"),
+            "measured_tokens_per_second": self.part("tokens_per_second"),
+            "measured_below_bound": self.pessimism,
+        }
+
+
+def footing(
+    measured: Measurement,
+    found: Evaluation,
+    bound: Bound | None,
+    data: Instance,
+    instance: AnyInstance,
+    other_us: int | None = None,
+) -> Footing:
+    """Return a measurement on the footing of a plan's evaluation.
+
+    The best plan is the fastest of those known beforehand of the `instance`, of another
+    that takes `other_us`, and of the one that was measured, if it is valid.
+    """
+    best = [start.objective for start in known_of(instance, data).starts(data)[:1]]
+    best += [other_us] if other_us is not None else []
+    best += [int(found.objective)] if found.valid and found.objective else []
+    bound_s = None if bound is None else float(bound.value) / 1e6
+    best_s = min(best) / 1e6 if best else None
+    return Footing(measured, found.parts, bound_s, best_s)

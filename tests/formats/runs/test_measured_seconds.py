@@ -1,0 +1,179 @@
+"""What an iteration took, by a log or the user, beside what is predicted of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logs_by_hand import deepspeed, torchtitan
+from typer.testing import CliRunner
+
+from hetopt import api, cli
+from hetopt.formats.assembling import Listed, assembly
+
+DEFECTS = Path(__file__).parents[2] / "defects"
+SECONDS, STEPS = 2.5, 20
+TRAINER = (
+    "model_name_or_path: m\nlearning_rate: 1e-5\nper_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 1\nbf16: true\ngradient_checkpointing: true\n"
+    "deepspeed: zero3.json\n"
+)
+MEGATRON = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+    "--num-attention-heads 32 --seq-length 1024 --micro-batch-size 1 "
+    "--global-batch-size 8 --tensor-model-parallel-size 2 --bf16 --swiglu "
+    "--group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 "
+    "--use-distributed-optimizer --recompute-activations"
+)
+TITAN = {
+    "training": {"local_batch_size": 1, "global_batch_size": 8, "seq_len": 1024},
+    "parallelism": {"tensor_parallel_degree": 2},
+    "activation_checkpoint": {"mode": "full"},
+}
+
+
+def clock(seconds: float) -> str:
+    return f"{int(seconds) // 60:02}:{int(seconds) % 60:02}"
+
+
+def at_steps(row: str) -> str:
+    passed = ((step, step * SECONDS) for step in range(2, STEPS * 2 + 1, 2))
+    return "\n".join(
+        row.replace("STEP", str(step))
+        .replace("CLOCK", clock(s))
+        .replace("WORDS", f"{int(s) // 60}m {int(s) % 60}s")
+        for step, s in passed
+    )
+
+
+LOGS = {
+    "bar.log": "Loading shards: 100%|#| 4/4 [00:05<00:00,  1.3s/it]\n"
+    + at_steps(" 5%|#   | STEP/100 [CLOCK<12:00,  2.50s/it]").replace("\n", "\r"),
+    "trainer_log.jsonl": at_steps(
+        '{"current_steps": STEP, "total_steps": 100, "elapsed_time": "0:CLOCK"}'
+    ),
+    "logging.jsonl": at_steps(
+        '{"loss": 1.0, "global_step/max_steps": "STEP/100", "elapsed_time": "WORDS"}'
+    ),
+    "deepspeed.log": deepspeed(
+        {"train_batch_size": 8}, {"train_batch_size": 8}, [SECONDS] * STEPS
+    ),
+    "output.log": "{'train_runtime': 250.0, 'train_steps_per_second': 0.4}\n",
+}
+NEMO = "".join(
+    f"Training epoch 0, iteration {i}/99 | global_batch_size: 8 | "
+    f"train_step_timing in s: {9 if i < 3 else SECONDS}\n"
+    for i in range(STEPS)
+)
+MESH = {"pp": 1, "dp_replicate": 1, "dp_shard": 4, "cp": 1, "tp": 2}
+RATE = round(8 * 1024 / (SECONDS * 8))
+RUNS = {
+    **{name: {"run.yaml": TRAINER, name: text} for name, text in LOGS.items()},
+    "nemo.log": {"run.sh": MEGATRON, "nemo.log": NEMO},
+    "torchtitan.log": {
+        "torchtitan.log": torchtitan(
+            MESH, [RATE] * STEPS, config=TITAN, batch=(1, 8, 1024)
+        )
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured")
+    hosts = folder / "hosts"
+    hosts.write_text("a slots=8 type=A100-80GB-SXM4\n")
+    work = {"sequence_length": 1024, "global_batch": 8}
+    options = ["recompute=full,selective,none", "zero=1,0,2,3"]
+    made = assembly("llama-3-8b", Listed("hostfile", [hosts]), options, work)
+    path = folder / "instance.json"
+    path.write_text(json.dumps(made.document))
+    return path
+
+
+def checked(*words: object) -> dict[str, Any]:
+    asked = ["check", *map(str, words), "--time-limit", "0.2", "--json"]
+    shown = CliRunner().invoke(cli.app, asked)
+    assert shown.exit_code in (0, 2), shown.output
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_log_of_every_trainer_says_what_an_iteration_took(
+    name: str, place: Path, tmp_path: Path
+) -> None:
+    words: list[object] = []
+    for file, text in RUNS[name].items():
+        (tmp_path / file).write_text(text)
+        words += ["--from", tmp_path / file]
+    found = checked(*words, "--instance", place)
+    assert found["measured_s"] == pytest.approx(SECONDS, rel=0.02)
+    assert found["predicted_s"] == pytest.approx(found["objective"] / 1e6)
+    factor = found["measured_s"] / found["predicted_s"]
+    assert found["best_s"] <= found["predicted_s"]
+    assert found["best_on_measured_footing_s"] == pytest.approx(
+        found["best_s"] * factor
+    )
+    assert found["measured_mfu"] == pytest.approx(found["evaluation"]["mfu"] / factor)
+    told = checked(*words, "--instance", place, "--measured", "4s")
+    assert told["measured_s"] == 4
+
+
+@pytest.mark.parametrize("time", ["14.2s", "14200ms", "0.2366667min", "14.2"])
+def test_a_measured_time_is_set_beside_a_plan(
+    time: str, place: Path, tmp_path: Path
+) -> None:
+    result = api.plan(str(place), planner="megatron")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(result.to_json()))
+    found = checked(plan, "--instance", place, "--measured", time)
+    assert found["measured_s"] == pytest.approx(14.2, rel=1e-5)
+    assert found["best_s"] <= found["predicted_s"] == result.objective / 1e6
+    assert found["measured_below_bound"] is None
+    words = ["check", str(plan), "--instance", str(place), "--measured", "1ms"]
+    fast = " ".join(CliRunner().invoke(cli.app, words).stdout.split())
+    assert "Measured 1.00 ms per iteration (--measured), predicted" in fast
+    assert "the model is pessimistic here" in fast
+
+
+def test_a_log_is_predicted_alike_by_check_and_predict(tmp_path: Path) -> None:
+    """An instance of the cards' usual machine, as `predict` takes it to be."""
+    log, hosts = DEFECTS / "log-with-times.log", tmp_path / "hosts"
+    hosts.write_text("".join(f"h{i} slots=8 type=A100-80GB-SXM4\n" for i in range(8)))
+    config = {
+        "model_type": "llama",
+        "hidden_size": 8192,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "intermediate_size": 28672,
+        "vocab_size": 128256,
+        "tie_word_embeddings": False,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    work = {"sequence_length": 4096, "global_batch": 128}
+    listed = Listed("hostfile", [hosts])
+    link = ["inter_gbytes_per_s=200"]
+    made = assembly(tmp_path / "config.json", listed, link, work)
+    file = tmp_path / "instance.json"
+    file.write_text(json.dumps(made.document))
+    found = checked("--from", log, "--instance", file)
+    (row,) = api.predict(log, gpu="a100_80gb").rows
+    assert row.iteration_s == pytest.approx(found["predicted_s"], rel=0.01)
+    assert found["measured_s"] == pytest.approx(32.5, rel=0.001)
+    hidden = log.read_text().replace(
+        "  swiglu ", "  tp_comm_overlap ........ True\n  swiglu "
+    )
+    (tmp_path / "hidden.log").write_text(hidden)
+    (other,) = api.predict(tmp_path / "hidden.log", gpu="a100_80gb").rows
+    assert other.iteration_s < row.iteration_s
+
+
+def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(MEGATRON)
+    words = ["check", "--from", str(script), "--measured", "3s"]
+    shown = CliRunner().invoke(cli.app, words)
+    assert shown.exit_code == 2
+    assert "--measured is compared with a prediction" in shown.output
