@@ -288,10 +288,12 @@ class CostTable:
     ) -> int:
         """Time to synchronise `parameters` among replicas (node, degree).
 
-        They do so in groups where the costs have it so, unless they are not `grouped`.
+        They do so in groups where the costs have it so, unless they are not `grouped`:
+        then they come in the order of ranks.
         """
         several = grouped and self.split.groups > 1
-        return self._sync(parameters, tuple(sorted(holders)), grouped=several)
+        held = tuple(holders if several else sorted(holders))
+        return self._sync(parameters, held, grouped=several)
 
     @cached_method
     def _sync(
@@ -354,7 +356,10 @@ class CostTable:
     def routed_sync_us(
         self, parameters: int, holders: Iterable[tuple[str, int]]
     ) -> int:
-        """Return the synchronisation of experts divided among GPUs of (node, GPUs)."""
+        """Return the synchronisation of experts divided among GPUs of (node, GPUs).
+
+        These come in the order of ranks.
+        """
         costs = self.workload.costs
         seconds = communication.routed_sync_s(
             parameters, holders, self.link, self.adapters, costs
@@ -560,6 +565,7 @@ class CostTable:
         for node in self.cluster.nodes:
             alone = self._update_s(node.name, [(Fraction(held), 1)])
             if not alone:
+        GPUs that share a host's memory are together the faster the more they are.
                 return 0
             speed += node.count / alone
         return ceil(10**6 / speed)

@@ -1,8 +1,9 @@
 """A walk in the compiled core: tables for it, and the oracle that it asks.
 
-`carried` says which settings the core carries: one virtual stage per GPU, and nodes
-whose ports no pipelines share. Every number is the evaluator's (`FastCost`): the core
-asks for it once, and computes the synchronisation over plain links alone by itself.
+`carried` says which settings the core carries: one virtual stage per GPU, pipelines
+whose order says nothing, and nodes whose ports and hosts they do not share. Every
+number is the evaluator's (`FastCost`): the core asks for it once, and computes the
+synchronisation over plain links alone by itself.
 """
 
 from array import array
@@ -28,7 +29,7 @@ def carried(cost: FastCost) -> bool:
     costs = cost.costs
     return (
         costs.schedule.interleave == 1
-        and costs.compute.expert_parallel == 1
+        and not cost.syncs.is_ordered
         and costs.schedule.in_flight in _FLIGHTS
         and not cost.syncs.ports.any
     )

@@ -20,6 +20,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..costs import CostTable, memory
+import numpy as np
+
 from ..costs.communication import rounds
 from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
@@ -477,6 +479,37 @@ class FastCost:
         return tuple(
             Pipe(
                 pipeline.micro_batches,
+    @cached_property
+    def _near(self) -> list[int]:
+        """Each node's place in an order in which quick links lead on to the next."""
+        count, cluster = len(self.nodes), self.instance.planned_cluster
+        if not cluster.inter.pairs:
+            return list(range(count))
+        order, left = [0], np.arange(count) > 0
+        while left.any():
+            rates = cluster.links.bytes_per_s[cluster.links.row(order[-1])]
+            order.append(int(np.where(left, rates, -1).argmax()))
+            left[order[-1]] = False
+        return np.argsort(order).tolist()
+
+    def place(self, slots: Sequence[Slot]) -> list[int]:
+        """Return what sorts pipelines so that those of near nodes are neighbours."""
+        return [self._near[slot.node] for slot in slots]
+
+    def ordered(self, pipes: tuple[Pipe, ...]) -> tuple[Pipe, ...]:
+        """Return the pipelines in the best of a few orders, where their order counts.
+
+        They stay as they are, or are sorted by the nodes of their stages, from the
+        first stage on or from the last.
+        """
+        if not self.syncs.is_ordered:
+            return pipes
+        ways = [pipes]
+        for step in (1, -1):
+            way = sorted(pipes, key=lambda pipe: self.place(pipe.slots[::step]))
+            ways.append(tuple(way))
+        return min(dict.fromkeys(ways), key=self.iteration_us)
+
                 pipeline.micro_batch_size,
                 tuple(
                     Slot(

@@ -379,7 +379,7 @@ class FloatJudge:
     def sync(self, parameters: float, holders: list[tuple[str, int]]) -> float:
         """Gradients of `parameters` among replicas (node, degree), one by one."""
         if self.costs.zero_groups > 1:
-            return self.grouped(parameters, sorted(holders))
+            return self.grouped(parameters, holders)
         return self.ring_of(parameters, holders)
 
     def ring_of(self, parameters: float, holders: list[tuple[str, int]]) -> float:

@@ -440,15 +440,15 @@ def _sync_us(
         return _up(_experts_sync_s(table, parameters, gpus) * 10**6)
 
     def among(parameters: int, replicas: list[Replica]) -> int:
-        return one(parameters, tuple(sorted((r.node, r.degree) for r in replicas)))
+        return one(parameters, tuple((r.node, r.degree) for r in replicas))
 
     def of_layer(x: int) -> int:
         routed = divided[x]
         whole = among(sent.layers[x] - routed, holders[x])
         if not routed:
             return whole
-        gpus = sorted(r.node for r in holders[x] for _ in r.gpus)
-        return whole + experts(routed, tuple(gpus))
+        gpus = tuple(r.node for r in holders[x] for _ in r.gpus)
+        return whole + experts(routed, gpus)
 
     sent, costs = table.exchanged, table.workload.costs
     divided = sent.routed if table.split.experts > 1 else (0,) * layers
@@ -585,7 +585,7 @@ def _grouped_sync_s(
 ) -> Fraction:
     """Return the time within the slowest group of ZeRO, then between groups.
 
-    `places` are sorted: neighbours are in a group.
+    `places` are in the order of ranks: neighbours are in a group.
     """
     size = max(1, len(places) // table.split.groups)
     smallest, total = min(t for _, t in places), Fraction(0)
