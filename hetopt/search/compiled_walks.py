@@ -32,6 +32,7 @@ def carried(cost: FastCost) -> bool:
         and not cost.syncs.is_ordered
         and costs.schedule.in_flight in _FLIGHTS
         and not cost.syncs.ports.any
+        and not costs.memory.hosts_update
     )
 
 
@@ -107,7 +108,7 @@ class Oracle:
         is_first, is_last, replicas = ends_and_replicas
         slot = Slot(node, t, first, last)
         return self._cost.update_us(
-            slot, replicas, first=bool(is_first), last=bool(is_last)
+            slot, replicas, 0, first=bool(is_first), last=bool(is_last)
         )
 
 

@@ -13,15 +13,16 @@ its time is over: with a deadline, what is not known yet raises `OutOfTime`.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..costs import CostTable, memory
 import numpy as np
 
+from ..costs import CostTable, memory
 from ..costs.communication import rounds
 from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
@@ -266,20 +267,34 @@ class FastCost:
                 end = max(end, self.syncs.ties_us(pairs))
         if not self.updates:
             return end
+        used = Counter[int]()
+        if self.costs.memory.hosts_update:  # GPUs share what their hosts do
+            for slots in pipes:
+                for slot in slots:
+                    used[slot.node] += slot.t
         return end + max(
-            self.update_us(slot, len(pipes), first=j == 0, last=j == len(slots) - 1)
+            self.update_us(
+                slot,
+                len(pipes),
+                used[slot.node],
+                first=j == 0,
+                last=j == len(slots) - 1,
+            )
             for slots in pipes
             for j, slot in enumerate(slots)
         )
 
-    def update_us(self, slot: Slot, replicas: int, *, first: bool, last: bool) -> int:
+    def update_us(
+        self, slot: Slot, replicas: int, used: int, *, first: bool, last: bool
+    ) -> int:
+        """Return the time of the optimiser on a stage; `used` GPUs share its host."""
         held, routed = self._trained(slot)
         copies = first + last - (first and last and self.table.model.tied_embeddings)
         ends = copies * (self.table.trained.end or 0)
         own: tuple[int, ...] = (held, routed)
         if self.table.profile.updates:
             own = slot.first, slot.last
-        key = (self.kind[slot.node], slot.t, replicas, ends, *own)
+        key = (self.kind[slot.node], slot.t, replicas, used, ends, *own)
         if key not in self._updated:
             name = self.names[slot.node]
             us = self.table.measured_update_us(
@@ -290,7 +305,8 @@ class FastCost:
             )
             whole, routed = (ends, 0) if us is not None else (ends + held, routed)
             shares = memory.shares(self.costs, whole, routed, slot.t, replicas)
-            self._updated[key] = (us or 0) + self.table.update_us(name, shares)
+            rest = self.table.update_us(name, shares, used)
+            self._updated[key] = (us or 0) + rest
         return self._updated[key]
 
     # --- memory ----------------------------------------------------------------
@@ -463,22 +479,6 @@ class FastCost:
                 slowest = max(slowest, sync - (timing.behind[j] if overlap else 0))
         return slowest
 
-    def compact(self, plan: TrainingPlan) -> tuple[Pipe, ...] | None:
-        """The plan in compact form; None where a stage has several replicas.
-
-        None as well for settings of the plan that are not the instance's own.
-        """
-        number = {name: i for i, name in enumerate(self.names)}
-        stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
-        if any(len(stage.replicas) > 1 for stage in stages):
-            return None
-        if plan.zero not in (None, self.costs.updates.zero):
-            return None
-        if split_of(self.instance, plan) != self.costs.split:
-            return None
-        return tuple(
-            Pipe(
-                pipeline.micro_batches,
     @cached_property
     def _near(self) -> list[int]:
         """Each node's place in an order in which quick links lead on to the next."""
@@ -510,6 +510,22 @@ class FastCost:
             ways.append(tuple(way))
         return min(dict.fromkeys(ways), key=self.iteration_us)
 
+    def compact(self, plan: TrainingPlan) -> tuple[Pipe, ...] | None:
+        """The plan in compact form; None where a stage has several replicas.
+
+        None as well for settings of the plan that are not the instance's own.
+        """
+        number = {name: i for i, name in enumerate(self.names)}
+        stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
+        if any(len(stage.replicas) > 1 for stage in stages):
+            return None
+        if plan.zero not in (None, self.costs.updates.zero):
+            return None
+        if split_of(self.instance, plan) != self.costs.split:
+            return None
+        return tuple(
+            Pipe(
+                pipeline.micro_batches,
                 pipeline.micro_batch_size,
                 tuple(
                     Slot(

@@ -509,7 +509,7 @@ def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
     """Return the time of the optimiser on the GPU where it takes longest."""
     model, trained, slowest = table.model, table.trained, 0
-    ends = trained.end or 0
+    ends, used = trained.end or 0, plan.gpus_by_node
     for pipeline in plan.pipelines:
         last = len(pipeline.stages) - 1
         for j, stage in enumerate(pipeline.stages):
@@ -531,11 +531,9 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
                         layers.append((Fraction(routed, e), max(1, gpus // e)))
                 beside = (copies * ends / t, c * holders[at_end])
                 own = _measured_update_us(table, replica, stage, holders)
-                if own is None:
-                    own = table.update_us(replica.node, [*layers, beside])
-                else:
-                    own += table.update_us(replica.node, [beside])
-                slowest = max(slowest, own)
+                rest = [*layers, beside] if own is None else [beside]
+                us = table.update_us(replica.node, rest, used[replica.node])
+                slowest = max(slowest, (own or 0) + us)
     return slowest
 
 
