@@ -1,5 +1,6 @@
 """Plans: decisions only, by the names of devices and layers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Literal, Self
 
@@ -116,6 +117,11 @@ class TrainingPlan(Record):
     def gpu_count(self) -> int:
         """GPUs of all groups."""
         return sum(replica.degree for replica in self.replicas())
+
+    @property
+    def gpus_by_node(self) -> Counter[str]:
+        """Return the number of GPUs that the plan uses of each node."""
+        return Counter(r.node for r in self.replicas() for _ in r.gpus)
 
     def replicas(self) -> Iterator[Replica]:
         """Every replica of every stage, in order."""

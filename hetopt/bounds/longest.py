@@ -113,4 +113,5 @@ def _update_us(table: CostTable) -> int:
     """Every layer and both ends on one GPU, which divides nothing."""
     own = table.trained
     held = Fraction(sum(own.layers) + 2 * (own.end or 0))
-    return max(table.update_us(node, [(held, 1)]) for node in table.cluster.node)
+    nodes = table.cluster.nodes
+    return max(table.update_us(node.name, [(held, 1)], node.count) for node in nodes)

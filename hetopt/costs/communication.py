@@ -5,11 +5,11 @@ hop  = 2 min over x, y of (alpha_xy + e b S H / beta_xy
 sync = 2 max over r of sum over r' != r of (alpha_rr' + g p / (t_min n beta_rr'))
 or, `sync: bottleneck`,  2 (n - 1) / n * g p / t_min / lowest beta
 
-With `zero_groups: r` the n replicas are r groups of m = n / r in the order of their
-nodes' names: sync is that of the slowest group, of m replicas, and beside it two passes
-of a ring through one member of each group, of an m-th of the bytes, where that is
-slowest. On a node as many rings run at once as groups, or members of different places,
-are there.
+With `zero_groups: r` the n replicas are r groups of m = n / r in the order of ranks,
+which is that of the plan's pipelines and of their replicas: sync is that of the slowest
+group, of m replicas, and then two passes of a ring through one member of each group, of
+an m-th of the bytes, where that is slowest. On a node as many rings run at once as
+groups, or members of different places, are there.
 
 With ZeRO-3 and `gathers: micro_batch` a plan of pipelines of one stage takes sync as
 often as it has micro-batches: `rounds`.
@@ -138,8 +138,11 @@ def grouped_sync_s(
     adapters: Mapping[str, int | None],
     costs: CostSettings,
 ) -> Fraction:
-    """Return the seconds in `zero_groups` groups, each of which divides the states."""
-    replicas = sorted(holders)
+    """Return the seconds in `zero_groups` groups, each of which divides the states.
+
+    `holders` come in the order of ranks: neighbours are a group.
+    """
+    replicas = list(holders)
     t_min = min(t for _, t in replicas)
     nodes, m = [node for node, _ in replicas], costs.updates.sharers(len(replicas))
     groups = [Counter(nodes[i : i + m]) for i in range(0, len(nodes), m)]
@@ -170,11 +173,11 @@ def routed_sync_s(
 ) -> Fraction:
     """Seconds to synchronise experts that `expert_parallel` GPUs divide.
 
-    The GPUs of the replicas, in the order of their nodes' names, are blocks of so many,
-    each of which has all experts; a ring goes through one GPU of each block. On a node
-    there are as many rings at once as GPUs of a block.
+    The GPUs of the replicas, in the order of ranks, are blocks of so many, each of
+    which has all experts; a ring goes through one GPU of each block. On a node there
+    are as many rings at once as GPUs of a block.
     """
-    gpus = [node for node, t in sorted(holders) for _ in range(t)]
+    gpus = [node for node, t in holders for _ in range(t)]
     e = costs.compute.expert_parallel
     members = gpus[::e]
     if len(members) < 2:

@@ -288,10 +288,12 @@ class CostTable:
     ) -> int:
         """Time to synchronise `parameters` among replicas (node, degree).
 
-        They do so in groups where the costs have it so, unless they are not `grouped`.
+        They do so in groups where the costs have it so, unless they are not `grouped`:
+        then they come in the order of ranks.
         """
         several = grouped and self.split.groups > 1
-        return self._sync(parameters, tuple(sorted(holders)), grouped=several)
+        held = tuple(holders if several else sorted(holders))
+        return self._sync(parameters, held, grouped=several)
 
     @cached_method
     def _sync(
@@ -354,7 +356,10 @@ class CostTable:
     def routed_sync_us(
         self, parameters: int, holders: Iterable[tuple[str, int]]
     ) -> int:
-        """Return the synchronisation of experts divided among GPUs of (node, GPUs)."""
+        """Return the synchronisation of experts divided among GPUs of (node, GPUs).
+
+        These come in the order of ranks.
+        """
         costs = self.workload.costs
         seconds = communication.routed_sync_s(
             parameters, holders, self.link, self.adapters, costs
@@ -525,20 +530,29 @@ class CostTable:
         for replicas, (whole, routed) in held.items():
             yield from memory.shares(self.workload.costs, whole, routed, t, replicas)
 
-    def update_us(self, node: str, shares: Iterable[compute.Share]) -> int:
-        """Time of the optimiser for what a GPU of `node` holds, by formula."""
-        return ceil(self._update_s(node, shares) * 10**6)
+    def update_us(
+        self, node: str, shares: Iterable[compute.Share], gpus: int = 1
+    ) -> int:
+        """Return the time of the optimiser for what a GPU of `node` holds, by formula.
 
-    def _update_s(self, node: str, shares: Iterable[compute.Share]) -> Fraction:
+        `gpus` of the node are used by the plan, this one among them: they share the
+        host's memory where it has the optimiser's states. No plan takes less than with
+        one.
+        """
+        return ceil(self._update_s(node, shares, gpus) * 10**6)
+
+    def _update_s(
+        self, node: str, shares: Iterable[compute.Share], gpus: int
+    ) -> Fraction:
         sharers = self.workload.costs.updates.sharers
         held = sum((Fraction(p, sharers(n)) for p, n in shares), Fraction(0))
-        return self._update_each(node) * held
+        return self._update_each(node, gpus) * held
 
     @cached_method
-    def _update_each(self, node: str) -> Fraction:
+    def _update_each(self, node: str, gpus: int) -> Fraction:
         measured = self.calibrated.update_bytes if self.calibrated else None
-        costs, count = self.workload.costs, self.cluster.node[node].count
-        return updates.each_s(self.model, costs, self.gpu(node), count, measured)
+        costs = self.workload.costs
+        return updates.each_s(self.model, costs, self.gpu(node), gpus, measured)
 
     @cached_property
     def times_updates(self) -> bool:
@@ -551,6 +565,7 @@ class CostTable:
     def least_update_us(self) -> int:
         """No plan's optimiser is done sooner: every parameter, on all GPUs together.
 
+        GPUs that share a host's memory are together the faster the more they are.
         0 where updates were measured: they need not follow the formula.
         """
         if self.profile.updates:
@@ -558,7 +573,7 @@ class CostTable:
         held = sum(self.trained.layers) + (self.trained.end or 0)
         speed = Fraction(0)
         for node in self.cluster.nodes:
-            alone = self._update_s(node.name, [(Fraction(held), 1)])
+            alone = self._update_s(node.name, [(Fraction(held), 1)], node.count)
             if not alone:
                 return 0
             speed += node.count / alone

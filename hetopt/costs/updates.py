@@ -4,8 +4,9 @@
     on a host  (gradient + weight) / rate of the link  +  bytes moved / host's memory
 
 The first is timed where the rate of the memory is told or times are calibrated: then
-the bytes of AdamW's update are those of measured runs, and others' in proportion. GPUs
-of a node share the host's memory, and nothing of it hides behind passes.
+the bytes of AdamW's update are those of measured runs, and others' in proportion. The
+GPUs of a node that a plan's stages use share the host's memory; those that are idle
+update nothing. Nothing of an update hides behind passes.
 
 Muon makes the momentum of a matrix of m x n, n <= m, orthogonal: five steps of
 4 m n^2 + 2 n^3 FLOPs, which GPUs that divide a matrix share. Counted as of the MLP's
@@ -29,8 +30,9 @@ def each_s(
     gpus: int,
     measured: Fraction | None,
 ) -> Fraction:
-    """Seconds of the update of a parameter on one of a node's `gpus`.
+    """Return the seconds of the update of a parameter on one of `gpus` of a node.
 
+    These share the host's memory.
     `measured` are the bytes that AdamW was seen to move for a parameter; None goes by
     formula. 0 where nothing tells the rate.
     """

@@ -218,7 +218,7 @@ def _syncs(table: CostTable, plan: TrainingPlan, judged: Document) -> list[list[
 
 def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
     """Return the time of the optimiser on the slowest replica of each stage."""
-    copies_of = holders_of(table.layers, _stages(plan))
+    copies_of, used = holders_of(table.layers, _stages(plan)), plan.gpus_by_node
 
     def update(pipeline: Pipeline, j: int) -> int:
         stage = pipeline.stages[j]
@@ -232,7 +232,8 @@ def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
             for layer in end_layers(table, pipeline, j):
                 ends, n = table.trained.end or 0, copies_of[layer]
                 shares += memory.shares(table.workload.costs, ends, 0, t, n)
-            times.append((measured or 0) + table.update_us(name, shares))
+            rest = table.update_us(name, shares, used[name])
+            times.append((measured or 0) + rest)
         return max(times)
 
     return [

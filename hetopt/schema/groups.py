@@ -233,7 +233,7 @@ class Updates(Record):
     `zero: 1..3` divides optimiser states, gradients too, weights too, among the
     replicas of a layer. `zero_groups: r` lets them divide states in r groups, each of
     which has all of them (HSDP): passes over gradients and weights stay in a group,
-    filled in the order of the nodes' names, and groups sum what their members have.
+    filled in the order of ranks, and groups sum what their members have.
     With ZeRO 3, `gathers: micro_batch` gathers weights and reduces gradients for every
     micro-batch, as FSDP does where pipelines have one stage; `iteration` once.
 

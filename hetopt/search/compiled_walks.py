@@ -1,8 +1,9 @@
 """A walk in the compiled core: tables for it, and the oracle that it asks.
 
-`carried` says which settings the core carries: one virtual stage per GPU, and nodes
-whose ports no pipelines share. Every number is the evaluator's (`FastCost`): the core
-asks for it once, and computes the synchronisation over plain links alone by itself.
+`carried` says which settings the core carries: one virtual stage per GPU, pipelines
+whose order says nothing, and nodes whose ports and hosts they do not share. Every
+number is the evaluator's (`FastCost`): the core asks for it once, and computes the
+synchronisation over plain links alone by itself.
 """
 
 from array import array
@@ -28,9 +29,10 @@ def carried(cost: FastCost) -> bool:
     costs = cost.costs
     return (
         costs.schedule.interleave == 1
-        and costs.compute.expert_parallel == 1
+        and not cost.syncs.is_ordered
         and costs.schedule.in_flight in _FLIGHTS
         and not cost.syncs.ports.any
+        and not costs.memory.hosts_update
     )
 
 
@@ -106,7 +108,7 @@ class Oracle:
         is_first, is_last, replicas = ends_and_replicas
         slot = Slot(node, t, first, last)
         return self._cost.update_us(
-            slot, replicas, first=bool(is_first), last=bool(is_last)
+            slot, replicas, 0, first=bool(is_first), last=bool(is_last)
         )
 
 

@@ -13,11 +13,14 @@ its time is over: with a deadline, what is not known yet raises `OutOfTime`.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
+
+import numpy as np
 
 from ..costs import CostTable, memory
 from ..costs.communication import rounds
@@ -264,20 +267,34 @@ class FastCost:
                 end = max(end, self.syncs.ties_us(pairs))
         if not self.updates:
             return end
+        used = Counter[int]()
+        if self.costs.memory.hosts_update:  # GPUs share what their hosts do
+            for slots in pipes:
+                for slot in slots:
+                    used[slot.node] += slot.t
         return end + max(
-            self.update_us(slot, len(pipes), first=j == 0, last=j == len(slots) - 1)
+            self.update_us(
+                slot,
+                len(pipes),
+                used[slot.node],
+                first=j == 0,
+                last=j == len(slots) - 1,
+            )
             for slots in pipes
             for j, slot in enumerate(slots)
         )
 
-    def update_us(self, slot: Slot, replicas: int, *, first: bool, last: bool) -> int:
+    def update_us(
+        self, slot: Slot, replicas: int, used: int, *, first: bool, last: bool
+    ) -> int:
+        """Return the time of the optimiser on a stage; `used` GPUs share its host."""
         held, routed = self._trained(slot)
         copies = first + last - (first and last and self.table.model.tied_embeddings)
         ends = copies * (self.table.trained.end or 0)
         own: tuple[int, ...] = (held, routed)
         if self.table.profile.updates:
             own = slot.first, slot.last
-        key = (self.kind[slot.node], slot.t, replicas, ends, *own)
+        key = (self.kind[slot.node], slot.t, replicas, used, ends, *own)
         if key not in self._updated:
             name = self.names[slot.node]
             us = self.table.measured_update_us(
@@ -288,7 +305,8 @@ class FastCost:
             )
             whole, routed = (ends, 0) if us is not None else (ends + held, routed)
             shares = memory.shares(self.costs, whole, routed, slot.t, replicas)
-            self._updated[key] = (us or 0) + self.table.update_us(name, shares)
+            rest = self.table.update_us(name, shares, used)
+            self._updated[key] = (us or 0) + rest
         return self._updated[key]
 
     # --- memory ----------------------------------------------------------------
@@ -460,6 +478,37 @@ class FastCost:
                 sync += (embedding if j == 0 else 0) + (head if j == final else 0)
                 slowest = max(slowest, sync - (timing.behind[j] if overlap else 0))
         return slowest
+
+    @cached_property
+    def _near(self) -> list[int]:
+        """Each node's place in an order in which quick links lead on to the next."""
+        count, cluster = len(self.nodes), self.instance.planned_cluster
+        if not cluster.inter.pairs:
+            return list(range(count))
+        order, left = [0], np.arange(count) > 0
+        while left.any():
+            rates = cluster.links.bytes_per_s[cluster.links.row(order[-1])]
+            order.append(int(np.where(left, rates, -1).argmax()))
+            left[order[-1]] = False
+        return np.argsort(order).tolist()
+
+    def place(self, slots: Sequence[Slot]) -> list[int]:
+        """Return what sorts pipelines so that those of near nodes are neighbours."""
+        return [self._near[slot.node] for slot in slots]
+
+    def ordered(self, pipes: tuple[Pipe, ...]) -> tuple[Pipe, ...]:
+        """Return the pipelines in the best of a few orders, where their order counts.
+
+        They stay as they are, or are sorted by the nodes of their stages, from the
+        first stage on or from the last.
+        """
+        if not self.syncs.is_ordered:
+            return pipes
+        ways = [pipes]
+        for step in (1, -1):
+            way = sorted(pipes, key=lambda pipe: self.place(pipe.slots[::step]))
+            ways.append(tuple(way))
+        return min(dict.fromkeys(ways), key=self.iteration_us)
 
     def compact(self, plan: TrainingPlan) -> tuple[Pipe, ...] | None:
         """The plan in compact form; None where a stage has several replicas.

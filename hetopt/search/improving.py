@@ -149,7 +149,10 @@ class Search:
         walk = self._annealing.walk if self._annealing is not None else None
         if walk is None or self._given is None or walk.objective >= self._given:
             return self._plan
-        return choices.said(self._whole, self._instance, self._cost.plan(walk.pipes()))
+        pipes = walk.pipes()
+        if not self._cost.syncs.is_ordered:  # then hosts' ranks had better be together
+            pipes = sorted(pipes, key=lambda pipe: self._cost.place(pipe.slots))
+        return choices.said(self._whole, self._instance, self._cost.plan(pipes))
 
 
 class _Budget:

@@ -82,11 +82,18 @@ class State:
         counts = shared(cost, timings, [line.size for line in new_lines])
         if counts is None or not self._fit(new_lines, counts, kept):
             return None
-        signatures = cost.syncs.changed(
-            self.signatures,
-            [lines[i].slots for i in removed],
-            [line.slots for line in added],
-        )
+        if cost.syncs.is_ordered:
+            places = [cost.place(line.slots) for line in new_lines]
+            order = sorted(range(len(places)), key=places.__getitem__)
+            new_lines = [new_lines[i] for i in order]
+            timings, counts = [timings[i] for i in order], [counts[i] for i in order]
+            signatures = cost.syncs.signatures(line.slots for line in new_lines)
+        else:
+            signatures = cost.syncs.changed(
+                self.signatures,
+                [lines[i].slots for i in removed],
+                [line.slots for line in added],
+            )
         return State(cost, new_lines, timings, counts, free, signatures)
 
     def _fit(self, lines: list[Line], counts: list[int], kept: list[int]) -> bool:

@@ -9,7 +9,8 @@ Choices where its users have one:
 - tp divides the GPUs of every node, so that a group never crosses nodes;
 - where pp does not divide the layers, the first stages take one more;
 - ranks are laid out tp, then dp, then pp (Megatron's order), and also tp, then pp,
-  then dp, which puts pipelines inside nodes; nodes come in the instance's order;
+  then dp, which puts pipelines inside nodes; nodes come in the instance's order, and
+  pipelines of near nodes next to each other where groups or experts follow it;
 - dp times the micro-batch size divides the global batch;
 - where no factorisation of all GPUs fits, nodes are left out one by one, those with
   the least memory a GPU first (then the slowest, then the last), until one does; nodes
@@ -74,6 +75,7 @@ class _Trial:
         if short := worst_shortage(self._cost, pipes):
             self.nearest = min(self.nearest or (short, name), (short, name))
             return
+        pipes = self._cost.ordered(pipes)
         value = self._cost.iteration_us(pipes)
         if self.best is None or value < self.best[0]:
             self.best = (value, pipes)

@@ -4,6 +4,10 @@ The synchronisation of a layer depends on how many of its replicas lie on each n
 and on their least degree. Both are digits of one integer per layer, its *signature*:
 adding or removing a pipeline adds or subtracts a constant, and equal signatures have
 equal times, which are kept.
+
+Groups of ZeRO and blocks of experts are of neighbouring ranks. Where there are any, the
+order of the pipelines counts: the digits of a signature then are the replicas in their
+order (`is_ordered`), and a change has all signatures made anew.
 """
 
 from collections import Counter
@@ -77,6 +81,8 @@ class SyncTimes:
         self._check = check
         self._context = table.split.context
         self._grouped = table.split.groups > 1
+        #: Whether the order of pipelines decides who synchronises with whom.
+        self.is_ordered = self._grouped or table.split.experts > 1
         # Of each layer those of experts that are divided; and all others.
         parameters = table.exchanged.layers
         self._routed = table.divided(table.exchanged)
@@ -98,6 +104,7 @@ class SyncTimes:
         self._digits = self._count + degrees
         # No layer has more replicas than there are GPUs: digits never overflow.
         self._bits = 8 * next(w for w in (1, 2, 4, 8) if cluster.gpu_count < 256**w)
+        self._degrees = degrees
         self._kept: dict[tuple[int, int], int] = {}
         self._weights: dict[tuple[Slot, ...], list[int]] = {}
         self._adapters = [node.adapters for node in cluster.nodes]
@@ -202,10 +209,27 @@ class SyncTimes:
 
         A place is a node and its replicas; none of the parameters are of experts.
         """
-        each, signature = 1 << self._bits * (self._count + t - 1), 0
-        for node, count in places:
-            signature += count * ((1 << self._bits * node) + each)
-        return self._time(parameters, signature)
+        held = ((node, t) for node, count in places for _ in range(count))
+        return self._time(parameters, self._signature(held))
+
+    def _signature(self, held: Iterable[tuple[int, int]]) -> int:
+        """Return the signature of replicas: node and degree of each, in order."""
+        bits, count, found = self._bits, self._count, 0
+        for node, t in held:
+            if self.is_ordered:
+                found = found * (count * self._degrees + 1) + node * self._degrees + t
+            else:
+                found += (1 << bits * node) + (1 << bits * (count + t - 1))
+        return found
+
+    def _replicas(self, signature: int) -> list[tuple[int, int]]:
+        """Return node and degree of the replicas of an ordered signature."""
+        found = []
+        while signature:
+            signature, digit = divmod(signature, self._count * self._degrees + 1)
+            node, less = divmod(digit - 1, self._degrees)
+            found.append((node, less + 1))
+        return found[::-1]
 
     def weights(self, slots: tuple[Slot, ...]) -> list[int]:
         """Return what a pipeline adds to the signature of each layer."""
@@ -213,16 +237,22 @@ class SyncTimes:
         if found is None:
             if len(self._weights) >= KEPT // 4:
                 self._weights.clear()
-            bits, found = self._bits, []
+            found = []
             for node, t, first, last, _ in slots:
-                weight = (1 << bits * node) + (1 << bits * (self._count + t - 1))
-                found += [weight] * (last - first)
+                found += [self._signature([(node, t)])] * (last - first)
             self._weights[slots] = found
         return found
 
     def signatures(self, pipes: Iterable[tuple[Slot, ...]]) -> list[int]:
         """Signature of every layer."""
-        return self.changed([0] * len(self._parameters), (), pipes)
+        found = [0] * len(self._parameters)
+        if not self.is_ordered:
+            return self.changed(found, (), pipes)
+        base = self._count * self._degrees + 1
+        for slots in pipes:
+            pairs = zip(found, self.weights(slots), strict=True)
+            found = [signature * base + digit for signature, digit in pairs]
+        return found
 
     def changed(
         self,
@@ -230,7 +260,10 @@ class SyncTimes:
         removed: Iterable[tuple[Slot, ...]],
         added: Iterable[tuple[Slot, ...]],
     ) -> list[int]:
-        """Signatures with some pipelines taken away and others added."""
+        """Signatures with some pipelines taken away and others added.
+
+        Not of pipelines whose order counts.
+        """
         for slots in removed:
             signatures = list(map(sub, signatures, self.weights(slots)))
         for slots in added:
@@ -303,13 +336,12 @@ class SyncTimes:
         counts: Sequence[int] = digits[: self._count]
         whole = Fraction(self._passes * self._each)
         if divided:
-            t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
             e = self._costs.split.experts
-            gpus = self._in_order([t * count for count in counts])
-            at_once = [min(e, t * count) for count in counts]
+            gpus = [a for a, t in self._replicas(signature) for _ in range(t)]
+            at_once = [min(e, count) for count in self._counted(gpus)]
             yield self._counted(gpus[::e]), lambda a: whole * at_once[a] / e
         elif self._grouped:
-            nodes = self._in_order(counts)
+            nodes = [a for a, _ in self._replicas(signature)]
             m = self._costs.workload.costs.updates.sharers(len(nodes))
             for i in range(0, len(nodes), m):
                 yield self._counted(nodes[i : i + m]), lambda _: whole
@@ -317,11 +349,6 @@ class SyncTimes:
                 yield self._counted(nodes[i::m]), lambda _: Fraction(2 * self._each, m)
         else:
             yield counts, lambda _: whole
-
-    def _in_order(self, counts: Sequence[int]) -> list[int]:
-        """Every node so many times, by name."""
-        nodes = sorted(range(self._count), key=self._names.__getitem__)
-        return [a for a in nodes for _ in range(counts[a])]
 
     def _counted(self, nodes: Sequence[int]) -> list[int]:
         counts = [0] * self._count
@@ -342,13 +369,15 @@ class SyncTimes:
 
     def tied_us(self, first: Slot, last: Slot) -> int:
         """Time to sum tied embeddings of a pipeline's first and last stage."""
+        pair = [(slot.node, slot.t) for slot in (first, last)]
         if self._grouped:
-            pair = [(self._names[slot.node], slot.t) for slot in (first, last)]
-            return self._costs.sync_us(self._embedding, pair, grouped=False)
-        bits, signature = self._bits, 0
-        for node, t, *_ in (first, last):
-            signature += (1 << bits * node) + (1 << bits * (self._count + t - 1))
-        return self._time(self._embedding, signature)
+            return self._costs.sync_us(
+                self._embedding, self._named(pair), grouped=False
+            )
+        return self._time(self._embedding, self._signature(pair))
+
+    def _named(self, held: Iterable[tuple[int, int]]) -> list[tuple[str, int]]:
+        return [(self._names[node], t) for node, t in held]
 
     def _layer(self, parameters: int, routed: int, signature: int) -> int:
         time = self._time(parameters, signature)
@@ -359,14 +388,7 @@ class SyncTimes:
         key = (-parameters, signature)
         found = self._kept.get(key)
         if found is None:
-            digits = self._decoded(signature)
-            counts = digits[: self._count]
-            t = next(i for i, c in enumerate(digits[self._count :], 1) if c)
-            holders = [
-                (name, t)
-                for name, count in zip(self._names, counts, strict=True)
-                for _ in range(count)
-            ]
+            holders = self._named(self._replicas(signature))
             found = self._costs.routed_sync_us(parameters, holders)
             self._kept[key] = found
         return found
@@ -385,8 +407,7 @@ class SyncTimes:
         digits = self._decoded(signature)
         t = next((i for i, c in enumerate(digits[self._count :], 1) if c), 1)
         if self._grouped:
-            each = zip(self._names, digits[: self._count], strict=True)
-            holders = [(name, t) for name, count in each for _ in range(count)]
+            holders = self._named(self._replicas(signature))
             return self._costs.sync_us(parameters, holders)
         c = self._context
         counts: Sequence[int] = digits[: self._count]
@@ -429,6 +450,11 @@ class SyncTimes:
 
     def _decoded(self, signature: int) -> Sequence[int]:
         """Replicas on each node, then replicas of each degree from 1."""
+        if self.is_ordered:
+            held = self._replicas(signature)
+            nodes, degrees = Counter(a for a, _ in held), Counter(t for _, t in held)
+            counts = [nodes[a] for a in range(self._count)]
+            return counts + [degrees[t] for t in range(1, self._degrees + 1)]
         width = self._bits // 8
         raw = signature.to_bytes(width * self._digits, "little")
         if width == 1:

@@ -8,7 +8,9 @@ import pytest
 import soaking
 from hypothesis import given
 from inputs import examples, seeds
+from places import TESTS
 
+import hetopt
 from hetopt.costs import CostTable, Position
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
@@ -99,7 +101,8 @@ def test_states_on_hosts_leave_gpus_and_cross_the_link_twice() -> None:
     share = [(Fraction(p), 1)]
     assert here.update_us(node.name, share) == pytest.approx(38e6 / 1e3, abs=2)
     want = 1e6 * (4 / 10 + 38 * node.count / 50)
-    assert there.update_us(node.name, share) == pytest.approx(want, abs=2)
+    every = there.update_us(node.name, share, node.count)
+    assert every == pytest.approx(want, abs=2)
 
 
 def test_muon_multiplies_matrices_with_themselves() -> None:
@@ -143,3 +146,10 @@ def test_activations_on_hosts_are_waited_for_where_the_link_is_slower() -> None:
         )
         away = share * (most * plain.layers - 2) * held
         assert here - there == pytest.approx(float(away), abs=2**21)
+
+
+@pytest.mark.parametrize("gpus", ["1-gpu", "4-gpus"])
+def test_gpus_that_are_idle_worsen_no_optimum(gpus: str) -> None:
+    """A batch of one sequence: three of four GPUs have nothing to do."""
+    found = hetopt.plan(TESTS / "defects" / f"offload-optimum-{gpus}.json", limits=5)
+    assert (found.objective, found.status) == (80_197, "optimal")

@@ -8,9 +8,11 @@ divide sequences, experts, layers and states, idle GPUs allowed. With
 `several_replicas` also stages of several replicas with any samples.
 
 Only symmetry and a bound are used: GPUs of a node are interchangeable, so a plan is
-counted by node; synchronisation takes no negative time, so once the slowest pipeline
-alone is as long as the best plan there is no better one. Times and memory are the
-judge's own functions, and the winner is judged as a whole again.
+counted by node; pipelines come in every order where groups of ZeRO or blocks of experts
+follow it, and so do replicas of a stage; synchronisation takes no negative time, so
+once the slowest pipeline alone is as long as the best plan there is no better one.
+Times and memory are the judge's own functions, and the winner is judged as a whole
+again.
 
 Limits: about 5 GPUs, 4 layers, a global batch of 4; each one more costs about 5x.
 """
@@ -19,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations, pairwise, product
+from itertools import chain, combinations, pairwise, permutations, product
 from operator import le
 from random import Random
 
@@ -119,8 +121,11 @@ def _best(
         floor = judge._up(factor * slowest.us) + over
         if below is not None and floor >= below:
             break
-        for chosen in _complete(options[: last + 1], slowest, room, batch):
-            key = frozenset(Counter(_key(costs, o) for o in chosen).items())
+        for chosen in _in_orders(
+            table, _complete(options[: last + 1], slowest, room, batch)
+        ):
+            keys = tuple(_key(costs, o) for o in chosen)
+            key = keys if _ordered(table) else frozenset(Counter(keys).items())
             if key not in behind:
                 behind[key] = _sync_and_end_us(table, chosen)
             sync_us, end_us = behind[key]
@@ -138,6 +143,16 @@ def _best(
     assert judged.valid, judged.violations
     assert judged.objective == best[0]
     return best[0], plan
+
+
+def _ordered(table: CostTable) -> bool:
+    """Whether the order of pipelines decides who synchronises with whom."""
+    return table.split.groups > 1 or table.split.experts > 1
+
+
+def _in_orders(table: CostTable, packings) -> Iterator[tuple[Option, ...]]:
+    for chosen in packings:
+        yield from dict.fromkeys(permutations(chosen)) if _ordered(table) else [chosen]
 
 
 def _has_ports(instance: Instance) -> bool:
@@ -300,9 +315,9 @@ def _stage_places(table: CostTable, size: int, several: bool):
         for cut in combinations(range(1, size), count - 1):
             shares = [z - a for a, z in pairwise((0, *cut, size))]
             for places in product(degrees, repeat=count):
-                chosen = tuple(
-                    sorted((*p, s) for p, s in zip(places, shares, strict=True))
-                )
+                chosen = tuple((*p, s) for p, s in zip(places, shares, strict=True))
+                if not _ordered(table):
+                    chosen = tuple(sorted(chosen))
                 used = tuple(
                     sum(t for name, t, _ in chosen if name == node.name)
                     for node in nodes

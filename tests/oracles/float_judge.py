@@ -379,7 +379,7 @@ class FloatJudge:
     def sync(self, parameters: float, holders: list[tuple[str, int]]) -> float:
         """Gradients of `parameters` among replicas (node, degree), one by one."""
         if self.costs.zero_groups > 1:
-            return self.grouped(parameters, sorted(holders))
+            return self.grouped(parameters, holders)
         return self.ring_of(parameters, holders)
 
     def ring_of(self, parameters: float, holders: list[tuple[str, int]]) -> float:
@@ -720,11 +720,11 @@ class FloatJudge:
                         for x in held:
                             size[x] -= self.trained(x)
                     own = sum(p / split[x] for x, p in size.items())
-                    time += self.one_update(r.node) * own * c / len(r.gpus)
+                    time += self.one_update(r.node, plan) * own * c / len(r.gpus)
                     times.append(time)
         return max(times)
 
-    def one_update(self, node: str) -> float:
+    def one_update(self, node: str, plan: TrainingPlan) -> float:
         """Seconds of the update of one parameter on a GPU of a node."""
 
         def passed(states: Any) -> float:
@@ -734,7 +734,8 @@ class FloatJudge:
         if self.costs.offload and self.costs.offload.optimiser:
             over = (self.moved[0] + self.moved[1]) / (1e9 * gpu.host_gbytes_per_s)
             shared = 1e9 * self.costs.offload.memory_gbytes_per_s
-            return over + moved * self.nodes[node].count / shared
+            used = sum(len(r.gpus) for r in plan.replicas() if r.node == node)
+            return over + moved * used / shared
         if self.costs.calibration:
             seen = 40 * self.costs.calibration.constants.get("update", 0)
             if not seen:

@@ -64,7 +64,7 @@ def sums(
         size = judge.g * judge._size(key)
         far = 3 if judge.costs.zero == 3 else 2
         if judge.costs.zero_groups > 1:
-            names, groups = sorted(name for name, _ in holders), judge.costs.zero_groups
+            names, groups = [name for name, _ in holders], judge.costs.zero_groups
             m = max(1, len(names) // groups)
             for i in range(0, len(names), m):
                 ring(judge, sent, names[i : i + m], far * size)

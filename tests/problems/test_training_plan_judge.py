@@ -2,21 +2,26 @@
 
 import json
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
+import drawing
 import pytest
 from changed_records import changed
 from float_judge import FloatJudge
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import examples, plans_of
-from places import INSTANCES
-from random_plans import random_plan
+from inputs import drawn, examples, plans_of
+from places import INSTANCES, TESTS
+from random_plans import any_plan, random_plan
+from renaming import plan_under, renamed
 
 from hetopt.files import load_instance, load_plan
 from hetopt.files.clusters import generate
+from hetopt.formats.exporting.launching import ranks
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.problems.training_plan.shapes import normal, place
 from hetopt.schema import CostSettings, Instance
 
 MIB = 2**20
@@ -445,3 +450,68 @@ def test_two_judgements_of_one_plan_are_equal(family: str, seed: int) -> None:
     plan = random_plan(instance, seed)
     again = Instance.model_validate_json(instance.model_dump_json())
     assert training_plan.evaluate(instance, plan) == training_plan.evaluate(again, plan)
+
+
+# --- what must not matter -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plans", "us"),
+    [
+        (("zero-groups-in-order", "zero-groups-named-out-of-order"), 21_263),
+        (("experts-in-order", "experts-renamed"), 291_616),
+        (("offload-1-gpu", "offload-7-idle-gpus"), 160_393),
+    ],
+)
+def test_names_and_idle_gpus_change_no_time(plans: tuple[str, str], us: int) -> None:
+    found = (load_plan(TESTS / "defects" / f"{name}.plan.json") for name in plans)
+    times = {training_plan.evaluate(*pair).objective for _, *pair in found}
+    assert times == {us}
+
+
+def _drawn(rng: Random) -> tuple[Random, Instance]:
+    tree = drawing.instance(
+        rng,
+        rng.choice([(1, 1, 1, 1), (2, 1, 1), (2, 2), (1, 4, 1)]),
+        layers=rng.choice([1, 2, 4]),
+        batch=rng.choice([2, 4]),
+        sizes=(1,),
+        even=True,
+        divides=True,
+    )
+    return rng, drawing.read(tree)
+
+
+@examples(25)
+@given(drawn(_drawn))
+def test_names_and_the_order_of_nodes_change_nothing(
+    case: tuple[Random, Instance],
+) -> None:
+    rng, instance = case
+    tree, names = renamed(rng, instance)
+    other = drawing.read(tree)
+    for plan in (any_plan(instance, rng) for _ in range(3)):
+        if plan is not None:
+            ours = training_plan.evaluate(instance, plan)
+            theirs = training_plan.evaluate(other, plan_under(plan, names))
+            assert ours.objective == theirs.objective
+            assert len(ours.violations) == len(theirs.violations)
+
+
+@examples(15)
+@given(drawn(_drawn))
+def test_exports_number_ranks_as_blocks_of_experts_are_made(
+    case: tuple[Random, Instance],
+) -> None:
+    """Pipelines of one shape, in any order: ranks of a stage are its holders' GPUs."""
+    rng, instance = case
+    plan = any_plan(instance, rng)
+    if plan is None or len(normal(plan).pipelines) > 1:
+        return
+    given = [
+        gpu
+        for pipeline in plan.pipelines
+        for replica in pipeline.stages[0].replicas
+        for gpu in sorted(replica.gpus, key=place)
+    ]
+    assert ranks(normal(plan).pipelines[0])[: len(given)] == given

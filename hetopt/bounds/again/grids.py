@@ -375,4 +375,4 @@ class _Setting:
             holders = d if e == 1 else d * max(1, shape.t // e)
         share = [(each / shape.stages, holders)]
         names = {node.gpu: node.name for node in self.nodes}.values()
-        return min(self.table.update_us(name, share) for name in names)
+        return min(self.table.update_us(name, share, shape.t) for name in names)

@@ -182,10 +182,14 @@ class Join:
         slowest = np.full(len(joined), self._best.update_us)
         if not self._best.longest.update_us:
             return slowest  # it is not timed
+        used = tuple(map(sum, zip(*(x.used for x in self._columns), strict=True)))
+        if not self._tables.costs.memory.hosts_update:
+            used = (0,) * len(used)  # no GPU waits for another
         for i, column in enumerate(self._columns):
             cuts, final = self._lists[i].cuts[joined[:, i]], len(column.stages) - 1
             for j, stage in enumerate(column.stages):
-                runs = self._tables.update_us(stage, first=j == 0, final=j == final)
+                ends = {"first": j == 0, "final": j == final}
+                runs = self._tables.update_us(stage, used, **ends)
                 np.maximum(slowest, runs[cuts[:, j], cuts[:, j + 1]], out=slowest)
         return slowest
 

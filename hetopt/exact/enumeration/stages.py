@@ -260,8 +260,13 @@ class StageTables:
             given[pool] += 1
         return self.table.sync_us(parameters, holders)
 
-    def _update_us(self, stage: Stage, *, first: bool, final: bool) -> Matrix:
-        """Return times of the optimiser over each run, on the slowest replica."""
+    def _update_us(
+        self, stage: Stage, used: tuple[int, ...], *, first: bool, final: bool
+    ) -> Matrix:
+        """Return times of the optimiser over each run, on the slowest replica.
+
+        `used` are the GPUs of each pool that a packing uses, which share its host.
+        """
         model, ends = self.table.model, 0
         trained = self.table.trained
         if trained.end is not None:
@@ -276,6 +281,7 @@ class StageTables:
                     self.table.update_us(
                         self.pools[pool].nodes[0],
                         [(Fraction(held, t), self._replicas)],
+                        min(used[pool], self.pools[pool].each),
                     )
                     for pool, t in groups
                 )

@@ -60,7 +60,7 @@ class LineCost:
         # lru_cache on bound methods of this object only: it dies with the object.
         self.compute_us = lru_cache(_KEPT)(self._compute_us)
         self.hop_us = lru_cache(_KEPT)(self._hop_us)
-        self._updated = lru_cache(_KEPT)(self._stage_update_us)
+        self._updated = lru_cache(_KEPT)(self._updated_us)
         self._weighed = lru_cache(_KEPT)(self._short_mib)
         table = self.cost.table
         self._timed = table.times_updates
@@ -208,16 +208,18 @@ class LineCost:
         """Return the time of the optimiser on the GPU where it takes longest."""
         if not self._timed:
             return 0
-        return max(self._updated(s.shares, s.first, s.last) for s in line)
-
-    def _stage_update_us(self, shares: Row, first: int, last: int) -> int:
+        used = [0] * len(self.cost.nodes)
+        if self.instance.workload.costs.memory.hosts_update:
+            for share in (share for stage in line for share in stage.shares):
+                used[share.node] += share.t  # GPUs share what their hosts do
         return max(
-            self._updated_us(len(shares), first, last, node, t)
-            for node, t in {(share.node, share.t) for share in shares}
+            self._updated(len(s.shares), s.first, s.last, node, t, used[node])
+            for s in line
+            for node, t in {(share.node, share.t) for share in s.shares}
         )
 
     def _updated_us(
-        self, replicas: int, first: int, last: int, node: int, t: int
+        self, replicas: int, first: int, last: int, node: int, t: int, used: int
     ) -> int:
         model, table, name = self.instance.model, self.cost.table, self.cost.names[node]
         measured = table.measured_update_us(
@@ -228,7 +230,7 @@ class LineCost:
         ends = memory.end_copies(model, self.instance.workload, copies)
         held += ends * (table.trained.end or 0)
         part = [(Fraction(held, t), replicas)]
-        return (measured or 0) + table.update_us(name, part)
+        return (measured or 0) + table.update_us(name, part, used)
 
     # --- plans -------------------------------------------------------------------
 

@@ -441,15 +441,15 @@ def _sync_us(
         return _up(_experts_sync_s(table, parameters, gpus) * 10**6)
 
     def among(parameters: int, replicas: list[Replica]) -> int:
-        return one(parameters, tuple(sorted((r.node, r.degree) for r in replicas)))
+        return one(parameters, tuple((r.node, r.degree) for r in replicas))
 
     def of_layer(x: int) -> int:
         routed = divided[x]
         whole = among(sent.layers[x] - routed, holders[x])
         if not routed:
             return whole
-        gpus = sorted(r.node for r in holders[x] for _ in r.gpus)
-        return whole + experts(routed, tuple(gpus))
+        gpus = tuple(r.node for r in holders[x] for _ in r.gpus)
+        return whole + experts(routed, gpus)
 
     sent, costs = table.exchanged, table.workload.costs
     divided = sent.routed if table.split.experts > 1 else (0,) * layers
@@ -510,7 +510,7 @@ def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
     """Return the time of the optimiser on the GPU where it takes longest."""
     model, trained, slowest = table.model, table.trained, 0
-    ends = trained.end or 0
+    ends, used = trained.end or 0, plan.gpus_by_node
     for pipeline in plan.pipelines:
         last = len(pipeline.stages) - 1
         for j, stage in enumerate(pipeline.stages):
@@ -532,11 +532,9 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
                         layers.append((Fraction(routed, e), max(1, gpus // e)))
                 beside = (copies * ends / t, c * holders[at_end])
                 own = _measured_update_us(table, replica, stage, holders)
-                if own is None:
-                    own = table.update_us(replica.node, [*layers, beside])
-                else:
-                    own += table.update_us(replica.node, [beside])
-                slowest = max(slowest, own)
+                rest = [*layers, beside] if own is None else [beside]
+                us = table.update_us(replica.node, rest, used[replica.node])
+                slowest = max(slowest, (own or 0) + us)
     return slowest
 
 
@@ -586,7 +584,7 @@ def _grouped_sync_s(
 ) -> Fraction:
     """Return the time within the slowest group of ZeRO, then between groups.
 
-    `places` are sorted: neighbours are in a group.
+    `places` are in the order of ranks: neighbours are in a group.
     """
     size = max(1, len(places) // table.split.groups)
     smallest, total = min(t for _, t in places), Fraction(0)

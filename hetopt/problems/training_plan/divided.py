@@ -20,21 +20,18 @@ class Block(NamedTuple):
 def blocks(plan: TrainingPlan, e: int) -> Iterator[Block]:
     """Yield blocks of `e` GPUs that divide the experts of the same layers.
 
-    Their replicas come by the names of their nodes, as `costs` times them. Stages whose
-    GPUs are no multiple of `e` have no blocks.
+    They come in the order of ranks, as `costs` times them. Stages whose GPUs are no
+    multiple of `e` have no blocks.
     """
-    alike: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
+    alike: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for p, pipeline in enumerate(plan.pipelines):
         for stage in pipeline.stages:
             alike.setdefault(stage.layers, []).extend(
-                (replica.node, gpu, p)
-                for replica in stage.replicas
-                for gpu in replica.gpus
+                (gpu, p) for replica in stage.replicas for gpu in replica.gpus
             )
     for rows in alike.values():
-        rows.sort(key=lambda row: row[0])
         for first in range(0, len(rows) if len(rows) % e == 0 else 0, e):
-            _, gpus, pipelines = zip(*rows[first : first + e], strict=True)
+            gpus, pipelines = zip(*rows[first : first + e], strict=True)
             yield Block(gpus, tuple(sorted(set(pipelines))))
 
 
@@ -98,10 +95,7 @@ def _experts(data: Instance, plan: TrainingPlan, e: int) -> Iterator[Violation]:
         if gpus % e:
             what = f"{gpus} GPUs hold layer {layer}, no multiple of {e}"
             yield Violation("expert_parallel", "plan", what)
-        kinds = {
-            (cluster.node[r.node].gpu, cluster.node[r.node].count, r.degree, r.samples)
-            for r in replicas
-        }
+        kinds = {(cluster.node[r.node].gpu, r.degree, r.samples) for r in replicas}
         if len(kinds) > 1 or len({stage.layers for stage in stages}) > 1:
             what = f"replicas that divide the experts of layer {layer} are not alike"
             yield Violation("expert_parallel", "plan", what)

@@ -135,9 +135,9 @@ def sums(
         return ports.busiest()
     whole, routed = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for replicas, parameters, divided in held:
-        whole[tuple(sorted(r.node for r in replicas))] += parameters
+        whole[tuple(r.node for r in replicas)] += parameters
         if divided:
-            gpus = tuple(sorted(r.node for r in replicas for _ in r.gpus))
+            gpus = tuple(r.node for r in replicas for _ in r.gpus)
             routed[gpus] += divided
     for nodes, parameters in whole.items():
         if table.split.groups > 1:

@@ -11,14 +11,15 @@ from ...schema.targets import UNTOLD, Feature
 def normal(plan: TrainingPlan) -> TrainingPlan:
     """Return the plan with those pipelines made one that cut and count alike.
 
-    Pipelines, GPUs of a replica, and the places of replicas are sorted: their order
-    says nothing. Two plans of one normal form run the same layers on the same GPUs with
-    the same samples, and replicas of one place in their stages belong together.
+    GPUs of a replica are sorted: their order says nothing. That of replicas is the
+    plan's, as groups of ZeRO and blocks of experts follow it. Two plans of one normal
+    form run the same layers on the same GPUs with the same samples, and replicas of one
+    place in their stages belong together.
     """
     alike: dict[object, list[Pipeline]] = {}
-    for pipeline in sorted(map(_sort, plan.pipelines), key=_key):
+    for pipeline in map(_sort, plan.pipelines):
         alike.setdefault((_cuts(pipeline), pipeline.micro_batches), []).append(pipeline)
-    return TrainingPlan(pipelines=tuple(sorted(map(merge, alike.values()), key=_key)))
+    return TrainingPlan(pipelines=tuple(map(merge, alike.values())))
 
 
 def apart(plan: TrainingPlan) -> list[Pipeline] | None:
@@ -235,16 +236,11 @@ def _of_pipeline(data: Instance, pipeline: Pipeline) -> Iterator[Feature]:
 
 
 def merge(pipelines: Sequence[Pipeline]) -> Pipeline:
-    """One pipeline of the replicas of several that cut and count alike."""
+    """Return one pipeline of the replicas of several that cut and count alike."""
     rows = [
         [replica for pipeline in pipelines for replica in pipeline.stages[j].replicas]
         for j in range(len(pipelines[0].stages))
     ]
-    if len(set(map(len, rows))) == 1:
-        places = sorted(
-            zip(*rows, strict=True), key=lambda held: place(held[0].gpus[0])
-        )
-        rows = [list(row) for row in zip(*places, strict=True)]
     return Pipeline(
         micro_batches=pipelines[0].micro_batches,
         micro_batch_size=sum(pipeline.micro_batch_size for pipeline in pipelines),

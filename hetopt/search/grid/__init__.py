@@ -212,7 +212,7 @@ class _Search:
             return
         self._seen.add(number)
         best: tuple[int, int, tuple[Pipe, ...]] | None = None
-        for pipes in setting.filling.plans(shape):
+        for pipes in map(setting.cost.ordered, setting.filling.plans(shape)):
             value = setting.cost.iteration_us(pipes)
             if best is None or value < best[0]:
                 best = value, number, pipes

@@ -243,7 +243,7 @@ class Least:
         each = Fraction(held - routed, t) + Fraction(routed, max(t, e))
         share = [(each / stages, replicas if e == 1 else replicas * max(1, t // e))]
         speakers = {node.gpu: node.name for node in cost.nodes}.values()
-        return min(cost.table.update_us(name, share) for name in speakers)
+        return min(cost.table.update_us(name, share, t) for name in speakers)
 
     @cached_method
     def _links(self, t: int, size: int) -> tuple[tuple[float, float], int]:
