@@ -49,7 +49,9 @@ def plan(
     """Plan a training run, by one planner or by all of them and the exact method.
 
     Planners work in turn, local search starts from the best of their plans, and the
-    exact method goes on from there; `hetopt.portfolio.shares` says how long each has.
+    exact method goes on from there; where a plan chooses its settings, a race of these
+    (`hetopt.search.racing`) takes the place of the first two.
+    `hetopt.portfolio.shares` says how long each has.
     Where the exact method cannot carry the instance, that plan is returned, with a
     bound; with `exact` it is an error instead (`Unsupported`).
     With `improve` a local search takes the exact method's place, on the plan of that

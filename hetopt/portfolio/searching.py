@@ -6,14 +6,19 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from .. import registry
 from ..bounds import impossible
-from ..errors import Unsupported
+from ..errors import Interrupted, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Objective
+from ..problems.training_plan import settings
 from ..result import Method, Result, Status, Stop
 from ..schema import Instance
+from ..search import racing
+from ..search.attempts import tried
 from ..search.quick import fastest
+from ..solving.heuristic import Heuristic
 from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
 from .turns import in_turn, order
@@ -78,6 +83,10 @@ class Closing:
             self._bound = int(bound if mine is None else max(bound, mine))
         if before != (self._incumbent, self._bound):
             self._tell(self._incumbent, self._bound)
+
+    def incumbent(self, us: int) -> None:
+        """Tell of the time of a plan, where it is better than before."""
+        self.knows(us, None)
 
     def takes(self, found: Result) -> None:
         """Tell what a result is better in."""
@@ -254,9 +263,19 @@ def _by_planners(
 
     Each is put into `made` when it is there.
     """
-    start, ended, looked = monotonic(), False, False
+    start, ended, looked, names = monotonic(), False, False, None
     try:
-        for result in in_turn(data, limits, part, given, hearing.began):
+        race = limits.part(part * PORTFOLIO.race_share)
+        if (result := _raced(data, race, hearing)) is not None:
+            made.append(result)
+            hearing.takes(result)
+            if result.stop is Stop.INTERRUPTED:
+                raise KeyboardInterrupt
+            if result.plan is not None:  # of planners only those of other packages
+                package = partial(registry.package_of, "planners")
+                names = [*filter(package, order(data))]
+        left = limits.after(monotonic() - start)
+        for result in in_turn(data, left, part, given, hearing.began, names):
             made.append(result)
             ended = result.stop is Stop.INTERRUPTED
             hearing.takes(result)
@@ -274,11 +293,37 @@ def _by_planners(
     best = least(results)
     if ended:
         return as_interrupted(best)
+    if names is not None:
+        return best
     left = limits.after(monotonic() - start)
     walks = partial(hearing.began, LOCAL_SEARCH)
     return improved_from_several(
         *(best, results, left, part), report=hearing.knows, began=walks
     )
+
+
+def _raced(data: Instance, limits: Limits, hearing: Closing) -> Result | None:
+    """Return the best of a race of settings; None where there is none to choose."""
+    if (
+        limits.time_s is None
+        or not data.workload.target.free
+        or not settings.has_choices(data)
+        or is_small(data)
+        or impossible.reason(data)
+    ):
+        return None
+    hearing.began("settings")
+    until = monotonic() + limits.time_s
+    run = Heuristic("training_plan", data, "settings", limits)
+    race = partial(
+        racing.raced, data, deadline=until, seed=limits.seed, report=hearing.incumbent
+    )
+    try:
+        run.ask(race, tried)
+    except Interrupted as signal:
+        run.keep(signal.best)
+        run.stop = Stop.INTERRUPTED
+    return run.result()
 
 
 def least(results: Sequence[Result]) -> Result:

@@ -50,6 +50,10 @@ class Portfolio:
     planners_least_s: float = 3.0
     planners_most_share: float = 0.8
 
+    # --- settings to choose ---
+    #: Of the time, what a race of settings has in place of our planners and of walks.
+    race_share: float = 0.5
+
     # --- local search from the best planners' plans ---
     #: So many of the best plans are starts, within that factor of the best one.
     starts: int = 3

@@ -1,61 +1,15 @@
-"""Settings that a plan may choose, searched on any cluster; and what would make it fit.
-
-For each rule of recomputation and each stage of ZeRO that the workload offers, a plan
-with that setting everywhere; then a descent from the best of each ZeRO stage, in which
-single stages choose anew and hand layers to their neighbours. It proves nothing:
-bounds over all choices are those of `hetopt.bounds.training_plan`, and on small
-clusters the exact method chooses (`hetopt.exact`).
-"""
+"""The module looks for settings that would make a workload fit."""
 
 import time
 from collections.abc import Iterator
 from itertools import product
 
 from ..costs import under
-from ..plans import TrainingPlan
-from ..problems.training_plan.settings import state_choices
-from ..schema import Instance, Recompute
-from ..schema.targets import Feature
-from .choices import stamped
-from .descent import descended
-from .quick import replanned, share_of, time_of
+from ..schema import Instance
+from .grid import RULES
+from .quick import replanned, time_of
 
-_ROUNDS = 4_000  # candidates of a local search under one setting
-_RULES: tuple[Recompute, ...] = ("none", "selective", "full")
-
-
-def chosen(
-    instance: Instance,
-    *,
-    deadline: float | None = None,
-    seed: int = 0,
-    rounds: int = _ROUNDS,
-) -> TrainingPlan | None:
-    """A good plan over all settings that the instance offers; None where none fits.
-
-    `deadline` is a `time.monotonic()` instant; settings share the time until then.
-    Without one the same seed gives the same plan.
-    """
-    settings = state_choices(instance)
-    mixed = Feature.MIXED_RECOMPUTE in instance.workload.target.supports
-    best: tuple[int, TrainingPlan] | None = None
-    for number, (zero, rule) in enumerate(settings):
-        until = share_of(deadline, len(settings) - number)
-        found = replanned(
-            *(under(instance, rule, zero), None),
-            rounds=rounds,
-            deadline=until,
-            seed=seed,
-        )
-        if found is None:
-            continue
-        found = stamped(instance, found, rule, zero)
-        if mixed:
-            found = descended(instance, found, deadline=until)
-        value = time_of(instance, found)
-        if value is not None and (best is None or value < best[0]):
-            best = value, found
-    return None if best is None else best[1]
+_ROUNDS = 1_000  # candidates of a local search under one setting
 
 
 def remedies(
@@ -76,8 +30,7 @@ def remedies(
             break
         tried += 1
         mine = under(instance, recompute, zero)
-        rounds = _ROUNDS // 4
-        found = replanned(mine, None, rounds=rounds, deadline=deadline, seed=seed)
+        found = replanned(mine, None, rounds=_ROUNDS, deadline=deadline, seed=seed)
         if found is None:
             continue
         us = time_of(mine, found)
@@ -109,7 +62,7 @@ def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:
         costs.compute.layer_times != "profile"
         and costs.memory.activations != "checkpoint"
     ):
-        rules = (*rules, *(rule for rule in _RULES if rule != costs.compute.recompute))
+        rules = (*rules, *(rule for rule in RULES if rule != costs.compute.recompute))
     zeros: tuple[int, ...] = (costs.updates.zero,)
     if not any(row.layer_mib for row in costs.compute.profile):
         zeros = (*zeros, *(z for z in range(4) if z != costs.updates.zero))

@@ -17,6 +17,9 @@ from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan
 from hetopt.portfolio import PORTFOLIO, searching, turns
 from hetopt.result import Method, Result, Status, Stop
+from hetopt.schema import Alternatives, Instance
+from hetopt.search import racing
+from hetopt.search.quick import time_of
 from hetopt.serving.searching import searched
 
 TINY = "tiny/two-nodes"
@@ -224,3 +227,32 @@ def test_a_start_outlives_an_interruption_before_the_search(
     found = searched(data, 5, Heard(), Known((("mine", plan),)))
     assert found is not None
     assert (found.plan, found.stop) == (plan, Stop.INTERRUPTED)
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
+    found: bool,
+    asked: list[tuple[str, float | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planners are asked where the race finds nothing, and those of other packages."""
+    data = hetopt.load("generated:unequal/16/3")
+    offered = Alternatives(recompute=("none",), zero=(1,))
+    workload = data.workload.model_copy(update={"alternatives": offered})
+    data, plan = data.model_copy(update={"workload": workload}), megatron.plan(data)
+
+    def raced(data: Instance, **words: Any) -> TrainingPlan | None:
+        assert not asked
+        return plan if found else None
+
+    monkeypatch.setattr(racing, "raced", raced)
+    monkeypatch.setattr(searching, "exactly", lambda p, d, left, best, tell: made[0])
+    monkeypatch.setattr(
+        searching.registry, "package_of", lambda _, name: name == "whale" or None
+    )
+    made = [portfolio.ask("megatron", data, Limits(1))]
+    heard = Heard()
+    result = portfolio.search(data, Limits(1), hearing=heard)
+    assert result.objective == time_of(data, plan)
+    assert (heard.names == ["whale"]) == found
+    assert heard.names

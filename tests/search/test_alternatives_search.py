@@ -16,14 +16,20 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import fixed, under
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan as exact
+from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.exporting import export_plan
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan import support
 from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.search import choices, choosing
+from hetopt.schema.targets import TARGETS
+from hetopt.search import choices, grid, racing
 from hetopt.search.descent import descended
 from hetopt.search.fast_cost import FastCost
+from hetopt.search.quick import time_of
+
+DEFECTS = Path(__file__).parents[1] / "defects"
 
 
 def random_choices(seed: int) -> Instance:
@@ -36,7 +42,7 @@ def test_what_is_searched_fits_and_is_above_the_bound() -> None:
     found = 0
     for seed in range(4):
         instance = random_choices(seed)
-        plan = choosing.chosen(instance, rounds=6)
+        plan = racing.raced(instance, rounds=6)
         if plan is None:
             continue
         found += 1
@@ -44,7 +50,7 @@ def test_what_is_searched_fits_and_is_above_the_bound() -> None:
         assert judged.valid
         assert training_plan_bound(instance).value <= judged.objective
         if found == 1:
-            assert choosing.chosen(instance, rounds=6) == plan
+            assert racing.raced(instance, rounds=6) == plan
     assert found > 2
 
 
@@ -64,11 +70,66 @@ def test_the_bound_holds_for_any_choices() -> None:
     assert checked > 16
 
 
+def on_cards(
+    place: Path, cards: list[tuple[int, str]], batch: int, *options: str, **shape: int
+) -> Instance:
+    """Return what `assemble` makes of a model of this shape on hosts of these cards."""
+    model = json.loads((DEFECTS / "free_and_megatron.json").read_text())
+    (place / "config.json").write_text(json.dumps(model | shape))
+    hosts = [f"n{i} slots={c} type={card}" for i, (c, card) in enumerate(cards)]
+    (place / "hosts").write_text("\n".join(hosts) + "\n")
+    made = assembly(
+        place / "config.json",
+        Listed("hostfile", [place / "hosts"]),
+        options,
+        {"sequence_length": 1024, "global_batch": batch},
+        times="calibrated",
+    )
+    return Instance.model_validate(made.document, strict=False)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_free_plan_is_no_slower_than_the_grids_of_any_target(
+    seed: int, tmp_path: Path
+) -> None:
+    random = Random(f"grids of targets/{seed}")
+    kinds = ["A100-40GB-SXM4", "V100-32GB-SXM2", "RTX4090", "H100-80GB-SXM5"]
+    cards = [(random.choice([1, 2, 4]), random.choice(kinds)) for _ in range(2)]
+    width = random.choice([640, 2560])
+    shape = {"num_hidden_layers": random.choice([3, 4]), "hidden_size": width}
+    link = random.choice(["1GbE", "25GbE"])
+    options = [f"inter_gbytes_per_s={link}", random.choice(["zero=1,0", "zero=3,1"])]
+    data = on_cards(tmp_path, cards, 8, *options, **shape, vocab_size=1000)
+    free = racing.raced(data, rounds=50)
+    assert free is not None
+    compared = 0
+    for target in TARGETS:
+        asked = data.on(target)
+        if support.reason(asked) is not None:
+            continue
+        plan = grid.search(asked).plan
+        us = None if plan is None else time_of(data, plan)
+        if us is not None:  # a plan of the free instance, too
+            compared += 1
+            assert time_of(data, free) <= us, target
+    assert compared > 1
+
+
+def test_grids_of_sixteen_and_eight_cards_come_first(tmp_path: Path) -> None:
+    fast, slow = (8, "A100-40GB-SXM4"), (4, "V100-32GB-SXM2")
+    options = "inter_gbytes_per_s=25GbE", "interleave=1"
+    data = on_cards(tmp_path, [fast, fast, slow, slow], 512, *options)
+    race = racing._Race(data, 0, lambda us: None)
+    race.fill_grids(0, None)
+    best = grid.search(data.on("megatron"))
+    assert time_of(data, race.plan) <= best.objective
+
+
 @pytest.mark.parametrize("seed", [0, 3, 9, 32, 56])
 def test_the_search_is_never_better_than_what_is_proved(seed: int) -> None:
     instance = tiny(seed)
     best = exact.solve(instance, limits=Limits(time_s=None))
-    plan = choosing.chosen(instance, rounds=300)
+    plan = racing.raced(instance, rounds=300)
     assert best.status is Status.OPTIMAL
     if plan is not None:
         assert judge.evaluate(instance, plan).objective >= best.objective

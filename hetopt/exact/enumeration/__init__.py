@@ -32,7 +32,7 @@ from ...errors import InternalError, OutOfTime
 from ...plans import TrainingPlan
 from ...problems.training_plan import settings
 from ...schema import Instance
-from ...search import choosing, islands, symmetric
+from ...search import islands, racing, symmetric
 from ...search.improving import improve
 from ...solving.run import Halt, Run
 from .columns import Column
@@ -182,7 +182,7 @@ def _warm_up(instance: Instance, clock: Run) -> None:
     """Offer plans of heuristics, so that there is something to beat."""
     deadline = time.monotonic() + _WARM_UP_S
     if settings.has_choices(instance):
-        chosen = choosing.chosen(instance, deadline=deadline, rounds=_ROUNDS)
+        chosen = racing.raced(instance, deadline=deadline, rounds=_ROUNDS)
         if chosen is not None:
             clock.offer(chosen)
         return

@@ -9,7 +9,7 @@ says.
 
 Where a plan chooses its settings (`workload.alternatives`), small clusters choose
 recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
-are searched (`hetopt.search.choosing`), under a bound that holds for every choice.
+are searched (`hetopt.search.racing`), under a bound that holds for every choice.
 
 The bound holds for stages of several replicas and for layers of different sizes, and
 where a plan chooses its stage of ZeRO or its splits it is the least over the choices.
@@ -34,7 +34,7 @@ from ...problems import Objective
 from ...problems.training_plan import settings, support
 from ...result import Result
 from ...schema import Instance
-from ...search import choosing, grid, sites
+from ...search import grid, racing, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
@@ -278,7 +278,8 @@ def _large(task: _Task) -> None:
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     few, unlike, alone_us = _few(task), lines_up(instance), 0
-    if settings.has_choices(instance):  # what follows keeps to the usual ones
+    # What follows keeps to the usual settings, or to those of the plan it starts from.
+    if run.plan is None and settings.has_choices(instance):
         _choose(task)
     if unlike:  # planners have nothing like the best of these
         alone_us = _lay_one(task)
@@ -432,7 +433,7 @@ def _few(task: _Task) -> bool:
 def _choose(task: _Task) -> None:
     """Settings that the plan may choose, in as much time as the search has."""
     end, seed = task.deadline(task.shares.choices), task.run.limits.seed
-    found = choosing.chosen(task.instance, deadline=end, seed=seed)
+    found = racing.raced(task.instance, deadline=end, seed=seed)
     if found is not None:
         task.run.offer(found)
     task.run.check()

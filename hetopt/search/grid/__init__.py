@@ -36,6 +36,7 @@ from .polishing import Polishing
 from .shapes import Shape, shapes
 
 Report = Callable[[int], None]
+RULES: tuple[Recompute, ...] = ("none", "selective", "full")  # the fastest first
 _POLISHED = 10  # shapes
 _FIRST = 8  # shapes of a setting, filled before others are listed
 _NEAR = 1.5  # of the best plan
@@ -80,15 +81,17 @@ def search(
     deadline: float | None = None,
     report: Report | None = None,
     most: int | None = None,
+    below: float = inf,
     seed: int = 0,
 ) -> Found:
     """The best grid on the instance's target, and what no grid beats.
 
     `deadline` is a `time.monotonic()` instant; `most` bounds the shapes that are
-    filled. `report` hears the objective of every better plan. `seed` orders the moves
-    of the local search that follows.
+    filled. Shapes that take no less than `below` us need not be looked at. `report`
+    hears the objective of every better plan. `seed` orders the moves of the local
+    search that follows.
     """
-    look = _Search(instance, deadline, report)
+    look = _Search(instance, deadline, report, below)
     with suppress(OutOfTime), keeping(lambda: look.plan):
         look.share()
         look.run(most)
@@ -98,9 +101,14 @@ def search(
 
 class _Search:
     def __init__(
-        self, instance: Instance, deadline: float | None, report: Report | None
+        self,
+        instance: Instance,
+        deadline: float | None,
+        report: Report | None,
+        below: float,
     ) -> None:
         self._instance, self._deadline, self._report = instance, deadline, report
+        self._below = below
         self.plan: TrainingPlan | None = None
         self.objective: int | None = None
         self._shapes: list[tuple[_Setting, Shape]] = []
@@ -176,14 +184,17 @@ class _Search:
                     self._offer(setting, shape, walk.value, walk.pipes())
 
     def _closed(self, bound: float) -> bool:
-        return bound == inf or (self.objective is not None and bound >= self.objective)
+        best = inf if self.objective is None else self.objective
+        return bound >= min(best, self._below)
 
     def _list(self, *, fills: bool) -> None:
         """All shapes; with `fills`, and a plan of each setting as soon as it is listed.
 
-        Where there are many settings, time may be over before all of them are.
+        Where there are many settings, time may be over before all of them are: those
+        that recompute least come first.
         """
-        for zero, rule in settings.state_choices(self._instance):
+        choices = settings.state_choices(self._instance)
+        for zero, rule in sorted(choices, key=lambda pair: RULES.index(pair[1])):
             setting = _Setting(self._instance, zero, rule, self._deadline)
             first = len(self._waiting)
             for shape in shapes(setting.cost):

@@ -1,0 +1,177 @@
+"""A race of settings: most of the time goes to the few whose plans are best.
+
+A setting is a way to divide the model, a stage of ZeRO and one rule of recomputation
+everywhere. First come the grids of each way to divide, which are plans of every target,
+then islands of each setting, those that recompute least first, and none whose bound is
+no better than the best plan. The best settings are searched for longer, and local
+search starts from the best two, where stages choose their rules anew.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import TypeVar
+
+from ..bounds.training_plan import training_plan_bound
+from ..costs import under
+from ..errors import keeping
+from ..plans import TrainingPlan
+from ..problems import Objective
+from ..problems.training_plan import settings
+from ..schema import Instance
+from . import grid, islands, symmetric
+from .attempts import tried
+from .choices import said
+from .descent import descended
+from .improving import improve
+from .quick import share_of, time_of
+
+#: Shares of the time at whose ends grids, islands, and the second look are over.
+_ENDS = (0.4, 0.65, 0.8)
+#: The first setting has one in so many parts of the time for grids, at the least.
+_FIRST = 3
+#: How many settings have a second look, how many local search, and how near they are.
+_SECOND, _WALKS, _NEAR = 5, 2, 1.3
+
+_Item = TypeVar("_Item")
+
+
+def raced(
+    instance: Instance,
+    *,
+    deadline: float | None = None,
+    seed: int = 0,
+    rounds: int = 20_000,
+    report: Callable[[int], None] = lambda us: None,
+) -> TrainingPlan | None:
+    """Return the best plan of the race; None where no setting has any.
+
+    `deadline` is a `time.monotonic()` instant; without one the same seed gives the same
+    plan. `rounds` bounds the candidates of each local search. `report` hears the time
+    of each better plan, in us.
+    """
+    race = _Race(instance, seed, report)
+    start = monotonic()
+    ends = [deadline and start + share * (deadline - start) for share in _ENDS]
+    with keeping(lambda: race.plan):
+        for number, end in _in_turn(range(len(race.settings)), ends[0], _FIRST):
+            race.fill_grids(number, end)
+        for numbers, end in _in_turn(race.groups(), ends[1]):
+            race.look_at(numbers, end)
+        for number, end in _in_turn(race.standing(_SECOND), ends[2]):
+            race.look_at([number], end)
+        for number, end in _in_turn(race.standing(_WALKS), deadline):
+            race.walk(number, end, rounds)
+    return race.plan
+
+
+def _in_turn(
+    items: Sequence[_Item], end: float | None, most: int = 1 << 30
+) -> Iterator[tuple[_Item, float | None]]:
+    """Yield every item with the end of its share of the time that is left.
+
+    It is an equal share, or one of `most` where there are more items.
+    """
+    for number, item in enumerate(items):
+        if number and end is not None and monotonic() >= end:
+            return
+        yield item, share_of(end, min(len(items) - number, most))
+
+
+class _Race:
+    """The best plan so far, and the best of each setting."""
+
+    def __init__(
+        self, instance: Instance, seed: int, report: Callable[[int], None]
+    ) -> None:
+        self._instance, self._seed, self._report = instance, seed, report
+        self.plan: TrainingPlan | None = None
+        self._us = inf
+        self.settings = [
+            under(way, rule, zero)
+            for way in map(settings.on_target, settings.split_variants(instance))
+            for zero, rule in settings.state_choices(way)
+        ]
+        self.settings.sort(
+            key=lambda one: grid.RULES.index(one.workload.costs.compute.recompute)
+        )
+        self._least: dict[int, Objective] = {}
+        self._best: dict[int, tuple[int, TrainingPlan]] = {}  # by number of setting
+
+    def fill_grids(self, number: int, deadline: float | None) -> None:
+        """Look for the best grid of a setting."""
+        if self._may_be_better(number):
+            data, seed = self.settings[number], self._seed
+            found = grid.search(data, deadline=deadline, below=self._us, seed=seed)
+            self._keep(number, found.plan)
+
+    def look_at(self, numbers: Sequence[int], deadline: float | None) -> None:
+        """Look for islands of the first of these settings that has any."""
+        for number in numbers:
+            if not self._may_be_better(number):
+                continue
+            data = self.settings[number]
+            for plan in (islands.plan, symmetric.plan):
+                make = partial(plan, data, seed=self._seed, deadline=deadline)
+                if self._keep(number, tried("settings", make).made):
+                    return
+
+    def walk(self, number: int, deadline: float | None, rounds: int) -> None:
+        """Search locally from the best plan of a setting, then over mixed rules."""
+        data, start = self.settings[number], self._best[number][1]
+        end, seed = share_of(deadline, 2), self._seed
+        plan = improve(data, start, deadline=end, seed=seed, rounds=rounds)
+        self._keep(number, plan)
+        plan = said(self._instance, data, plan)
+        self._take(descended(self._instance, plan, deadline=deadline))
+
+    def groups(self) -> list[list[int]]:
+        """Return the settings of each split and stage of ZeRO, the best first."""
+        found: dict[object, list[int]] = {}
+        for number in sorted(range(len(self.settings)), key=self._rank):
+            costs = self.settings[number].workload.costs
+            found.setdefault((costs.split, costs.updates.zero), []).append(number)
+        return [*found.values()]
+
+    def standing(self, most: int) -> list[int]:
+        """Return the settings to go on with: of each split and ZeRO stage the best.
+
+        One place is left to the best of the others.
+        """
+        groups = [[x for x in group if self._stands(x)] for group in self.groups()]
+        first = [group[0] for group in groups if group]
+        others = sorted((x for group in groups for x in group[1:]), key=self._rank)
+        return (first[: most - 1] + others)[:most]
+
+    def _rank(self, number: int) -> tuple[float, int]:
+        return self._best.get(number, (inf, None))[0], number
+
+    def _stands(self, number: int) -> bool:
+        near = self._rank(number)[0] <= _NEAR * self._us
+        return number in self._best and near and self._may_be_better(number)
+
+    def _may_be_better(self, number: int) -> bool:
+        """Tell whether the bound of a setting is below the best plan."""
+        if self._us < inf and number not in self._least:
+            self._least[number] = training_plan_bound(self.settings[number]).value
+        return self._us == inf or self._least[number] < self._us
+
+    def _keep(self, number: int, plan: TrainingPlan | None) -> bool:
+        """Keep the plan of a setting if it is the best one there; whether it is one."""
+        data = self.settings[number]
+        us = None if plan is None else time_of(data, plan)
+        if plan is None or us is None:
+            return False
+        if number not in self._best or us < self._best[number][0]:
+            self._best[number] = us, plan
+        if us < self._us:
+            self._take(said(self._instance, data, plan))
+        return True
+
+    def _take(self, plan: TrainingPlan) -> None:
+        """Take a plan of the instance, if it is the best of all."""
+        us = time_of(self._instance, plan)
+        if us is not None and us < self._us:
+            self.plan, self._us = plan, us
+            self._report(us)
