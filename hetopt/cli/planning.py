@@ -402,7 +402,9 @@ def compare(
         curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
     )
     output.give(report.to_json(), gaps.terminal(report), failed, lost, as_json=as_json)
-    raise typer.Exit(_exit_of_comparison(row.result for row in report.runs))
+    results = [row.result for row in report.runs]
+    broken = output.is_plugin_broken(results)
+    raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
 
 
 def _states_problem(place: str) -> bool:
