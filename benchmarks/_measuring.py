@@ -15,6 +15,7 @@ import _ages
 
 import hetopt
 from hetopt.bench import machine as measured_on
+from hetopt.measuring.machine import description
 
 # Where pages and their lines are: here, unless `hetopt bench` names a folder.
 RESULTS = Path(os.environ.get("HETOPT_RESULTS") or Path(__file__).parent / "results")
@@ -134,7 +135,7 @@ def kept(file: str | Path) -> list[dict[str, Any]]:
 def here(file: str | Path, *packages: str) -> dict[str, Any]:
     """Return this machine, its load, versions, the commit, and the code of a page."""
     where = {
-        **measured_on.description(),
+        **description(),
         "load": measured_on.load(),
         **measured_on.versions(("numpy", *packages)),
         "hetopt": hetopt.__version__,

@@ -7,6 +7,7 @@ Infeasible and out of time are results, not errors.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
+from traceback import extract_tb
 from typing import Any, Self
 
 Place = str | PathLike[str]
@@ -124,6 +125,15 @@ class PluginBroken(HetoptError):
 
     kind = "plugin_broken"
 
+    @classmethod
+    def by(cls, file: str, error: BaseException) -> Self:
+        """An error that a plug-in's file raised, or what hetopt says of its answer."""
+        frames = extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        place = f"{file}, line {lines[-1]}" if lines else file
+        words = f"{type(error).__name__}: {error}; mend it"
+        return cls(f"{place}: {words}", file=file)
+
 
 class NoPlan(HetoptError):
     """A planner's reason for returning no plan; callers turn it into a result."""
@@ -153,7 +163,11 @@ def keeping(best: Callable[[], object]) -> Iterator[None]:
         raise KeyboardInterrupt if plan is None else Interrupted(plan) from None
 
 
-class OutOfTime(Exception):
+class Ending(Exception):
+    """Leaves a search where it has to end: no failure of whoever is at work."""
+
+
+class OutOfTime(Ending):
     """Leaves a search at its deadline; whoever set the deadline catches it."""
 
 

@@ -5,12 +5,12 @@ one column. The summary counts unsolved and unproven apart.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from statistics import fmean, median
 from typing import Any
 
-from . import registry
+from . import problems, registry
 from .errors import MixedData
 from .performance_profiles import (
     Spread,
@@ -24,6 +24,9 @@ from .result import Bound, Result, Status, gap, known_gap
 from .text.documents import Document
 
 __all__ = ["GapReport", "GapRow", "Reference", "gap"]
+
+#: Behind the name of a method that was given a plan that was known before.
+KNOWN = " (known)"
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,30 @@ class GapRow:
     gap_to_best: float | None
     reference: Reference = Reference()  # what the gaps are to
     primal_integral_s: float | None = None  # up to the longest run on the instance
+    conditions: Document = field(default_factory=dict)  # limits, version and machine
+
+    def __repr__(self) -> str:
+        result, told = self.result, [self.result.status.value]
+        if result.objective is not None:
+            unit = problems.get(result.problem).unit(result.data)
+            told.append(f"{plain(result.objective)} {unit}")
+        if self.gap_to_bound is not None:
+            told.append(f"{self.gap_to_bound:.2%} from the bound")
+        return f"<{self.instance}, {self.label}: {', '.join(told)}>"
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether the row quotes what was known before: nobody ran for it."""
+        return self.result.method.kind == "given"
+
+    @property
+    def label(self) -> str:
+        """The method as tables show it: an exact method is not a planner's name."""
+        method = self.result.method
+        exact = method.kind == "exact" and method.name == self.result.problem
+        if not exact or method.formulation is not None:
+            return self.method
+        return self.method.replace(method.label, "exact")
 
     @property
     def seconds(self) -> float:
@@ -70,12 +97,21 @@ class GapRow:
 
 @dataclass(frozen=True)
 class GapReport:
-    """Methods beside each other, instance by instance."""
+    """Methods beside each other, instance by instance.
+
+    A row may quote what was known before (`GapRow.is_quoted`); `runs` are the others,
+    of which summary and spreads are.
+    """
 
     rows: tuple[GapRow, ...]
 
+    @property
+    def runs(self) -> tuple[GapRow, ...]:
+        """The rows of methods that ran."""
+        return tuple(row for row in self.rows if not row.is_quoted)
+
     def __repr__(self) -> str:
-        lines = (f"  {row.instance}, {row.result!r}" for row in self.rows)
+        lines = (f"  {row!r}" for row in self.rows)
         return "\n".join(["<GapReport", *lines, ">"])
 
     def _repr_html_(self) -> str:
@@ -95,11 +131,14 @@ class GapReport:
         results: Iterable[Result],
         known: Mapping[str, Reference] | None = None,
         names: Mapping[str, str] | None = None,
+        conditions: Document | None = None,
     ) -> "GapReport":
         """Gaps of results, each to the best bound and best plan of its instance.
 
         `known` has, by the instance's digest, what was known before them; `names` what
-        to call a problem that has no name of its own.
+        to call a problem that has no name of its own; `conditions` what each method had
+        to work with: limits, version and machine. Plans that were given to a method
+        are marked with its name.
         """
         by_digest: dict[str, list[Result]] = {}
         for result in results:
@@ -110,14 +149,15 @@ class GapReport:
                 raise MixedData("results of different problems in one gap report")
             digest = group[0].digest
             name = (names or {}).get(digest)
-            rows += _rows(group, (known or {}).get(digest, Reference()), name)
+            before = (known or {}).get(digest, Reference())
+            rows += _rows(group, before, name, conditions or {})
         return cls(tuple(rows))
 
     def summary(self) -> Document:
         """By method: solved, proved, unsolved; median, p90 and worst gap to a bound."""
         out: Document = {}
-        for method in dict.fromkeys(row.method for row in self.rows):
-            mine = [row for row in self.rows if row.method == method]
+        for method in dict.fromkeys(row.method for row in self.runs):
+            mine = [row for row in self.runs if row.method == method]
             gaps = sorted(r.gap_to_bound for r in mine if r.gap_to_bound is not None)
             statuses = [row.result.status for row in mine]
             out[method] = {
@@ -139,13 +179,13 @@ class GapReport:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of the rows."""
-        return sorted({row.seed for row in self.rows})
+        """The seeds of the runs."""
+        return sorted({row.seed for row in self.runs})
 
     def spreads(self) -> list[tuple[list[GapRow], Spread]]:
         """Return the rows of each method on each instance, and how they spread."""
         groups: dict[tuple[str, str], list[GapRow]] = {}
-        for row in self.rows:
+        for row in self.runs:
             groups.setdefault((row.result.digest, row.method), []).append(row)
         return [
             (
@@ -166,6 +206,7 @@ class GapReport:
                     "instance": row.instance,
                     "method": row.method,
                     "seed": row.seed,
+                    **row.conditions,
                     "primal_integral_s": row.primal_integral_s,
                     "gap_to_bound": row.gap_to_bound,
                     "gap_to_best": row.gap_to_best,
@@ -204,42 +245,47 @@ def _mean(values: list[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _plans(result: Result) -> Iterable[tuple[float, Objective]]:
-    """Seconds and objectives of the plans that a method had, its last one included.
-
-    A trace begins where the planners before it ended.
-    """
-    before = result.seconds.get("planners", 0.0)
-    last: Objective | None = None
-    for point in result.trace:
-        if point.incumbent is not None:
-            last = point.incumbent
-            yield before + point.seconds, last
-    if result.objective is not None and result.objective != last:
-        yield sum(result.seconds.values()), result.objective
-
-
-def _rows(group: list[Result], known: Reference, name: str | None) -> list[GapRow]:
-    reference = _reference(group, known)
+def _rows(
+    group: list[Result], known: Reference, name: str | None, conditions: Document
+) -> list[GapRow]:
+    reference = _reference([r for r in group if r.method.kind != "given"], known)
     horizon = max(sum(result.seconds.values()) for result in group)
     bound = None if reference.bound is None else reference.bound.value
+
+    def integral(result: Result) -> float | None:
+        if result.method.kind == "given":
+            return None
+        course = ((p.seconds, p.incumbent) for p in result.course)
+        plans = [(seconds, plan) for seconds, plan in course if plan is not None]
+        return primal_integral(plans, reference.best, horizon)
+
     return [
         GapRow(
             instance=name or str(getattr(result.data, "name", result.digest)),
-            method=result.method.label,
+            method=_called(result),
             result=result,
             gap_to_bound=known_gap(result.objective, bound),
             gap_to_best=known_gap(result.objective, reference.best),
             reference=reference,
-            primal_integral_s=primal_integral(_plans(result), reference.best, horizon),
+            primal_integral_s=integral(result),
+            conditions=dict.fromkeys(conditions)
+            if result.method.kind == "given"
+            else conditions,
         )
         for result in group
     ]
 
 
+def _called(result: Result) -> str:
+    """Return the method's name, marked where it was given a plan that was known."""
+    given = result.started_from is not None
+    return result.method.label + (KNOWN if given else "")
+
+
 def _reference(group: list[Result], known: Reference) -> Reference:
     """Strongest bound and best plan, from opposite sides; of equals the first."""
-    best, strongest = (min, max) if group[0].sense == "minimise" else (max, min)
+    minimise = all(result.sense == "minimise" for result in group)
+    best, strongest = (min, max) if minimise else (max, min)
     bounds = [
         *((r.bound, r.method.label) for r in group),
         (known.bound, known.bound_by),

@@ -72,6 +72,14 @@ def package_of(folder: str, name: str) -> str | None:
     return None if point is None else str(point.dist.name)
 
 
+def source_of(name: str) -> str | None:
+    """The file of an entry that others brought; None for one of ours."""
+    for folder in OPEN:
+        if name in _added[folder] or name in _entry_points(folder):
+            return str(entry(folder, name).__file__)
+    return None
+
+
 def _own(folder: str) -> list[str]:
     package = import_module(f"hetopt.{folder}")
     return list(_within(tuple(package.__path__)))

@@ -100,8 +100,8 @@ class Result:
     `certificate` is what `hetopt check --bound` needs to derive the bound again, where
     the method leaves one. `failed` says which planners failed on the way, and how: a
     bug of ours, but none that keeps the others from working. `started_from` says where
-    the plan is from that the search began with, where nothing that it found before was
-    as fast. `name` is the instance's name, None for a problem file; `posed_by` the
+    the plan is from that the search was given, where planners made none as fast
+    before. `name` is the instance's name, None for a problem file; `posed_by` the
     instance of a plan of offers, which its problem file has not.
     """
 
@@ -199,6 +199,20 @@ class Result:
         return float(value) / 1e6
 
     @property
+    def course(self) -> tuple[TracePoint, ...]:
+        """What was known as time passed: the trace, and at its end what is known now.
+
+        A method without a trace has its plan and bound at the end of its work.
+        """
+        last = self.trace[-1] if self.trace else TracePoint(0.0, None, None)
+        plan = last.incumbent if self.objective is None else self.objective
+        bound = last.bound if self.bound is None else self.bound.value
+        if (plan, bound) == (last.incumbent, last.bound):
+            return self.trace
+        seconds = max(sum(self.seconds.values()), last.seconds)
+        return (*self.trace, TracePoint(seconds, plan, bound))
+
+    @property
     def digest(self) -> str:
         """Digest of the instance or problem file."""
         return str(self.data.digest)
@@ -260,7 +274,7 @@ class Result:
                     "incumbent": _number(point.incumbent),
                     "bound": _number(point.bound),
                 }
-                for point in self.trace
+                for point in self.course
             ],
         }
         if isinstance(self.objective, Fraction):

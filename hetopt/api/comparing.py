@@ -14,12 +14,14 @@ from .. import portfolio, registry
 from ..errors import BackendMissing, InstanceError, MixedData, Unsupported
 from ..files import best
 from ..gaps import GapReport, Reference
+from ..measuring import machine
 from ..modelling import Limits
 from ..problems.training_plan import support
-from ..result import Bound, Method, Result, Status, Stop
+from ..result import Method, Result, Status, Stop
 from ..schema import Instance, Record
 from ..solving import statements
-from .calling import AnyProblem, Options, Progress, refuse_unknown
+from ..text.documents import Document
+from .calling import AnyProblem, Options, Progress, Report, refuse_unknown
 from .judging import posed
 from .plugins import Plugin, named
 from .solving import (
@@ -27,11 +29,13 @@ from .solving import (
     current_statement,
     planners_for,
 )
-from .starts import LIBRARY, known_of
+from .starts import LIBRARY, known_of, quoted
 
 #: Of one comparison: each is a run of every method.
 MOST_SEEDS = 1000
 _QUEUES = "job_scheduling"
+#: The planner of training plans that is all of them, walks and the exact method.
+PORTFOLIO = "portfolio"
 _POLICIES = "scheduling.policies"
 
 
@@ -52,7 +56,10 @@ class Chosen:
             return registry.names(folder) if queues else planners_for(problem)
         given = [*dict.fromkeys(named(one, folder) for one in self.planners)]
         kind = "policy" if problem == _QUEUES else "planner"
-        refuse_unknown(kind, given, registry.known_for(folder, problem))
+        known = registry.known_for(folder, problem)
+        if problem == "training_plan":
+            known.append(PORTFOLIO)
+        refuse_unknown(kind, given, known)
         return given
 
     def statements_of(self, problem: str) -> list[tuple[str, str]]:
@@ -101,13 +108,11 @@ def report_of(
     chosen: Chosen,
     limits: Sequence[Limits],
     progress: Progress,
-    *,
-    library: bool = True,
 ) -> GapReport:
     """Compare the methods of one problem on each of what poses it.
 
-    All of them run with each of the limits, which have a seed each. Without `library`
-    nothing counts that was known before.
+    All of them run with each of the limits, which have a seed each. What the library
+    has is quoted behind them.
     """
     read = [_read(given, problem, options) for given in problems]
     kinds = list(dict.fromkeys(name for name, _, _ in read))
@@ -132,7 +137,19 @@ def report_of(
             raise
     known = {data.digest: _reference(name, data, called) for name, data, called in read}
     names = {data.digest: called for _, data, called in read}
-    return GapReport.of(results, known if library else None, names)
+    kept = (quoted(name, data, best.known(called)) for name, data, called in read)
+    results += filter(None, kept)
+    return GapReport.of(results, known, names, conditions(limits[0]))
+
+
+def conditions(limits: Limits) -> Document:
+    """Return what a row says of its run, so that it can be run again, but its seed."""
+    return {
+        "time_limit_s": limits.time_s,
+        "threads": limits.threads,
+        "version": registry.version(),
+        "machine": machine.text(),
+    }
 
 
 def _read(
@@ -179,14 +196,11 @@ def _reference(problem: str, data: Any, called: str) -> Reference:
         if problem == "training_plan":
             return found
         return Reference(found.bound, found.bound_by)
-    kept = best.known(called)
-    if kept is None or kept.problem != problem or kept.digest != data.digest:
+    kept = quoted(problem, data, best.known(called))
+    if kept is None:
         return Reference()
-    value, by = kept.value("bound"), kept.bound_by
-    if value is None or by is None:
-        return Reference(None, None, kept.value("objective"), LIBRARY)
-    source = f"{kept.bound_source}; {LIBRARY}, by {by.method}, {by.date}"
-    return Reference(Bound(value, source), LIBRARY, kept.value("objective"), LIBRARY)
+    bound_by = None if kept.bound is None else LIBRARY
+    return Reference(kept.bound, bound_by, kept.objective, LIBRARY)
 
 
 def _compare_methods(
@@ -203,15 +217,43 @@ def _compare_methods(
         return
     for name in names:
         progress.started(f"{called}: {name}")
-        yield portfolio.with_bound(
-            portfolio.ask(name, data, limits, several=True, problem=problem)
-        )
+        yield ask(name, data, limits, progress, problem=problem)
     for statement, backend in chosen.statements_of(problem):
         progress.started(f"{called}: {statement}, {backend}")
         yield _solve_statement(problem, data, statement, backend, limits)
     if chosen.exact:
         progress.started(f"{called}: exact")
         yield _prove(problem, data, limits, progress)
+
+
+def ask(
+    name: str,
+    data: Any,
+    limits: Limits,
+    progress: Progress,
+    given: Sequence[Result] = (),
+    *,
+    problem: str = "training_plan",
+) -> Result:
+    """Return what one of several planners finds; `portfolio` is what `plan` does.
+
+    The portfolio alone starts from what is given.
+    """
+    if name == PORTFOLIO:
+        return portfolio.search(data, limits, given, Told(progress.report))
+    found = portfolio.ask(name, data, limits, several=True, problem=problem)
+    return portfolio.with_bound(found)
+
+
+class Told(portfolio.Silence):
+    """A search's hearing that passes on incumbents and bounds alone."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def knows(self, incumbent: int | None, bound: int | None) -> None:
+        """Pass on what is known."""
+        self._report(incumbent, bound)
 
 
 def _compare_policies(

@@ -1,11 +1,12 @@
 """Training plans: by one planner, by all of them and the exact method, side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 
 from .. import portfolio, registry
 from ..errors import MixedData, Unsupported
-from ..gaps import GapReport
+from ..gaps import GapReport, Reference
 from ..modelling import Limits
 from ..portfolio.absence import add_remedies, with_refutation
 from ..problems.training_plan import support
@@ -18,18 +19,26 @@ from .calling import (
     AnyProgress,
     Options,
     Progress,
-    Report,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
     several,
 )
-from .comparing import Chosen, problem_of, report_of, with_seeds
+from .comparing import (
+    PORTFOLIO,
+    Chosen,
+    Told,
+    ask,
+    conditions,
+    problem_of,
+    report_of,
+    with_seeds,
+)
 from .judging import load
 from .plugins import Plugin, named
-from .solving import NO_PLANNER, planners_for
-from .starts import NOTHING, AnyStart, Known, known_of
+from .solving import NO_PLANNER
+from .starts import NOTHING, AnyStart, Known, known_of, quoted
 
 
 @public
@@ -46,14 +55,15 @@ def plan(
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Result:
-    """Plan a training run, by one planner or by all of them and the exact method.
+    """Plan a training run, by the portfolio, one planner, or the exact method.
 
-    Planners work in turn, local search starts from the best of their plans, and the
-    exact method goes on from there; where a plan chooses its settings, a race of these
-    (`hetopt.search.racing`) takes the place of the first two.
-    `hetopt.portfolio.shares` says how long each has.
-    Where the exact method cannot carry the instance, that plan is returned, with a
-    bound; with `exact` it is an error instead (`Unsupported`).
+    In the portfolio planners work in turn, local search starts from the best of their
+    plans, and the exact method goes on from there; where a plan chooses its settings, a
+    race of these (`hetopt.search.racing`) takes the place of the first two.
+    `hetopt.portfolio.shares` says how long each has. Where the exact method cannot carry
+    the instance, that plan is returned, with a bound. With `exact` the exact method has
+    all of the time, and finds its plans by itself: `Unsupported` where it cannot carry
+    the instance.
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner, which has at most three quarters of the time, or on the best of all
     planners' plans: the result is never worse than that plan.
@@ -90,8 +100,10 @@ def plan(
         )
     elif name is not None:
         found = portfolio.with_bound(portfolio.ask(name, data, left, options))
+    elif exact:
+        found = _exactly(data, left, given, heard)
     else:
-        found = portfolio.search(data, left, given, told, insist=exact)
+        found = portfolio.search(data, left, given, told)
     if name is not None:  # then the planner's own reason is the answer
         return with_remedies(found, whole.after(monotonic() - began))
     return answered(found, beforehand, whole.after(monotonic() - began))
@@ -125,15 +137,14 @@ def _refuse(
         )
 
 
-class Told(portfolio.Silence):
-    """A search's hearing that passes on incumbents and bounds alone."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-
-    def knows(self, incumbent: int | None, bound: int | None) -> None:
-        """Pass on what is known."""
-        self._report(incumbent, bound)
+def _exactly(
+    data: Instance, limits: Limits, given: Sequence[Result], progress: Progress
+) -> Result:
+    """Return what the exact method finds, from the first of the results given."""
+    start = given[0] if given else None
+    plan = None if start is None else start.plan
+    found = portfolio.exactly("training_plan", data, limits, plan, progress.report)
+    return found if start is None else replace(found, started_from=start.started_from)
 
 
 def answered(found: Result, known: Known, limits: Limits) -> Result:
@@ -165,18 +176,20 @@ def compare(
     exact: bool | None = None,
     runs_on: str | None = None,
     start: AnyStart = None,
-    known: bool = True,
+    known: bool = False,
     seeds: int = 1,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> GapReport:
     """Set planners side by side, and with `exact` the exact method as well.
 
-    All planners by default. The exact method's row is what `plan` finds in the same
-    time, from the best of the other rows and of what is known beforehand; its bound is
-    its own. Each gap is to the best bound that is proved for the instance, by a method
-    of this report or in the library; `runs_on`, `start` and `known` as in `plan`.
-    Raises as `plan` does, before any work is done.
+    All planners by default; one that is named `portfolio` is what `plan` does without a
+    planner. Every method has the time limit for itself and starts from nothing. What
+    the library has is quoted in a row of its own, which no summary counts. Each gap is
+    to the best bound that is proved for the instance, by a method of this report or in
+    the library. The plans of `start`, and with `known` the best that is known
+    (`hetopt.api.starts`), are given to the exact method and the portfolio, whose rows
+    are marked. `runs_on` as in `plan`. Raises as `plan` does, before any work is done.
 
     Every method runs with each of `seeds` seeds, from that of the limits on: how much a
     plan owes to its seed is in `GapReport.spreads`.
@@ -200,37 +213,38 @@ def compare(
                 "plans are made: leave them out"
             )
         wanted = Chosen(planners, statements, backends, exact is not False)
-        return report_of(given_as, problem, options, wanted, each, heard, library=known)
+        if known:
+            raise Unsupported("known is of training plans: leave it out")
+        return report_of(given_as, problem, options, wanted, each, heard)
     if statements or backends or options:
         raise Unsupported(
             "found statements, backends or options and no problem that they are of: "
             "name one, such as training_plan"
         )
     loaded = _instances_of(given_as, first, runs_on)
-    given = None if planners is None else [named(one) for one in planners]
-    everyone = planners_for("training_plan") if given is None else given
-    chosen = list(dict.fromkeys(everyone))
-    refuse_unknown("planner", chosen, registry.known_for("planners", "training_plan"))
-    beforehand = [
-        known_of(name, data, start, library=known)
-        for name, data in zip(given_as, loaded, strict=True)
-    ]
-    pairs = [*zip(loaded, beforehand, strict=True)]
-    results: list[Result] = []
+    chosen = Chosen(planners).planners_of("training_plan")
+    pairs = [*zip(given_as, loaded, strict=True)]
+    starts = [known_of(name, data, start, library=known) for name, data in pairs]
+    results, references = list[Result](), dict[str, Reference]()
     try:
-        for instance, mine in pairs:
+        for (name, instance), mine in zip(pairs, starts, strict=True):
+            beforehand = known_of(name, instance, start)
+            references[instance.digest] = beforehand.reference(instance)
             for one in each:
+                given = mine.results(instance)
                 rows = _compare_planners(
-                    instance, mine, chosen, one, heard, exact=bool(exact)
+                    instance, given, chosen, one, heard, exact=bool(exact)
                 )
                 for result in rows:
                     results.append(result)
                     if result.stop is Stop.INTERRUPTED:
                         raise KeyboardInterrupt
+            kept = quoted("training_plan", instance, beforehand.best_known)
+            results += [] if kept is None else [kept]
     except KeyboardInterrupt:
         if not results:
             raise
-    return GapReport.of(results, {d.digest: mine.reference(d) for d, mine in pairs})
+    return GapReport.of(results, references, conditions=conditions(asked))
 
 
 # --- how it is done --------------------------------------------------------------
@@ -256,26 +270,22 @@ def _instances_of(
 
 def _compare_planners(
     instance: Instance,
-    known: Known,
+    given: list[Result],
     planners: list[str],
     limits: Limits,
     progress: Progress,
     *,
     exact: bool,
 ) -> Iterator[Result]:
-    """Results of the planners, then what `plan` finds from the best of them."""
-    results: list[Result] = []
+    """Results of the planners, then the exact method's; both say what was given."""
+    source = given[0].started_from if given else None
     for name in planners:
         progress.started(f"{instance.name}: {name}")
-        results.append(
-            portfolio.with_bound(portfolio.ask(name, instance, limits, several=True))
-        )
-        yield results[-1]
+        found = ask(name, instance, limits, progress, given)
+        yield replace(found, started_from=source if name == PORTFOLIO else None)
     if exact:
         progress.started(f"{instance.name}: exact")
-        given = [*results, *known.results(instance)]
-        told = Told(progress.report)
-        yield portfolio.search(instance, limits, given, told, insist=True)
+        yield _exactly(instance, limits, given, progress)
 
 
 def _refuse_one_name_for_two(instances: list[Instance]) -> None:

@@ -13,15 +13,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .. import registry
+from .. import problems, registry
 from ..errors import InstanceError, PluginBroken
-from ..plans import TrainingPlan
+from ..text.complaints import validated
 from .calling import not_one
 
 Plugin = str | Path | Callable[..., Any]
 _OURS = ("seed", "deadline")
 #: What an entry of a folder must have besides its `problem`.
 MAKES = {"planners": "plan", "formulations": "build", "scheduling.policies": "policy"}
+#: The problem of an entry that names none.
+_USUAL = {"planners": "training_plan", "scheduling.policies": "job_scheduling"}
 
 
 def named(given: Plugin, folder: str = "planners") -> str:
@@ -55,15 +57,23 @@ def placed(given: Plugin) -> tuple[str | None, str]:
 
 
 def of_file(path: Path) -> tuple[str, str]:
-    """Load a Python file, which runs it, and make it an entry under its own name."""
+    """Load a Python file, which runs it, and make it an entry under its own name.
+
+    A planner's `plan` is a function as `of_function` takes it.
+    """
     module, name = loaded(path), path.stem.replace("-", "_")
     for folder, makes in MAKES.items():
-        if callable(getattr(module, makes, None)) and hasattr(module, "problem"):
-            registry.add(folder, name, module)
-            return folder, name
+        problem = getattr(module, "problem", _USUAL.get(folder))
+        if not callable(getattr(module, makes, None)) or problem is None:
+            continue
+        module.problem = problem
+        if folder == "planners":
+            module.plan = _planner(module.plan, problem)
+        registry.add(folder, name, module)
+        return folder, name
     raise PluginBroken(
-        f"{path}: expected `problem` and one of {', '.join(MAKES.values())}, as our "
-        "own entries have; add them (CONTRIBUTING.md)"
+        f"{path}: found none of the functions {', '.join(MAKES.values())} (of a "
+        "statement beside its `problem`), expected one; add it (CONTRIBUTING.md)"
     )
 
 
@@ -79,11 +89,9 @@ def loaded(path: Path) -> Any:
     sys.modules[name] = module  # where its own records look for their names
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever it is, it is not ours
+    except (Exception, SystemExit) as error:  # whatever it is, it is not ours
         del sys.modules[name]
-        raise PluginBroken(
-            f"{path}: {type(error).__name__}: {error}; mend it"
-        ) from error
+        raise PluginBroken.by(spec.origin or str(path), error) from error
     return module
 
 
@@ -94,11 +102,26 @@ def of_function(function: Callable[..., object]) -> str:
     plan or plain data of one, and raises `NoPlan` or returns None where it has none.
     """
     name = getattr(function, "__name__", type(function).__name__)
-    registry.add("planners", name, SimpleNamespace(**_planner(function)))
+    problem = "training_plan"
+    entry = SimpleNamespace(
+        problem=problem,
+        plan=_planner(function, problem),
+        __doc__=function.__doc__,
+        __file__=_file(function),
+    )
+    registry.add("planners", name, entry)
     return name
 
 
-def _planner(function: Callable[..., object]) -> dict[str, object]:
+def _file(function: Callable[..., object]) -> str:
+    """Return the file that a function stands in; of other callables their type."""
+    code = getattr(function, "__code__", None)
+    return type(function).__name__ if code is None else str(code.co_filename)
+
+
+def _planner(function: Callable[..., object], problem: str) -> Callable[..., Any]:
+    """Return a planner that gives a function what it takes, and reads plain data."""
+    file = _file(function)
     told = list(signature(function).parameters.values())
     rest = [one for one in told[1:] if one.kind is not Parameter.VAR_KEYWORD]
     known = {one.name for one in rest}
@@ -106,11 +129,17 @@ def _planner(function: Callable[..., object]) -> dict[str, object]:
     def plan(data: object, **words: object) -> Any:
         given = {k: v for k, v in words.items() if k in known or k not in _OURS}
         made = function(data, **given)
+        kind = problems.get(problem).Plan
         if isinstance(made, dict):
-            return TrainingPlan.model_validate(made, strict=False)
+            try:
+                return validated(kind, made, file, ("plan",))
+            except InstanceError as error:
+                raise PluginBroken(str(error), file=file) from error
+        if made is not None and not isinstance(made, kind):
+            raise not_one("the plan", made, f"a {kind.__name__}, a dict or None")
         return made
 
     first = Parameter("data", Parameter.POSITIONAL_OR_KEYWORD)
     words = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in rest]
     plan.__signature__ = Signature([first, *words])  # type: ignore[attr-defined]
-    return {"problem": "training_plan", "plan": plan, "__doc__": function.__doc__}
+    return plan

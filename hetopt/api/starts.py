@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from .. import files, registry
+from .. import files, problems, registry
 from ..errors import HetoptError, InstanceError
 from ..files import best
 from ..gaps import Reference
@@ -92,16 +93,8 @@ class Known:
         None where the judge does not find the objective that the library has, for then
         the bound is of other costs, too.
         """
-        kept = self.best_known
-        if kept is None or kept.digest != data.digest or kept.bound_by is None:
-            return None
-        value, by = kept.value("bound"), kept.bound_by
-        plan = validated(TrainingPlan, kept.plan, kept.instance, ("plan",))
-        judged = training_plan.evaluate(data, plan).objective
-        if value is None or judged != kept.value("objective"):
-            return None
-        source = f"{kept.bound_source}; {LIBRARY}, by {by.method}, {by.date}"
-        return Bound(int(value), source)
+        found = quoted("training_plan", data, self.best_known)
+        return None if found is None else found.bound
 
     def reference(self, data: Instance) -> Reference:
         """Return what gaps of an instance's results are to, beside these results."""
@@ -138,6 +131,34 @@ class Known:
 
 
 NOTHING = Known()
+
+
+def quoted(problem: str, data: Any, kept: best.Best | None) -> Result | None:
+    """Return the library's best of a problem as a result: its plan judged, its bound.
+
+    The method's options say who found it, and when. None where it is of other data, or
+    where the judge does not find the objective that is kept: then it is of other costs.
+    """
+    if kept is None or (kept.problem, kept.digest) != (problem, data.digest):
+        return None
+    kind = problems.get(problem).Plan
+    plan = validated(kind, kept.plan, kept.instance, ("plan",))
+    judged = problems.get(problem).evaluate(data, plan)
+    if judged.violations or judged.objective != kept.value("objective"):
+        return None
+    found_by = {"by": kept.found_by.method, "date": kept.found_by.date}
+    found = Result(
+        *(problem, data, Method("library", "given", options=found_by)),
+        *(Status.FEASIBLE, Stop.FINISHED, plan),
+        evaluation=judged,
+    )
+    value, by = kept.value("bound"), kept.bound_by
+    if value is None or by is None:
+        return found
+    source = f"{kept.bound_source}; {LIBRARY}, by {by.method}, {by.date}"
+    whole = int(value) if value.denominator == 1 else value
+    return found.with_bound(Bound(whole, source))
+
 
 AnyStart = AnyPlan | Iterable[AnyPlan] | Known | None
 

@@ -69,16 +69,16 @@ def compare_targets(
     targets: Sequence[str] | None = None,
     *,
     start: AnyStart = None,
-    known: bool = True,
+    known: bool = False,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> TargetReport:
     """The best plan that each target can run, and how much slower that is.
 
     All targets by default, `executor` always among them: it runs plans of every shape,
-    so where it runs any, its bound holds for all. `start` and `known` as in `plan`. The
-    limits are of each target. A target that the instance asks too much of is a row that
-    says so. Raises as `plan` does otherwise.
+    so where it runs any, its bound holds for all. `start` and `known` as in `compare`.
+    The limits are of each target. A target that the instance asks too much of is a row
+    that says so. Raises as `plan` does otherwise.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     given = several(instances)

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import platform
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from .. import registry
+from ..measuring import machine
 from ..text.documents import Document
 from ..text.editions import marked
 from .records import Task
@@ -33,7 +33,7 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> Document:
         "hetopt": registry.version(),
         "commit": _git("rev-parse", "HEAD"),
         "modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
-        "machine": description(),
+        "machine": machine.description(),
         "versions": versions(),
         "limits": {
             "time_limit_s": sorted({task.time_limit_s for task in tasks}),
@@ -52,17 +52,6 @@ def _listed(task: Task) -> str:
     """Return what is asked of a task, without folders, guesses and absent fields."""
     later = {name for name in LATER if getattr(task, name) is None}
     return task.model_dump_json(exclude={"folder", "out", "minutes"} | later)
-
-
-def description() -> Document:
-    """The machine itself, and its Python."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory_gib": _memory_gib(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-    }
 
 
 def load() -> float | None:
@@ -96,20 +85,3 @@ def _git(*words: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return told.stdout.strip()
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    for line in text.splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _memory_gib() -> int | None:
-    if not hasattr(os, "sysconf"):
-        return None
-    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)

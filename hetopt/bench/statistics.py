@@ -98,7 +98,8 @@ class Entry:
     def seconds(self) -> float | None:
         """Return the seconds of the method itself; the process also loads libraries."""
         parts = self.row.get("seconds", {})
-        own = [parts[name] for name in ("build", "solve") if name in parts]
+        named = ("planners", "build", "solve", "improve")
+        own = [parts[name] for name in named if name in parts]
         return sum(own) if own else None
 
     @property

@@ -60,7 +60,14 @@ Dask = Annotated[
         help="Prove on this Dask scheduler's workers, instead of --workers.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same plan.")]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Same seed, same plan, where no time limit ends the work.",
+    ),
+]
 OldPlan = Annotated[
     str, typer.Argument(help="The old plan: a plan file or result document.")
 ]
@@ -146,6 +153,14 @@ Fresh = Annotated[
     flag(
         "--fresh",
         help="Ignore what is known: plans next to the instance and the library's best.",
+    ),
+]
+Known = Annotated[
+    bool,
+    flag(
+        "--known",
+        help="Give what is known to the exact method and the portfolio: plans beside "
+        "the instance, the library's best. Their rows are marked.",
     ),
 ]
 AsJson = Annotated[

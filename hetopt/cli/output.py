@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import typer
 
+from .. import registry
 from ..errors import CannotWrite, HetoptError, InternalError
 from . import terminal
 from .options import limit_s
@@ -232,6 +233,11 @@ def watch(unit: str, time_limit: float) -> "Watch | Silence":
     from .progress import Watch
 
     return Watch(terminal.console(stderr=True), unit, limit_s(time_limit))
+
+
+def is_plugin_broken(results: Iterable["Result"]) -> bool:
+    """Tell whether a plug-in among several methods failed, as its row says."""
+    return any(one.failed and registry.source_of(one.method.name) for one in results)
 
 
 def tell_limit(seconds: float | None, whose: str, *, as_json: bool) -> None:

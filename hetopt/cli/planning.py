@@ -20,6 +20,7 @@ from .options import (
     Fresh,
     Gap,
     InstanceWord,
+    Known,
     Memory,
     MethodOptions,
     Options,
@@ -86,8 +87,8 @@ def plan(
         bool,
         flag(
             "--exact",
-            help="Use the exact method only; an error where it does not "
-            "support the instance.",
+            help="Use only the exact method, which finds its plans by itself; an error "
+            "where it does not support the instance.",
         ),
     ] = False,
     improve: Annotated[
@@ -129,9 +130,10 @@ def plan(
 ) -> None:
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
-    The default is the exact method, starting from the best plan of the planners and of
-    the files beside the instance. `--without`, `--objective usd` and `energy` use the
-    time limit twice: for all nodes, and for smaller sets of nodes.
+    The default is the portfolio: planners in turn, local search, then the exact method,
+    from the best plan so far and of the files beside the instance. `--without`,
+    `--objective usd` and `energy` use the time limit twice: for all nodes, and for
+    smaller sets of nodes.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;
@@ -269,13 +271,18 @@ def compare(
     ],
     planners: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Only these planners; default: all."),
+        typer.Option(
+            metavar="A,B,C",
+            help="Only these planners, or `none`; default: all. `portfolio` is what "
+            "`hetopt plan` does.",
+        ),
     ] = None,
     exact: Annotated[
         bool,
         flag(
             "--exact",
-            help="Include the exact method and its bound; --problem always does.",
+            help="Include the exact method by itself, and its bound; --problem always "
+            "does.",
         ),
     ] = False,
     problem: Problem = None,
@@ -303,7 +310,7 @@ def compare(
     ] = False,
     runs_on: RunsOn = None,
     start: Start = None,
-    fresh: Fresh = False,
+    known: Known = False,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -333,8 +340,10 @@ def compare(
 ) -> None:
     """Compare the planners: how far is each from the proved bound?
 
-    With --problem, and for problem files: all methods of that problem, which are
-    planners, statements on each back end, and the exact method.
+    Every method starts from nothing; a row `library` quotes what is known of an
+    instance of the library, and gaps are to the best bound of all. With --problem, and
+    for problem files: all methods of that problem, which are planners, statements on
+    each back end, and the exact method.
 
     Examples: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`;
     `hetopt compare tiny/two-nodes --problem device_grouping --time-limit 5`
@@ -357,7 +366,7 @@ def compare(
             raise Unsupported(
                 "--targets finds the best plan of each target: give no other option"
             )
-        how = {"start": start or None, "known": not fresh}
+        how = {"start": start or None, "known": known}
         _deliver_targets(instances, how, limits, out, as_json=as_json)
     if out is not None:
         gaps.FILES.check(out)
@@ -383,7 +392,7 @@ def compare(
             exact=exact or None,
             runs_on=runs_on,
             start=start or None,
-            known=not fresh,
+            known=known,
             seeds=seeds,
             limits=limits,
             progress=watch,
@@ -393,7 +402,9 @@ def compare(
         curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
     )
     output.give(report.to_json(), gaps.terminal(report), failed, lost, as_json=as_json)
-    raise typer.Exit(_exit_of_comparison(row.result for row in report.rows))
+    results = [row.result for row in report.runs]
+    broken = output.is_plugin_broken(results)
+    raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
 
 
 def _states_problem(place: str) -> bool:

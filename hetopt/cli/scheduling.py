@@ -171,7 +171,8 @@ def _deliver(
     )
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
-    raise typer.Exit(worst)
+    broken = output.is_plugin_broken(one.result for one in outcomes)
+    raise typer.Exit(output.BAD_INPUT if broken else worst)
 
 
 def _cells(text: str) -> dict[str, str]:

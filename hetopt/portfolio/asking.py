@@ -14,7 +14,7 @@ from ..errors import Interrupted, NoPlan
 from ..modelling import Limits
 from ..problems import Objective
 from ..problems.training_plan import settings, shapes
-from ..result import Result, Status, Stop
+from ..result import Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search import choices
 from ..search.attempts import trial
@@ -112,15 +112,26 @@ def exactly(
     """Return what the exact method of a problem finds, in terms of the data."""
     ways = settings.split_variants(data) if problem == "training_plan" else [data]
     if len(ways) > 1:
+        trace, start = list[TracePoint](), monotonic()
+
+        def hear(incumbent: Objective | None, _: Objective | None) -> None:
+            """Hear of plans: what bounds one way bounds not all."""
+            least = trace[-1].incumbent if trace else None
+            if incumbent is None or (least is not None and least <= incumbent):
+                return
+            trace.append(TracePoint(monotonic() - start, incumbent, None))
+            if report is not None:
+                report(incumbent, None)
 
         def solve(way: Instance, share: Limits) -> Result:
             mine, own = way.workload.costs.split, None
             if warm_start is not None and shapes.split_of(data, warm_start) == mine:
                 own = choices.said(way, data, warm_start)
-            found = exactly(problem, way, share, own, report, options)
+            found = exactly(problem, way, share, own, hear, options)
             return _translate_back(data, way, found)
 
-        return variants.solve_variants(ways, limits, solve)
+        found = variants.solve_variants(ways, limits, solve)
+        return replace(found, trace=tuple(trace))
     method = entries.exact_method(problem)
     twin = settings.on_target(data) if problem == "training_plan" else data
     if warm_start is not None and twin is not data:

@@ -13,7 +13,7 @@ from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Objective
 from ..problems.training_plan import settings
-from ..result import Method, Result, Status, Stop
+from ..result import Method, Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search import racing
 from ..search.attempts import tried
@@ -64,10 +64,15 @@ SILENCE = Silence()
 
 
 class Closing:
-    """A hearing that tells another one what is better than before, and nothing else."""
+    """A hearing that tells another one what is better than before, and nothing else.
+
+    `trace` has all that was told, with the seconds since this hearing began.
+    """
 
     def __init__(self, hearing: Hearing) -> None:
         self.began, self.tried = hearing.began, hearing.tried
+        self.trace: list[TracePoint] = []
+        self._start = monotonic()
         self._tell = hearing.knows
         self._incumbent: int | None = None
         self._bound: int | None = None
@@ -82,6 +87,8 @@ class Closing:
             mine = self._bound
             self._bound = int(bound if mine is None else max(bound, mine))
         if before != (self._incumbent, self._bound):
+            seconds = monotonic() - self._start
+            self.trace.append(TracePoint(seconds, self._incumbent, self._bound))
             self._tell(self._incumbent, self._bound)
 
     def incumbent(self, us: int) -> None:
@@ -98,23 +105,32 @@ def search(
     limits: Limits,
     given: Sequence[Result] = (),
     hearing: Hearing = SILENCE,
-    *,
-    insist: bool = False,
 ) -> Result:
     """Return the best plan by all planners and walks, then by the exact method.
 
     It goes on from the results that are `given`. Where the exact method cannot carry
-    the instance, the plan is returned with a cheap bound, or with `insist`
-    `Unsupported` is raised. Ctrl-C ends the work and keeps what there is; it is raised
-    where that is nothing.
+    the instance, the plan is returned with a cheap bound. Ctrl-C ends the work and
+    keeps what there is; it is raised where that is nothing. The result is the
+    portfolio's, and so is its trace: planners' plans count from when they were there,
+    what is given from the beginning.
     """
-    began, made = monotonic(), list[Result]()
+    began, made, known = monotonic(), list[Result](), Closing(hearing)
     try:
-        found = _search(data, limits, given, hearing, made, insist=insist)
+        found = _search(data, limits, given, known, made)
     except KeyboardInterrupt:  # wherever it came, what was made is kept
         if not made and not given:
             raise
         found = with_bound(as_interrupted(least([*made, *given])))
+        known.takes(found)
+    method = Method(
+        "portfolio",
+        "exact" if found.method.kind == "exact" else "heuristic",
+        backend=found.method.backend,
+        version=registry.version(),
+        seed=limits.seed,
+        threads=limits.threads,
+    )
+    found = replace(found, method=method, trace=tuple(known.trace))
     return _with_seconds(found, monotonic() - began)
 
 
@@ -122,13 +138,11 @@ def _search(
     data: Instance,
     limits: Limits,
     given: Sequence[Result],
-    hearing: Hearing,
+    known: Closing,
     made: list[Result],
-    *,
-    insist: bool,
 ) -> Result:
     """Return what `search` does; every result is put into `made` when it is there."""
-    began, known = monotonic(), Closing(hearing)
+    began = monotonic()
     for result in given:
         known.takes(result)
     enumerates = is_small(data)
@@ -144,8 +158,6 @@ def _search(
         try:
             found = _exactly(data, best, left, known, enumerates=enumerates)
         except Unsupported:
-            if insist:
-                raise
             found = with_bound(best)
         else:
             found = _with_reasons(found, best)

@@ -40,7 +40,7 @@ def improve_result(
     a plan there is nothing to improve, and the result is returned. The search ends
     early where the cheap bound proves the plan optimal or within `limits.gap`; it is
     derived where `bound` does not give it.
-    `visits_islands` as in `Search`. The trace's seconds start with the search.
+    `visits_islands` as in `Search`. The trace goes on where the result's ends.
     """
     plan = result.plan
     if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
@@ -50,11 +50,12 @@ def improve_result(
     # No plan is a million bounds away: an infinite gap is met at once, as it should be.
     share = Fraction(min(limits.gap or 0.0, 1e6))
     target = int(value * (1 + share))
-    trace = [TracePoint(0.0, result.objective, value)]
-    start = monotonic()
+    before, start = sum(result.seconds.values()), monotonic()
+    trace = [*result.trace, TracePoint(before, result.objective, value)]
 
     def told(objective: int) -> None:
-        trace.append(TracePoint(monotonic() - start, objective, value))
+        seconds = before + monotonic() - start
+        trace.append(TracePoint(seconds, objective, value))
         report(objective, value)
 
     report(result.objective, value)
@@ -178,13 +179,8 @@ def and_improved(found: Result, limits: Limits, report: Report) -> Result:
     """An exact method's result that time ended, with what a walk finds from there."""
     if found.stop is not Stop.TIME:
         return found
-    spent = sum(found.seconds.values())
     walked = improve_result(found, limits, report, bound=found.bound)
-    later = (
-        TracePoint(point.seconds + spent, point.incumbent, point.bound)
-        for point in walked.trace[1:]
-    )
-    return replace(walked, method=found.method, trace=(*found.trace, *later))
+    return replace(walked, method=found.method)
 
 
 def lines_up(instance: Instance) -> bool:

@@ -63,8 +63,8 @@ def _one_a_method(rows: list[GapRow]) -> list[GapRow]:
 
 
 def best_first(rows: list[GapRow]) -> list[GapRow]:
-    """Return the rows that have a plan, the best plan first."""
-    planned = [row for row in rows if row.result.plan is not None]
+    """Return the runs that have a plan, the best plan first."""
+    planned = [r for r in rows if r.result.plan is not None and not r.is_quoted]
     most = bool(planned) and planned[0].result.sense == "maximise"
     return sorted(planned, key=lambda r: r.result.objective or 0, reverse=most)
 
@@ -145,6 +145,6 @@ def _bar_text(row: GapRow, unit: str, suffix: str) -> str:
 
 
 def _name(row: GapRow) -> str:
-    method = row.result.method
-    exact = method.kind == "exact" and method.formulation is None
-    return "exact method" if exact else words.plain(row.method)
+    if row.label == row.method:
+        return words.plain(row.method)
+    return row.label.replace("exact", "exact method")

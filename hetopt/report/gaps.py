@@ -9,11 +9,12 @@ from statistics import fmean
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..api.starts import LIBRARY
 from ..gaps import GapReport, GapRow, plain, referred
 from ..performance_profiles import Spread, distance, profiles
 from ..plans import TrainingPlan
 from ..problems import Objective
-from ..result import Bound, Status, known_gap
+from ..result import Bound, Result, Status, known_gap
 from . import curves as drawn_curves
 from . import gap_picture, pipelines, results, words, writers
 from .gap_picture import unit_of
@@ -26,6 +27,7 @@ class Row:
 
     instance: str
     method: str
+    label: str
     kind: str
     status: str
     stop: str
@@ -33,7 +35,7 @@ class Row:
     mfu: float | None
     gap_to_bound: float | None
     gap_to_best: float | None
-    planning_s: float
+    planning_s: float | None
     pipelines: int | None
     stages: int | None
     headroom_mib: int | None
@@ -53,6 +55,11 @@ class Row:
     formulation: str | None = None
     seed: int = 0
     primal_integral_s: float | None = None
+    time_limit_s: float | None = None
+    threads: int | None = None
+    version: str | None = None
+    machine: str | None = None
+    quoted: str | None = None
 
     @classmethod
     def of(cls, row: GapRow) -> "Row":
@@ -66,6 +73,7 @@ class Row:
         return cls(
             instance=row.instance,
             method=row.method,
+            label=row.label,
             kind=result.method.kind,
             status=result.status.value,
             stop=result.stop.value,
@@ -73,7 +81,7 @@ class Row:
             mfu=parts.get("mfu"),
             gap_to_bound=row.gap_to_bound,
             gap_to_best=row.gap_to_best,
-            planning_s=sum(result.seconds.values()),
+            planning_s=None if row.is_quoted else row.seconds,
             pipelines=None if pipelines is None else len(pipelines),
             stages=None if pipelines is None else sum(len(p.stages) for p in pipelines),
             headroom_mib=parts.get("least_headroom_mib"),
@@ -90,13 +98,9 @@ class Row:
             seed=row.seed,
             primal_integral_s=row.primal_integral_s,
             **referred(row.reference),
+            **row.conditions,
+            quoted=_finder(result) if row.is_quoted else None,
         )
-
-    @property
-    def label(self) -> str:
-        """The method as tables show it: an exact method is not a planner's name."""
-        exact = self.kind == "exact" and self.formulation is None
-        return "exact" if exact else self.method
 
     @property
     def run(self) -> str:
@@ -115,14 +119,26 @@ class Row:
         """Status, why there is no plan, and which known plan was the start.
 
         A plan that meets a bound of the library or of another row says so: its own
-        run has not proved it optimal.
+        run has not proved it optimal. An exact method says its bound where a better one
+        is known.
         """
         parts = [f"{self.status}: {self.reasons}" if self.reasons else self.status]
         if self.status == Status.FEASIBLE.value and self.gap_to_bound == 0:
             parts.append("meets the bound")
+        weaker = self.bound_us not in (None, self.reference_bound)
+        if weaker and self.kind == "exact":
+            parts.append(f"own bound {words.amount(self.bound_us, self.unit)}")
+        if self.quoted is not None:
+            parts.append(self.quoted)
         if self.started_from is not None:
             parts.append(f"started from {self.started_from}")
         return ", ".join(parts)
+
+
+def _finder(result: Result) -> str:
+    """Return who found what is quoted, and when."""
+    told = result.method.options
+    return f"found by {told['by']}, {told['date']}" if told else "known before"
 
 
 #: Headings of training plans, and of plans of other problems.
@@ -205,9 +221,11 @@ def terminal(report: GapReport) -> Iterator[RenderableType]:
         yield writers.terminal(part.table)
         yield ""
     if len(parts) > 1:
-        table = summary(report).table
+        whole = summary(report)
+        table = whole.table
         assert table is not None
         yield Text("summary", style="bold")
+        yield Text(whole.notes[0], style="dim")
         yield writers.terminal(table)
 
 
@@ -272,7 +290,8 @@ def _bound_text(bound: Bound | None, unit: str) -> str:
 def _better(rows: list[GapRow]) -> Iterator[tuple[str, str]]:
     """A plan that is known, and better than those of the rows."""
     reference, unit = rows[0].reference, unit_of(rows[0].result)
-    if reference.best in (None, *(row.result.objective for row in rows)):
+    found = (row.result.objective for row in rows if not row.is_quoted)
+    if reference.best in (None, *found):
         return
     told = words.amount(reference.best, unit)
     yield f"best known, from {reference.best_by}", told
@@ -281,7 +300,7 @@ def _better(rows: list[GapRow]) -> Iterator[tuple[str, str]]:
 def _picture_section(name: str, rows: list[GapRow]) -> Section:
     """An instance's table below a picture of it."""
     found = section(name, rows)
-    if all(row.result.plan is None for row in rows):
+    if not gap_picture.best_first(rows):
         return found
     return replace(found, figures=(gap_picture.beside(rows),))
 
@@ -296,7 +315,7 @@ def _plans(rows: list[GapRow]) -> Iterator[list[GapRow]]:
 
 
 def _names(rows: list[GapRow]) -> str:
-    return ", ".join(dict.fromkeys(Row.of(row).label for row in rows))
+    return ", ".join(dict.fromkeys(row.label for row in rows))
 
 
 def _plan_section(
@@ -346,7 +365,7 @@ def _spread_cells(rows: list[GapRow], found: Spread) -> list[Cell]:
 
     mean_s = fmean(row.seconds for row in rows)
     return [
-        Cell.of(Row.of(rows[0]).label),
+        Cell.of(rows[0].label),
         Cell.of(found.runs),
         Cell.of(found.planned),
         *map(amount, (found.best, found.mean, found.worst)),
@@ -368,7 +387,7 @@ def headline(rows: list[GapRow]) -> str:
 
 def summary(report: GapReport) -> Section:
     """The summary by method."""
-    labels = {row.method: Row.of(row).label for row in report.rows}
+    labels = {row.method: row.label for row in report.runs}
     cells = [
         [
             Cell.of(labels[method]),
@@ -381,7 +400,13 @@ def summary(report: GapReport) -> Section:
     ]
     trained = all(row.result.problem in TRAINING for row in report.rows)
     headings = ("planner" if trained else "method", *SUMMARY_HEADINGS.values())
-    return Section("Summary", table=Table.of(headings, cells))
+    whose = {row.instance: row.reference.bound_by for row in report.runs}
+    kept = [*whose.values()].count(LIBRARY)
+    told = (
+        f"Gaps are to the best bound of each instance: the library's for {kept} of "
+        f"{words.counted(len(whose), 'instance')}, else of a method of this report."
+    )
+    return Section("Summary", (told,), table=Table.of(headings, cells))
 
 
 def _summary_text(key: str, value: float | None) -> str | None:
@@ -432,7 +457,7 @@ def _mark(row: Row, cells: list[Cell]) -> list[Cell]:
 def curves(report: GapReport) -> list[drawn_curves.Curves]:
     """Return how the methods compare over all instances, and how their gaps closed."""
     found: dict[str, list[GapRow]] = {}
-    for row in report.rows:
+    for row in report.runs:
         found.setdefault(row.result.problem, []).append(row)
     return [_curves(problem, rows) for problem, rows in found.items()]
 
@@ -442,7 +467,7 @@ def _curves(problem: str, rows: list[GapRow]) -> drawn_curves.Curves:
     proof: dict[str, dict[str, float | None]] = {}
     courses = []
     for row in rows:
-        label, result = Row.of(row).label, row.result
+        label, result = row.label, row.result
         quality.setdefault(label, {})[row.case] = distance(
             result.objective,
             row.reference.best,
@@ -452,7 +477,7 @@ def _curves(problem: str, rows: list[GapRow]) -> drawn_curves.Curves:
         proof.setdefault(label, {})[row.case] = (
             max(row.seconds, drawn_curves.LEAST_S) if proved else None
         )
-        points = [(p.seconds, p.incumbent, p.bound) for p in result.trace]
+        points = [(p.seconds, p.incumbent, p.bound) for p in result.course]
         course = drawn_curves.Course(row.instance, label, row.seed, tuple(points))
         courses.append(course)
     measured = {

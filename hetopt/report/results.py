@@ -167,7 +167,7 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
         yield "reason", words.with_long_times(reason)
     for failure in result.failed:
         if failure not in result.reasons:
-            yield "a bug", failure
+            yield "failed", failure
 
 
 def _stop_text(result: Result) -> str:

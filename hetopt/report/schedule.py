@@ -178,7 +178,9 @@ def choosers(report: Report) -> str:
     names = [
         one.policy
         for one in report.outcomes
-        if not registry.entry("scheduling.policies", one.policy).follows_requests
+        if not getattr(
+            registry.entry("scheduling.policies", one.policy), "follows_requests", True
+        )
     ]
     if not names:
         return ""

@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .. import problems
+from .. import problems, registry
 from ..errors import (
+    Ending,
     HetoptError,
+    InternalError,
     MethodFailed,
     NoPlan,
     OutOfTime,
     PlanRejected,
+    PluginBroken,
     Unsupported,
 )
 from ..problems import Evaluation
@@ -43,16 +46,37 @@ class Trial:
 
 
 @contextmanager
+def blaming(name: str) -> Iterator[None]:
+    """Turn what goes wrong within into a fault of the method, where it is a plug-in.
+
+    That is what it raises, and what the judge says of its plans: `PluginBroken`.
+    """
+    try:
+        yield
+    except (Ending, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        on_purpose = isinstance(error, HetoptError)
+        if on_purpose and not isinstance(error, InternalError):
+            raise
+        if (file := registry.source_of(name)) is None:
+            raise
+        raise PluginBroken.by(file, error) from error
+
+
+@contextmanager
 def trial(name: str, *, several: bool) -> Iterator[Trial]:
     """Let the method `name` work within; a word that there is no plan is a reason.
 
-    What hetopt does not raise on purpose becomes `MethodFailed`. Where `several`
-    methods are asked, every error is a reason; else it is raised.
+    What hetopt does not raise on purpose becomes `MethodFailed`, of a plug-in
+    `PluginBroken`. Where `several` methods are asked, every error is a reason; else it
+    is raised.
     """
     found = Trial()
     try:
         try:
-            yield found
+            with blaming(name):
+                yield found
         except (HetoptError, OutOfTime):
             raise
         except Exception as error:
@@ -67,7 +91,7 @@ def trial(name: str, *, several: bool) -> Iterator[Trial]:
             raise
         found.failed = not isinstance(error, Unsupported)
         found.reason = str(error)
-        if found.failed and not isinstance(error, MethodFailed):
+        if found.failed and not isinstance(error, MethodFailed | PluginBroken):
             found.reason = f"{name} failed: {error}; please report it"
 
 

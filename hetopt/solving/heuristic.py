@@ -58,7 +58,7 @@ class Heuristic(Run):
             found.objective is not None
             and self._better(found.objective, self.objective)
         ):
-            self.plan, self.objective = plan, found.objective
+            self._keep(plan, found.objective)
             self._judged = plan, found
 
     def note(self, trial: Trial) -> None:

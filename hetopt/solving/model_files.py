@@ -12,6 +12,7 @@ from typing import Any
 from .. import entries
 from ..entries import Statement
 from ..errors import Unsupported
+from ..search.attempts import blaming
 from ..text.writing import write_text
 from . import statements
 
@@ -45,7 +46,8 @@ def write(problem: str, data: object, formulation: str, path: str | Path) -> lis
 
 def _text(problem: str, statement: Statement, case: object, suffix: str) -> str:
     model: Any = entries.backend("pulp").backend(problem)  # which alone writes
-    statement.build(case, model)
+    with blaming(statement.__name__.rpartition(".")[2]):
+        statement.build(case, model)
     with TemporaryDirectory(prefix="hetopt-model-") as folder:
         draft = Path(folder, f"model{suffix}")
         negated = model.write(draft)

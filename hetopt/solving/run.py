@@ -24,7 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from .. import problems, registry
-from ..errors import Interrupted, PlanRejected
+from ..errors import Ending, Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Evaluation, Objective
 from ..problems.training_plan import hosts
@@ -38,7 +38,7 @@ Report = Callable[[Objective | None, Objective | None], None]
 _CHECKS_PER_LOOK = 32
 
 
-class Halt(Exception):
+class Halt(Ending):
     """Leaves a search at a limit; `stop` says which."""
 
     def __init__(self, stop: Stop) -> None:

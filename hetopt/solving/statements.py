@@ -26,6 +26,7 @@ from ..errors import BackendMissing, PlanRejected, Unsupported
 from ..modelling import SIZE, Answer, Limits, ReadPlan, Span, looking
 from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop
+from ..search.attempts import blaming
 from .run import Halt, Report, Run, listed
 
 TOLERANCE = Fraction(1, 10**6)  # of SCIP, CBC and HiGHS, relative and absolute
@@ -54,10 +55,11 @@ def solve(
     run = _Run(problem, data, formulation, backend, limits or Limits(), report)
     run.start_from(warm_start)
     try:
-        cases = run.cases()
-        for number, case in enumerate(cases):
-            run.solve_case(case, warm_start, left=len(cases) - number)
-        run.confirm()
+        with blaming(formulation):
+            cases = run.cases()
+            for number, case in enumerate(cases):
+                run.solve_case(case, warm_start, left=len(cases) - number)
+            run.confirm()
     except Halt as end:
         run.stops.append(end.stop)
     except MemoryError:

@@ -7,8 +7,10 @@ import pytest
 from mixtures import mixture
 from places import TESTS
 
+from hetopt import portfolio
 from hetopt.modelling import Limits
 from hetopt.portfolio import variants
+from hetopt.problems import Objective
 from hetopt.problems.training_plan import settings
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
@@ -29,6 +31,20 @@ def in_groups() -> Instance:
     """Ways with other stages of ZeRO each: without any there are no groups."""
     path = TESTS / "defects" / "zero-groups-certificates-crash.json"
     return Instance.model_validate(json.loads(path.read_text()), strict=False)
+
+
+def test_what_bounds_one_way_to_divide_is_told_of_none() -> None:
+    told: list[tuple[Objective | None, Objective | None]] = []
+    limits = Limits(5)
+    heard = lambda incumbent, bound: told.append((incumbent, bound))  # noqa: E731
+    found = portfolio.exactly("training_plan", chosen([1, 2]), limits, None, heard)
+    assert found.bound is not None
+    assert told == [(point.incumbent, point.bound) for point in found.trace]
+    for point in found.course:
+        assert point.bound is None or point.bound <= found.bound.value
+    plans = [point.incumbent for point in found.trace]
+    assert plans == sorted({*plans}, reverse=True)
+    assert found.course[-1].bound == found.bound.value
 
 
 def proof(zero: int, way: int) -> BoxCertificate:

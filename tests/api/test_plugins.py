@@ -70,6 +70,76 @@ def test_a_function_is_a_planner() -> None:
     assert hetopt.verify(mine).passed
 
 
+ONE_ARGUMENT = """
+from hetopt.planners import megatron
+
+
+def plan(instance):
+    return megatron.plan(instance, seed=0, deadline=None).model_dump(mode="json")
+"""
+
+
+def test_a_file_is_a_function_of_one_argument(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(ONE_ARGUMENT)
+    same = hetopt.plan(FEW[0], "megatron", limits=5)
+    assert hetopt.plan(FEW[0], path, limits=5).objective == same.objective
+    words = ("--planners", f"megatron,{path}", "--time-limit", "5", "--json")
+    rows = json.loads(run("compare", FEW[0], *words).stdout)["rows"]
+    assert rows[0]["objective"] == rows[1]["objective"] == same.objective
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return instance['nodes']", "line 3: TypeError"),
+        ("return 7", "TypeError: the plan: found 7"),
+        ("return {'pipelines': []}", "plan.pipelines: "),
+        ("raise SystemExit(3)", "line 3: SystemExit: 3"),
+        ("from hetopt import load; return load(instance).nowhere", "line 3: Attribute"),
+    ],
+)
+def test_what_a_plug_in_raises_is_an_error_of_its_file(
+    body: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text(f"import math\ndef plan(instance):\n    {body}\n")
+    with pytest.raises(PluginBroken, match=f"wrong.py.*({words})") as raised:
+        hetopt.plan(FEW[0], path, limits=1)
+    assert raised.value.file == str(path)
+    for asked in ("plan", FEW[0], "--planner"), ("compare", FEW[0], "--planners"):
+        told = run(*asked, str(path), "--time-limit", "1")
+        assert told.exit_code == 2
+        assert "bug in hetopt" not in told.stderr
+        assert "please report" not in told.stderr + told.stdout
+    beside = run("compare", FEW[0], "--planners", f"megatron,{path}", "--json")
+    assert beside.exit_code == 2  # and what the others found is there
+    rows = json.loads(beside.stdout)["rows"]
+    assert [row["objective"] is not None for row in rows] == [True, False]
+
+
+def test_what_a_policy_raises_is_an_error_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "served.py"
+    path.write_text("def policy(data):\n    return data.absent\n")
+    for policies in (str(path), f"frenzy,{path}"):
+        told = run("schedule", "frenzy/simulator-30", "--policy", policies)
+        assert told.exit_code == 2
+        assert "served.py, line 2: AttributeError" in "".join(told.output.split("\n"))
+        assert "bug in hetopt" not in told.stderr
+
+
+def test_what_a_statement_raises_is_an_error_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "stated.py"
+    path.write_text(
+        "problem = 'device_grouping'\ndef build(data, model):\n    return data.absent\n"
+    )
+    with pytest.raises(PluginBroken, match=r"stated\.py, line 3: AttributeError"):
+        hetopt.solve("generated:grouping/6/1", path, limits=1)
+    told = run("solve", "generated:grouping/6/1", "--method", str(path))
+    assert told.exit_code == 2
+    assert "bug in hetopt" not in told.stderr
+
+
 def test_options_of_a_file_are_its_arguments(template: Path) -> None:
     words = ("plan", FEW[0], "--planner", str(template), "-o", "degree=2", "--json")
     made = json.loads(run(*words).stdout)
@@ -112,7 +182,10 @@ def test_our_own_pass(name: str) -> None:
     [
         (None, "found no file"),
         ("1 / 0", "ZeroDivisionError"),
-        ("problem = 'training_plan'", "expected `problem` and one of plan"),
+        ("problem = 'training_plan'", "found none of the functions plan, build"),
+        ("def build(data, model): ...", "found none of the functions plan, build"),
+        ("1 +", "SyntaxError: invalid syntax .*line 1"),
+        ("\n\nraise SystemExit('no')", "line 3: SystemExit: no"),
     ],
 )
 def test_a_file_that_is_no_plug_in_is_told(

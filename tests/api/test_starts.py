@@ -179,10 +179,10 @@ def test_a_comparison_knows_the_librarys_best_and_a_gap_follows_from_its_row() -
     kept = best.known(NAME)
     assert kept is not None
     report = hetopt.compare(NAME, ["megatron"], limits=5)
-    (row,) = report.rows
+    (row,) = report.runs
     assert row.result.started_from is None  # a benchmark, whatever is known
-    (told,) = report.to_json()["rows"]
-    (line,) = csv.DictReader(io.StringIO(gaps.comma_separated(report)))
+    told, _ = report.to_json()["rows"]
+    line, _ = csv.DictReader(io.StringIO(gaps.comma_separated(report)))
     for one in (told, {k: v for k, v in line.items() if v != ""}):
         objective = int(one["objective"])
         assert objective == row.result.objective
@@ -195,20 +195,76 @@ def test_a_comparison_knows_the_librarys_best_and_a_gap_follows_from_its_row() -
             assert value == kept.objective
             assert float(one[gap]) == pytest.approx(objective / value - 1)
     assert "the library" in gaps.headline(list(report.rows))
-    bare = hetopt.compare(NAME, ["megatron"], known=False, limits=5)
-    assert bare.rows[0].reference.bound == bare.rows[0].result.bound
-    assert bare.rows[0].gap_to_best == 0
 
 
-def test_the_exact_row_of_a_comparison_is_what_plan_finds(
+METHODS = ["megatron", "portfolio"]
+
+
+def test_no_method_of_a_comparison_is_given_what_is_known(
     place: Path, found: Result
 ) -> None:
+    """In no time a method has the plans that it was given, and no others."""
     kept(place.parent, found)
-    report = hetopt.compare(place, ["megatron"], exact=True, limits=1)
-    megatron, exact = (row.result.objective for row in report.rows)
-    assert found.objective is not None
-    assert exact is not None
-    assert exact <= found.objective < (megatron or 0)
+    report = hetopt.compare([NAME, place], METHODS, exact=True, limits=0)
+    told = [(row.method, row.result.plan is None) for row in report.rows]
+    fresh = [("megatron", True), ("portfolio", True), ("training_plan", True)]
+    assert told == [*fresh, ("library", False), *fresh]
+    best_known = [row.reference.best_by for row in report.rows]
+    assert best_known == [starts.LIBRARY] * 4 + [str(place.parent / "plan.json")] * 3
+
+
+def test_what_was_given_to_a_method_is_marked_wherever_it_is_shown(
+    place: Path, found: Result, tmp_path: Path
+) -> None:
+    kept(place.parent, found)
+    report = hetopt.compare([NAME, place], METHODS, exact=True, known=True, limits=0)
+    given = {"portfolio (known)", "exact (known)"}
+    planned = {row.label for row in report.runs if row.result.plan is not None}
+    assert planned == given
+    assert {*report.summary()} == {
+        *("megatron", "portfolio (known)", "training_plan (known)"),
+    }
+    (drawn,) = gaps.curves(report)
+    for measure in drawn.profiles.values():
+        assert {*measure} == {"megatron", *given}
+    assert {course.method for course in drawn.courses} == {"megatron", *given}
+    for course in drawn.courses:
+        if course.method in given:  # it was there from the beginning
+            assert course.points[0][0] == pytest.approx(0, abs=0.1)
+            assert course.points[0][1] is not None
+    for suffix in (".html", ".md", ".csv", ".tex", ".svg"):
+        gaps.FILES.write(report, tmp_path / f"out{suffix}")
+        text = (tmp_path / f"out{suffix}").read_text()
+        assert "portfolio (known)" in text
+        assert text.count("(known)") >= 4
+
+
+def test_what_is_quoted_is_no_run() -> None:
+    report = hetopt.compare(NAME, ["megatron"], limits=1, seeds=2)
+    quoted = report.rows[-1]
+    library = best.known(NAME)
+    assert library is not None
+    assert (quoted.label, quoted.is_quoted) == ("library", True)
+    assert quoted.result.objective == library.objective
+    assert quoted.result.bound is not None
+    assert quoted.result.bound.value == library.bound
+    assert library.found_by.date in gaps.Row.of(quoted).outcome
+    assert {*report.summary()} == {"megatron"}
+    assert [rows[0].method for rows, _ in report.spreads()] == ["megatron"]
+    assert (quoted.seconds, quoted.primal_integral_s) == (0, None)
+
+
+def test_a_row_says_what_it_takes_to_run_it_again() -> None:
+    limits = Limits(time_s=3, threads=2, seed=5)
+    report = hetopt.compare(NAME, ["megatron"], limits=limits)
+    told, quoted = report.to_json()["rows"]
+    line, _ = csv.DictReader(io.StringIO(gaps.comma_separated(report)))
+    for one in (told, line):
+        asked = [str(one[name]) for name in ("time_limit_s", "threads", "seed")]
+        assert asked == ["3", "2", "5"]
+        assert one["version"] == hetopt.__version__
+        assert "cores" in one["machine"]
+    assert quoted["machine"] is None
 
 
 # --- quick planners ------------------------------------------------------------------
@@ -253,17 +309,20 @@ def test_plans_of_an_instance_by_name_lie_in_the_current_folder(
 
 
 def test_a_row_of_a_comparison_claims_no_proof_of_the_librarys() -> None:
-    report = hetopt.compare(NAME, ["megatron"], exact=True, limits=0.5)
-    exact = report.rows[-1]
+    report = hetopt.compare(NAME, ["megatron"], exact=True, known=True, limits=0.5)
+    exact = report.runs[-1]
     assert exact.result.started_from == starts.LIBRARY
     assert exact.result.bound is not None
     assert starts.LIBRARY not in exact.result.bound.source
     assert exact.reference.bound is not None
     assert exact.reference.bound.value >= exact.result.bound.value
     assert exact.gap_to_bound == 0
-    row = replace(gaps.Row.of(exact), status="feasible")
-    assert row.outcome == "feasible, meets the bound, started from the library"
-    assert replace(row, gap_to_bound=0.01).outcome == (
+    row = replace(gaps.Row.of(exact), status="feasible", bound_us=24568049)
+    assert row.outcome == (
+        "feasible, meets the bound, own bound 24.57 s, started from the library"
+    )
+    assert replace(row, gap_to_bound=0.01, kind="heuristic").outcome == (
         "feasible, started from the library"
     )
-    assert replace(row, status="optimal").outcome == "optimal, started from the library"
+    row = replace(row, status="optimal", bound_us=row.reference_bound)
+    assert row.outcome == "optimal, started from the library"

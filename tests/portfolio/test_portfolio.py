@@ -57,10 +57,14 @@ def test_a_planner_is_at_most_eight_frames_below_the_call_that_asks_it(
 
 
 class Heard(portfolio.Silence):
-    """Keeps the names of the planners that were through."""
+    """Keeps the names of the planners that were through, and what was known by then."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.known: list[tuple[int | None, int | None]] = []
+
+    def knows(self, incumbent: int | None, bound: int | None) -> None:
+        self.known.append((incumbent, bound))
 
     def tried(self, planner: str, found: Result) -> None:
         self.names.append(planner)
@@ -213,6 +217,36 @@ def test_what_was_found_is_kept_wherever_the_interruption_comes(
     if calls >= at:
         assert found.stop in (Stop.INTERRUPTED, Stop.PROVED)
     assert calls <= at + 1  # what is kept may be told
+
+
+def test_plans_count_from_the_moment_when_they_are_there() -> None:
+    data, heard = hetopt.load(TINY), Heard()
+    found = portfolio.search(data, Limits(5), hearing=heard)
+    assert [(one.incumbent, one.bound) for one in found.trace] == heard.known
+    first = next(one for one in found.trace if one.incumbent is not None)
+    assert first.seconds < found.seconds["planners"]
+    assert found.trace[-1].seconds <= sum(found.seconds.values())
+    known = Known((("mine", megatron.plan(data)),)).results(data)
+    again = portfolio.search(data, Limits(5), known)
+    assert again.trace[0].incumbent == known[0].objective
+    assert again.trace[0].seconds == pytest.approx(0, abs=0.01)
+
+
+def test_what_plan_does_is_called_the_portfolio_and_exact_is_alone(
+    asked: list[tuple[str, float | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = hetopt.plan(TINY, limits=5)
+    assert (both.method.name, both.method.kind) == ("portfolio", "exact")
+    assert asked
+    asked.clear()
+    monkeypatch.setattr(searching, "improved_from_several", None)  # nor any walk
+    exact = hetopt.plan(TINY, exact=True, limits=5)
+    alone = hetopt.solve(TINY, limits=5)
+    assert not asked
+    assert exact.method == alone.method
+    assert exact.status is alone.status is Status.OPTIMAL
+    assert exact.objective == alone.objective == both.objective
+    assert "planners" not in exact.seconds
 
 
 def test_a_start_outlives_an_interruption_before_the_search(
