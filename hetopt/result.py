@@ -53,12 +53,40 @@ class Stop(StrEnum):
     FINISHED = "finished"  # a heuristic that has no more to try
 
 
+class Proof(StrEnum):
+    """What a proof can be checked by, beside the method that made it."""
+
+    CERTIFICATE = "certificate"  # other code follows it
+    DERIVATION = "second derivation"  # other code comes to it again (`bounds.again`)
+    METHOD = "same method"  # nothing; the method can be run again
+
+
+#: Sources of bounds that `bounds.again` derives, too.
+WORK = "all GPUs at the total work"
+CHAIN = "one pipeline's layers one after another"
+CROSSING = "total work, with activations or gradients across nodes"
+PORTS = "work, with what network ports carry"
+GRIDS = "all grids of stages, replicas and degrees"
+WHOLE_MODELS = "every number of whole models on the fastest GPUs"
+ALONE = "each job alone on the best GPUs"
+MACHINE = "one shared machine, shortest remaining work first"
+_DERIVED = (WORK, CHAIN, CROSSING, PORTS, GRIDS, WHOLE_MODELS, ALONE, MACHINE)
+
+
 @dataclass(frozen=True)
 class Bound:
     """No plan is better than `value`; `source` says what proves it."""
 
     value: Objective
     source: str
+    certified: bool = field(default=False, compare=False)  # there is a certificate
+
+    @property
+    def proof(self) -> Proof:
+        """Return what the bound can be checked by."""
+        if self.certified:
+            return Proof.CERTIFICATE
+        return Proof.DERIVATION if self.source in _DERIVED else Proof.METHOD
 
 
 @dataclass(frozen=True)
@@ -125,6 +153,9 @@ class Result:
         if self.plan is not None and self.evaluation is None:
             judged = problems.get(self.problem).evaluate(self.data, self.plan)
             object.__setattr__(self, "evaluation", judged)
+        if self.bound is not None and self.certificate is not None:
+            certified = replace(self.bound, certified=True)
+            object.__setattr__(self, "bound", certified)
         self._refuse_lies()
 
     def __repr__(self) -> str:
@@ -261,6 +292,7 @@ class Result:
             "objective": _number(self.objective),
             "bound": _number(self.bound.value) if self.bound else None,
             "bound_source": self.bound.source if self.bound else None,
+            "proof": self.bound.proof.value if self.bound else None,
             "gap": self.gap,
             "unit": problem.unit(self.data),
             "method": self.method.to_json(),

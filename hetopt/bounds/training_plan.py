@@ -42,7 +42,7 @@ import numpy as np
 from ..costs import CostTable, Position, compute, memory, traffic
 from ..costs.compute import ceil
 from ..problems.training_plan import settings
-from ..result import Bound
+from ..result import CHAIN, CROSSING, PORTS, WORK, Bound
 from ..schema import GpuType, Instance, exact
 from .crossing import Crossing
 from .ports import Ports
@@ -96,19 +96,18 @@ def _bound(instance: Instance) -> Bound:
     update, over = own.least_update_us, table.overhead_us
     end = update + over
     found = [
-        Bound(ceil(factor * work) + end, "all GPUs at the total work"),
-        Bound(ceil(factor * chain) + end, "one pipeline's layers one after another"),
+        Bound(ceil(factor * work) + end, WORK),
+        Bound(ceil(factor * chain) + end, CHAIN),
     ]
     if (crossing := Crossing.of(table)) is not None:
         value = crossing.least_us(float(max(work, chain))) + update
-        source = "total work, with activations or gradients across nodes"
-        found.append(Bound(value + over, source))
+        found.append(Bound(value + over, CROSSING))
     works = Counter[tuple[Fraction | None, ...]]()
     for column in columns:
         works[column.work_us] += column.layers
     if (ports := Ports.of(own, list(kinds), works)) is not None:
         value = ports.least_us(max(work, chain)) + end
-        found.append(Bound(value, "work, with what network ports carry"))
+        found.append(Bound(value, PORTS))
     return max(found, key=lambda bound: bound.value)
 
 

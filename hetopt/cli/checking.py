@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from ..errors import Unsupported
+from ..modelling import Limits
 from ..text.documents import Document
 from . import output, runs
 from .current import CurrentRun
-from .options import AsJson, RunsOn, TimeLimit, flag, limit_s
+from .options import AsJson, Memory, RunsOn, TimeLimit, flag, limit_mib, limit_s
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def check(
     diff: _Diff = False,
     out: _Changed = None,
     time_limit: TimeLimit = 10,
+    memory: Memory = None,
     tokens: runs.Tokens = None,
     dataset: runs.Dataset = None,
     epochs: runs.Epochs = 1,
@@ -122,7 +124,19 @@ def check(
         raise Unsupported("--bound: a run has no bound to verify; leave it out")
     if (diff or out is not None) and not from_run:
         raise Unsupported("--diff and --out change a run's files: add --from")
+    if memory is not None and not bound:
+        raise Unsupported("--memory limits the check of a bound: add --bound")
     output.check_writable(out)
+    proof = None
+    if bound and plan is not None:
+        from .. import api
+
+        limits = Limits(time_limit, memory_mib=limit_mib(memory))
+        proof = api.bound_checked(plan, instance, again=limit_s(again), limits=limits)
+    if plan is not None and _answered_without_plan(
+        plan, instance, proof, as_json=as_json
+    ):
+        return
     run = CurrentRun(from_run, instance) if from_run else None
     if run is not None and run.data is None:
         if measured is not None:
@@ -130,9 +144,7 @@ def check(
         _show_read(run, as_json=as_json)
         return
     subject = _subject(plan, instance, files, run).on(runs_on)
-    judged = _judge(subject, asked)
-    if bound and plan is not None:
-        judged = judged.proved(plan, instance, again)
+    judged = replace(_judge(subject, asked), proof=proof)
     if run is not None:
         run.improve(time_limit, is_written=diff or out is not None)
         judged = replace(judged, reached=run.bound() or judged.reached)
@@ -227,13 +239,6 @@ class _Judged:
     proof: "BoundCheck | None" = None
     measured: "Footing | None" = None
 
-    def proved(self, plan: str, instance: str | None, again: float) -> "_Judged":
-        """Return what is said with the plan's bound derived again."""
-        from .. import api
-
-        limits = limit_s(again)
-        return replace(self, proof=api.bound_checked(plan, instance, again=limits))
-
     def beside_measurement(
         self, instance: str | None, seconds: float | None
     ) -> "_Judged":
@@ -269,14 +274,7 @@ class _Judged:
             document |= self.measured.to_json()
         if of.made_for is not None:
             document |= {"made_for": of.made_for._asdict()}
-        if self.proof is not None:
-            missing = self.proof.missing
-            document |= {
-                "bound_proved": not missing,
-                "bound_misses": list(missing),
-                "bound_proved_by": None if missing else self.proof.by,
-            }
-        return document
+        return document | _checked(self.proof)
 
     def show(self) -> None:
         """Print tables and sentences."""
@@ -296,7 +294,9 @@ class _Judged:
             length = of.run.full_length if of.run is not None else None
             output.show([_distance(self.found, self.reached, length)])
         if self.proof is not None and not self.proof.missing:
-            output.show([f"the bound is verified: {self.proof.by}"])
+            output.show(
+                [f"the bound is verified: {self.proof.by} ({self.proof.proof})"]
+            )
         if of.run is not None:
             of.run.show_advice()
 
@@ -317,9 +317,55 @@ class _Judged:
             output.complain(f"{of.place}: {broken}")
             raise typer.Exit(output.BAD_INPUT)
         if self.proof is not None and self.proof.missing:
-            missing = "; ".join(self.proof.missing)
-            output.complain(f"{of.place}: the bound is not proved: {missing}")
-            raise typer.Exit(output.BAD_INPUT)
+            _end_unproved(of.place, "the bound", self.proof)
+
+
+def _checked(proof: "BoundCheck | None") -> Document:
+    """Return what a document has of a claim that was checked."""
+    if proof is None:
+        return {}
+    missing = proof.missing
+    return {
+        "bound_proved": not missing,
+        "bound_misses": list(missing),
+        "bound_proved_by": None if missing else proof.by,
+        "proof": None if missing else proof.proof.value,
+    }
+
+
+def _end_unproved(place: str, claim: str, proof: "BoundCheck") -> NoReturn:
+    """Say what is missing, and leave: with another code where the claim is open."""
+    told = "open" if proof.open else "not proved"
+    output.complain(f"{place}: {claim} is {told}: {'; '.join(proof.missing)}")
+    raise typer.Exit(output.NOT_FOUND if proof.open else output.BAD_INPUT)
+
+
+def _answered_without_plan(
+    place: str, instance: str | None, proof: "BoundCheck | None", *, as_json: bool
+) -> bool:
+    """Say what a document claims, and what proves it; False where it has a plan."""
+    from .. import files
+    from ..result import Status
+    from ..text.parsing import read_tree
+
+    if not files.lacks_plan(read_tree(Path(place))):
+        return False
+    name, data, _, document = files.load_claim(place, instance)
+    claims_none = document["status"] == Status.INFEASIBLE.value
+    told = [str(reason) for reason in document.get("reasons") or ()]
+    if as_json:
+        kept = {key: document.get(key) for key in ("status", "bound", "reasons")}
+        answer = {"problem": name, "digest": data.digest, "valid": None, "plan": None}
+        output.print_json(answer | kept | _checked(proof))
+    if proof is None:
+        output.complain(f"{place}: {'; '.join(told) or 'no plan was found'}")
+        raise typer.Exit(output.NO_PLAN if claims_none else output.NOT_FOUND)
+    claim = "that there is no plan" if claims_none else "the bound"
+    if proof.missing:
+        _end_unproved(place, claim, proof)
+    if not as_json:
+        output.show([f"{claim} is verified: {proof.by} ({proof.proof})", *told])
+    return True
 
 
 def _judge(subject: _Subject, tokens: int | None) -> _Judged:

@@ -28,6 +28,8 @@ __all__ = [
     "in_library",
     "instance_names",
     "instance_of",
+    "lacks_plan",
+    "load_claim",
     "load_instance",
     "load_plan",
     "load_problem",
@@ -145,6 +147,22 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
     return _plan(unmarked(read_tree(file), file), file, instance)
 
 
+def load_claim(
+    path: str | Path, instance: Given | None = None
+) -> tuple[str, Any, Any, Document]:
+    """As `load_plan`, with the document; the plan of a result without one is None."""
+    file = Path(path)
+    tree = unmarked(read_tree(file), file)
+    if lacks_plan(tree):
+        return *_of_plan(tree, file, instance), None, tree
+    return *_plan(tree, file, instance), tree
+
+
+def lacks_plan(tree: Document) -> bool:
+    """Return whether a document is that of a result without a plan."""
+    return "status" in tree and tree.get("plan", tree) is None
+
+
 def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any, Any]:
     if tree.get("plan") is None:
         state = "found no plan" if "plan" not in tree else "found plan null"
@@ -154,6 +172,13 @@ def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any,
             f'{state}, expected a plan file {{"instance": ..., "plan": {{...}}}}; give '
             "a file that holds a plan",
         )
+    name, data = _of_plan(tree, file, instance)
+    plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
+    return name, data, plan
+
+
+def _of_plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any]:
+    """The problem's name and its data, of a plan file or result document."""
     name = (
         _problem_name(tree, file) if "problem" in tree else _guess_problem(tree, file)
     )
@@ -170,8 +195,7 @@ def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any,
                 f"{getattr(data, 'name', name)!r}; the plan was made for other data: "
                 "name that with --instance",
             )
-    plan = validated(problems.get(name).Plan, tree["plan"], str(file), ("plan",))
-    return name, data, plan
+    return name, data
 
 
 def poser_of(plan: str | Path | Mapping[str, object]) -> Instance | None:

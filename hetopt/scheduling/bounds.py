@@ -23,13 +23,10 @@ from fractions import Fraction
 from ..costs.compute import flops_per_s
 from ..costs.job_rates import DEGREES, Trained
 from ..problems.job_scheduling import Data, micro
-from ..result import Bound
+from ..result import ALONE, MACHINE, Bound
 from ..solving.certificates import QueueCertificate
 from .offers import launch_us
 from .prices import bound_by_prices
-
-ALONE = "each job alone on the best GPUs"
-MACHINE = "one shared machine, shortest remaining work first"
 
 
 def bound(

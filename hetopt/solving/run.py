@@ -39,11 +39,11 @@ _CHECKS_PER_LOOK = 32
 
 
 class Halt(Ending):
-    """Leaves a search at a limit; `stop` says which."""
+    """Leaves a search at a limit; `stop` says which, `done` what was done by then."""
 
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: Stop, done: str = "") -> None:
         super().__init__(stop.value)
-        self.stop = stop
+        self.stop, self.done = stop, done
 
 
 class Run:
@@ -69,6 +69,7 @@ class Run:
         self.cut_short: tuple[str, ...] = ()  # by what, where it was no limit
         self.certificate: Record | None = None
         self.stop: Stop | None = None
+        self.done = ""  # by a limit, in words
         self.trace: list[TracePoint] = []
         self.spent: dict[str, float] = {}  # seconds by part, where there are parts
         self._judged: tuple[Any, Evaluation | None] = (None, None)  # the last one kept
@@ -195,7 +196,7 @@ class Run:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._old_handler or signal.SIG_DFL)
         if isinstance(error, Halt):
-            self.stop = error.stop
+            self.stop, self.done = error.stop, error.done
         elif isinstance(error, KeyboardInterrupt):
             self.stop = Stop.INTERRUPTED
             self._take_along(error)

@@ -1,20 +1,22 @@
 """`check --bound`: what each kind of bound is derived by, and wrong ones refused."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import api
+from hetopt import api, files
 from hetopt.bench import best
 from hetopt.bounds import again
 from hetopt.cli import app
 from hetopt.errors import Unsupported
-from hetopt.result import Result, Status
+from hetopt.result import Proof, Result, Status
 
 LIMITS = hetopt.Limits(time_s=60, seed=0)
 
@@ -104,3 +106,104 @@ def test_a_bound_by_total_work_is_derived_again(tmp_path: Path) -> None:
     result = hetopt.plan("autohet/three-types-24-gpt3-6.7b", "megatron")
     proof = api.bound_checked(written(result, tmp_path / "plan.json"))
     assert (proof.missing, proof.by) == ((), "total work, by the judge's tables")
+
+
+# --- limits ------------------------------------------------------------------------
+
+
+#: Bounds by prices; a box of the second, of whole pipelines, takes long to check.
+_PRICED = "hexiscale/setting-1-llama2-7b", "metis/t4-v100-32-wide-resnet-6.8b"
+
+
+@pytest.fixture(params=_PRICED)
+def priced(request: pytest.FixtureRequest) -> Path:
+    return best.place(request.param)
+
+
+@pytest.mark.parametrize(
+    ("limits", "within"),
+    [
+        (hetopt.Limits(time_s=0), "within 0 s"),
+        (hetopt.Limits(time_s=1), "within 1 s"),
+        (hetopt.Limits(memory_mib=1), "within 1 MiB"),
+    ],
+)
+def test_a_check_ends_at_a_limit_and_says_how_far_it_came(
+    limits: hetopt.Limits, within: str, priced: Path
+) -> None:
+    began = process_time()
+    found = api.bound_checked(priced, limits=limits)
+    assert process_time() - began < 5
+    assert found.open
+    (missing,) = found.missing
+    assert missing.endswith(f"the bound is not confirmed {within}")
+    if limits.time_s != 0:
+        assert re.match(r"checked \d+ of \d+ boxes; ", missing)
+
+
+def test_the_command_leaves_with_four_where_a_bound_is_open(priced: Path) -> None:
+    words = ["check", str(priced), "--bound", "--json", "--time-limit", "0"]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 4
+    assert json.loads(told.stdout)["bound_proved"] is False
+    told = CliRunner().invoke(app, ["check", str(priced), "--memory", "1"])
+    assert told.exit_code == 2
+    assert "add --bound" in told.stderr
+
+
+# --- there is no plan --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["tiny/infeasible", "tiny/infeasible-layer", "changed", "for deepspeed"]
+)
+def test_that_there_is_no_plan_is_derived_again(name: str, tmp_path: Path) -> None:
+    instance = files.load_instance(name if "/" in name else "tiny/two-nodes")
+    if name == "changed":  # whose batch no micro-batches share
+        sizes = instance.workload.model_copy(
+            update={"micro_batch_sizes": (3,), "global_batch": 4}
+        )
+        instance = instance.model_copy(update={"workload": sizes})
+    if name == "for deepspeed":
+        instance = files.load_instance("tiny/infeasible").on("deepspeed")
+    result = hetopt.plan(instance, limits=LIMITS)
+    assert result.status is Status.INFEASIBLE
+    file = written(result, tmp_path / "none.json")
+    found = api.bound_checked(file)
+    assert (found.missing, found.bound) == ((), None)
+    assert found.proof is Proof.DERIVATION
+    told = CliRunner().invoke(app, ["check", str(file), "--bound"])
+    assert told.exit_code == 0
+    assert "that there is no plan is verified" in told.stdout
+    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 3
+
+
+def test_that_there_is_no_plan_is_not_believed_where_there_is_one(
+    small: Result, tmp_path: Path
+) -> None:
+    claim = {"status": "infeasible", "bound": None}
+    file = written(small, tmp_path / "a.json", **claim, plan=None)
+    told = CliRunner().invoke(app, ["check", str(file), "--bound"])
+    assert told.exit_code == 4
+    assert "nothing to check it by" in told.stderr
+    told = CliRunner().invoke(app, ["check", str(file), "--bound", "--again", "9"])
+    assert told.exit_code == 2
+    file = written(small, tmp_path / "b.json", **claim)
+    assert hetopt.check_bound(file) == ["the document itself has a plan"]
+
+
+def test_a_document_that_claims_nothing_is_open(small: Result, tmp_path: Path) -> None:
+    claim = {"status": "undecided", "bound": None, "plan": None}
+    file = written(small, tmp_path / "plan.json", **claim)
+    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 4
+    told = CliRunner().invoke(app, ["check", str(file), "--bound"])
+    assert told.exit_code == 4
+    assert "nothing is claimed" in told.stderr
+
+
+def test_rents_that_nobody_offers_are_refuted_by_a_statement(tmp_path: Path) -> None:
+    result = hetopt.provision("tiny/offers", deadline_s=1e-3, limits=LIMITS)
+    assert result.status is Status.INFEASIBLE
+    file = written(result, tmp_path / "rent.json")
+    assert api.bound_checked(file).open
+    assert api.bound_checked(file, again=LIMITS).by == "statement provisioning on cpsat"

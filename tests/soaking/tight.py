@@ -12,6 +12,7 @@ import drawing
 from claims import claim, exactly, random_plans
 
 from hetopt.bounds import impossible
+from hetopt.bounds.again import no_plan
 from hetopt.bounds.again.grids import refuted
 from hetopt.bounds.again.training_plan import derived
 from hetopt.bounds.training_plan import spending_bound, training_plan_bound
@@ -144,5 +145,7 @@ def _none_fits(instance: Instance) -> Iterator[str]:
     for reason in (impossible.reason(instance), holding.no_room(instance)):
         if reason is not None:
             yield reason
+    if (source := no_plan.shown(instance)) is not None:
+        yield source
     if fitting.impossible(instance, Limits(time_s=0.5)):
         yield "no pipeline fits"

@@ -1,4 +1,4 @@
-"""Bounds derived again without a certificate, by code of its own.
+"""Bounds, and that there is no plan, derived again without a certificate.
 
 What is derived here shares tables of costs with the code that found the bound, and the
 argument that its docstring writes down, but no line: `hetopt check --bound` takes
@@ -11,7 +11,7 @@ from typing import Any
 
 from ...problems import Objective
 from ...result import Bound
-from . import grids, job_scheduling, training_plan
+from . import grids, job_scheduling, no_plan, training_plan
 
 _DERIVED: dict[str, Callable[[Any], list[Bound]]] = {
     "training_plan": training_plan.derived,
@@ -39,3 +39,8 @@ def reaching(problem: str, data: Any, bound: Objective) -> Bound | None:
     if problem == "training_plan" and grids.refuted(data, ceil(bound)):
         return Bound(bound, grids.SOURCE)
     return None
+
+
+def no_plan_by(problem: str, data: Any) -> str | None:
+    """Return what shows that a problem has no plan; None where nothing does."""
+    return no_plan.shown(data) if problem == "training_plan" else None

@@ -56,7 +56,7 @@ class _Kind(NamedTuple):
     head: float
 
 
-def refuted(instance: Instance, time_us: int) -> bool:
+def refuted(instance: Instance, time_us: float) -> bool:
     """Tell whether no plan of a target that runs grids alone is quicker than `time_us`.
 
     False where a shape may be quicker, and on targets that run other plans, too.
@@ -80,7 +80,7 @@ def refuted(instance: Instance, time_us: int) -> bool:
     return True
 
 
-def _shares_refuted(rules: "list[_Setting]", time_us: int) -> bool:
+def _shares_refuted(rules: "list[_Setting]", time_us: float) -> bool:
     """Tell whether no number of whole models, each under any rule, is quicker."""
     batch = rules[0].work.global_batch
     most = sum(node.count for node in rules[0].nodes)
@@ -197,7 +197,7 @@ class _Setting:
 
     # --- a shape refuted -----------------------------------------------------------
 
-    def refutes(self, shape: _Shape, time_us: int) -> bool:
+    def refutes(self, shape: _Shape, time_us: float) -> bool:
         """Tell whether no plan of the shape takes less than `time_us`."""
         kinds = self._kinds(shape.t, shape.size)
         tau = self._slowest(shape, kinds, time_us)
@@ -207,7 +207,7 @@ class _Setting:
             return True
         return self._room(shape, kinds, tau, weighed=True) < self.layers
 
-    def _slowest(self, shape: _Shape, kinds: list[_Kind], time_us: int) -> float:
+    def _slowest(self, shape: _Shape, kinds: list[_Kind], time_us: float) -> float:
         """No stage of a plan below `time_us` takes longer; negative: there is none."""
         pipeline = self.left(shape, time_us) * (1 + _CLOSE)
         times = (self.table.layer_us(k.node, shape.t, shape.size) for k in kinds)
@@ -220,7 +220,7 @@ class _Setting:
             return min(tau, (pipeline - chain / self.v) / more)
         return tau if chain <= pipeline else -1.0
 
-    def left(self, shape: _Shape, time_us: int) -> float:
+    def left(self, shape: _Shape, time_us: float) -> float:
         """Return what is left for pipelines beside what comes to them."""
         over = ceil(exact(self.costs.schedule.iteration_overhead_us))
         rest = float(time_us - over - self._update_us(shape))

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...modelling import look
 from .paths import Paths
 from .prices import NONE, Part, Prices, earned
 from .sharing import Box, Sharing
@@ -229,6 +230,7 @@ class Sums:
         found[:, 0] = 0
         items = np.flatnonzero(several.kind == kind).tolist()
         for g in range(1, gpus + 1):
+            look()
             found[g] = found[g - 1]
             for i in items:
                 t, s = int(several.degree[i]), int(several.samples[i])
@@ -296,6 +298,7 @@ class Sums:
 
         Each step is one of the label with that number.
         """
+        look()
         allowed, places = self._allowed, self._part.options.places
         at, state = some.at[each], some.state[each] + step.state
         us = some.us[each] + step.us
@@ -456,6 +459,7 @@ def _together(one: Whole, other: Whole, size: int) -> Whole:
     shape = len(one), len(other), size + 1, one.shape[2]
     found = np.full(shape, NONE_US, np.int64)
     for s in range(one.shape[1]):
+        look()
         for more in range(size + 1 - s):
             slow = np.maximum(one[:, None, s], other[None, :, more])
             np.minimum(found[:, :, s + more], slow, out=found[:, :, s + more])
@@ -475,6 +479,7 @@ def needed(some: Labels, group: Whole, states: States) -> Flags:
         return found  # hardly any state has a label
     most = max(1, _CELLS // len(states.use))
     for first in range(0, len(edges) - 1, most):
+        look()
         last = min(first + most, len(edges) - 1)
         part = slice(edges[first], edges[last])
         sizes = np.diff(edges[first : last + 1])

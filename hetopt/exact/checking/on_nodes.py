@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from ...costs import CostTable, Position, memory
 from ...errors import Unsupported
+from ...modelling import look
 from ...schema import Instance
 
 Array = npt.NDArray[np.int64]
@@ -99,6 +100,7 @@ class OnNodes:
             every = chain.from_iterable(rows.pop(last, {}).values())
             longer = (self._longer(row, last, left_us // self._n) for row in every)
             for first, row in chain.from_iterable(longer):
+                look()
                 placed += 1
                 if placed > _MOST_LAID:
                     raise Unsupported(
@@ -265,6 +267,7 @@ class _Rest:
             self._sums = np.full((*shape, len(ends)), _NEVER)
             self._sums[0] = 0
             for last in range(1, layers + 1):
+                look()
                 self._fill(parts, last, ends)
             quick = self._sums[(-1, *sides)] < _NEVER
             if not quick.any():

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...modelling import look
 from .prices import NONE, Part, Priced, Prices, Terms, fronts, priced
 from .sharing import Box, Sharing
 from .stages import Kind, Stages, Whole
@@ -66,6 +67,7 @@ class Paths:
         ]
         at = _At(us_cost, often, highs, anywhere, several)
         for first in range(layers - 1, -1, -1):
+            look()
             for place in range(places):
                 after = min(place + 1, places - 1)
                 for each, table in zip(self.each, tables, strict=True):

@@ -21,6 +21,7 @@ from itertools import product
 
 import numpy as np
 
+from ...modelling import look
 from .prices import NONE, Part, Prices, Terms, due, earned, fronts
 from .sharing import Box, Sharing
 from .sites import Sites
@@ -141,6 +142,7 @@ class Segments:
         for most, alike in self._numbers(kind):
             table = np.full(shape, NONE, np.int64)
             for left in range(1, most + 1):
+                look()
                 for side in self._sides[kind]:
                     self._lower(table, (left, most), side, highs, near=near)
             found[alike] = table[alike]
@@ -251,6 +253,7 @@ class Segments:
         for c in kinds:
             each = self._one(c, *at, near=near)
             for _ in range(min(len(self._stages.kinds[c].nodes), layers)):
+                look()
                 more = cost.copy()
                 for y in range(1, layers + 1):
                     some = cost[:, : layers + 1 - y]
@@ -293,6 +296,7 @@ class Segments:
         each[[0, -1] if self._ways > 2 else 0, layers] = NONE  # nothing follows
         found = [each.copy()] + [np.full_like(each, NONE) for _ in range(numbers - 1)]
         for x in range(2, layers + 1):
+            look()
             for n, y in product(range(numbers), range(1, x)):
                 into, rest = found[min(n + 1, numbers - 1)][:, x], found[n][:, x - y]
                 np.minimum(into, rest + each[0, y], out=into)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ...costs import CostTable, Position
 from ...errors import Unsupported
+from ...modelling import look
 from ...schema import Instance, exact
 
 Whole = npt.NDArray[np.int64]
@@ -216,6 +217,7 @@ class Stages:
         self, rule: CostTable, name: str, group: tuple[int, int], flight: int
     ) -> Flags:
         """Tell for every run whether it fits while `flight` micro-batches are kept."""
+        look()
         layers, room = self.layers, rule.memory_mib(name)
 
         def fits(first: int, last: int) -> bool:

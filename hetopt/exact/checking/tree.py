@@ -5,10 +5,12 @@ from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from math import floor
 
+from ...modelling import look
 from ...problems import Objective
 from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...solving.certificates import BoxCertificate, BoxTree
+from ...solving.run import Halt
 from .leaf import Leaf
 from .on_nodes import OnNodes
 from .packing import Packing
@@ -26,17 +28,38 @@ _PARTED = 16  # tables of stages that are kept, with hosts as kinds of their own
 def missing(
     instance: Instance, certificate: BoxCertificate, bound: Objective
 ) -> list[str]:
-    """Return what is missing for `bound` to be proved; empty when it is."""
+    """Return what is missing for `bound` to be proved; empty when it is.
+
+    `Halt` says how many boxes were checked by the limit at which `look` ended it.
+    """
     chosen = settings.variants(instance)
     each = (certificate, *certificate.further)
     if len(each) != len(chosen):
         return [f"{len(each)} certificates for {len(chosen)} choices of settings"]
     found: list[str] = []
+    whole, done = sum(map(_leaves, each)), 0
     for given, mine in zip(chosen, each, strict=True):
         if not bound <= mine.time_us + 1:
             return [f"the certificate is of {mine.time_us} us, not of {bound}"]
-        found += Check(given, mine).run()
+        check = None
+        try:
+            check = Check(given, mine)
+            found += check.run()
+        except Halt as end:
+            done += check.checked if check else 0
+            raise Halt(end.stop, f"checked {done} of {whole} boxes") from None
+        done += check.checked
     return found
+
+
+def _leaves(certificate: BoxCertificate) -> int:
+    """Return how many boxes are refuted by themselves."""
+    count, left = 0, [certificate.tree]
+    while left:
+        parts = left.pop().parts()
+        left += parts
+        count += not parts
+    return count
 
 
 class Check:
@@ -57,6 +80,7 @@ class Check:
         )
         self._time = certificate.time_us - table.overhead_us - table.least_update_us
         self._found: list[str] = []
+        self.checked = 0  # boxes that are refuted by themselves
 
     def run(self) -> list[str]:
         """Return what is missing for the certificate to be a proof."""
@@ -76,6 +100,7 @@ class Check:
         return self._found
 
     def _walk(self, tree: BoxTree | None, box: Box) -> None:
+        look()
         if len(self._found) >= _ENOUGH or box.empty:
             return
         if tree is None:
@@ -83,6 +108,7 @@ class Check:
         elif tree.split is None:
             if not self._refuted(tree, box):
                 self._found.append(f"prices do not refute the box {_ranges_of(box)}")
+            self.checked += 1
         else:
             at = tree.at or 0
             if tree.split == "site":

@@ -32,7 +32,7 @@ from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
 from ...problems.training_plan import settings, support
-from ...result import Result
+from ...result import GRIDS, WHOLE_MODELS, Result
 from ...schema import Instance
 from ...search import grid, racing, sites
 from ...search.improving import improve
@@ -198,9 +198,7 @@ def _on_target(task: _Task) -> None:
         if found.bound_us == inf:
             run.reasons = (_no_grid(instance),)
             return
-        source = "all grids of stages, replicas and degrees"
-        if not target.symmetric:
-            source = "every number of whole models on the fastest GPUs"
+        source = GRIDS if target.symmetric else WHOLE_MODELS
         run.tighten(int(found.bound_us), source)
     _refute(task, task.shares.bound)
     run.check()
