@@ -47,9 +47,11 @@ _RECIPE = '''\
 import ast
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import torch.nn.functional as F
+from megatron.bridge.models.mla_provider import MLAModelProvider
 from megatron.bridge.peft.canonical_lora import CanonicalLoRA
 from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config
 from megatron.bridge.training.finetune import finetune
@@ -79,10 +81,13 @@ def config(words=()):
     """The whole configuration; `words` are section.name=value."""
     made = vanilla_gpt_pretrain_config()
     told = json.loads(SETTINGS.read_text(encoding="utf-8"))
+    if told["model"].get("multi_latent_attention"):
+        own = {f.name: getattr(made.model, f.name) for f in fields(made.model)}
+        made.model = MLAModelProvider(**own)
     if "peft" in told:
         made.peft = CanonicalLoRA(**told.pop("peft"))
-    for section, fields in told.items():
-        for name, value in fields.items():
+    for section, values in told.items():
+        for name, value in values.items():
             put(made, section, name, value)
     for word in words:
         key, _, text = word.partition("=")
@@ -114,6 +119,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     told = launch.given(data, pipeline)
     text = json.dumps(_sections(data, told), indent=1)
     untold = "" if data.model.architecture else _UNTOLD
+    if data.model.latent and not data.model.architecture:
+        untold += f"# {launch.LATENT_POSITIONS}\n"
     if data.workload.costs.updates.lora is not None:
         untold += _WEIGHTS
     return {
@@ -141,6 +148,7 @@ def _sections(data: Instance, told: Document) -> dict[str, Document]:
         shape["window_size"] = list(map(int, shape["window_size"].split(",")))
     mixed = dict(words("megatron_bridge", data.workload.costs.memory.precision))
     whole = {"mixed_precision": mixed.pop("mixed_precision")}
+    mixed |= made.get("mixed_precision", {})
     shape.setdefault("vocab_size", data.model.vocabulary)
     if "make_vocab_size_divisible_by" not in shape:
         shape["should_pad_vocab"] = True

@@ -71,6 +71,11 @@ ON = Kind("a flag", lambda _: True, lambda _: True, off=False)
 OFF = Kind("a flag", lambda _: False, lambda _: True, off=True)
 
 
+def never(_: Values) -> bool:
+    """Return that a row is only read."""
+    return False
+
+
 ANY = "..."  # in a `Choice`: a name with whatever value
 
 

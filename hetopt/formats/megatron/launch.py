@@ -35,6 +35,10 @@ HELD = Held(
 WITHOUT = frozenset({Feature.LORA})
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
 OPTIONS: Options = {"init_from": str}
+LATENT_POSITIONS = (
+    "rotary positions of latent attention, YaRN's by default: set rope-type, "
+    "rotary-scaling-factor and mscale as the model's configuration has them"
+)
 _ABOUT = """\
 # PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,
 # optimiser) are passed on.
@@ -79,12 +83,8 @@ def _untold(data: Instance) -> list[str]:
     """Return the arguments that the user must add, in words."""
     if data.model.architecture is not None:
         return []
-    latent = [
-        "rotary positions of latent attention: without --rope-type rope they are those "
-        "of YaRN, by --rotary-scaling-factor, --mscale and --mscale-all-dim"
-    ]
     return [
-        *(latent if data.model.latent else ()),
+        *((LATENT_POSITIONS,) if data.model.latent else ()),
         "normalization, positions, biases, dropout, activations: add --normalization, "
         "--position-embedding-type, --disable-bias-linear, --quick-geglu and their "
         "like, or assemble the instance from the config.json of a family that is told "

@@ -16,7 +16,7 @@ from pathlib import Path
 from ...errors import InstanceError
 from ...problems.training_plan.fields import fields_of
 from ...schema import Instance, Split
-from ...trainers.megatron import OLDER, TABLE
+from ...trainers.megatron import FSDP, OLDER, SHARDED, TABLE
 from ...trainers.megatron.stages import EACH, Division
 from ...trainers.table import Fields, text_of
 from ..documents import Options
@@ -309,8 +309,15 @@ def _zero(told: Reading) -> int:
     """Return the stage of ZeRO; weights or gradients that FSDP divides have no plan."""
     stage = told.get("zero", 0)
     flag = next((name for name in _FSDP if name in told.given), None)
+    kind = told.given.get(SHARDED)
+    if flag in FSDP and kind is None:
+        raise InstanceError(
+            f"{told.place}: {SHARDED}: found nothing, expected no_shard or optim: "
+            "core 0.16 and older take no_shard then, later releases "
+            "optim_grads_params; give it"
+        )
     if flag is not None and stage > 1:
-        kind = told.given.get("data-parallel-sharding-strategy", "optim_grads_params")
+        kind = kind or "weights"
         raise InstanceError(
             f"{told.place}: {flag}: found {kind}, expected no_shard or optim: weights "
             "or gradients that Megatron-LM's FSDP divides are not supported by "
@@ -384,7 +391,7 @@ def _in_precision(
     return data, notes
 
 
-_FSDP = ("use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2")
+_FSDP = (*FSDP, "use-torch-fsdp2")
 _USUAL = {"products": "bf16", "hosted": False, "optimiser": "adamw"}
 _WORDS = {True: "on hosts", False: "on GPUs"}
 

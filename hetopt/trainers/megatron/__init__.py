@@ -24,6 +24,7 @@ from ..table import (
     Rule,
     Table,
     Unread,
+    never,
     words,
 )
 from .stages import EACH, FIRST, LAST, LAYOUT, RUNS, STAGES, STAGES_BY_LAYERS
@@ -63,8 +64,8 @@ SCALE = Kind("a whole number", float, int)
 
 _MLA = "multi-latent-attention"
 HOSTED = {"optimizer-offload-fraction": 1.0, "use-precision-aware-optimizer": True}
-_SHARDED = "data-parallel-sharding-strategy"
-_FSDP = ("use-megatron-fsdp", "use-custom-fsdp")
+SHARDED = "data-parallel-sharding-strategy"
+FSDP = ("use-megatron-fsdp", "use-custom-fsdp")
 _STRATEGIES = ("no_shard", "optim", "optim_grads", "optim_grads_params")
 
 
@@ -264,7 +265,7 @@ TABLE = Table(
             {
                 "bf16": {},
                 "fp8": {"fp8-format": "hybrid"},
-                "mxfp8": {"fp8-format": "hybrid", "fp8-recipe": "mxfp8"},
+                "mxfp8": {"fp8-format": "e4m3", "fp8-recipe": "mxfp8"},
                 "nvfp4": {"fp4-format": "e2m1"},
             },
             synonyms=(
@@ -293,11 +294,10 @@ TABLE = Table(
             {0: {}, 1: {"use-distributed-optimizer": True}},
             synonyms=(
                 *(
-                    (stage, {fsdp: True, _SHARDED: kind})
-                    for fsdp in _FSDP
+                    (stage, {fsdp: True, SHARDED: kind})
+                    for fsdp in FSDP
                     for stage, kind in enumerate(_STRATEGIES)
                 ),
-                *((0, {fsdp: True}) for fsdp in _FSDP),
                 (3, {"use-torch-fsdp2": True}),
                 *((n, {"deepspeed": True, "zero-stage": n}) for n in range(4)),
             ),
@@ -316,11 +316,11 @@ TABLE = Table(
             adds={True: HOSTED},
         ),
         # What no plan writes.
-        Row("world-size", "gpus", when=lambda _: False),
-        Row("data-parallel-size", "dp", when=lambda _: False),
-        Row("gradient-accumulation-steps", "steps", when=lambda _: False),
-        Row("lora-rank", "lora_rank", when=lambda _: False),
-        Row("tuner-type", "tuner", TEXT),
+        Row("world-size", "gpus", when=never),
+        Row("data-parallel-size", "dp", when=never),
+        Row("gradient-accumulation-steps", "steps", when=never),
+        Row("lora-rank", "lora_rank", when=never),
+        Row("tuner-type", "tuner", TEXT, when=never),
         Choice(
             "rollouts",
             {False: {}},
@@ -355,8 +355,8 @@ TABLE = Table(
                 *("exp-avg-dtype", "exp-avg-sq-dtype"),
             )
         ),
-        *(Unread(name) for name in (*_FSDP, "use-torch-fsdp2")),
-        Unread(_SHARDED, ("no_shard",)),
+        *(Unread(name) for name in (*FSDP, "use-torch-fsdp2")),
+        Unread(SHARDED, ("no_shard",)),
     ),
     rules=(
         Rule((LAYOUT,), excludes=(RUNS, EACH, FIRST, LAST)),

@@ -35,6 +35,7 @@ BRIDGE = Dialect(
         "rope-scaling": "use-rope-scaling",
         "seq-len-interpolation-factor": "rotary-seq-len-interpolation-factor",
         "virtual-pipeline-model-parallel-size": RUNS,
+        **{"fp8": "fp8-format", "fp4": "fp4-format"},
     },
     opposite=_OPPOSITE,
     written={
@@ -43,6 +44,8 @@ BRIDGE = Dialect(
         **dict.fromkeys(
             ("use-distributed-optimizer", "num-distributed-optimizer-instances"), "ddp"
         ),
+        # A precision has its own fp8, which overrides the model's.
+        **dict.fromkeys(("fp8-format", "fp8-recipe", "fp4-format"), "mixed_precision"),
         # Said elsewhere: by the sequence, by the kind of query groups, by a recipe.
         **dict.fromkeys(("max-position-embeddings", "group-query-attention"), ""),
         **dict.fromkeys(("bf16", "fp16", "grad-reduce-in-bf16"), ""),
