@@ -150,6 +150,8 @@ def _sections(data: Instance, told: Document) -> dict[str, Document]:
     whole = {"mixed_precision": mixed.pop("mixed_precision")}
     mixed |= made.get("mixed_precision", {})
     shape.setdefault("vocab_size", data.model.vocabulary)
+    # Whatever the recipe itself has.
+    shape = {"context_parallel_size": 1, "recompute_granularity": None, **shape}
     if "make_vocab_size_divisible_by" not in shape:
         shape["should_pad_vocab"] = True
     lora, adapters = data.workload.costs.updates.lora, {}

@@ -1,23 +1,34 @@
 """What the table of Megatron-LM writes is what it reads, in every dialect."""
 
 import json
+import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from exporter_plans import instance
+from exporter_plans import EVEN, UNEVEN, instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_calibrations import calibrated
 
 from hetopt.errors import InstanceError
+from hetopt.formats import exporting
 from hetopt.formats.importing import changes, forms
+from hetopt.formats.importing.asked import opened
 from hetopt.formats.importing.current import cut
+from hetopt.formats.importing.placing import Claim
 from hetopt.formats.megatron.arguments import arguments
+from hetopt.formats.reading import reading_of
+from hetopt.formats.runs import megatron as logs
 from hetopt.formats.runs.source import Source
+from hetopt.plans import TrainingPlan
 from hetopt.problems.training_plan.fields import fields_of
+from hetopt.schema import Instance
+from hetopt.schema.widths import LAUNCHED
 from hetopt.trainers.megatron import TABLE
 from hetopt.trainers.megatron.relatives import BRIDGE, FLAGSCALE
-from hetopt.trainers.megatron.stages import Division
+from hetopt.trainers.megatron.stages import EACH, FIRST, LAST, LAYOUT, RUNS, Division
 from hetopt.trainers.table import Choice, Fields, Row, Rule, text_of
 
 #: Fields that no name tells where they are as here, or that another tells.
@@ -154,9 +165,9 @@ def test_every_dialect_says_the_same(dialect: str, wanted: Fields) -> None:
     if dialect == "bridge":  # a recipe says the precision, `settings.json` which
         told = tree.pop("", {})
         tree["plugins"] = {"precision": "bf16_mixed" if told.get("bf16") else "fp32"}
-        tree["mixed_precision"] = {
-            "grad_reduce_in_fp32": "grad_reduce_in_bf16" not in told
-        }
+        tree.setdefault("mixed_precision", {})["grad_reduce_in_fp32"] = (
+            "grad_reduce_in_bf16" not in told
+        )
         tree.setdefault("ddp", {}).setdefault("use_distributed_optimizer", False)
     name = "arguments.txt" if dialect == "args" else "run.json"
     text = "\n".join(lines) if dialect == "args" else json.dumps(tree)
@@ -228,3 +239,153 @@ def test_values_that_megatron_has_no_word_for_are_told() -> None:
         "precision bf16",
         "zero 3",
     ]
+
+
+def test_precisions_are_those_that_bytes_are_known_of() -> None:
+    choice = TABLE.entry("precision")
+    assert isinstance(choice, Choice)
+    assert [*choice.values] == [*LAUNCHED["megatron"]]
+
+
+# --- files as they are exported --------------------------------------------------
+
+MOE = {"experts": 8, "active_experts": 2, "expert_intermediate": 256, "heads": 8}
+LATENT = {"key_rank": 64, "plain": 32, "rotary": 16, "value_dim": 32, "query_rank": 48}
+FILES = {
+    "megatron": "arguments.txt",
+    "megatron_bridge": "settings.json",
+    "flagscale": "train/plan.yaml",
+}
+
+
+def exported(
+    target: str, data: Instance, folder: Path, plan: TrainingPlan = EVEN
+) -> Path:
+    """Return the file of a plan that has its settings."""
+    exporting.write(folder, exporting.export_plan(target, data.on(target), plan))
+    return folder / FILES[target]
+
+
+def read(path: Path, data: Instance) -> Claim:
+    module, asked = changes.recognise([path])
+    claim: Claim = module.claimed(asked, data, "a0")
+    return claim
+
+
+@pytest.mark.parametrize("target", FILES)
+def test_a_plan_timed_in_fp8_is_exported_with_fp8(target: str, tmp_path: Path) -> None:
+    tree = calibrated(Random("fp8"), instance()).model_dump(mode="json")
+    tree["workload"]["costs"]["calibration"]["precision"] = "fp8"
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu["peaks"] = {kind: 900 for kind in ("fp16", "bf16", "fp8")}
+    data = Instance.model_validate(tree, strict=False)
+    path = exported(target, data, tmp_path)
+    assert "fp8" in path.read_text()
+    assert read(path, data).plan is not None
+    with pytest.raises(InstanceError, match="products of layers: found fp8"):
+        read(path, instance())
+
+
+@pytest.mark.parametrize("target", FILES)
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        (MOE, "experts", 64),
+        (MOE, "experts_per_token", 3),
+        (MOE, "moe_intermediate", 512),
+        ({"heads": 8, "kv_heads": 4}, "kv_heads", 2),
+        ({"heads": 8, "kv_heads": 4, "head_dim": 96}, "head_dim", 128),
+        *(
+            ({"heads": 8, "latent": LATENT}, name, 40)
+            for name in ("q_rank", "kv_rank", "plain_dim", "rotary_dim", "v_dim")
+        ),
+    ],
+)
+def test_another_model_than_the_exported_one_is_found(
+    target: str, model: dict[str, Any], name: str, value: int, tmp_path: Path
+) -> None:
+    data = instance(**model)
+    if target == "flagscale" and "latent" in model:
+        return  # which it is not exported
+    path, flag = exported(target, data, tmp_path), TABLE.name_of(name)
+    assert read(path, data).plan is not None
+    own = {key: made for made, key in BRIDGE.names.items()}
+    names = {flag, flag.replace("-", "_"), own.get(flag, flag).replace("-", "_")}
+    pattern = rf"\b({'|'.join(sorted(names))})(\"?:? )\d+"
+    text, count = re.subn(pattern, rf"\g<1>\g<2>{value}", path.read_text())
+    assert count == 1
+    path.write_text(text)
+    with pytest.raises(InstanceError, match=f"{flag}: found {value}"):
+        read(path, data)
+
+
+def test_precision_32_of_nemo_is_fp32(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "trainer: {precision: 32}\nmodel: {num_layers: 12, micro_batch_size: 1,\n"
+        "  tensor_model_parallel_size: 1, pipeline_model_parallel_size: 1}\n"
+    )
+    (file,) = opened([path])
+    made = arguments(file.form, file.place)
+    assert TABLE.read(made.given, made.off)[0]["precision"] == "fp32"
+
+
+def test_more_tensor_parallelism_of_experts_divides_sequences(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    path.write_text(
+        "--num-layers 12 --micro-batch-size 1 --global-batch-size 32 --num-experts 8 "
+        "--moe-router-topk 2 --moe-ffn-hidden-size 256"
+    )
+    module, asked = changes.recognise([path])
+    search = changes._Search(module, asked, instance(**MOE), "a0")
+    values = search.asked_for(search.base._replace(tensor_parallel=2)).values
+    assert list(TABLE.violations(values)) == []
+    assert "sequence-parallel" in values
+
+
+def test_names_that_decide_are_read(tmp_path: Path) -> None:
+    told = {"checkpoint-activations", "optimizer-cpu-offload"}
+    told |= {"use-precision-aware-optimizer", "optimizer-offload-fraction"}
+    assert told <= TABLE.names
+    costs = {"offload": {"optimiser": True}, "zero": 1, "precision": "bf16_mixed"}
+    data = instance(costs=costs)
+    assert not [x for x in read(exported("megatron", data, tmp_path), data).notes]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {LAYOUT: "Et*5|t*4|t*2mL"},
+        {FIRST: "5", LAST: "3"},
+        {LAST: "2", RUNS: "2"},
+        {RUNS: "2"},
+        {EACH: "2"},
+        {},
+    ],
+)
+def test_logs_and_runs_divide_layers_alike(flags: dict[str, str]) -> None:
+    given = {"num-layers": "12", "pipeline-model-parallel-size": "3", **flags}
+    if LAYOUT in flags:
+        given["num-layers"] = "11"
+    reading = reading_of(TABLE, given)
+    division, mtp = reading.get("division"), int(LAYOUT in flags)
+    parts = division.parts(3, int(given["num-layers"]), mtp)
+    in_stages = tuple(sum(parts[stage::3]) for stage in range(3))
+    assert logs._stages(reading) == (in_stages if division.is_uneven else None)
+
+
+def test_fsdp_without_its_strategy_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    path.write_text(
+        "--num-layers 12 --micro-batch-size 1 --global-batch-size 32 --use-megatron-fsdp"
+    )
+    with pytest.raises(InstanceError, match="sharding-strategy: found nothing"):
+        read(path, instance())
+
+
+def test_what_latent_attention_leaves_open_is_said(tmp_path: Path) -> None:
+    data = instance(heads=8, latent=LATENT, mtp_layers=1)
+    path = exported("megatron", data, tmp_path, UNEVEN)
+    assert "YaRN" in path.read_text()
+    assert {"--qk-layernorm", "--mtp-num-layers 1"} <= {*path.read_text().split("\n")}
+    assert "t*2mL" in path.read_text()

@@ -18,7 +18,7 @@ from hetopt.trainers.table import (
 #: By name: the kind of its values (`flag` for none), its default, its choices if any.
 Options = Mapping[str, list[Any]]
 #: Any sizes: a default that is a rule of others is computed for them twice.
-_SIZES = {"hidden": 3072, "heads": 24}
+_SIZES = {"hidden": 2688, "heads": 24}
 _KINDS = {WHOLE: "int", NUMBER: "float", ON: "flag", OFF: "flag"}
 
 
