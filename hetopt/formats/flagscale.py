@@ -15,16 +15,17 @@ from itertools import groupby
 from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
+from ..problems.training_plan.fields import fields_of
 from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
-from ..schema.widths import words
 from ..text.parsing import yaml_text
+from ..trainers.megatron import TABLE
+from ..trainers.megatron.relatives import FLAGSCALE
 from .contract import Held
 from .documents import Document
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
-from .megatron.model import fields as megatron_fields
 
 HELD = Held("FlagScale", "0.8.0", ("0.8.0 (16a2dd5)", "main (da4935e)"))
 
@@ -79,10 +80,9 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         meshes += [t, 1, 1, d, len(list(run))]
         types.append(label)
     largest = max(mesh[0] for mesh, _ in labelled)
-    fields = megatron_fields(data, largest)
     samples = pipeline.micro_batch_size // len(pipeline.stages[0].replicas)
-    model = {"micro_batch_size": samples, **fields}
-    system: Document = {
+    made = FLAGSCALE.translate(TABLE.write(fields_of(data, largest) | {"mbs": samples}))
+    degrees = {
         "tensor_model_parallel_size": meshes[0],
         "pipeline_model_parallel_size": len(pipeline.stages),
         "hetero": {
@@ -93,13 +93,10 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
             "hetero_process_meshes": meshes,
         },
     }
-    precision = words("flagscale", data.workload.costs.memory.precision)
-    if precision:
-        system["precision"] = {name: model.pop(name) for name in precision}
-    for name in ("sequence_parallel", "use_distributed_optimizer"):
-        if name in model:
-            system[name] = model.pop(name)
-    system |= {key: model.pop(key) for key in list(model) if "recompute" in key}
+    model, system = made["model"], degrees | made.get("system", {})
+    model.pop("tensor_model_parallel_size")
+    if "precision" in made:
+        system["precision"] = made["precision"]
     return {
         EXPERIMENT: _yaml(_experiment(data, pipeline)),
         TRAIN: _yaml({"system": system, "model": model, "data": {}}),

@@ -14,15 +14,16 @@ values, output, gate, up and down, as the instance counts them.
 import json
 
 from ..plans import TrainingPlan
+from ..problems.training_plan.fields import fields_of
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
 from ..schema.states import Lora
 from ..schema.widths import words
+from ..trainers.megatron.relatives import BRIDGE
 from .contract import Held
 from .documents import Document
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
-from .megatron.model import experts_of, windows_of
 
 HELD = Held("Megatron-Bridge", "0.4.2", ("0.6.0, by its source",), "megatron-bridge")
 
@@ -46,9 +47,11 @@ _RECIPE = '''\
 import ast
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import torch.nn.functional as F
+from megatron.bridge.models.mla_provider import MLAModelProvider
 from megatron.bridge.peft.canonical_lora import CanonicalLoRA
 from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config
 from megatron.bridge.training.finetune import finetune
@@ -78,10 +81,13 @@ def config(words=()):
     """The whole configuration; `words` are section.name=value."""
     made = vanilla_gpt_pretrain_config()
     told = json.loads(SETTINGS.read_text(encoding="utf-8"))
+    if told["model"].get("multi_latent_attention"):
+        own = {f.name: getattr(made.model, f.name) for f in fields(made.model)}
+        made.model = MLAModelProvider(**own)
     if "peft" in told:
         made.peft = CanonicalLoRA(**told.pop("peft"))
-    for section, fields in told.items():
-        for name, value in fields.items():
+    for section, values in told.items():
+        for name, value in values.items():
             put(made, section, name, value)
     for word in words:
         key, _, text = word.partition("=")
@@ -99,31 +105,6 @@ if __name__ == "__main__":
     (pretrain if made.peft is None else finetune)(made, forward_step)
 '''
 
-#: Megatron-LM's arguments by the names that its configuration classes have.
-_NAMES = {
-    "norm_epsilon": "layernorm_epsilon",
-    "num_experts": "num_moe_experts",
-    "use_rope_scaling": "rope_scaling",
-    "rotary_seq_len_interpolation_factor": "seq_len_interpolation_factor",
-}
-_NOT = {
-    "untie_embeddings_and_output_weights": "share_embeddings_and_output_weights",
-    "disable_bias_linear": "add_bias_linear",
-}
-_TRAIN = ("global_batch_size", "micro_batch_size")
-#: Said elsewhere: by the sequence, by the kind of query groups, by the precision.
-_ELSEWHERE = (
-    *("max_position_embeddings", "group_query_attention"),
-    *("bf16", "fp16", "grad_reduce_in_bf16"),
-)
-_SHARDED = "use_distributed_optimizer"
-_GROUPS = "num_distributed_optimizer_instances"
-_UPDATED = (
-    "optimizer",
-    "optimizer_cpu_offload",
-    "optimizer_offload_fraction",
-    "use_precision_aware_optimizer",
-)
 #: Matrices that adapters lie beside, by `workload.costs.lora.beside`.
 _ATTENTION = ("linear_q", "linear_k", "linear_v", "linear_proj")
 _BESIDE = {
@@ -138,6 +119,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     told = launch.given(data, pipeline)
     text = json.dumps(_sections(data, told), indent=1)
     untold = "" if data.model.architecture else _UNTOLD
+    if data.model.latent and not data.model.architecture:
+        untold += f"# {launch.LATENT_POSITIONS}\n"
     if data.workload.costs.updates.lora is not None:
         untold += _WEIGHTS
     return {
@@ -149,40 +132,39 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
 
 def _sections(data: Instance, told: Document) -> dict[str, Document]:
     """Fields by the section of the configuration; those of the whole under ''."""
-    shape: Document = {}
-    for name, value in told.items():
-        if name in _NOT:
-            shape[_NOT[name]] = False
-        elif name == "swiglu":
-            shape |= {"gated_linear_unit": True, "activation_func": "silu"}
-        elif name not in (*_TRAIN, *_ELSEWHERE, *_UPDATED, _SHARDED, _GROUPS):
-            shape[_NAMES.get(name, name)] = value
-    length = data.workload.sequence_length
+    made = BRIDGE.translate(told)
+    made.pop("", None)
+    shape, own = made["model"], fields_of(data, 1)
+    if shape.pop("swiglu", None):
+        shape |= {"gated_linear_unit": True, "activation_func": "silu"}
     # Patterns and pairs that are arguments' texts are lists here.
-    if "moe_layer_freq" in shape:
-        shape["moe_layer_freq"] = experts_of(data.model)
-    if "window_attn_skip_freq" in shape:
-        shape["window_attn_skip_freq"] = windows_of(data.model, length)
+    for name, field in (
+        ("moe_layer_freq", "expert_layers"),
+        ("window_attn_skip_freq", "window_layers"),
+    ):
+        if name in shape:
+            shape[name] = own[field]
     if "window_size" in shape:
         shape["window_size"] = list(map(int, shape["window_size"].split(",")))
-    sharded = bool(told.get(_SHARDED))
-    groups = {_GROUPS: told[_GROUPS]} if _GROUPS in told else {}
-    updated = {name: told[name] for name in _UPDATED if name in told}
     mixed = dict(words("megatron_bridge", data.workload.costs.memory.precision))
     whole = {"mixed_precision": mixed.pop("mixed_precision")}
+    mixed |= made.get("mixed_precision", {})
     shape.setdefault("vocab_size", data.model.vocabulary)
+    # Whatever the recipe itself has.
+    shape = {"context_parallel_size": 1, "recompute_granularity": None, **shape}
     if "make_vocab_size_divisible_by" not in shape:
         shape["should_pad_vocab"] = True
     lora, adapters = data.workload.costs.updates.lora, {}
     if lora is not None:
         adapters = {"peft": _adapters(data, lora)}
+    sharded = {"use_distributed_optimizer": bool(own["zero"])}
     return {
         "model": shape,
-        "train": {name: told[name] for name in _TRAIN},
-        "dataset": {"seq_length": length},
+        "train": made["train"],
+        "dataset": {"seq_length": data.workload.sequence_length},
         "tokenizer": {"vocab_size": data.model.vocabulary},
-        "ddp": {_SHARDED: sharded, **groups},
-        "optimizer": {_SHARDED: sharded, **updated},
+        "ddp": sharded | made.get("ddp", {}),
+        "optimizer": sharded | made.get("optimizer", {}),
         "": whole,
         **({"mixed_precision": mixed} if mixed else {}),
         **adapters,

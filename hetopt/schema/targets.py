@@ -17,6 +17,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from ..trainers.megatron import TABLE as MEGATRON
+from ..trainers.megatron.relatives import FLAGSCALE
+from ..trainers.table import Table
 from .layers import CONVOLUTION, LINEAR, MAMBA, MAMBA_1, shape_of
 from .model import ModelSpec
 from .splits import Split
@@ -209,37 +212,55 @@ _GRID = {
     Feature.MIXED_TYPES,
     Feature.MIXED_TYPES_IN_STAGE,
 }
-_DIVIDED = {
-    Feature.CONTEXT_PARALLEL,
-    Feature.EXPERT_PARALLEL,
-}
-#: Of Megatron's own (core/transformer/transformer_config.py); windows since core 0.15.
-_MEGATRON = {
-    Feature.MORE_NORMS,
-    Feature.PLACED_EXPERTS,
-    Feature.ZERO_1,
-    Feature.SELECTIVE,
-    Feature.NOT_RECOMPUTED,
-    Feature.SINGLE_PRECISION,
-    Feature.FLOAT16,
-    Feature.BFLOAT16,
-    Feature.WIDE_UNDIVIDED,
-}
-#: Its distributed optimiser is Adam's alone, and only that goes to hosts
-#: (megatron/core/optimizer, core 0.12 to 0.20); Muon since core 0.16.
-_MEGATRON_LM = frozenset(
-    _GRID
-    | _MEGATRON
-    | _DIVIDED
-    | {
-        Feature.INTERLEAVED,
-        Feature.ZERO_GROUPS,
-        Feature.WINDOWS,
-        Feature.SGD,
-        Feature.MUON,
-        Feature.HOSTED_STATES,
-        Feature.LORA,
+#: By which field of a trainer's table, and which of its values, it is given a feature.
+FIELDS: Mapping[Feature, tuple[str, object]] = MappingProxyType(
+    {
+        Feature.PIPELINES: ("pp", 2),
+        Feature.TENSOR_PARALLEL: ("tp", 2),
+        Feature.UNEVEN_LAYERS: ("stage_layers", (2, 1)),
+        Feature.INTERLEAVED: ("vp", 2),
+        Feature.CONTEXT_PARALLEL: ("cp", 2),
+        Feature.EXPERT_PARALLEL: ("ep", 2),
+        Feature.ZERO_1: ("zero", 1),
+        Feature.ZERO_2: ("zero", 2),
+        Feature.ZERO_3: ("zero", 3),
+        Feature.ZERO_GROUPS: ("zero_groups", 2),
+        Feature.SELECTIVE: ("recompute", "selective"),
+        Feature.NOT_RECOMPUTED: ("recompute", "none"),
+        Feature.SINGLE_PRECISION: ("precision", "fp32"),
+        Feature.FLOAT16: ("precision", "fp16_mixed"),
+        Feature.BFLOAT16: ("precision", "bf16_mixed"),
+        Feature.WIDE_UNDIVIDED: ("precision", "bf16_fp32_gradients"),
+        Feature.NO_MASTER: ("precision", "bf16"),
+        Feature.SGD: ("optimiser", "sgd"),
+        Feature.MUON: ("optimiser", "muon"),
+        Feature.ADAFACTOR: ("optimiser", "adafactor"),
+        Feature.ADAMW_8BIT: ("optimiser", "adamw_8bit"),
+        Feature.HOSTED_STATES: ("hosted", True),
+        Feature.LORA: ("lora_rank", 8),
+        Feature.LATENT: ("latent", True),
+        Feature.WINDOWS: ("window", 128),
+        Feature.PLACED_EXPERTS: ("expert_layers", [1, 0]),
+        Feature.FURTHER_TOKENS: ("mtp_layers", 1),
+        Feature.MORE_NORMS: ("qk_norm", True),
     }
+)
+OF_FEATURES = frozenset(name for name, _ in FIELDS.values())
+
+
+def features_of(table: Table, lacks: frozenset[str] = frozenset()) -> set[Feature]:
+    """Return the features that a trainer's table has options for."""
+    return {
+        feature
+        for feature, (name, value) in FIELDS.items()
+        if name not in lacks and table.has(name, value)
+    }
+
+
+#: Its distributed optimiser is Adam's, and only Adam goes to hosts
+#: (megatron/core/optimizer, core 0.12 to 0.20).
+_MEGATRON_LM = frozenset(
+    features_of(MEGATRON) | {Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
 )
 
 #: Of trainers on transformers, whose models are the released ones: whole ones, one on
@@ -318,15 +339,12 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         ),
         "flagscale": Target(
             frozenset(
-                {
-                    *_MODEL_PARALLEL,
-                    Feature.UNEVEN_LAYERS,
+                features_of(MEGATRON, FLAGSCALE.lacks) - {Feature.MUON}
+                | {
                     Feature.MIXED_DEGREES,
                     Feature.MIXED_REPLICAS,
                     Feature.MIXED_TYPES,
-                    Feature.SGD,
                 }
-                | _MEGATRON
             ),
             frozenset({Rule.NEIGHBOURS, Rule.WHOLE_SHARES, Rule.TIED_ALIKE}),
             program="our FlagScale export",

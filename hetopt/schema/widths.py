@@ -61,12 +61,14 @@ def _of_bridge(recipe: str | None, *, wide: bool) -> dict[str, object]:
     return {"mixed_precision": recipe, **fields}
 
 
-_MEGATRON = {
-    "fp32": Launched(*_SINGLE, {}),
-    "fp16_mixed": Launched(*_NARROW, {"fp16": True}),
-    "bf16_mixed": Launched(*_NARROW, {"bf16": True, "grad_reduce_in_bf16": True}),
-    "bf16_fp32_gradients": Launched(*_WIDE, {"bf16": True}),
+#: The bytes of those precisions that Megatron-LM's table has.
+_BYTES = {
+    "fp32": _SINGLE,
+    "fp16_mixed": _NARROW,
+    "bf16_mixed": _NARROW,
+    "bf16_fp32_gradients": _WIDE,
 }
+_MEGATRON = {kind: Launched(*row, {}) for kind, row in _BYTES.items()}
 #: Recipes of Megatron-Bridge.
 _RECIPES: dict[str, str | None] = {
     "fp32": None,

@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 
 from hetopt.cli import app
 from hetopt.formats import exporting
-from hetopt.formats.megatron.model import pattern
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
 from hetopt.schema import Instance
+from hetopt.trainers.megatron import pattern
 
 PUBLIC = Path(__file__).resolve().parent.parent / "catalogue" / "configs"
 #: Published models with one norm of the queries, and one of the keys, of all heads.
@@ -139,7 +139,7 @@ def test_patterns_are_the_lists_that_they_are_short_for() -> None:
     [
         ("gemma-3", "norms behind attention and MLP"),
         ("llama-4", "attention within chunks of the sequence"),
-        ("deepseek-v3", "latent attention (MLA)"),
+        ("deepseek-v3.2", "attention to tokens that an indexer chooses (DSA)"),
         ("nemotron-h", "Mamba-2 layers"),
     ],
 )

@@ -14,6 +14,7 @@ from ...problems.training_plan import targets
 from ...schema import Instance, Recompute, Split, Workload
 from ...schema.splits import FIELDS
 from ...schema.targets import ONE
+from ...trainers.megatron.stages import in_runs
 from ..documents import Values
 from .placing import Claim, Settings
 
@@ -143,16 +144,6 @@ def cut(
             "plans here divide the layers of a stage equally among its runs"
         )
     return held, runs
-
-
-def in_runs(layers: Sequence[int], runs: int) -> list[int]:
-    """Layers of every run of every stage: where they do not divide, the first has more.
-
-    In the order of `cut`.
-    """
-    return [
-        count // runs + (run < count % runs) for run in range(runs) for count in layers
-    ]
 
 
 def same(place: str, found: Values, expected: Values) -> None:

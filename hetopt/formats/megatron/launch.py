@@ -12,14 +12,16 @@ import shlex
 
 from ...errors import escaped
 from ...plans import Pipeline, TrainingPlan
+from ...problems.training_plan.fields import fields_of, fields_of_grid
 from ...problems.training_plan.shapes import normal
-from ...schema import Instance, Split
+from ...schema import Instance
 from ...schema.targets import Feature
+from ...trainers.megatron import TABLE
+from ...trainers.megatron.stages import FIRST, LAST
 from ..contract import Held
 from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
-from ..importing.current import in_runs
-from . import model, weights
+from . import weights
 
 # Uneven stages need 0.13, or 0.12 by the older arguments beside the layout.
 HELD = Held(
@@ -33,10 +35,10 @@ HELD = Held(
 WITHOUT = frozenset({Feature.LORA})
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
 OPTIONS: Options = {"init_from": str}
-#: Where an argument has another name than its field.
-_OPTIONS = {
-    "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank"
-}
+LATENT_POSITIONS = (
+    "rotary positions of latent attention, YaRN's by default: set rope-type, "
+    "rotary-scaling-factor and mscale as the model's configuration has them"
+)
 _ABOUT = """\
 # PRETRAIN is the path of pretrain_gpt.py; further arguments (data, tokenizer,
 # optimiser) are passed on.
@@ -58,12 +60,12 @@ def export(
     pipeline = normal(plan).pipelines[0]
     layers = [len(stage.span) for stage in pipeline.stages]
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
-    lines += [f"# not told: {word}" for word in model.untold(data)]
+    lines += [f"# not told: {word}" for word in _untold(data)]
     if len(set(layers)) > 1 and data.workload.costs.schedule.interleave == 1:
         lines += _older(layers)
     for name, value in given(data, pipeline).items():
-        option = "--" + _OPTIONS.get(name, name).replace("_", "-")
-        lines.append(option if value is True else f"{option} {shlex.quote(str(value))}")
+        word = "" if value is True else f" {shlex.quote(str(value))}"
+        lines.append(f"--{name}{word}")
     made = {LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline))}
     if init_from is not None:
         lines += weights.ARGUMENTS
@@ -72,46 +74,22 @@ def export(
 
 
 def given(data: Instance, pipeline: Pipeline) -> Document:
-    """Arguments by the names of Megatron's configuration, True for a flag."""
-    replica = pipeline.stages[0].replicas[0]
-    layers = [len(stage.span) for stage in pipeline.stages]
-    split = data.workload.costs.split
-    degree = replica.degree // split.context
-    return {
-        "tensor_model_parallel_size": degree,
-        "pipeline_model_parallel_size": len(layers),
-        "micro_batch_size": replica.samples,
-        **_degrees(split),
-        **model.fields(data, degree),
-        **_cuts(layers, split.interleave),
-    }
+    """Arguments by the names of the table, True for a flag."""
+    plan = fields_of_grid(pipeline, data.workload.costs.split)
+    return TABLE.write(fields_of(data, plan["tp"]) | plan)
 
 
-def _degrees(split: Split) -> dict[str, int]:
-    """Return the degrees of sequences and of experts, which are whole on a GPU then."""
-    made = {}
-    if split.context > 1:
-        made["context_parallel_size"] = split.context
-    if split.experts > 1:
-        made["expert_model_parallel_size"] = split.experts
-        made["expert_tensor_parallel_size"] = 1
-    return made
-
-
-def _cuts(layers: list[int], runs: int) -> Document:
-    """Equal stages need nothing but their runs of layers, others the layout of all.
-
-    Of a stage's layers that no number of runs divides, the first runs have one more.
-    """
-    if len(set(layers)) == 1 and layers[0] % runs == 0:
-        return {} if runs == 1 else {"virtual_pipeline_model_parallel_size": runs}
-    return {"pipeline_model_parallel_layout": layout_of(in_runs(layers, runs))}
-
-
-def layout_of(layers: list[int]) -> str:
-    """Return the layout of stages with these numbers of layers, `Et*6|t*10|t*4L`."""
-    parts = [f"t*{count}" if count > 1 else "t" for count in layers]
-    return "E" + "|".join(parts) + "L"
+def _untold(data: Instance) -> list[str]:
+    """Return the arguments that the user must add, in words."""
+    if data.model.architecture is not None:
+        return []
+    return [
+        *((LATENT_POSITIONS,) if data.model.latent else ()),
+        "normalization, positions, biases, dropout, activations: add --normalization, "
+        "--position-embedding-type, --disable-bias-linear, --quick-geglu and their "
+        "like, or assemble the instance from the config.json of a family that is told "
+        "whole",
+    ]
 
 
 def _older(layers: list[int]) -> list[str]:
@@ -119,6 +97,5 @@ def _older(layers: list[int]) -> list[str]:
         return []
     return [
         "# before the layout there were, instead of it: "
-        f"--decoder-first-pipeline-num-layers {layers[0]} "
-        f"--decoder-last-pipeline-num-layers {layers[-1]}"
+        f"--{FIRST} {layers[0]} --{LAST} {layers[-1]}"
     ]

@@ -1,18 +1,24 @@
-"""Arguments of a Megatron-LM run that goes on, against its instance.
+"""A Megatron-LM run that goes on, against its instance, by the table of its flags.
 
 `arguments` says in which forms they are read. Ranks are the GPUs of the hosts in the
 order of `hosts`, else of the instance, in Megatron's order tp-cp-ep-dp-pp.
-Layers lie as `--pipeline-model-parallel-layout`, `--decoder-first-pipeline-num-layers`
-and `-last` tell, else equally; interleaved ones by their layout or in equal runs.
+
+A run is judged in its own precision where that differs from the instance's by the width
+of gradients alone. Another kind of 16 bits, products in fp8 that the instance does not
+time, or another optimiser are a mismatch. Arguments that change time or memory and that
+no plan of ours tells are named, never dropped.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...errors import InstanceError, quoted
-from ...schema import Instance, Recompute, Split
+from ...errors import InstanceError
+from ...problems.training_plan.fields import fields_of
+from ...schema import Instance, Split
+from ...trainers.megatron import FSDP, OLDER, SHARDED, TABLE
+from ...trainers.megatron.stages import EACH, Division
+from ...trainers.table import Fields, text_of
 from ..documents import Options
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
@@ -21,82 +27,44 @@ from ..importing.current import (
     cut,
     divisors,
     gpus,
-    in_runs,
     replicas_of,
     same,
+    same_adapters,
     same_world,
 )
 from ..importing.placing import Claim, Settings
-from ..runs.megatron import unrolled
-from . import meanings
+from ..reading import Reading, reading_of
 from .arguments import Arguments, arguments, plain
-from .launch import layout_of
 
 OPTIONS: Options = {"hosts": str}
 TRAINER = "megatron"
-_RECOMPUTE: dict[str | None, Recompute] = {
-    None: "none",
-    "full": "full",
-    "selective": "selective",
-}
-_GROUPS = "num-distributed-optimizer-instances"
-_EACH = "num-layers-per-virtual-pipeline-stage"
-_RUNS = "num-virtual-stages-per-pipeline-rank"
-#: Arguments that say how many layers each stage has.
-_LAYOUT = "pipeline-model-parallel-layout"
-_UNEVEN = frozenset(
-    {
-        _LAYOUT,
-        "decoder-first-pipeline-num-layers",
-        "decoder-last-pipeline-num-layers",
-    }
-)
 #: Names that no other trainer has; so many of them make a run one of Megatron's.
-_OF_MEGATRON = _UNEVEN | {
-    *("tensor-model-parallel-size", "pipeline-model-parallel-size"),
-    *("micro-batch-size", "global-batch-size", "num-layers", "hidden-size"),
+_OF_MEGATRON = {
+    *TABLE.names_of({"division", "tp", "pp", "mbs", "gbs", "ep", "layers", "hidden"}),
     *("num-attention-heads", "recompute-granularity", "use-distributed-optimizer"),
-    *("expert-model-parallel-size", "virtual-pipeline-model-parallel-size"),
+    "virtual-pipeline-model-parallel-size",
 }
 _ENOUGH = 2
 #: Names of them that the model has, too, in the settings of a trainer with this one.
 _OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
 _OF_TRANSFORMERS = "per-device-train-batch-size"
-_FSDP = ("use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2")
-#: Arguments of layers that have no attention, or not in all of them.
-_HYBRID = ("is-hybrid-model", "hybrid-override-pattern", "hybrid-layer-pattern")
-#: Names of Megatron-DeepSpeed and of Megatron-LM up to 2022.
-_STAGE = "zero-stage"
-_CHECKPOINTING = "checkpoint-activations"
-_RECOMPUTING = ("recompute-granularity", "recompute-method", "recompute-num-layers")
 #: Arguments that name a file with further ones.
 _CONFIGS = {"config-file", "config", "yaml-cfg"}
-#: Arguments that are read, but for those that `meanings` names where they stand.
-_READ = _UNEVEN | {
-    *("tensor-model-parallel-size", "pipeline-model-parallel-size", _EACH, _RUNS),
-    *("context-parallel-size", "expert-model-parallel-size", _GROUPS),
-    *("micro-batch-size", "global-batch-size", "world-size", "sequence-parallel"),
-    *("num-layers", "hidden-size", "num-attention-heads", "seq-length"),
-    *("ffn-hidden-size", "group-query-attention", "num-query-groups", "kv-channels"),
-    *("num-experts", "moe-ffn-hidden-size", "moe-router-topk"),
-    "moe-shared-expert-intermediate-size",
-    *("mtp-num-layers", "recompute-granularity", "recompute-method"),
-    "gradient-accumulation-steps",
-    *("recompute-num-layers", "recompute-activations", "use-distributed-optimizer"),
-    *("bf16", "fp16", "fp8-format", "fp4-format", "fp8-recipe", "optimizer"),
-    *("grad-reduce-in-bf16", "tuner-type", "lora-rank", "optimizer-cpu-offload"),
-    *("swiglu", "untie-embeddings-and-output-weights", "vocab-size", *_FSDP, *_HYBRID),
-    *("multi-latent-attention", "data-parallel-sharding-strategy"),
-    # Of NeMo, Megatron-Bridge and ms-swift, which become others of these.
+#: Of relatives, which become others of the table's.
+_READ = TABLE.names | {
     *("precision", "mixed-precision", "grad-sync-dtype", "grad-reduce-in-fp32"),
-    *(
-        "num-nodes",
-        "devices",
-        "peft",
-        "max-length",
-        "torch-dtype",
-        "data-parallel-size",
-    ),
+    *("num-nodes", "devices", "peft", "max-length", "torch-dtype"),
+}
+#: Fields that a run has as the instance, and those of a run that tells its layers.
+_SAME = (
+    *("layers", "mtp_layers", "hidden", "heads", "seq", "intermediate", "kv_heads"),
+    *("head_dim", "experts", "moe_intermediate", "experts_per_token", "shared_width"),
+    *("q_rank", "kv_rank", "plain_dim", "rotary_dim", "v_dim"),
+)
+_KINDS = {
+    "mtp_layers": ("mtp-num-layers", 0),
+    "latent": ("multi-latent-attention", False),
+    "mixers": ("layers without attention", False),
 }
 
 
@@ -104,7 +72,7 @@ def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
     """Yield the one plan of the file, which claims no time."""
     (file,) = opened([path])
     read = _read(file)
-    yield _claim(read.given, file.place, data, hosts, read.notes)
+    yield _claim(_told(read.given, file.place), data, hosts, read.notes)
 
 
 def asked(files: Sequence[File]) -> Asked | None:
@@ -114,7 +82,9 @@ def asked(files: Sequence[File]) -> Asked | None:
         return None
     given: dict[str, str] = {}
     written: dict[str, tuple[int, str]] = {}
+    names: dict[str, str] = {}
     for number, read in reads:
+        names |= read.names
         for name, key in read.written.items():
             if name in _READ:
                 written.setdefault(name, (number, key))
@@ -128,7 +98,8 @@ def asked(files: Sequence[File]) -> Asked | None:
         for note in (*files[number].form.notes, *read.notes)
     ]
     what = ", ".join(dict.fromkeys(read.what for _, read in reads))
-    return Asked(what, tuple(files), given, written, tuple((*notes, *_left(files))))
+    told = tuple((*notes, *_left(files)))
+    return Asked(what, tuple(files), given, written, told, names)
 
 
 def _read(file: File) -> Arguments:
@@ -162,50 +133,45 @@ def _left(files: Sequence[File]) -> Iterator[str]:
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     """Return the run as a plan of an instance."""
-    return _claim(asked.values, asked.place, data, hosts, asked.notes)
+    return _claim(_told(asked.values, asked.place), data, hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
-    """Return the flags that settings have."""
-    stages, runs = settings.pipeline_parallel, settings.interleave
-    full, none = settings.recompute == "full", settings.recompute == "none"
-    each = data.model.layers // (stages * runs)
-    made = {
-        "tensor-model-parallel-size": str(settings.tensor_parallel),
-        "pipeline-model-parallel-size": str(stages),
-        "context-parallel-size": _above_one(settings.context_parallel),
-        "expert-model-parallel-size": _above_one(settings.expert_parallel),
-        _GROUPS: _above_one(settings.zero_groups),
-        "micro-batch-size": str(settings.micro_batch_size),
-        **_steps(settings, asked, data),
-        "recompute-granularity": None if none else settings.recompute,
-        "recompute-method": "uniform" if full else None,
-        "recompute-num-layers": "1" if full else None,
-        "use-distributed-optimizer": "" if settings.zero else None,
-        "sequence-parallel": asked.values.get("sequence-parallel"),
+    """Return the flags that settings have, None for one that is not there then.
+
+    What a file says already is left as it says it.
+    """
+    table = TABLE.with_entries(OLDER[name] for name in OLDER if name in asked.values)
+    told = _told(asked.values, asked.place)
+    tp, now = settings.tensor_parallel, _fields(told, data)
+    fields = fields_of(data, tp)
+    wanted = {
+        **{"tp": tp, "pp": settings.pipeline_parallel, "cp": settings.context_parallel},
+        **{"ep": settings.expert_parallel, "vp": settings.interleave},
+        **{"zero_groups": settings.zero_groups, "mbs": settings.micro_batch_size},
+        **{"recompute": settings.recompute, "zero": settings.zero},
+        "stage_layers": settings.layers,
+        "sequence_parallel": fields["sequence_parallel"] or now["sequence_parallel"],
     }
-    if settings.tensor_parallel > 1 and data.workload.costs.compute.sequence_parallel:
-        made["sequence-parallel"] = ""
-    if "deepspeed" in asked.values:
-        made |= {_STAGE: str(settings.zero), "use-distributed-optimizer": None}
-    if _CHECKPOINTING in asked.values:
-        made[_CHECKPOINTING] = "" if full else None
-        if full:
-            made |= dict.fromkeys(_RECOMPUTING)
-    made |= dict.fromkeys(_UNEVEN)
-    if settings.layers is not None:
-        held = in_runs(settings.layers, settings.interleave)
-        made[_LAYOUT] = layout_of(held)
-    if _EACH in asked.values:
-        return made | {_EACH: str(each) if runs > 1 else None}
-    return made | {_RUNS: _above_one(runs)}
+    made: dict[str, str | None] = {}
+    for entry in table.entries:
+        if wanted.keys().isdisjoint(entry.fields):
+            continue
+        names = dict.fromkeys([*entry.names, *TABLE.names_of(entry.fields)])
+        own = {*entry.fields, *({"pp"} if EACH in entry.names else ())}
+        if all(now.get(name) == wanted.get(name) for name in own):
+            made |= {name: asked.values.get(name) for name in names}
+        else:
+            says = entry.write(fields | wanted)
+            made |= names | {name: text_of(value) for name, value in says.items()}
+    return made | _steps(settings, asked, data)
 
 
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
     """Return the settings that the run may be given, with their values.
 
     Stages have equal numbers of layers, or are told theirs where the search divides
-    them; layers that predict further tokens stay where they are.
+    them; layers that predict further tokens are the last stage's.
     """
     most = max(node.count for node in data.planned_cluster.nodes)
     found: dict[str, Sequence[object]] = {
@@ -213,9 +179,7 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
         "recompute": ("none", "selective", "full"),
         "zero": (0, 1),
     }
-    if data.model.mtp_layers:
-        return found
-    layers = divisors(data.model.layers)
+    layers = divisors(data.model.layers - data.model.mtp_layers)
     return found | {
         "pipeline_parallel": layers,
         "interleave": layers,
@@ -235,239 +199,211 @@ def _steps(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | 
     }
 
 
-def _above_one(number: int) -> str | None:
-    return str(number) if number > 1 else None
+def _told(given: Mapping[str, str], place: str) -> Reading:
+    """Return the fields that arguments tell."""
+    return reading_of(TABLE, given, place=place)
+
+
+def _fields(told: Reading, data: Instance) -> Fields:
+    """Return the fields of a run that settings have, also those that it leaves out."""
+    usual = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "zero_groups": 1, "recompute": "none"}
+    made = {name: told.get(name, value) for name, value in usual.items()}
+    division, mtp = told.get("division", Division()), data.model.mtp_layers
+    whole = data.model.layers
+    try:
+        parts = division.parts(made["pp"], whole - mtp, mtp)
+    except ValueError as error:
+        raise InstanceError(f"{told.place}: {error}") from None
+    layers, runs = cut(parts, made["pp"], whole, told.place)
+    return made | {
+        **{"mbs": told.need("mbs"), "zero": _zero(told), "vp": runs},
+        "sequence_parallel": told.get("sequence_parallel", False),
+        "layers_of_stages": layers,
+        "stage_layers": layers if division.is_uneven else None,
+    }
 
 
 def _claim(
-    given: Mapping[str, str],
-    place: str,
-    data: Instance,
-    hosts: str,
-    before: Sequence[str] = (),
+    told: Reading, data: Instance, hosts: str, before: Sequence[str] = ()
 ) -> Claim:
-    ranks = gpus(data, hosts)
-    same_world(given, ranks, place)
-    world = _number(given, "world-size", place, len(ranks))
-    if world != len(ranks):
+    place, ranks = told.place, gpus(data, hosts)
+    same_world(told.given, ranks, place)
+    if (world := told.get("gpus", len(ranks))) != len(ranks):
         raise InstanceError(
             f"{place}: world_size: found {world}, expected {len(ranks)}, the GPUs of "
             "the hosts; name the hosts of the run (hosts=A,B)"
         )
-    stages, degree = (
-        _number(given, f"{name}-model-parallel-size", place, 1)
-        for name in ("pipeline", "tensor")
-    )
-    context, experts = (
-        _number(given, name, place, 1)
-        for name in ("context-parallel-size", "expert-model-parallel-size")
-    )
-    groups = _number(given, _GROUPS, place, 1)
-    degree *= context
-    replicas = replicas_of(len(ranks), stages * degree, place)
-    samples = _number(given, "micro-batch-size", place)
-    steps = _number(given, "gradient-accumulation-steps", place, 1)
-    batch = _number(given, "global-batch-size", place, samples * replicas * steps)
-    _same_model(given, batch, data, place)
+    stages, tensor, context = (told.get(name, 1) for name in ("pp", "tp", "cp"))
+    replicas = replicas_of(len(ranks), stages * tensor * context, place)
+    samples = told.need("mbs")
+    batch = told.get("gbs", samples * replicas * told.get("steps", 1))
+    own = fields_of(data, tensor)
+    _same_model(told, batch, data, own)
     if batch % (samples * replicas):
         raise InstanceError(
             f"{place}: global-batch-size: found {batch}, expected a multiple of "
             f"micro-batch-size x {replicas} replicas; correct it"
         )
-    parts = _parts(given, stages, data.model.layers - data.model.mtp_layers, place)
-    if _LAYOUT not in given:  # layers that predict further tokens are the last
-        parts = (*parts[:-1], parts[-1] + data.model.mtp_layers)
-    layers, runs = cut(parts, stages, data.model.layers, place)
+    run = _fields(told, data)
     layout = Layout(
-        layers=layers,
+        layers=run["layers_of_stages"],
         replicas=replicas,
-        degree=degree,
+        degree=tensor * context,
         samples=samples,
         micro_batches=batch // (samples * replicas),
-        recompute=_RECOMPUTE[_recompute(given, place)],
-        zero=_zero(given, place),
-        split=Split(context, experts, runs, groups),
-        tells_layers=not _UNEVEN.isdisjoint(given),
+        recompute=run["recompute"],
+        zero=run["zero"],
+        split=Split(context, run["ep"], run["vp"], run["zero_groups"]),
+        tells_layers=run["stage_layers"] is not None,
     )
-    data, notes = meanings.in_precision(given, data, place)
-    notes = [*before, *notes, *_of_model(given, data)]
+    data, notes = _in_precision(told, data, own)
+    notes = [*before, *notes, *_of_model(told, own)]
     how = layout, ranks, data, place
     return claim_of(*how, trainer=TRAINER, framework="megatron", notes=notes)
 
 
-def _same_model(
-    given: Mapping[str, str], batch: int, data: Instance, place: str
-) -> None:
-    model, workload = data.model, data.workload
-    names = {
-        "num-layers": model.layers - model.mtp_layers,
-        "mtp-num-layers": model.mtp_layers,
-        "hidden-size": model.hidden,
-        "num-attention-heads": model.heads,
-        "seq-length": workload.sequence_length,
+def _same_model(told: Reading, batch: int, data: Instance, own: Fields) -> None:
+    """`InstanceError` where a run is of another model or batch than the instance."""
+    skipped = {"intermediate"} if data.model.experts else set()
+    found = {
+        x: told.get(x) for x in _SAME if own.get(x) is not None and x not in skipped
     }
-    if model.intermediate is not None and not model.experts:
-        names["ffn-hidden-size"] = model.intermediate
-    if "group-query-attention" in given:
-        names["num-query-groups"] = model.kv_heads or model.heads
-    if model.common_attention:
-        names["kv-channels"] = model.key_dim
-    names["num-experts"] = model.experts or 0
-    if model.experts:
-        width = model.expert_intermediate or model.mlp_width
-        names["moe-ffn-hidden-size"] = width
-        names["moe-router-topk"] = model.active_experts or 0
-        names["moe-shared-expert-intermediate-size"] = model.shared_experts * width
-    told = {name: _number(given, name, place) for name in names if name in given}
-    if "num-layers" in given:
-        told["mtp-num-layers"] = _number(given, "mtp-num-layers", place, 0)
-    expected = {**names, "global-batch-size": workload.global_batch}
-    same(place, {**told, "global-batch-size": batch}, expected)
-    has_mixers = model.mamba is not None or model.mamba1 is not None
-    kinds: dict[str, tuple[bool, bool]] = {
-        "multi-latent-attention": (
-            "multi-latent-attention" in given,
-            bool(model.latent),
-        ),
-        "layers without attention": (not {*_HYBRID}.isdisjoint(given), has_mixers),
-    }
-    if "num-layers" in given:
-        same(
-            place,
-            {name: found for name, (found, _) in kinds.items()},
-            {name: own for name, (_, own) in kinds.items()},
-        )
+    titles = {name: TABLE.name_of(name) for name in found}
+    if told.get("layers") is not None:
+        for name, (title, usual) in _KINDS.items():
+            found[name], titles[name] = told.get(name, usual), title
+    found["gbs"], titles["gbs"] = batch, "global-batch-size"
+    expected = {titles[name]: own[name] for name in found}
+    same(told.place, {titles[x]: value for x, value in found.items()}, expected)
 
 
-def _of_model(given: Mapping[str, str], data: Instance) -> Iterator[str]:
+def _of_model(told: Reading, own: Fields) -> Iterator[str]:
     """Yield what the instance's model has, and a run that tells its own has not."""
-    model = data.model
-    if "num-layers" not in given or "num-attention-heads" not in given:
+    if told.get("layers") is None or told.get("heads") is None:
         return
-    fewer = model.common_attention and (model.kv_heads or model.heads) != model.heads
-    shares = given.get("num-query-groups", "1") != "1"
-    gates = any("glu" in word for word in (*given, given.get("activation", "")))
-    for flag, is_own, has in (
-        ("swiglu", model.gated, gates),
-        ("group-query-attention", fewer, shares or "group-query-attention" in given),
+    shares = own.get("kv_heads", own["heads"]) == own["heads"] or told.get("kv_heads")
+    for flag, has in (
+        ("swiglu", told.get("gated") or not own["gated"]),
+        ("group-query-attention", shares or "group-query-attention" in told.given),
     ):
-        if is_own and not has:
+        if not has:
             yield (
                 f"the run is without --{flag}, which the instance's model has: "
                 "assemble one of the run's config.json, if that is so"
             )
-    vocabulary = given.get("vocab-size", str(model.vocabulary))
-    if vocabulary != str(model.vocabulary):
+    if (vocabulary := told.get("vocabulary", own["vocabulary"])) != own["vocabulary"]:
         yield (
-            f"vocab-size {vocabulary}: judged with {model.vocabulary}, the vocabulary "
+            f"vocab-size {vocabulary}: judged with {own['vocabulary']}, the vocabulary "
             "of the instance's model"
         )
-    untied = "untie-embeddings-and-output-weights" in given
-    if untied == model.tied_embeddings:
-        ways = ("two matrices", "one matrix")
-        found, own = ways if untied else ways[::-1]
+    if (tied := told.get("tied", True)) != own["tied"]:
+        found, ours = ("one matrix", "two matrices")[:: 1 if tied else -1]
         yield (
             f"embedding and head are {found} in the run "
-            f"(--untie-embeddings-and-output-weights) and {own} in the instance's "
-            f"model: judged as {own}"
+            f"(--untie-embeddings-and-output-weights) and {ours} in the instance's "
+            f"model: judged as {ours}"
         )
 
 
-def _zero(given: Mapping[str, str], place: str) -> int:
-    """Return the stage of ZeRO; Megatron-DeepSpeed is told it by a flag of its own.
+def _zero(told: Reading) -> int:
+    """Return the stage of ZeRO; weights or gradients that FSDP divides have no plan."""
+    stage = told.get("zero", 0)
+    flag = next((name for name in _FSDP if name in told.given), None)
+    kind = told.given.get(SHARDED)
+    if flag in FSDP and kind is None:
+        raise InstanceError(
+            f"{told.place}: {SHARDED}: found nothing, expected no_shard or optim: "
+            "core 0.16 and older take no_shard then, later releases "
+            "optim_grads_params; give it"
+        )
+    if flag is not None and stage > 1:
+        kind = kind or "weights"
+        raise InstanceError(
+            f"{told.place}: {flag}: found {kind}, expected no_shard or optim: weights "
+            "or gradients that Megatron-LM's FSDP divides are not supported by "
+            "hetopt's plans for it; plan such a run with --for torchtitan"
+        )
+    return int(stage)
 
-    Weights or gradients that FSDP divides have no plan for Megatron-LM here.
+
+# --- what time and memory depend on --------------------------------------------------
+
+
+def _in_precision(
+    told: Reading, data: Instance, own: Fields
+) -> tuple[Instance, list[str]]:
+    """Return the instance in the run's precision, and notes of what differs."""
+    place = told.place
+    if kind := told.get("rollouts"):
+        raise InstanceError(
+            f"{place}: {kind}: found {told.given[kind] or 'it'}, expected training by "
+            "the model's own loss (pt, sft): plans weigh no second model and no "
+            "rollouts"
+        )
+    for name, title, option in (
+        ("products", "products of layers", "products"),
+        ("hosted", "optimiser states", "offload"),
+        ("optimiser", "optimizer", "optimiser"),
+    ):
+        found, wanted = told.get(name, _USUAL[name]), own[name]
+        if found != wanted:
+            one, other = (_WORDS.get(value, value) for value in (found, wanted))
+            remedy = f"with -o {option}={found}"
+            if name == "hosted":
+                remedy = f"{'with' if found else 'without'} -o offload=optimiser"
+            raise InstanceError(
+                f"{place}: {title}: found {one}, expected {other} as the instance has "
+                f"it; assemble one {remedy}"
+            )
+    adapters = told.get("lora_rank") if told.get("tuner") == "lora" else None
+    same_adapters(adapters, data, place)
+    notes = []
+    kind, weighed = told.get("precision"), data.workload.costs.memory.precision
+    if kind is None and weighed != "fp32":
+        notes.append(
+            f"found neither --bf16 nor --fp16, which is fp32 for Megatron-LM: judged "
+            f"in the instance's precision, {weighed or '16 bits'}"
+        )
+    elif kind is not None and weighed is not None and kind != weighed:
+        if {kind, weighed} != {"bf16_mixed", "bf16_fp32_gradients"}:
+            raise InstanceError(
+                f"{place}: precision: found {kind}, expected {weighed} as the instance "
+                f"has it; assemble one with -o precision={kind}"
+            )
+        wide = "fp32" if kind == "bf16_fp32_gradients" else "bf16"
+        data = data.in_precision(kind)
+        notes.append(
+            f"the run adds gradients up and reduces them in {wide}: judged with "
+            f"precision {kind}, the instance has {weighed}"
+        )
+    divided = told.get("sequence_parallel", False)
+    if (
+        told.get("tp", 1) > 1
+        and divided != data.workload.costs.compute.sequence_parallel
+    ):
+        with_it, without = ("with", "without")[:: 1 if divided else -1]
+        notes.append(
+            f"the run is {with_it} --sequence-parallel: judged {without}, as the "
+            "instance"
+        )
+    if unread := list(_not_read(told)):
+        notes.append(f"not read: {', '.join(unread)}")
+    return data, notes
+
+
+_FSDP = (*FSDP, "use-torch-fsdp2")
+_USUAL = {"products": "bf16", "hosted": False, "optimiser": "adamw"}
+_WORDS = {True: "on hosts", False: "on GPUs"}
+
+
+def _not_read(told: Reading) -> Iterator[str]:
+    """Arguments that change time or memory and that the judge does not know, in words.
+
+    Recomputation of core attention is what `selective` is here, and what is left of
+    FSDP is told as its stage of ZeRO.
     """
-    if flag := next((name for name in _FSDP if name in given), None):
-        kind = "optim_grads_params"
-        if flag != "use-torch-fsdp2":
-            kind = given.get("data-parallel-sharding-strategy", "no_shard")
-        if kind not in ("no_shard", "optim"):
-            raise InstanceError(
-                f"{place}: {flag}: found {kind}, expected no_shard or optim: weights "
-                "or gradients that Megatron-LM's FSDP divides are not supported by "
-                "hetopt's plans for it; plan such a run with --for torchtitan"
-            )
-        return int(kind == "optim")
-    if "deepspeed" not in given or "use-distributed-optimizer" in given:
-        return int("use-distributed-optimizer" in given)
-    return _number(given, _STAGE, place, 0)
-
-
-def _recompute(given: Mapping[str, str], place: str) -> str | None:
-    if "recompute-activations" in given:
-        return "selective"
-    if _CHECKPOINTING in given:
-        return "full"
-    found = given.get("recompute-granularity")
-    if found not in _RECOMPUTE:
-        raise InstanceError(
-            f"{place}: recompute-granularity: found {found!r}, expected full "
-            "or selective"
-        )
-    return found
-
-
-def _parts(
-    given: Mapping[str, str], stages: int, layers: int, place: str
-) -> tuple[int, ...]:
-    """Layers of each part of the model, in their order: runs of stages, or stages."""
-    layout = given.get(_LAYOUT)
-    if layout is not None:
-        held = [len(re.findall("[tm]", one)) for one in unrolled(layout).split("|")]
-        if 0 in held:
-            raise InstanceError(
-                f"{place}: {_LAYOUT}: found {quoted(layout)}, in which part "
-                f"{held.index(0)} has no layer (embedding or loss alone), expected one "
-                "in each: plans here have no such stage"
-            )
-        return tuple(held)
-    parts = stages * _number(given, _RUNS, place, 1)
-    if _EACH in given:
-        parts = layers // max(1, _number(given, _EACH, place))
-    if parts == stages:
-        return _ends(given, stages, layers, place)
-    if not parts or layers % parts:
-        raise InstanceError(
-            f"{place}: found {parts} parts of {layers} layers, expected parts of as "
-            "many layers; tell the layout"
-        )
-    return (layers // parts,) * parts
-
-
-def _ends(
-    given: Mapping[str, str], stages: int, layers: int, place: str
-) -> tuple[int, ...]:
-    """Return the layers of the stages where the first and the last may be told."""
-    first, last = (
-        _number(given, f"decoder-{end}-pipeline-num-layers", place, 0)
-        for end in ("first", "last")
-    )
-    between = stages - bool(first) - bool(last)
-    each, over = divmod(layers - first - last, between) if between else (0, 0)
-    if over or each < 0:
-        raise InstanceError(
-            f"{place}: {layers - first - last} layers are not divisible by {between} "
-            "stages; tell the layout"
-        )
-    ends = [[first] if first else [], [last] if last else []]
-    return (*ends[0], *[each] * between, *ends[1])
-
-
-def _number(
-    given: Mapping[str, str], name: str, place: str, default: int | None = None
-) -> int:
-    if name not in given and default is not None:
-        return default
-    if name not in given:
-        raise InstanceError(
-            f"{place}: {name}: found nothing, expected a whole number; give the file, "
-            "or the command, that tells it, too: --from FILE"
-        )
-    text = given[name]
-    if not re.fullmatch(r"[0-9]{1,12}", text):
-        remedy = "paste the expanded command" if "$" in text else "correct it"
-        raise InstanceError(
-            f"{place}: {name}: found {text!r}, expected a whole number; {remedy}"
-        )
-    return int(text)
+    for text in TABLE.not_read(told.given, told.fields):
+        name, _, value = text.removeprefix("--").partition(" ")
+        if name == "recompute-modules" and "core_attn" in value and " " not in value:
+            continue
+        yield text

@@ -23,7 +23,11 @@ import re
 from collections.abc import Iterator
 
 from ...errors import InstanceError
+from ...trainers.megatron import TABLE
+from ...trainers.megatron.stages import Division
 from ..documents import Document, Values
+from ..megatron.arguments import printed as from_values
+from ..reading import Reading, reading_of
 from . import logs
 from .facts import Facts, Given
 from .logs import NUMBER, Peak, Trainer
@@ -45,22 +49,11 @@ _PEAKS = tuple(
     )
     for name in ("allocated", "reserved")
 )
-_PLAIN = {
-    "layers": "num_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "head_dim": "kv_channels",
-    "intermediate": "ffn_hidden_size",
-    "gated": "swiglu",
-    "seq": "seq_length",
-    "gpus": "world_size",
-    "dp": "data_parallel_size",
-    "tp": "tensor_model_parallel_size",
-    "pp": "pipeline_model_parallel_size",
-    "mbs": "micro_batch_size",
-    "gbs": "global_batch_size",
-    "optimizer": "optimizer",
-}
+#: Fields of a row that are fields of the table.
+_PLAIN = (
+    *("layers", "hidden", "heads", "head_dim", "intermediate", "gated", "tied", "seq"),
+    *("gpus", "dp", "tp", "pp", "mbs", "gbs", "zero"),
+)
 _OVERLAP = (
     "sequence_parallel",
     "overlap_grad_reduce",
@@ -83,7 +76,6 @@ _UNTOLD = {
     "moe_latent_size": "experts of another width",
 }
 _PATTERNS = ("hybrid_override_pattern", "hybrid_layer_pattern")
-_SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
 def _read(source: Source, facts: Facts, given: Given) -> None:
@@ -163,26 +155,34 @@ def _seconds(lines: tuple[Line, ...]) -> tuple[list[float], int | None]:
 
 
 def _fields(arguments: Arguments) -> Document:
-    fields = {field: arguments.get(name) for field, name in _PLAIN.items()}
+    read = from_values(arguments)
+    told = reading_of(TABLE, read.given, read.off)
     deepspeed = arguments.get("deepspeed") is True
+    fields = {field: told.fields.get(field) for field in _PLAIN}
+    for (
+        field,
+        fault,
+    ) in told.faults.items():  # the check of a row says what it should be
+        fields[field] = fault.text
     return {
         **fields,
         "framework": "Megatron-DeepSpeed" if deepspeed else "Megatron-LM",
-        "kv_heads": _kv_heads(arguments),
-        **_experts(arguments),
-        "cp": arguments.get("context_parallel_size", 1),
-        "ep": arguments.get("expert_model_parallel_size", 1),
-        "etp": arguments.get("expert_tensor_parallel_size"),
-        "vp": arguments.get("virtual_pipeline_model_parallel_size") or 1,
-        **_zero(arguments),
+        "kv_heads": told.get("kv_heads", fields["heads"]),
+        **_experts(told, arguments),
+        "cp": told.get("cp", 1),
+        "ep": told.get("ep", 1),
+        "etp": told.get("etp"),
+        "vp": told.get("division", Division()).runs or 1,
+        "zero": told.get("zero", 0),
+        "fsdp": _fsdp(arguments),
+        "optimizer": arguments.get("optimizer"),
         "precision": _precision(arguments),
         "gradient_bits": _gradient_bits(arguments),
-        "tied": _tied(arguments),
         "attention": _attention(arguments),
         "recompute": _recompute(arguments),
         "overlap": _overlap(arguments),
-        "offload": "optimizer" if arguments.get("optimizer_cpu_offload") else None,
-        "stage_layers": _stages(arguments),
+        "offload": "optimizer" if told.get("hosted") else None,
+        "stage_layers": _stages(told),
     }
 
 
@@ -202,11 +202,6 @@ def _refuse(arguments: Arguments, source: Source, place: str) -> None:
         )
 
 
-def _tied(arguments: Arguments) -> bool | None:
-    name = "untie_embeddings_and_output_weights"
-    return None if name not in arguments else arguments[name] is not True
-
-
 def _attention(arguments: Arguments) -> str | None:
     """Return that scores pass through memory, where a run says so."""
     told = str(arguments.get("attention_backend", "")).rpartition(".")[2]
@@ -215,47 +210,34 @@ def _attention(arguments: Arguments) -> str | None:
     return "unfused" if told == "unfused" or without else None
 
 
-def _kv_heads(arguments: Arguments) -> object:
-    if arguments.get("group_query_attention") is True:
-        return arguments.get("num_query_groups")
-    return arguments.get("num_attention_heads")
-
-
-def _experts(arguments: Arguments) -> Document:
-    experts = logs.positive(arguments.get("num_experts"))
-    notes = _shape_notes(arguments)
-    if experts is None:
+def _experts(told: Reading, arguments: Arguments) -> Document:
+    notes = _shape_notes(told, arguments)
+    if not (experts := told.get("experts")):
         return {"kind": "dense", "shape_notes": "; ".join(notes) or None}
-    pattern = arguments.get("moe_layer_freq", 1)
-    if pattern != 1:
-        dense = _first_dense(str(pattern))
-        told = f"moe_layer_freq={pattern}"
-        notes.append(told if dense is None else f"first {dense} layers dense")
-    each = logs.positive(arguments.get("moe_ffn_hidden_size"))
-    each = each or logs.positive(arguments.get("ffn_hidden_size"))
-    shared = logs.positive(arguments.get("moe_shared_expert_intermediate_size")) or 0
+    if placed := told.get("expert_layers"):
+        dense = placed.index(1) if 1 in placed else 0
+        is_first = dense and placed == [0] * dense + [1] * (len(placed) - dense)
+        pattern = f"moe_layer_freq={arguments['moe_layer_freq']}"
+        notes.append(f"first {dense} layers dense" if is_first else pattern)
+    each = told.get("moe_intermediate") or told.get("intermediate")
+    shared = told.get("shared_width", 0)
     if each and shared % each:
         notes.append(f"one shared expert of {shared}")
     return {
         "kind": "moe",
         "experts": experts,
-        "experts_per_token": arguments.get("moe_router_topk"),
+        "experts_per_token": told.get("experts_per_token"),
         "moe_intermediate": each,
         "shared_experts": -(-shared // each) if each else None,
         "shape_notes": "; ".join(notes) or None,
     }
 
 
-def _shape_notes(arguments: Arguments) -> list[str]:
+def _shape_notes(told: Reading, arguments: Arguments) -> list[str]:
     """Return what of a model a run has words for alone: its mixers and windows."""
-    notes = []
-    if arguments.get("multi_latent_attention") is True:
-        notes.append("MLA attention")
-    window = re.fullmatch(r"\(?\[?([0-9]{1,9}), ?[0-9]{1,9}\]?\)?", str(
-        arguments.get("window_size")
-    ))  # fmt: skip
-    if window:  # the tokens before, and the own one
-        notes.append(f"sliding window of {int(window[1]) + 1}")
+    notes = ["MLA attention"] if told.get("latent") else []
+    if window := told.get("window"):
+        notes.append(f"sliding window of {window}")
     pattern = next(filter(None, (arguments.get(name) for name in _PATTERNS)), None)
     if pattern is not None:
         head = logs.positive(arguments.get("mamba_head_dim")) or 64
@@ -268,39 +250,11 @@ def _shape_notes(arguments: Arguments) -> list[str]:
     return notes
 
 
-def _first_dense(pattern: str) -> int | None:
-    """Return how many layers have no experts, before all others; None: other layers.
-
-    A pattern is a list of zeros and ones, or as `([0]*3+[1]*58)`.
-    """
-    layers: list[str] = []
-    for items, times in re.findall(r"\[([01, ]{1,9999})\](?:\*([0-9]{1,4}))?", pattern):
-        layers += re.findall("[01]", items) * int(times or 1)
-    text = "".join(layers)
-    return text.find("1") if re.fullmatch("0{1,999}1{1,999}", text) else None
-
-
-def unrolled(layout: str) -> str:
-    """Return a layout of a pipeline without commas and multiplications."""
-    text = re.sub(r"[,\s]", "", layout)
-    for pattern in (r"\(([^()]*)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
-        text = re.sub(pattern, lambda one: one[1] * int(one[2]), text)
-    return text
-
-
-def _zero(arguments: Arguments) -> Document:
-    """ZeRO's stage, and by whose FSDP."""
-    fsdp = ("use_megatron_fsdp", "use_custom_fsdp")
-    if any(arguments.get(name) is True for name in fsdp):
-        strategy = str(arguments.get("data_parallel_sharding_strategy"))
-        return {"zero": _SHARDED.get(strategy), "fsdp": f"Megatron-FSDP, {strategy}"}
-    if arguments.get("use_torch_fsdp2") is True:
-        return {"zero": 3, "fsdp": "FSDP2"}
-    if arguments.get("deepspeed") is True:
-        return {"zero": arguments.get("zero_stage")}
-    if "use_distributed_optimizer" not in arguments:
-        return {"zero": 0}  # older than the option
-    return {"zero": int(arguments["use_distributed_optimizer"] is True)}
+def _fsdp(arguments: Arguments) -> str | None:
+    """Return whose FSDP divides states."""
+    if any(arguments.get(x) is True for x in ("use_megatron_fsdp", "use_custom_fsdp")):
+        return f"Megatron-FSDP, {arguments.get('data_parallel_sharding_strategy')}"
+    return "FSDP2" if arguments.get("use_torch_fsdp2") is True else None
 
 
 def _precision(arguments: Arguments) -> str:
@@ -344,28 +298,18 @@ def _overlap(arguments: Arguments) -> str | None:
     return "; ".join(said) or None
 
 
-def _stages(arguments: Arguments) -> tuple[int, ...] | None:
+def _stages(told: Reading) -> tuple[int, ...] | None:
     """Layers of each stage, where a layout tells them, or of the first or last."""
-    stages = logs.positive(arguments.get("pipeline_model_parallel_size")) or 1
-    layout = arguments.get("pipeline_model_parallel_layout")
-    if isinstance(layout, str) and stages > 1:
-        parts = [one.count("t") for one in unrolled(layout).split("|")]
-        if len(parts) % stages == 0:
-            return tuple(sum(parts[stage::stages]) for stage in range(stages))
-    ends = [
-        logs.positive(arguments.get(f"decoder_{end}_pipeline_num_layers"))
-        for end in ("first", "last")
-    ]
-    layers = logs.positive(arguments.get("num_layers"))
-    within = stages - sum(end is not None for end in ends)
-    if ends == [None, None] or layers is None or within < 0:
+    division, stages = told.get("division", Division()), told.get("pp", 1)
+    if not division.is_uneven or stages == 1 or told.get("layers") is None:
         return None
-    rest = layers - sum(end or 0 for end in ends)
-    each, over = divmod(rest, within) if within else (0, rest)
-    if over or each < 0:
-        return None  # another rule, such as embeddings that count as layers
-    first, last = ([end] if end else [] for end in ends)
-    return (*first, *[each] * within, *last)
+    try:
+        parts = division.parts(stages, told.get("layers"), 0)
+    except ValueError:  # another rule, such as embeddings that count as layers
+        return None
+    if len(parts) % stages:
+        return None
+    return tuple(sum(parts[stage::stages]) for stage in range(stages))
 
 
 FORM = Trainer(

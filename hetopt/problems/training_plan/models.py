@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from ...schema import Instance, ModelSpec
-from ...schema.targets import Feature
+from ...schema.targets import OF_FEATURES, Feature
+from ...trainers.megatron import TABLE
 from . import shapes
+from .fields import fields_of, has_wide_norms
 
 #: HexiScale's names of models, by their width and attention heads.
 HEXISCALE: Mapping[tuple[int, int], str] = MappingProxyType(
@@ -28,7 +30,6 @@ HEXISCALE: Mapping[tuple[int, int], str] = MappingProxyType(
     }
 )
 _VOCABULARY, _LENGTH = 32_000, 4096
-_LLAMA_3 = (1.0, 4.0, 8192)  # what megatron-core has of rope scaling beside its factor
 
 
 #: Families that torchtitan has beside Llama's kind, by transformers' names.
@@ -55,36 +56,6 @@ def like_llama(model: ModelSpec) -> bool:
     if any(other) or model.experts or not model.gated or of.activation != "silu":
         return False
     return of.rope_scaling is None or of.rope_scaling.kind == "llama3"
-
-
-def has_sinks(model: ModelSpec) -> bool:
-    """Return whether each head has a sink beside its scores, as in gpt-oss.
-
-    A layer's parameters tell: what is neither its norms nor its biases.
-    """
-    return _is_beside_norms(model, model.heads)
-
-
-def _has_wide_norms(model: ModelSpec) -> bool:
-    """Return whether one norm spans all heads' queries, one the keys (OLMo 2)."""
-    each = 2 * (model.attention_width // model.heads)
-    wide = model.attention_width + model.kv_width - each
-    return model.qk_norm and wide > 0 and _is_beside_norms(model, wide)
-
-
-def _is_beside_norms(model: ModelSpec, count: int) -> bool:
-    """Return whether an attention has so many parameters more than Megatron's has.
-
-    Those are products, whole norms of the layer, norms of each head, and biases.
-    """
-    if model.vectors is None or model.vectors.attention is None:
-        return False
-    width, h = model.attention_width, model.hidden
-    joint = width + 2 * model.kv_width
-    bias = {"none": 0, "qkv": joint, "all": joint + h}[model.attention_bias]
-    norms = 2 * (width // model.heads) if model.qk_norm else 0
-    left = model.vectors.attention - bias - norms - count
-    return left > 0 and left % h == 0
 
 
 def _torchtitan(data: Instance) -> Iterator[str]:
@@ -144,28 +115,13 @@ def _with_peft(data: Instance) -> Iterator[str]:
 
 
 def _megatron(data: Instance) -> Iterator[str]:
-    told, length = data.model.architecture, data.workload.sequence_length
+    length = data.workload.sequence_length
     if data.model.chunked and Feature.WINDOWS in shapes.of_layers(data.model, length):
         yield "attention within chunks of the sequence"
-    if _has_wide_norms(data.model):
+    if has_wide_norms(data.model):
         yield "norms of the queries and of the keys of all heads together"
-    if told is None:
-        return
-    if told.positions_for(length) < length:
-        yield f"learned positions of {told.longest} tokens on sequences of {length}"
-    if told.rope_base is not None and told.rope_base != int(told.rope_base):
-        yield f"a rope base that is no whole number, {told.rope_base}"
-    scaling = told.rope_scaling
-    if scaling is not None and scaling.kind == "linear":
-        if scaling.factor != int(scaling.factor):
-            yield f"a rope scaling that is no whole number, {scaling.factor}"
-    elif scaling is not None:
-        rest = (scaling.low_freq_factor, scaling.high_freq_factor)
-        if (*rest, scaling.original_length) != _LLAMA_3:
-            yield "a rope scaling other than that of Llama 3.1"
-    gated = data.model.gated
-    if told.activation == "relu" or (gated and told.activation != "silu"):
-        yield f"{'a gated ' if gated else ''}activation {told.activation}"
+    own = fields_of(data, 1)  # what a feature says is not said again
+    yield from TABLE.unsupported({k: own[k] for k in own if k not in OF_FEATURES})
 
 
 _RULES: Mapping[str, Callable[[Instance], Iterator[str]]] = MappingProxyType(

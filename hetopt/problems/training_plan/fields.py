@@ -1,0 +1,144 @@
+"""An instance and its plan by the fields of trainers' tables.
+
+Fields that a run's row has are called as there (`costs.runs.rows.Run`); `layers` are
+without those that predict further tokens. A field that is absent is not known.
+"""
+
+from ...plans import Pipeline
+from ...schema import Instance, ModelSpec, Split
+from ...schema.architecture import Architecture
+from ...schema.layers import EXPERTS, WINDOW, Kind
+from ...trainers.table import Fields
+
+_EIGHT = ("fp8", "mxfp8", "nvfp4")
+
+
+def fields_of(data: Instance, tp: int) -> Fields:
+    """Return the fields of the model and of how it is trained, cut among `tp` GPUs."""
+    model, workload = data.model, data.workload
+    costs, timed = workload.costs, workload.costs.compute.calibration
+    made: Fields = {
+        **{"layers": model.layers - model.mtp_layers, "mtp_layers": model.mtp_layers},
+        **{"hidden": model.hidden, "heads": model.heads, "tp": tp},
+        **{"seq": workload.sequence_length, "longest": workload.sequence_length},
+        **{"gbs": workload.global_batch, "vocabulary": model.vocabulary},
+        **{"intermediate": model.intermediate, "gated": model.gated},
+        **{"tied": model.tied_embeddings, "latent": bool(model.latent)},
+        # Latent attention has norms of what it compresses.
+        **{"qk_norm": model.qk_norm or bool(model.latent), "sinks": has_sinks(model)},
+        "mixers": model.mamba is not None or model.mamba1 is not None,
+        "precision": costs.memory.precision or "bf16_mixed",
+        "products": timed.precision if timed and timed.precision in _EIGHT else "bf16",
+        "recompute": costs.compute.recompute,
+        "sequence_parallel": tp > 1
+        and bool(costs.compute.sequence_parallel or model.experts),
+        "optimiser": costs.memory.optimiser,
+        "hosted": costs.memory.hosts_update,
+        "zero": costs.updates.zero,
+        "zero_groups": costs.updates.zero_groups,
+        "lora_rank": None if costs.updates.lora is None else costs.updates.lora.rank,
+        **_experts(model),
+        **_windows(model, workload.sequence_length),
+    }
+    if model.common_attention:
+        made |= {"kv_heads": model.kv_heads or model.heads, "head_dim": model.key_dim}
+    if (of := model.latent) is not None:
+        made |= {"q_rank": of.query_rank or None, "kv_rank": of.key_rank}
+        made |= {"plain_dim": of.plain, "rotary_dim": of.rotary, "v_dim": of.value_dim}
+    if model.architecture is not None:
+        made |= _architecture(model, model.architecture, workload.sequence_length)
+    return made
+
+
+def fields_of_grid(pipeline: Pipeline, split: Split) -> Fields:
+    """Return the fields of a grid of ranks."""
+    replica = pipeline.stages[0].replicas[0]
+    return {
+        "tp": replica.degree // split.context,
+        "pp": len(pipeline.stages),
+        "mbs": replica.samples,
+        "cp": split.context,
+        "ep": split.experts,
+        "etp": 1 if split.experts > 1 else None,  # whole on a GPU then
+        "vp": split.interleave,
+        "stage_layers": tuple(len(stage.span) for stage in pipeline.stages),
+    }
+
+
+def _kinds(model: ModelSpec) -> tuple[Kind, ...]:
+    """Return the kinds of the layers without those that predict further tokens."""
+    return model.kinds[: model.layers - model.mtp_layers]
+
+
+def _experts(model: ModelSpec) -> Fields:
+    if not model.experts:
+        return {"experts": 0}
+    width = model.expert_intermediate or model.mlp_width
+    placed = [int(EXPERTS in kind) for kind in _kinds(model)]
+    return {
+        "experts": model.experts,
+        "experts_per_token": model.active_experts or 0,
+        "moe_intermediate": width,
+        "shared_width": model.shared_experts * width,
+        "expert_layers": placed if 0 in placed else None,
+    }
+
+
+def _windows(model: ModelSpec, length: int) -> Fields:
+    """Return the window of those layers that see less than the whole sequence."""
+    less = (model.window or 0) < length
+    seen = [int(less and WINDOW in kind) for kind in _kinds(model)]
+    if model.window is None or 1 not in seen:
+        return {}
+    return {"window": model.window, "window_layers": seen if 0 in seen else None}
+
+
+def _architecture(model: ModelSpec, told: Architecture, length: int) -> Fields:
+    scaling, router = told.rope_scaling, told.router
+    rest = ("low_freq_factor", "high_freq_factor", "original_length")
+    made: Fields = {
+        **{"norm": told.normalization, "norm_epsilon": told.norm_epsilon},
+        **{"dropout": told.dropout, "attention_dropout": told.attention_dropout},
+        **{"positions": told.positions, "longest": told.positions_for(length)},
+        **{"rope_base": told.rope_base, "bias": told.bias},
+        "qkv_bias": told.qkv_bias and not told.bias,
+        "activation": f"{'gated ' if model.gated else ''}{told.activation}",
+    }
+    if model.latent is not None and told.positions == "rope":
+        made["rope_type"] = "rope"
+    if scaling is not None:
+        own = (scaling.factor, *(getattr(scaling, name) for name in rest))
+        made[f"rope_{scaling.kind}"] = own if scaling.kind == "llama3" else own[0]
+    if router is not None:
+        made |= {"router_loss": router.auxiliary_loss, "normalised": router.normalised}
+    return made
+
+
+def has_sinks(model: ModelSpec) -> bool:
+    """Return whether each head has a sink beside its scores, as in gpt-oss.
+
+    A layer's parameters tell: what is neither its norms nor its biases.
+    """
+    return _is_beside_norms(model, model.heads)
+
+
+def has_wide_norms(model: ModelSpec) -> bool:
+    """Return whether one norm spans all heads' queries, one the keys (OLMo 2)."""
+    each = 2 * (model.attention_width // model.heads)
+    wide = model.attention_width + model.kv_width - each
+    return model.qk_norm and wide > 0 and _is_beside_norms(model, wide)
+
+
+def _is_beside_norms(model: ModelSpec, count: int) -> bool:
+    """Return whether an attention has so many parameters more than Megatron's has.
+
+    Those are products, whole norms of the layer, norms of each head, and biases.
+    """
+    if model.vectors is None or model.vectors.attention is None:
+        return False
+    width, h = model.attention_width, model.hidden
+    joint = width + 2 * model.kv_width
+    bias = {"none": 0, "qkv": joint, "all": joint + h}[model.attention_bias]
+    norms = 2 * (width // model.heads) if model.qk_norm else 0
+    left = model.vectors.attention - bias - norms - count
+    return left > 0 and left % h == 0

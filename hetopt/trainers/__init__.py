@@ -1,0 +1,1 @@
+"""Trainers' options as tables; it knows neither files nor instances."""
