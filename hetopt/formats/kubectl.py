@@ -22,7 +22,6 @@ from pydantic import Field
 from ..catalogue import rented
 from ..errors import InstanceError, quoted
 from ..text.complaints import validated
-from ..text.parsing import read_tree
 from .documents import Document
 from .foreign import Foreign
 from .importing import clusters
@@ -98,9 +97,10 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     hosts: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:
-        found = [*nodes(read_tree(path), str(path))]
+        documents, gone = clusters.trees(path, is_one)
+        found = [one for tree in documents for one in nodes(tree, str(path))]
         there = [one for one in found if isinstance(one, Host)]
-        gone = [one for one in found if isinstance(one, LeftOut)]
+        gone += [one for one in found if isinstance(one, LeftOut)]
         if not there:
             raise InstanceError(_no_host(str(path), gone))
         hosts += there

@@ -13,11 +13,11 @@ which card is meant is refused. Options are those of all importers of clusters.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from ..catalogue import find_gpu, near, rented, skypilot_gpus
 from ..errors import InstanceError, quoted
-from ..text.parsing import read_tree
 from . import kubectl
 from .documents import Document, Values
 from .importing import clusters
@@ -36,8 +36,10 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     hosts: list[Host] = []
     left_out: list[LeftOut] = []
     for path in paths:
-        tree, place = read_tree(path), str(path)
-        for one in _machines(tree, place, path.stem):
+        found, others = clusters.trees(path, is_one)
+        left_out += others
+        place = str(path)
+        for one in chain.from_iterable(_machines(x, place, path.stem) for x in found):
             if isinstance(one, Host):
                 hosts.append(one)
             else:

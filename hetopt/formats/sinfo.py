@@ -1,6 +1,7 @@
 """Slurm's `sinfo -N -h -o "%N %G"`, or `scontrol show node`, as a cluster; JSON, too.
 
-The lines NodeName of slurm.conf are read as well, which tells no states.
+The lines NodeName of slurm.conf are read as well, which tells no states, and those of
+gres.conf, by the device files or counts there. Keywords of both have any case.
 
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
 resources are `(null)`, are left out. A node that several partitions list counts once;
@@ -17,7 +18,7 @@ are those of all importers of clusters.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
@@ -46,13 +47,21 @@ _OUT = (
     *("down", "drain", "drng", "fail", "maint", "unk", "futr", "future", "reboot"),
     *("inval", "not_resp"),
 )
-#: What is read of a node of scontrol and slurm.conf.
-_SAID = (
-    *("NodeName=", "Gres=", "State=", "RealMemory="),
-    *("AvailableFeatures=", "Features="),
+#: What is read of a node of scontrol and slurm.conf, in lower case.
+_SAID = frozenset(
+    {
+        *("nodename", "gres", "state", "realmemory"),
+        *("availablefeatures", "features", "feature"),
+    }
 )
+_NODE = r"(?im)^[ \t]*NodeName="
 #: Lines that slurm.conf has and `scontrol show node` has not.
-_CONF = r"(?m)^(?:PartitionName|NodeName=DEFAULT|GresTypes|SlurmctldHost|ClusterName)\b"
+_CONF = (
+    r"(?im)^[ \t]*(?:PartitionName|NodeName=DEFAULT|GresTypes|SlurmctldHost|"
+    r"ClusterName|NodeSet)\b"
+)
+#: Lines of gres.conf.
+_GRES_CONF = r"(?im)^[ \t]*(?:NodeName=\S+[ \t]+)?(?:Name=\w+\b|AutoDetect=)"
 # A state as sinfo prints it, short or long, with its marks.
 _STATE_FORM = re.compile(
     r"(?:idle|mix(?:ed)?|alloc(?:ated)?|comp(?:leting)?|drain(?:ed|ing)?|drng|down|boot|"
@@ -157,8 +166,9 @@ def is_one(text: str, tree: Document | None) -> bool:
     """Tell whether a text or a tree is one of Slurm's, with GPUs or without."""
     if tree is not None:
         return isinstance(tree.get("sinfo", tree.get("nodes")), list)
-    heads = rf"(?m)^(?:NodeName=|.*\b(?:{'|'.join(_NODES)})\b)"
-    return re.search(heads, text) is not None or is_gres(text)
+    heads = rf"(?m)^.*\b(?:{'|'.join(_NODES)})\b(?!\()"
+    forms = (_NODE, _GRES_CONF, heads)
+    return any(re.search(form, text) for form in forms) or is_gres(text)
 
 
 def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
@@ -169,8 +179,10 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     if text.lstrip().startswith("{"):
         rows = list(_json(text, where))
     else:
-        is_scontrol = re.search(r"^NodeName=", text, re.MULTILINE) is not None
-        rows = list((_scontrol if is_scontrol else _table)(text, where))
+        read_rows = _scontrol if re.search(_NODE, text) is not None else _table
+        rows = list((_gres_conf if re.search(_GRES_CONF, text) else read_rows)(
+            text, where
+        ))  # fmt: skip
     found: dict[str, list[Host]] = {}
     left_out: dict[str, LeftOut] = {}
     for row in rows:
@@ -318,27 +330,66 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
     """Yield the nodes of `scontrol show node`, in one line each or in several."""
     if is_conf := re.search(_CONF, text) is not None:
         text = re.sub(r"\\\r?\n", " ", text)
-    starts = [m.start() for m in re.finditer("^NodeName=", text, re.MULTILINE)]
+    starts = [match.start() for match in re.finditer(_NODE, text)]
     usual: dict[str, str] = {}
     for start, end in pairwise([*starts, len(text)]):
         place = f"{where}: line {text.count(chr(10), 0, start) + 1}"
         told = text[start:end]
         if is_conf:  # one line a node, and others between them
             told = told.partition("\n")[0].partition("#")[0]
-        said = usual | dict(
-            word.partition("=")[::2]
-            for word in reversed(told.split())
-            if word.startswith(_SAID)
-        )
-        if said["NodeName"] == "DEFAULT":
+        said = usual | _said(told, _SAID)
+        if said["nodename"].upper() == "DEFAULT":
             usual = said
             continue
-        if is_conf and said.get("State") == "UNKNOWN":
-            said["State"] = ""
-        gres, state = said.get("Gres", "(null)"), said.get("State", "")
-        memory = said.get("RealMemory", "")
-        features = said.get("AvailableFeatures") or said.get("Features") or ""
-        yield _Row(place, said["NodeName"], gres, state, "Gres", memory, features)
+        if is_conf and said.get("state", "").upper() == "UNKNOWN":
+            said["state"] = ""
+        gres, state = said.get("gres", "(null)"), said.get("state", "")
+        memory = said.get("realmemory", "")
+        words = ("availablefeatures", "features", "feature")
+        features = next((said[word] for word in words if said.get(word)), "")
+        yield _Row(place, said["nodename"], gres, state, "Gres", memory, features)
+
+
+def _said(text: str, names: Collection[str]) -> dict[str, str]:
+    """Return what `Name=value` says of these names; of one told twice the first."""
+    pairs = (word.partition("=")[::2] for word in reversed(text.split()))
+    return {name.lower(): value for name, value in pairs if name.lower() in names}
+
+
+def _gres_conf(text: str, where: str) -> Iterator[_Row]:
+    """Yield the nodes of gres.conf with the GPUs of all their lines."""
+    found: dict[str, dict[str, int]] = {}
+    places: dict[str, str] = {}
+    for number, line in enumerate(re.sub(r"\\\r?\n", " ", text).splitlines(), 1):
+        names = ("nodename", "name", "type", "file", "count", "autodetect")
+        said, place = _said(line.partition("#")[0], names), f"{where}: line {number}"
+        if said.get("name", "").lower() != "gpu":
+            continue
+        if "nodename" not in said or not {"file", "count"} & said.keys():
+            missing = "NodeName" if "nodename" not in said else "File or Count"
+            raise InstanceError(
+                f"{place}: found no {missing}, expected the nodes and their number of "
+                f"GPUs in each line; give slurm.conf. Or run: {_COMMAND}"
+            )
+        files = [*expanded(said.get("file", ""), place)]
+        count = said.get("count", str(len(files)))
+        if not re.fullmatch("[0-9]{1,4}", count):
+            raise InstanceError(
+                f"{place}: Count: found {count!r}, expected a whole number; correct it"
+            )
+        kind = f"gpu:{said['type']}" if said.get("type") else "gpu"
+        for name in expanded(said["nodename"], place):
+            of_node = found.setdefault(name, {})
+            of_node[kind] = of_node.get(kind, 0) + int(count)
+            places.setdefault(name, place)
+    if not found:
+        raise InstanceError(
+            f"{where}: No GPU nodes found: gres.conf leaves them to AutoDetect, or has "
+            f"none. Run: {_COMMAND}"
+        )
+    for name, kinds in found.items():
+        gres = ",".join(f"{kind}:{count}" for kind, count in kinds.items())
+        yield _Row(places[name], name, gres, "", "Name=gpu")
 
 
 def _header(words: list[str], place: str) -> _Columns:

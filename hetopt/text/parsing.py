@@ -211,12 +211,25 @@ def read_value(path: Path) -> Any:
 
 def parse_value(text: str, where: str, *, is_json: bool) -> Any:
     """The value in `text`, bounded; messages of `InstanceError` begin with `where`."""
+    found = parse_documents(text, where, is_json=is_json)
+    if len(found) > 1:
+        raise InstanceError.at(
+            where,
+            None,
+            f"found {len(found)} YAML documents, expected one; give the one that is "
+            "meant as a file of its own",
+        )
+    return found[0] if found else None
+
+
+def parse_documents(text: str, where: str, *, is_json: bool = False) -> list[Any]:
+    """Return the values in `text`, bounded; YAML may hold several, divided by `---`."""
     try:
         with without_collection():
-            tree = _from_json(text) if is_json else _from_yaml(text)
-            depth = _depth(tree)
+            trees = [_from_json(text)] if is_json else _from_yaml(text)
+            depth = max(map(_depth, trees), default=0)
         # Only escapes can write one: files are UTF-8, and hold no bare NUL.
-        if "\\" in text and (strange := _no_character(tree)):
+        if "\\" in text and (strange := _no_character(trees)):
             raise _Refused(strange)
     except json.JSONDecodeError as error:
         raise InstanceError.at(
@@ -229,7 +242,7 @@ def parse_value(text: str, where: str, *, is_json: bool) -> Any:
     except _Refused as error:
         raise InstanceError.at(where, None, str(error)) from None
     except RecursionError:
-        depth, tree = MAX_DEPTH + 1, {}
+        depth, trees = MAX_DEPTH + 1, []
     except ValueError:  # Python reads no whole number of thousands of digits
         raise InstanceError.at(
             where,
@@ -244,7 +257,7 @@ def parse_value(text: str, where: str, *, is_json: bool) -> Any:
             f"found values nested more than {MAX_DEPTH} deep, expected at most "
             f"{MAX_DEPTH} levels; flatten the file",
         )
-    return tree
+    return trees
 
 
 @contextmanager
@@ -389,10 +402,10 @@ for _tag, _method in {
 _Loader.add_constructor(None, _Loader.unknown)
 
 
-def _from_yaml(text: str) -> object:
+def _from_yaml(text: str) -> list[object]:
     try:
         _check_events(text)
-        return yaml.load(text, Loader=_Loader)
+        return [*yaml.load_all(text, Loader=_Loader)]
     except yaml.MarkedYAMLError as error:
         # libyaml's scanner runs ahead of its events, and has a limit of its own.
         if "nesting depth" in (error.problem or ""):

@@ -19,6 +19,7 @@ from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
 from ...errors import InstanceError, cut
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
+from ...text.parsing import parse_documents, read_text, read_tree
 from ..documents import Document, Options
 from . import assumptions, ports
 from .assumptions import Assumed, Assumption
@@ -87,6 +88,29 @@ class LeftOut(NamedTuple):
     name: str
     why: str
     change: str
+
+
+def trees(
+    path: Path, is_one: Callable[[str, Document | None], bool]
+) -> tuple[list[Document], list[LeftOut]]:
+    """Return the documents of a file that are a reader's, and the others as left out.
+
+    A file of one document is returned as it is.
+    """
+    text, is_json = read_text(path), path.suffix == ".json"
+    found = parse_documents(text, str(path), is_json=is_json)
+    documents = [one for one in found if one is not None]
+    if len(documents) < 2:
+        whole = documents[0] if documents else None
+        return [whole if isinstance(whole, dict) else read_tree(path)], []
+    mine = [one for one in documents if isinstance(one, dict) and is_one("", one)]
+    left_out = []
+    for number, one in enumerate(documents, 1):
+        if one not in mine:
+            kind = one.get("kind", "no kind") if isinstance(one, dict) else "no object"
+            what = f"document {number} of {path.name} ({cut(str(kind))})"
+            left_out.append(LeftOut(what, "it lists no hosts", "a file of its own"))
+    return mine, left_out
 
 
 def reasons(left_out: Sequence[LeftOut]) -> str:

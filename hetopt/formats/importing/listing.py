@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ... import formats
 from ...errors import InstanceError
-from ...text.parsing import parse_value, read_text
+from ...text.parsing import parse_documents, read_text
 from ..contract import HostReader
 from ..documents import Document
 from . import clusters
@@ -51,6 +51,11 @@ _NEAR = (
     ),
     (r"=+ ROCm S|=+ ROCM-SMI|\+-+\+\n\| AMD-SMI", "what AMD's tools print", _BY_HAND),
     (r"[^\s:]+\n +(?:Mom|state|ntype) = ", "what pbsnodes prints", _BY_HAND),
+    (
+        r" *JOBID[ |]+PARTITION",
+        "what squeue prints: jobs, no hosts",
+        "Run: sinfo -N -h -o '%N %G'",
+    ),
     (r"HOST_NAME +", "what LSF prints", _BY_HAND),
     (
         r"(?:[#;][^\n]*\n\s*)*\[[\w.-]+(?::\w+)?\]\s*$|all:\s*\n +(?:hosts|children):",
@@ -100,12 +105,12 @@ def document(format: str, paths: Sequence[Path], options: Document) -> Document:
 def format_of(path: Path) -> str:
     """The format of a file, by what it holds; `InstanceError` where it is none."""
     text = read_text(path)
-    suffix, tree = path.suffix.lower(), None
+    suffix, trees = path.suffix.lower(), []
     is_json = suffix == ".json" or re.match(r"\s*(\{|\[\s*[\[{\"\]])", text) is not None
     if is_json or suffix in (".yaml", ".yml"):
-        tree = parse_value(text, str(path), is_json=is_json)
-        tree = tree if isinstance(tree, dict) else None
-    for held in (None,) if tree is None else (tree, None):
+        found = parse_documents(text, str(path), is_json=is_json)
+        trees = [tree for tree in found if isinstance(tree, dict)]
+    for held in (*trees, None):
         for name in _BY_CONTENT:
             if _reader(name).is_one(text, held):
                 return name
