@@ -1,15 +1,15 @@
 """`kubectl get nodes -o json` as the cluster of an instance.
 
-GPUs are those that a node can allocate (`status.allocatable`, `nvidia.com/gpu`), their
-type and memory the labels of NVIDIA's feature discovery (`nvidia.com/gpu.product`,
-`nvidia.com/gpu.memory`). A node without the label has the GPUs of the machine by whose
-name a cloud rents it (`node.kubernetes.io/instance-type`; `hetopt.catalogue.rented` has
-these), those that Google's label names, or else those of the option `gpu`. The memory
-that pods can have of a node (`memory`) is `host_gib`, for what GPUs offload. Nodes
-that are cordoned or not ready, GPUs in parts (MIG), shared by pods or that a node has
-and does not hand out (`status.capacity`), and accelerators of other makers are left out
-and told. One node, or YAML, is read as well. Options are those of all importers of
-clusters.
+GPUs are those that a node can allocate (`status.allocatable`, `nvidia.com/gpu` or
+`amd.com/gpu`), their type and memory the labels of NVIDIA's feature discovery
+(`nvidia.com/gpu.product`, `nvidia.com/gpu.memory`), or AMD's name of the product. A
+node without the label has the GPUs of the machine by whose name a cloud rents it
+(`node.kubernetes.io/instance-type`; `hetopt.catalogue.rented` has these), those that
+Google's label names, or else those of the option `gpu`. The memory that pods can have
+of a node (`memory`) is `host_gib`, for what GPUs offload. Nodes that are cordoned or
+not ready, GPUs in parts (MIG), shared by pods or that a node has and does not hand out
+(`status.capacity`), and accelerators of other makers are left out and told. One node,
+or YAML, is read as well. Options are those of all importers of clusters.
 """
 
 import re
@@ -30,7 +30,12 @@ from .importing.clusters import Host, LeftOut
 OPTIONS = clusters.OPTIONS
 _COMMAND = "kubectl get nodes -o json"
 _GPU, _MIG = "nvidia.com/gpu", "nvidia.com/mig-"
-_PRODUCT, _MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
+_MEMORY = "nvidia.com/gpu.memory"
+GPUS = (_GPU, "amd.com/gpu")
+_PRODUCTS = (
+    *("nvidia.com/gpu.product", "amd.com/gpu.product-name"),
+    "beta.amd.com/gpu.product-name",
+)
 _COUNT, _SHARING = "nvidia.com/gpu.count", "nvidia.com/gpu.sharing-strategy"
 _MACHINE = "node.kubernetes.io/instance-type"
 _HOST = "memory"  # of the node itself, of which pods can have so much
@@ -145,17 +150,20 @@ def nodes(tree: Document, where: str) -> Iterator[Host | LeftOut]:
 def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
     name, labels = node.metadata.name, node.metadata.labels
     allocatable = node.status.allocatable
-    count = _number(allocatable, _GPU, place)
-    product = labels.get(_PRODUCT)
+    gpu = next((one for one in GPUS if _number(allocatable, one, place)), _GPU)
+    count = _number(allocatable, gpu, place)
+    product = _product(labels)
     for word in allocatable:
         if word.startswith(_MIG) and _number(allocatable, word, place):
             yield LeftOut(f"{word.removeprefix(_MIG)} of {name}", *_whole(name))
         elif word == _SHARED and _number(allocatable, word, place):
             yield LeftOut(f"{word} of {name}", *_SHARED_BY_PODS)
-        elif OTHERS.fullmatch(word) and _number(allocatable, word, place):
-            yield LeftOut(f"{word} of {name}", "not NVIDIA's", "--from hostfile")
+        elif (
+            word != gpu and OTHERS.fullmatch(word) and _number(allocatable, word, place)
+        ):
+            yield LeftOut(f"{word} of {name}", "not read", "--from hostfile")
     if not count:
-        if (idle := _number(node.status.capacity, _GPU, place)) > 0:
+        if (idle := _number(node.status.capacity, gpu, place)) > 0:
             yield _not_allocatable(name, idle, "")
         return
     if why := _why_not(node, product or ""):
@@ -175,7 +183,7 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
         network_gbytes_per_s=None if gbits is None else gbits / 8,
         host_mib=_mib(allocatable, place),
     )
-    there = _number(labels, _COUNT, place), _number(node.status.capacity, _GPU, place)
+    there = _number(labels, _COUNT, place), _number(node.status.capacity, gpu, place)
     if (missing := max(there) - count) > 0:
         yield _not_allocatable(name, missing, "more ")
 
@@ -189,10 +197,12 @@ def _not_allocatable(name: str, gpus: int, more: str) -> LeftOut:
 def card_of(labels: Mapping[str, object]) -> str | None:
     """Return the card that labels of a node tell, by NVIDIA, or by its machine."""
     machine = rented().get(str(labels.get(_MACHINE, "")).lower())
-    product = labels.get(_PRODUCT) or (machine.card if machine else None)
-    if product is not None:
-        return str(product)
-    return OF_GOOGLE.get(str(labels.get(_GOOGLE, "")))
+    product = _product(labels) or (machine.card if machine else None)
+    return product or OF_GOOGLE.get(str(labels.get(_GOOGLE, "")))
+
+
+def _product(labels: Mapping[str, object]) -> str | None:
+    return next((str(labels[one]) for one in _PRODUCTS if labels.get(one)), None)
 
 
 def _whole(name: str) -> tuple[str, str]:

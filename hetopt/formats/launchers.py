@@ -25,7 +25,6 @@ from .importing.clusters import Host, LeftOut
 
 OPTIONS = clusters.OPTIONS
 _MOST_NODES = 20_000
-_GPU = "nvidia.com/gpu"
 _KUBERAY = ("RayCluster", "RayJob", "RayService")
 _MACHINE = "node.kubernetes.io/instance-type"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -137,9 +136,10 @@ def _of_kuberay(tree: Values, place: str) -> Iterator[Host | LeftOut]:
             asked = _tree(_tree(one, at).get("resources") or {}, at)
             limits = _tree(asked.get("requests") or {}, at)
             limits = limits | _tree(asked.get("limits") or {}, at)
-            gpus += _count(limits.get(_GPU, 0), f"{at}.{_GPU}")
+            gpus += sum(_count(limits.get(x, 0), f"{at}.{x}") for x in kubectl.GPUS)
             for word in filter(kubectl.OTHERS.fullmatch, limits):
-                yield LeftOut(f"{word} of {name}", "not NVIDIA's", "--from hostfile")
+                if word not in kubectl.GPUS:
+                    yield LeftOut(f"{word} of {name}", "not read", "--from hostfile")
         if gpus:
             labels = _selected(pod, at)
             kind = str(labels.get(_MACHINE, ""))

@@ -40,7 +40,8 @@ _COMMAND = (
     "nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits"
 )
 _BEFORE = re.compile(
-    r"[\w.-]+: (?:GPU [0-9]|[0-9]+, |\s*MIG |(?:index|name|uuid|gpu_\w+|pci\.\w+), )"
+    r"[\w.-]+: (?:GPU [0-9]|[0-9]+, |\s*MIG |(?:NVIDIA|Tesla) [^,\n]*, |"
+    r"(?:index|name|uuid|gpu_\w+|pci\.\w+), )"
 )
 _ANSIBLE = re.compile(
     r"(?P<host>\S+) \| (?:(?P<rc>CHANGED|SUCCESS) \| rc=0 >>"
@@ -197,7 +198,8 @@ def is_one(text: str, tree: Document | None) -> bool:
         rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|"
         r"[0-9]{1,2}, ?[^,\n]*, ?(?:[0-9]+|\[N/A\]|[^\n]*\bGPU-|[^,\n]*, )|"
         rf"\| NVIDIA-SMI |{_LOG}|{_HEADER}|NVIDIA-SMI has failed|"
-        rf"[^,\n]{{3,80}}, ?[0-9]{{4,7}} MiB$|name$|{_MAKERS}$)"
+        rf"[^,\n]{{3,80}}, ?[0-9]{{4,7}} MiB$|name$|{_MAKERS}$|"
+        rf"{_MAKERS}, ?[0-9]{{4,7}}(?: MiB)?(?:,|$))"
     )
     return _is_topology(text) or re.search(begins, text) is not None
 

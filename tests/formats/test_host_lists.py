@@ -9,6 +9,7 @@ import pytest
 
 from hetopt.catalogue import find_gpu, rented
 from hetopt.errors import InstanceError
+from hetopt.files import load_instance
 from hetopt.formats import kubectl
 from hetopt.formats.importing import listing
 from hetopt.formats.importing.listing import AUTO, document, format_of
@@ -434,6 +435,82 @@ def test_hosts_without_a_number_of_gpus_are_refused(
         read(put(tmp_path, {"t.csv": text}))
 
 
+AMD = "AMD Instinct MI300X OAM"
+AMDS = {
+    "rocm-smi": "==== ROCm System Management Interface ====\n"
+    + "".join(
+        f"GPU[{i}]\t\t: Card Series: \t\t{AMD}\nGPU[{i}]\t\t: Card SKU: \tM3\n"
+        for i in range(8)
+    ),
+    "rocm-smi --csv": "device,Card Series,Card Vendor\n"
+    + "".join(f'card{i},{AMD},"Advanced Micro Devices, Inc."\n' for i in range(8)),
+    "amd-smi": "".join(
+        f"GPU: {i}\n    ASIC:\n        MARKET_NAME: {AMD}\n        VENDOR_ID: 1\n\n"
+        for i in range(8)
+    ),
+    "amd-smi --csv": "gpu,market_name,vendor_id\n"
+    + "".join(f"{i},{AMD},0x1002\n" for i in range(8)),
+    "kubectl": json.dumps(
+        {
+            "kind": "Node",
+            "metadata": {
+                "name": "a",
+                "labels": {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"},
+            },
+            "status": {"allocatable": {"amd.com/gpu": "8"}},
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", AMDS)
+def test_amds_tools_name_the_cards_of_a_host(tool: str, tmp_path: Path) -> None:
+    name = "a.json" if tool == "kubectl" else "a.txt"
+    (node,) = read(put(tmp_path, {name: AMDS[tool]})).nodes
+    assert (node.name, node.gpu, node.count) == ("a", "MI300X", 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("slurm.conf", "NodeName=g[1-2] Feature=l40s,ib Gres=gpu:8\n"),
+        ("slurm.conf", "nodename=g[1-2] FEATURES=l40s gres=gpu:8\nPARTITIONNAME=x\n"),
+        ("slurm.conf", "NodeName=DEFAULT Feature=L40S\n NodeName=g[1-2] Gres=gpu:8\n"),
+        ("gres.conf", "AutoDetect=off\nNodeName=g[1-2] Name=gpu Type=l40s "
+         "File=/dev/nvidia[0-3]\nNODENAME=g[1-2] name=gpu type=l40s Count=4 # rest\n"),
+        ("smi", "g1: NVIDIA L40S, 46068\ng2: NVIDIA L40S, 46068\n" * 8),
+        ("smi", "g1: NVIDIA L40S, 46068 MiB\ng2: NVIDIA L40S, 46068 MiB\n" * 8),
+    ],
+)  # fmt: skip
+def test_other_spellings_are_the_same_hosts(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    nodes = read(put(tmp_path, {name: text})).nodes
+    assert [(n.name, n.gpu, n.count) for n in nodes] == [
+        ("g1", "L40S", 8),
+        ("g2", "L40S", 8),
+    ]
+
+
+def test_of_several_documents_those_with_hosts_are_read(tmp_path: Path) -> None:
+    other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: train}\n"
+    one = read(put(tmp_path, {"x.yaml": KUBERAY}), types="A100:A100-40GB-SXM4")
+    for text in (f"{other}---\n{KUBERAY}", f"---\n{KUBERAY}\n---\n{other}"):
+        paths = put(tmp_path, {"x.yaml": text})
+        assert read(paths, types="A100:A100-40GB-SXM4").nodes == one.nodes
+        told = {"types": "A100:A100-40GB-SXM4", "inter_gbytes_per_s": 1.0}
+        left = [row.what for row in document(AUTO, paths, told)["assumed"]]
+        assert any("of x.yaml (Namespace)" in what for what in left)
+    with pytest.raises(InstanceError, match="found 2 YAML documents, expected one"):
+        load_instance(put(tmp_path, {"i.yaml": f"{other}---\n{other}"})[0])
+
+
+def test_what_squeue_prints_is_refused_by_name(tmp_path: Path) -> None:
+    text = "   JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n 1 g a b R 1 1 n\n"
+    with pytest.raises(InstanceError, match="found what squeue prints: jobs, no hosts"):
+        read(put(tmp_path, {"q.txt": text}))
+
+
 def test_a_gpu_for_displays_is_left_out_and_told(tmp_path: Path) -> None:
     names = [A100, "NVIDIA DGX Display", A100]
     lines = [f"GPU {i}: {name} (UUID: GPU-{i})" for i, name in enumerate(names)]
@@ -477,7 +554,7 @@ def test_accelerators_of_nodes_that_are_not_planned_on_are_told(tmp_path: Path) 
         {"allocatable": {"nvidia.com/gpu.shared": "4"}},
         *({"allocatable": {word: "8"}} for word in (
             *("aws.amazon.com/neuron", "google.com/tpu", "huawei.com/Ascend910"),
-            *("amd.com/gpu", "example.com/fpga"),
+            *("gpu.intel.com/i915", "example.com/fpga"),
         )),
     ]  # fmt: skip
     items = [
@@ -491,7 +568,7 @@ def test_accelerators_of_nodes_that_are_not_planned_on_are_told(tmp_path: Path) 
     assert [x.name for x in left] == [
         *("2 more GPUs of n0", "8 GPUs of n1", "nvidia.com/gpu.shared of n2"),
         *("aws.amazon.com/neuron of n3", "google.com/tpu of n4"),
-        *("huawei.com/Ascend910 of n5", "amd.com/gpu of n6"),
+        *("huawei.com/Ascend910 of n5", "gpu.intel.com/i915 of n6"),
     ]
 
 
@@ -506,9 +583,9 @@ def test_pods_of_kuberay_are_counted_by_hosts_and_others_are_told(
             ("gpus-0", 8),
             ("gpus-1", 8),
         ]
-    amd = KUBERAY.replace("nvidia.com/gpu:", "amd.com/gpu:", 1)
-    with pytest.raises(InstanceError, match=r"amd\.com/gpu of gpus is left out"):
-        read(put(tmp_path, {"x.yaml": amd}))
+    intel = KUBERAY.replace("nvidia.com/gpu:", "gpu.intel.com/i915:", 1)
+    with pytest.raises(InstanceError, match=r"intel\.com/i915 of gpus is left out"):
+        read(put(tmp_path, {"x.yaml": intel}))
 
 
 @pytest.mark.parametrize(
@@ -623,7 +700,7 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
         ("hosts", "[gpu]\nn1 gpus=8\n", "ansible all -i INVENTORY"),
         ("x.yaml", "all:\n  hosts:\n    n1: {}\n", "ansible all -i INVENTORY"),
         ("x.xml", "<?xml version='1.0'?>\n<nvidia_smi_log>\n", "Run nvidia-smi -q"),
-        ("x.txt", "=== ROCm System Management ===\n", "type=MI300X"),
+        ("x.txt", "=== ROCm System Management ===\n", "--showproductname --csv"),
         ("x.txt", "n1\n     Mom = n1\n     ntype = PBS\n", "what pbsnodes prints"),
         (
             "x.txt",

@@ -621,7 +621,7 @@ def test_nodes_and_gpus_that_cannot_be_planned_on_are_told(tmp_path: Path) -> No
         k8s("parts", None, allocatable={"nvidia.com/mig-7g.80gb": "8"}),
         k8s("shared", 32, f"{H100}-SHARED"),
         k8s("sliced", 32, labels=sharing),
-        k8s("amd", None, allocatable={"amd.com/gpu": "8"}),
+        k8s("xe", None, allocatable={"gpu.intel.com/xe": "8"}),
     ]
     read = kubectl_of(tmp_path, *items, inter_gbytes_per_s=25.0)
     nodes = [(node.name, node.count) for node in cluster(read).nodes]
@@ -638,7 +638,7 @@ def test_nodes_and_gpus_that_cannot_be_planned_on_are_told(tmp_path: Path) -> No
             ("1g.10gb of mixed", mig, MIG.format("mixed")),
             ("7g.80gb of parts", mig, MIG.format("parts")),
             ("shared, sliced", slices, "the device plugin without sharing"),
-            ("amd.com/gpu of amd", "not NVIDIA's", "--from hostfile"),
+            ("gpu.intel.com/xe of xe", "not read", "--from hostfile"),
         )
     ]
 

@@ -13,9 +13,9 @@ from . import clusters
 from .clusters import Host, LeftOut
 
 #: The formats that describe hosts; a launcher is asked for them.
-FORMATS = ("hostfile", "nvidia_smi", "sinfo", "kubectl", "launchers")
+FORMATS = ("hostfile", "nvidia_smi", "amd_smi", "sinfo", "kubectl", "launchers")
 #: The same in the order in which a file is asked whether it is one of theirs.
-_BY_CONTENT = ("launchers", "kubectl", "nvidia_smi", "hostfile", "sinfo")
+_BY_CONTENT = ("launchers", "kubectl", "amd_smi", "nvidia_smi", "hostfile", "sinfo")
 #: Finds out of every file what it is.
 AUTO = "auto"
 _ALIASES = {"ray": "launchers", "dstack": "launchers", "skypilot": "launchers",
@@ -49,7 +49,11 @@ _NEAR = (
         "what gpustat prints",
         "Run nvidia-smi -L on each host, and give each list as HOST.txt",
     ),
-    (r"=+ ROCm S|=+ ROCM-SMI|\+-+\+\n\| AMD-SMI", "what AMD's tools print", _BY_HAND),
+    (
+        r"=+ ROCm S|=+ ROCM-SMI|\+-+\+\n\| AMD-SMI",
+        "what AMD's tools print, without the names of cards",
+        "Run: rocm-smi --showproductname --csv",
+    ),
     (r"[^\s:]+\n +(?:Mom|state|ntype) = ", "what pbsnodes prints", _BY_HAND),
     (
         r" *JOBID[ |]+PARTITION",
