@@ -506,7 +506,7 @@ def test_of_several_documents_those_with_hosts_are_read(tmp_path: Path) -> None:
 
 
 def test_what_squeue_prints_is_refused_by_name(tmp_path: Path) -> None:
-    text = "   JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n 1 g a b R 1 1 n\n"
+    text = "   JOBID PARTITION NAME USER NODES NODELIST(REASON)\n 1 g a b 1 n\n"
     with pytest.raises(InstanceError, match="found what squeue prints: jobs, no hosts"):
         read(put(tmp_path, {"q.txt": text}))
 
