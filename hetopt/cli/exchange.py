@@ -27,11 +27,12 @@ OPTION = Annotated[
         "-o",
         metavar="NAME=VALUE",
         help="inter_gbytes_per_s, ports, port_gbytes_per_s, intra_gbytes_per_s, "
-        "inter_latency_us, efficiency, reserve_mib, gpu, types; precision, flash, "
-        "sequence_parallel, recompute (as full,none), zero (as 1,0); finetune (full, "
-        "lora or qlora), rank, beside; optimiser (adamw, sgd, adafactor, muon, "
-        "adamw_8bit), offload (optimiser,activations); "
-        "framework, style, kernel of calibrated times.",
+        "inter_latency_us, nvlinks, efficiency, reserve_mib, gpu, types; precision, "
+        "flash, sequence_parallel, recompute (as full,none), zero (as 1,0), "
+        "zero_groups, context_parallel, expert_parallel, interleave; runs_on; finetune "
+        "(full, lora or qlora), rank, beside; optimiser (adamw, sgd, adafactor, muon, "
+        "adamw_8bit), offload (optimiser,activations), host_gbytes_per_s; framework, "
+        "style, kernel, products of calibrated times; mtp, parameters of the model.",
     ),
 ]
 
@@ -67,8 +68,8 @@ def assemble(
         typer.Option(
             "--from",
             metavar="FORMAT",
-            help="hostfile, nvidia_smi, sinfo, kubectl, ray, skypilot or dstack; auto "
-            "recognises each file, and merges lists of several kinds.",
+            help="hostfile, nvidia_smi, amd_smi, sinfo, kubectl, ray, skypilot or "
+            "dstack; auto recognises each file, and merges lists of several kinds.",
         ),
     ] = "auto",
     micro_batches: Annotated[
@@ -162,10 +163,10 @@ def export(
 ) -> None:
     """Write a plan for the tool that runs it; refuse what the tool cannot express.
 
-    Trainers: megatron, flagscale, deepspeed, torchtitan, hexiscale, sailor, galvatron.
-    Schedulers, which get the machines, and the plan beside them: slurm, jobset, kueue,
-    volcano (Kubernetes), skypilot, ray. The executor, `hetopt run`, over hosts:
-    torchrun.
+    Trainers: megatron, megatron_bridge, flagscale, deepspeed, transformers, accelerate,
+    llamafactory, torchtitan, hexiscale, sailor, galvatron. Schedulers, which get the
+    machines and the plan: slurm, jobset, kueue, volcano (Kubernetes), skypilot, ray.
+    The executor, `hetopt run`, over hosts: torchrun.
 
     Example: `hetopt export plan.json --to megatron --out run`
     """

@@ -128,8 +128,8 @@ RunsOn = Annotated[
         "--for",
         metavar="TARGET",
         help="Only plans that this target can run: "
-        "megatron, megatron_bridge, torchtitan, "
-        "deepspeed, flagscale, galvatron, hexiscale, sailor, executor (`hetopt run`), "
+        "megatron, megatron_bridge, torchtitan, deepspeed, transformers, llamafactory, "
+        "flagscale, galvatron, hexiscale, sailor, executor (`hetopt run`), "
         "architecture (all that the model's architecture allows), or any.",
     ),
 ]

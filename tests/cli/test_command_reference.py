@@ -9,9 +9,12 @@ from places import ROOT
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from hetopt import cli
+from hetopt import cli, formats
 from hetopt.cli import commands
+from hetopt.formats import calibrating
+from hetopt.formats.importing import assumptions, clusters, finetuning, listing
 from hetopt.report.commands import page
+from hetopt.schema.targets import TARGETS
 
 PAGE = (ROOT / "hetopt" / "cli" / "REFERENCE.md").read_text("utf-8")
 ROWS = {row["name"]: row for row in commands.rows(cli.app)}
@@ -58,3 +61,32 @@ def test_the_help_of_an_option_stands_alone(name: str) -> None:
     for param in COMMANDS[name].params:
         said = str(getattr(param, "help", None) or "")
         assert not re.match(r"(Of|That|As|Whether|By|In place of) ", said), param.name
+
+
+def help_of(command: str, option: str | None) -> set[str]:
+    if option is None:
+        return set(re.findall(r"\w+", ROWS[command]["details"]))
+    (told,) = (p.help for p in COMMANDS[command].params if option in p.opts)
+    return set(re.findall(r"\w+", told))
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "names"),
+    [
+        ("plan", "--for", [*TARGETS]),
+        ("export", None, [*formats.exporters()]),
+        ("assemble", "--from", [*{*listing.FORMATS} - {"launchers"}, "ray"]),
+        (
+            "assemble",
+            "--option",
+            [
+                *(*clusters.OPTIONS, *assumptions.OPTIONS, *finetuning.OPTIONS),
+                *calibrating.OPTIONS,
+            ],
+        ),
+    ],
+)
+def test_lists_in_help_are_those_of_the_code(
+    command: str, option: str | None, names: list[str]
+) -> None:
+    assert {*names} <= help_of(command, option)
