@@ -304,7 +304,7 @@ HEAD = f"{COLUMNS},duration_s,tokens"
         ("x,0,1,,,,,,,9", "tokens: found tokens of no model"),
         ("x,0,1,,lora,,,,60,", 'training: found "lora" of no model'),
         ("x,0,1,gpt2,,,0,,60,", "batch: found"),
-        ("x,0,1,gpt2,,,,1e3,60,", "sequence_length: found"),
+        ("x,0,1,gpt2,,,,1k,60,", "sequence_length: found"),
         ("x,0,1,../config.json,,,,,60,", "leads out of the trace's folder"),
         ("x,0,1,/etc/config.json,,,,,60,", "leads out of the trace's folder"),
         ("x,0,1,out/config.json,,,,,60,", "leads out of the trace's folder"),
@@ -373,6 +373,20 @@ def test_a_queue_without_a_trace_takes_no_model() -> None:
     code, _, error = told("frenzy/testbed-30", "--model", "gpt2")
     assert code == 2
     assert "model: expected with --trace only" in error
+
+
+# --- quantities ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", ["200M", "0.2B", "2e8", "200 million", "200000000"])
+def test_tokens_are_read_as_people_write_them(tokens: str, folder: Path) -> None:
+    text = (
+        f"submit_s,gpus,model,batch,sequence_length,tokens\n0,1,gpt2,8,1Ki,{tokens}\n"
+    )
+    data = traces.queue(written(folder, text), CLUSTER, "t")
+    (job,) = data.jobs
+    assert job.samples == -(-200_000_000 // 1024)
+    assert data.models[job.model].sequence_length == 1024
 
 
 # --- clusters that `assemble` makes ----------------------------------------------

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
 from ...catalogue import models
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME, name_fault
-from ...text import columns
+from ...text import columns, units
 from ...text.complaints import listed, nearest, shown
 from ...text.parsing import read_table, whole_number
 
@@ -43,6 +45,11 @@ NAMES = {
 }
 _TRES = re.compile(r"gres/gpu(:[^=,]{1,60})?=([0-9]{1,9})")
 _STEP = re.compile(r"[0-9_]+\.\w+")  # a step of a job, in a list of sacct
+#: Columns whose whole numbers may have a unit, as in 200M tokens.
+_QUANTITIES = {
+    **dict.fromkeys(("tokens", "samples", "steps"), units.COUNT),
+    **dict.fromkeys(("sequence_length", "batch"), units.LENGTH),
+}
 WORK = ("duration_s", "gpu_hours", "samples", "steps", "tokens")
 
 
@@ -86,8 +93,8 @@ def read(
     """
     place = Path(path)
     table, where = read_table(place), where or {}
-    units = columns.known(table.columns, NAMES)
-    known = {*table.columns, *units}
+    known_columns = columns.known(table.columns, NAMES)
+    known = {*table.columns, *known_columns}
     if missing := sorted(set(where) - known):
         raise InstanceError.at(
             place,
@@ -104,12 +111,14 @@ def read(
             f"{', '.join(WORK)}; rename them",
         )
     rows, without = [], 0
-    for number, (line, cells) in enumerate(columns.with_names(table, units).rows):
+    for number, (line, cells) in enumerate(
+        columns.with_names(table, known_columns).rows
+    ):
         if any(cells[column] != wanted for column, wanted in where.items()):
             continue
         if _STEP.fullmatch(cells.get("job") or "") and "JobID" in cells:
             continue
-        job = _Cells(place, line, cells, units)
+        job = _Cells(place, line, cells, known_columns)
         if job.has_gpus:
             rows.append(job.row(number))
         else:
@@ -210,11 +219,15 @@ class _Cells:
         return value
 
     def count(self, column: str, most: int = 100_000, more: str = "") -> int:
-        number = whole_number(self.text(column))
-        if number is None or not 1 <= number <= most:
+        text = self.text(column)
+        number: int | Fraction | None = whole_number(text)
+        if number is None and column in _QUANTITIES:
+            with suppress(ValueError):
+                number = units.parse(text, _QUANTITIES[column])
+        if number is None or int(number) != number or not 1 <= number <= most:
             expected = f"a whole number from 1 to {most}{more}"
             raise self.refuse(column, expected, "correct or remove the line")
-        return number
+        return int(number)
 
     def gpus(self) -> int | None:
         if self.text("gpus") == CHOOSE:
