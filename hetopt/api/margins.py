@@ -7,17 +7,43 @@ buffers and fragments take some.
 
 from ..catalogue import find_gpu
 from ..problems import Evaluation
+from ..problems.training_plan import targets
 from ..schema import Cluster, Instance, exact
+from ..schema.targets import Rule
 
 LEAST = 0.03  # of the card, as the catalogue's reserve
 
 
 def warnings(data: Instance, judged: Evaluation) -> tuple[str, ...]:
-    """One sentence where the fullest GPU has less than 3 % of all its memory left.
+    """Return a sentence for each reason why a plan may not start.
 
-    None where `reserve_mib` or the instance's own memory keeps some of it back, and
-    none for a plan that does not fit at all, which breaks a rule.
+    It joins cards of several makers; or its fullest GPU has less than 3% of all its
+    memory left. Not where `reserve_mib` or the instance's own memory keeps some of it
+    back, nor for a plan that does not fit at all, which breaks a rule.
     """
+    return (*_makers(data, judged), *_fullest(data, judged))
+
+
+def _makers(data: Instance, judged: Evaluation) -> tuple[str, ...]:
+    nodes = {gpu.rpartition(":")[0] for gpu in judged.parts.get("peak_memory_mib", ())}
+    cluster, target = data.planned_cluster, data.workload.target
+    found = targets.makers(data, {cluster.node[x].gpu for x in nodes})
+    if Rule.ONE_MAKER in target.rules:
+        idle = targets.makers(data, cluster.gpus).keys() - found.keys()
+        return tuple(
+            f"{maker}'s cards stay idle: {target.program} expects {Rule.ONE_MAKER}"
+            for maker in sorted(idle)
+        )
+    if len(found) < 2:
+        return ()
+    return (
+        f"cards of {' and '.join(found)} have no common library of collectives: of "
+        "the trainers that hetopt exports to only FlagScale (FlagCX) starts such a "
+        "job; --for TARGET plans for one of the others",
+    )
+
+
+def _fullest(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     peaks, cluster = judged.parts.get("peak_memory_mib"), data.planned_cluster
     if not peaks or data.workload.costs.memory.reserve_mib:
         return ()

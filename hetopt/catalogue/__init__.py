@@ -24,6 +24,8 @@ from ..schema import Name, Record
 from ..text.documents import Document
 
 Fields = Document
+#: Whose cards run programs for CUDA or ROCm.
+GPU_MAKERS = ("NVIDIA", "AMD")
 #: What prints the memory of a maker's cards.
 _TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "amd-smi", "Intel": "hl-smi"}
 # A whole number stays one, and is written as one.
@@ -147,7 +149,7 @@ class Gpu(Record):
     @property
     def is_gpu(self) -> bool:
         """Return whether programs for CUDA or ROCm run on it."""
-        return self.maker in ("NVIDIA", "AMD")
+        return self.maker in GPU_MAKERS
 
     @property
     def own_names(self) -> tuple[str, ...]:
@@ -279,6 +281,12 @@ def called(name: str) -> list[Gpu]:
     if (card := _spellings().get(wanted)) is not None:
         return [card]
     return _of_short(wanted) or _of_words(name)
+
+
+def maker_of(name: str) -> str | None:
+    """Return whose cards of a name are; None where they are none's, or of several."""
+    makers = {card.maker for card in called(name)}
+    return makers.pop() if len(makers) == 1 else None
 
 
 def names_cards(name: str) -> bool:

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
+from ..problems.training_plan import targets
 from ..problems.training_plan.fields import fields_of
 from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
@@ -97,6 +98,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     model.pop("tensor_model_parallel_size")
     if "precision" in made:
         system["precision"] = made["precision"]
+    if targets.mixed(data, plan):  # no maker's own library has a group of them
+        system["distributed_backend"] = "flagcx"
     return {
         EXPERIMENT: _yaml(_experiment(data, pipeline)),
         TRAIN: _yaml({"system": system, "model": model, "data": {}}),

@@ -12,6 +12,7 @@ from ..bounds import impossible
 from ..bounds.training_plan import training_plan_bound
 from ..errors import Interrupted, NoPlan
 from ..modelling import Limits
+from ..plans import TrainingPlan
 from ..problems import Objective
 from ..problems.training_plan import settings, shapes
 from ..result import Result, Status, Stop, TracePoint
@@ -124,8 +125,8 @@ def exactly(
                 report(incumbent, None)
 
         def solve(way: Instance, share: Limits) -> Result:
-            mine, own = way.workload.costs.split, None
-            if warm_start is not None and shapes.split_of(data, warm_start) == mine:
+            own = None
+            if warm_start is not None and _is_of(way, data, warm_start):
                 own = choices.said(way, data, warm_start)
             found = exactly(problem, way, share, own, hear, options)
             return _translate_back(data, way, found)
@@ -144,6 +145,13 @@ def exactly(
         **(options or {}),
     )
     return with_bound(_translate_back(data, twin, found))
+
+
+def _is_of(way: Instance, data: Instance, plan: TrainingPlan) -> bool:
+    """Return whether a plan is one of a way, by its settings and its nodes."""
+    nodes = way.planned_cluster.node
+    alike = shapes.split_of(data, plan) == way.workload.costs.split
+    return alike and all(replica.node in nodes for replica in plan.replicas())
 
 
 def _translate_back(data: Any, twin: Any, found: Result) -> Result:

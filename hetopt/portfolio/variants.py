@@ -1,9 +1,9 @@
 """Methods on instances that offer several ways to divide sequences and experts.
 
-Context parallelism and expert parallelism are of the whole plan, and a method sees one
-way at a time, those with the least bound first, until none can be better. The best plan
-wins; what no way beats is a bound. So are planners of offers asked for each variant of
-a provisioning problem.
+Context parallelism and expert parallelism are of the whole plan, as the maker of its
+cards is where a target joins no others. A method sees one way at a time, those with the
+least bound first, until none can be better. The best plan wins; what no way beats is a
+bound. So are planners of offers asked for each variant of a provisioning problem.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from ..modelling import Limits
 from ..problems import Objective, provisioning
 from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
-from ..schema import Instance, Split
+from ..schema import Instance
 from ..search import choices
 from ..solving.certificates import BoxCertificate, joined
 from .shares import PORTFOLIO
@@ -132,9 +132,9 @@ def solve_variants(
     """Solve every variant by `solve`, and return one result for all of them."""
     start = monotonic()
     end = None if limits.time_s is None else start + limits.time_s
-    found: dict[Split, Result] = {}
+    found: dict[str, Result] = {}
     waiting = _by_bound(ways)
-    bounds = {way.workload.costs.split: bound for way, bound in waiting}
+    bounds = {way.digest: bound for way, bound in waiting}
     while waiting:
         for (way, bound), until in _in_turn(waiting, end):
             best = _best(found.values())
@@ -143,7 +143,7 @@ def solve_variants(
             ):
                 continue
             left = None if until is None else max(0.0, until - monotonic())
-            mine = way.workload.costs.split
+            mine = way.digest
             found[mine] = solve(way, replace(limits, time_s=left))
             if found[mine].status is Status.INFEASIBLE:
                 bounds.pop(mine, None)
@@ -151,7 +151,7 @@ def solve_variants(
                 bounds[mine] = found[mine].bound or bound
         waiting = _cut_short(waiting, found, end)
     spent = {"solve": monotonic() - start}
-    results = [found.get(way.workload.costs.split) for way in ways]
+    results = [found.get(way.digest) for way in ways]
     proofs = [result and result.certificate for result in results]
     together = _together([*found.values()], [*bounds.values()])
     whole = _join([*zip(ways, proofs, strict=True)])
@@ -160,7 +160,7 @@ def solve_variants(
 
 def _cut_short(
     waiting: Sequence[tuple[Instance, Bound]],
-    found: Mapping[Split, Result],
+    found: Mapping[str, Result],
     end: float | None,
 ) -> list[tuple[Instance, Bound]]:
     """Ways whose share of the time was too short, where others left some of theirs.
@@ -171,9 +171,7 @@ def _cut_short(
     if over or _is_interrupted(found.values()) or _best(found.values()):
         return []
     return [
-        (way, bound)
-        for way, bound in waiting
-        if found[way.workload.costs.split].stop is Stop.TIME
+        (way, bound) for way, bound in waiting if found[way.digest].stop is Stop.TIME
     ]
 
 

@@ -60,6 +60,7 @@ def page(rows: Iterable[Row]) -> str:
         blocks += [f"## {heading}\n", *_table("setting", words, some)]
     blocks += ["## Why\n", *_reasons(methods)]
     blocks += [_PROGRAMS, *_table("feature", features, programs)]
+    blocks += [f"- **{row['name']}**: {row['description']}." for row in programs]
     return "\n".join(blocks).rstrip("\n") + "\n"
 
 

@@ -14,7 +14,7 @@ from ..problems import training_plan
 from ..problems.training_plan import shapes, targets
 from ..schema import Count, Instance, Record
 from ..schema.record import NotNegative
-from ..schema.targets import Feature
+from ..schema.targets import Feature, Rule
 from .decoder import Decoder, of_config, of_spec
 from .parameters import parameters
 from .schedule import Schedule
@@ -116,7 +116,9 @@ def job(
         listed = "; ".join(map(str, judged.violations[:_MOST_SHOWN]))
         raise InstanceError(f"the plan cannot be run, it breaks rules: {listed}")
     length = data.workload.sequence_length
-    if reasons := list(_not_run(data, plan, by_config=model is not None)):
+    # Processors meet by gloo, whoever made the cards of the plan.
+    besides = Rule.ONE_MAKER if settings.cpu else None
+    if reasons := list(_not_run(data, plan, besides, by_config=model is not None)):
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
     decoder = of_spec(data.model, length) if model is None else of_config(model, length)
     if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
@@ -153,9 +155,11 @@ def _predicted_s(data: Instance, plan: TrainingPlan) -> float:
 # --- what is not run ---------------------------------------------------------------
 
 
-def _not_run(data: Instance, plan: TrainingPlan, *, by_config: bool) -> Iterator[str]:
+def _not_run(
+    data: Instance, plan: TrainingPlan, besides: Rule | None, *, by_config: bool
+) -> Iterator[str]:
     yield from targets.lacking("executor", data, plan)
-    yield from targets.refusals("executor", data, plan)
+    yield from targets.refusals("executor", data, plan, besides)
     if Feature.LISTED_PARAMETERS in shapes.of_instance(data) and not by_config:
         yield f"{Feature.LISTED_PARAMETERS.value}: give its shape, or --model"
 

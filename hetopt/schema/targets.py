@@ -124,13 +124,18 @@ class Rule(StrEnum):
     ALONE = "a host for each replica"
     TOGETHER = "pipelines alike where their GPUs divide experts together"
     IN_STEP = "replicas of as many micro-batches where they divide weights or gradients"
+    ONE_MAKER = "cards of one maker, as NCCL, RCCL and HCCL have no common group"
+
+
+#: Of all programs whose GPUs meet in process groups of their maker's library.
+_GROUPS = frozenset({Rule.ONE_MAKER})
 
 
 class Target(NamedTuple):
     """The features that a target has, its further rules, and how messages name it."""
 
     supports: frozenset[Feature]
-    rules: frozenset[Rule] = frozenset()
+    rules: frozenset[Rule] = _GROUPS
     symmetric: bool = False  # every plan is a grid of stages x replicas x degree
     program: str = "this cluster"
 
@@ -282,11 +287,11 @@ _REPLICAS = frozenset(
 #: By the names that `runs_on` and exporters have.
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
-        "any": Target(frozenset(Feature)),
-        "architecture": Target(frozenset(Feature)),
+        "any": Target(frozenset(Feature), frozenset()),
+        "architecture": Target(frozenset(Feature), frozenset()),
         "executor": Target(
             frozenset(Feature) - _NOT_EXECUTED,
-            frozenset({Rule.TOGETHER}),
+            _GROUPS | {Rule.TOGETHER},
             program="our executor (hetopt run)",
         ),
         "megatron": Target(
@@ -314,7 +319,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.HOSTED_STATES,
                 }
             ),
-            frozenset({Rule.NEIGHBOURS}),
+            _GROUPS | {Rule.NEIGHBOURS},
             symmetric=True,
             program="our DeepSpeed export",
         ),
@@ -333,10 +338,11 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.WIDE_UNDIVIDED,
                 }
             ),
-            frozenset({Rule.FILLED, Rule.TIED_TOGETHER}),
+            _GROUPS | {Rule.FILLED, Rule.TIED_TOGETHER},
             symmetric=True,
             program="our torchtitan export",
         ),
+        # Its FlagCX is a group of several makers' cards (FlagCX, docs/user_guide.md).
         "flagscale": Target(
             frozenset(
                 features_of(MEGATRON, FLAGSCALE.lacks) - {Feature.MUON}
@@ -363,12 +369,12 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 }
                 | _LAYERS
             ),
-            frozenset({Rule.EQUAL_STAGES, Rule.ENDS_ALIKE}),
+            _GROUPS | {Rule.EQUAL_STAGES, Rule.ENDS_ALIKE},
             program="our Galvatron export",
         ),
         "hexiscale": Target(
             _SHAPES | _LAYERS | {Feature.FLOAT16},
-            frozenset({Rule.HANDED_ON}),
+            _GROUPS | {Rule.HANDED_ON},
             program="our HexiScale export",
         ),
         "sailor": Target(
@@ -387,7 +393,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 }
                 | _LAYERS
             ),
-            frozenset({Rule.ALONE}),
+            _GROUPS | {Rule.ALONE},
             program="our Sailor export",
         ),
         # DDP, where each rank has its own arguments, and FSDP.
@@ -403,7 +409,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 Feature.ADAFACTOR,
                 Feature.ADAMW_8BIT,
             },
-            frozenset({Rule.IN_STEP}),
+            _GROUPS | {Rule.IN_STEP},
             program="our transformers export",
         ),
         # DDP, and DeepSpeed's ZeRO.

@@ -17,6 +17,7 @@ from random import Random
 from ..errors import OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..problems import Objective, training_plan
+from ..problems.training_plan import targets
 from ..schema import Instance
 from . import choices, grid, islands
 from .attempts import tried
@@ -86,6 +87,7 @@ class Search:
         Without `visits_islands` the partition into islands is not looked for where the
         moves can start from the plan: for a caller who has been there.
         """
+        instance = targets.on_makers_cards(instance, plan)
         self._whole, self._plan, self._report = instance, plan, report
         judged = training_plan.evaluate(instance, plan)
         # Moves keep the settings that the plan has chosen: those of their instance.

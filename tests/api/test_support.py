@@ -5,17 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from brute_force_grids import SYMMETRIC, best_grid
 from small_instances import small
 from typer.testing import CliRunner
 
 import hetopt
+from hetopt.api import margins
 from hetopt.bounds import impossible
 from hetopt.cli import app
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
+from hetopt.formats.exporting import export_plan
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
-from hetopt.problems.training_plan import support
+from hetopt.problems import training_plan as judge
+from hetopt.problems.training_plan import support, targets
 from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.schema.targets import TARGETS
@@ -176,3 +180,60 @@ def test_a_plan_of_another_target_is_taken_by_its_time_on_this_one() -> None:
     assert mine.objective is None or best.objective <= mine.objective
     judged = hetopt.check(best.plan, best.data)
     assert judged.objective == best.objective
+
+
+# --- cards of several makers --------------------------------------------------------
+
+OF_MAKERS = {"H100-80GB-SXM5": (0.5, 2), "mine": {"peak_tflops": 0.7, "memory_gib": 2}}
+OF_MAKERS["mine"] |= {"card": "MI300X"}
+JOINING = {"any", "architecture", "flagscale"}
+
+
+def of_two_makers(target: str) -> Instance:
+    nodes = " ".join(f"{name}*2" for name in OF_MAKERS)
+    model = {"layers": 2, "hidden": 256, "vocabulary": 0}
+    return small(nodes, OF_MAKERS, model=model, global_batch=4, runs_on=target)
+
+
+@pytest.mark.parametrize("target", SYMMETRIC)
+def test_plans_have_cards_of_one_maker(target: str) -> None:
+    """The best grid of one maker's cards, which the judge alone finds by trying all."""
+    data = of_two_makers(target)
+    found = hetopt.plan(data, limits=4)
+    assert found.plan is not None
+    assert len({replica.node for replica in found.plan.replicas()}) == 1
+    assert found.objective == best_grid(data)
+    assert found.bound is not None
+    assert found.bound.value <= found.objective
+
+
+def over_both_nodes() -> TrainingPlan:
+    stages = [
+        {"layers": [j, j + 1], "replicas": [{"gpus": [f"n{j}:0"], "samples": 1}]}
+        for j in range(2)
+    ]
+    pipelines = [{"micro_batches": 4, "micro_batch_size": 1, "stages": stages}]
+    return TrainingPlan.model_validate_json(json.dumps({"pipelines": pipelines}))
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_cards_of_two_makers_meet_where_a_target_joins_them(target: str) -> None:
+    data, plan = of_two_makers(target), over_both_nodes()
+    told = judge.evaluate(data, plan).violations
+    mixed = [x for x in told if "share no library of collectives" in x.by]
+    assert bool(mixed) != (target in JOINING)
+    tree = data.model_dump(mode="json", exclude_unset=True)
+    del tree["cluster"]["gpus"]["mine"]["card"]
+    unknown = Instance.model_validate(tree, strict=False)
+    assert not targets.mixed(unknown, plan)  # a card that nobody knows is nobody's
+
+
+def test_exports_of_cards_of_two_makers_are_refused() -> None:
+    data, plan = of_two_makers("any"), over_both_nodes()
+    for target in ("megatron", "deepspeed", "torchtitan", "torchrun"):
+        with pytest.raises(Unsupported, match=f"not supported by {target}: cards of"):
+            export_plan(target, data, plan)
+    files = export_plan("flagscale", data, plan)
+    assert "distributed_backend: flagcx" in files["train/plan.yaml"]
+    (told,) = margins.warnings(data, judge.evaluate(data, plan))
+    assert told.startswith("cards of AMD and NVIDIA")

@@ -74,7 +74,7 @@ def reasons(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
 def _reasons(target: Target, data: Instance, plan: TrainingPlan) -> list[str]:
     name, ruled = target.rules, []
     data, asked = data.launched_by(name), data
-    foreign = targets.foreign(_types(data, plan))
+    foreign = targets.foreign(data, _types(data, plan))
     cards = [] if target.name in ANY_MAKER else foreign
     if name in TARGETS:
         # What a target says of its own takes for granted that it has the features.
@@ -156,11 +156,11 @@ def _refusal(target: str, rules: str, data: Instance, why: list[str]) -> str:
     other = "choose another target (hetopt export --explain)"
     told = "; ".join(why)
     if rules not in TARGETS:
-        return f"{target} cannot run this plan: {told}; {other} or another plan"
+        return f"not supported by {target}: {told}; {other} or another plan"
     if support.lacking(data.on(rules)):
         return f"not supported by {TARGETS[rules].program}: {told}; {other}"
     remedy = f"another plan (hetopt plan --for {rules})"
-    return f"{target} cannot run this plan: {told}; {other} or {remedy}"
+    return f"not supported by {target}: {told}; {other} or {remedy}"
 
 
 def write(out: Path, files: dict[str, str]) -> list[Path]:

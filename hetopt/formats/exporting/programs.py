@@ -122,7 +122,7 @@ def executor_refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     """Return what the executor has not, and the rules of it that the plan breaks."""
     node = data.planned_cluster.node
     types = {node[replica.node].gpu for replica in plan.replicas()}
-    found = targets.lacking("executor", data, plan) + targets.foreign(types)
+    found = targets.lacking("executor", data, plan) + targets.foreign(data, types)
     return found + targets.refusals("executor", data, plan)
 
 

@@ -404,8 +404,14 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
                 rows[row.what] = row
     for _, row in _mixed_machines(hosts, settings):
         rows[row.what] = row
-    for _, counted in _types_of(hosts, settings).values():
+    types = _types_of(hosts, settings)
+    for _, counted in types.values():
         rows |= {row.what: row for row in counted.rows}
+    makers = sorted({x.sheet.maker for x, _ in types.values() if x.sheet is not None})
+    if len(makers) > 1:
+        what, change = f"cards of {' and '.join(makers)}", "plan --for TARGET"
+        why = "NCCL, RCCL and HCCL have no common group; only FlagScale joins them"
+        rows[what] = Assumption(what, "joined in one job", why, change)
     rows |= {row.what: row for row in _unlike_memory(hosts, settings)}
     joined = settings.host_gbytes_per_s is not None
     if joined and settings.inter_latency_us is None:

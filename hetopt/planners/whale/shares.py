@@ -62,7 +62,7 @@ class _Stages:
         self, work: Sequence[int], powers: Sequence[int], fits: Fits, least: int
     ) -> None:
         # Without common factors, few limits tell cuts apart.
-        common, shared = gcd(*work), gcd(*powers)
+        common, shared = gcd(*work) or 1, gcd(*powers)
         self._work = [amount // common for amount in work]
         self._powers = [power // shared for power in powers]
         self._unit = lcm(*self._powers)

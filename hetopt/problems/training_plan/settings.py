@@ -7,7 +7,7 @@ from typing import TypeVar
 from ...costs import under
 from ...schema import Instance, Recompute, Split
 from ...schema.splits import FIELDS
-from . import shapes
+from . import shapes, targets
 
 _T = TypeVar("_T")
 
@@ -45,11 +45,13 @@ def splits(instance: Instance) -> tuple[Split, ...]:
 def split_variants(instance: Instance) -> list[Instance]:
     """Return the instance once for each way to be divided that its target runs.
 
-    Groups of ZeRO it runs with a stage of ZeRO that it knows.
+    Groups of ZeRO it runs with a stage of ZeRO that it knows. Of several makers' cards
+    each way has those of one, where the target joins no others.
     """
+    parts = targets.by_maker(instance)
     if len(instance.workload.splits) == 1:
-        return [instance]
-    ways = [under(instance, split=split) for split in splits(instance)]
+        return parts
+    ways = [under(part, split=split) for part in parts for split in splits(instance)]
     return [way for way in ways if state_choices(way)] or ways
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from ...catalogue import find_gpu
+from ...catalogue import GPU_MAKERS, find_gpu, maker_of
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
 from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, indivisible
@@ -41,8 +41,65 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
 
 def bad_cards(target: str, data: Instance, types: Iterable[str]) -> list[str]:
     """Return in words the GPU types on which the target does not train."""
-    others = [] if target in ANY_MAKER else foreign(types)
+    others = [] if target in ANY_MAKER else foreign(data, types)
     return [*others, *without_precision(data, types)]
+
+
+def by_maker(data: Instance) -> list[Instance]:
+    """Return the instance on the cards of each maker that its target trains on.
+
+    Cards of no known maker are with each of them. It is the instance itself where the
+    target joins all cards, and where they are one maker's.
+    """
+    if Rule.ONE_MAKER not in data.workload.target.rules:
+        return [data]
+    found = makers(data, data.planned_cluster.gpus)
+    if len(found) < 2:
+        return [data]
+    parts, target = [_on_cards_of(data, x) for x in found], data.workload.runs_on
+    able = [
+        part
+        for part in parts
+        if not all(bad_cards(target, part, [x]) for x in part.planned_cluster.gpus)
+    ]
+    return able or [data]
+
+
+def on_makers_cards(data: Instance, plan: TrainingPlan) -> Instance:
+    """Return the part of the instance that plans may move to from `plan`."""
+    nodes = {replica.node for replica in plan.replicas()}
+    parts = (x for x in by_maker(data) if nodes <= x.planned_cluster.node.keys())
+    return next(parts, data)
+
+
+def _on_cards_of(data: Instance, maker: str) -> Instance:
+    cluster = data.planned_cluster
+    own = {name: _maker(data, name) for name in cluster.gpus}
+    nodes = [node for node in cluster.nodes if own[node.gpu] in (maker, None)]
+    return data.model_copy(update={"cluster": cluster.only(nodes)})
+
+
+def makers(data: Instance, types: Iterable[str]) -> dict[str, list[str]]:
+    """Return the known makers of GPU types, sorted, with their types."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(types):
+        if (maker := _maker(data, name)) is not None:
+            found.setdefault(maker, []).append(name)
+    return dict(sorted(found.items()))
+
+
+def _maker(data: Instance, name: str) -> str | None:
+    return maker_of(data.planned_cluster.gpus[name].card or name)
+
+
+def mixed(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Say in words that a plan joins cards of several makers; nothing of others."""
+    node = data.planned_cluster.node
+    found = makers(data, {node[replica.node].gpu for replica in plan.replicas()})
+    if len(found) < 2:
+        return []
+    cards = " and ".join(f"{maker} ({', '.join(own)})" for maker, own in found.items())
+    return [f"cards of {cards} in one job, which share no library of collectives"]
 
 
 def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
@@ -50,7 +107,8 @@ def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
     word = str(data.workload.costs.memory.precision).partition("_")[0]
     if word not in ("bf16", "fp16"):
         return []
-    cards = ((name, find_gpu(name)) for name in sorted(types))
+    gpus = data.planned_cluster.gpus
+    cards = ((name, find_gpu(gpus[name].card or name)) for name in sorted(types))
     return [
         f"GPU type {name!r} has no {word}: train in a precision that all cards have "
         "(workload.costs.precision)"
@@ -59,13 +117,13 @@ def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
     ]
 
 
-def foreign(types: Iterable[str]) -> list[str]:
+def foreign(data: Instance, types: Iterable[str]) -> list[str]:
     """Return in words the GPU types that run neither CUDA nor ROCm."""
-    cards = ((name, find_gpu(name)) for name in sorted(types))
     return [
-        f"GPU type {name!r} is {card.maker}'s, which runs neither CUDA nor ROCm"
-        for name, card in cards
-        if card is not None and not card.is_gpu
+        f"GPU type {name!r} is {maker}'s, which runs neither CUDA nor ROCm"
+        for maker, names in makers(data, types).items()
+        for name in names
+        if maker not in GPU_MAKERS
     ]
 
 
@@ -85,9 +143,14 @@ def lacking(
     return [str(one.value) for one in Feature if one in lacks]
 
 
-def refusals(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
-    """Further rules of the target that a plan with its features breaks, in words."""
-    rules = TARGETS[target].rules
+def refusals(
+    target: str, data: Instance, plan: TrainingPlan, besides: Rule | None = None
+) -> list[str]:
+    """Return further rules of the target that a plan breaks, in words.
+
+    The plan has no features but the target's; a rule `besides` is not asked for.
+    """
+    rules = TARGETS[target].rules - {besides}
     if not rules:
         return []
     pipeline = normal(plan).pipelines[0]
@@ -232,4 +295,5 @@ _CHECKS: dict[Rule, _Check] = {
     Rule.ALONE: _alone,
     Rule.TOGETHER: _alike,
     Rule.IN_STEP: _in_step,
+    Rule.ONE_MAKER: lambda data, plan, pipeline: mixed(data, plan),
 }
