@@ -41,7 +41,7 @@ def random_choices(seed: int) -> Instance:
 
 def test_what_is_searched_fits_and_is_above_the_bound() -> None:
     found = 0
-    for seed in range(2):
+    for seed in range(1, 4):
         instance = random_choices(seed)
         plan = racing.raced(instance, rounds=6)
         if plan is None:
@@ -52,7 +52,7 @@ def test_what_is_searched_fits_and_is_above_the_bound() -> None:
         assert training_plan_bound(instance).value <= judged.objective
         if found == 1:
             assert racing.raced(instance, rounds=6) == plan
-    assert found > 0
+    assert found > 1
 
 
 def test_the_bound_holds_for_any_choices() -> None:
