@@ -157,6 +157,8 @@ def sentence(found: Advice) -> str:
     looked = tried
     equal = ", all those with equal stages"
     looked += equal if found.is_whole else ", not all of them (--time-limit)"
+    if not found.changes and not found.compared:
+        return f"Other settings were not compared: {found.run.why}."
     if not found.changes and found.run.us is None:
         return (
             f"No change of the settings that its files have makes the run fit: "

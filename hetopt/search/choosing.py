@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from itertools import product
 
 from ..costs import under
+from ..problems.training_plan.settings import state_choices
 from ..schema import Instance
 from .grid import RULES
 from .quick import replanned, time_of
 
 _ROUNDS = 1_000  # candidates of a local search under one setting
+_NAMES = {"recompute": "recomputation {}", "zero": "ZeRO-{}"}
 
 
 def remedies(
@@ -28,8 +30,10 @@ def remedies(
             break
         if deadline is not None and time.monotonic() >= deadline:
             break
-        tried += 1
         mine = under(instance, recompute, zero)
+        if not state_choices(mine):
+            continue  # the target has no such setting
+        tried += 1
         found = replanned(mine, None, rounds=_ROUNDS, deadline=deadline, seed=seed)
         if found is None:
             continue
@@ -37,19 +41,20 @@ def remedies(
         if us is None:
             continue
         helped += 1
-        asked = (
-            [f"recompute: {recompute}"] if recompute != own.compute.recompute else []
-        )
-        asked += [f"zero: {zero}"] if zero != own.updates.zero else []
+        changed = {"recompute": recompute, "zero": zero}
+        before = {"recompute": own.compute.recompute, "zero": own.updates.zero}
+        changed = {k: v for k, v in changed.items() if v != before[k]}
+        names = " with ".join(_NAMES[k].format(v) for k, v in changed.items())
+        options = " ".join(f"-o {k}={v}" for k, v in changed.items())
+        time_s = f"{us / 1e6:,.1f} s" if us >= 10**6 else f"{us / 1e3:,.1f} ms"
         yield (
-            f"{' with '.join(asked)} would fit: {us / 1e3:,.1f} ms an "
-            "iteration by the best plan found; set it in workload.costs, or offer it "
-            "in workload.alternatives"
+            f"{names} fits: {time_s} per iteration (`assemble {options}`, "
+            "or in workload.costs)"
         )
     if tried and not helped:
         late = deadline is not None and time.monotonic() >= deadline
         yield (
-            f"none of {tried} other settings of recompute and zero was found to fit"
+            f"none of {tried} other settings of recomputation and ZeRO was found to fit"
             f"{' in the time that was left' if late else ''}"
         )
 

@@ -30,7 +30,7 @@ from ..problems import Evaluation, Objective
 from ..problems.training_plan import hosts
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
 from ..schema import Record
-from ..search.attempts import tried
+from ..search.attempts import judged, tried
 
 Report = Callable[[Objective | None, Objective | None], None]
 
@@ -145,12 +145,15 @@ class Run:
         return True
 
     def offer_of(self, name: str, make: Callable[[], object]) -> None:
-        """Offer what a planner makes, None for nothing; its failure is only noted."""
+        """Offer what a planner makes, None for nothing; its failure is only noted.
+
+        Planners know no targets, nor the memory of hosts: a plan that is right but for
+        these is no failure.
+        """
 
         def work() -> None:
-            plan = make()
-            if plan is not None:
-                self.offer(plan)
+            if (plan := make()) is not None:
+                self._take(*judged(self.problem, self.data, name, plan))
 
         found = tried(name, work)
         if found.failed:

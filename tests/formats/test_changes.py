@@ -249,6 +249,15 @@ def test_nothing_is_said_to_be_best_that_was_not_compared(
     assert words in sentence(advice._replace(**told))
 
 
+def test_nothing_is_said_of_memory_where_the_trainer_runs_no_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "megatron does not run latent attention (MLA)"
+    monkeypatch.setattr(changes.targets, "broken", lambda *_: iter([why]))
+    _, advice = found_in(written(tmp_path, "words.txt", FEW), few())
+    assert sentence(advice) == f"Other settings were not compared: {why}."
+
+
 def test_the_command_says_what_to_change_and_writes_it(tmp_path: Path) -> None:
     file = tmp_path / "hosts.json"
     file.write_text(few().model_dump_json())

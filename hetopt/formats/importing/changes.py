@@ -84,7 +84,8 @@ class Advice(NamedTuple):
 
     `asked` is the run as it is asked for then, `told` the names of all its settings.
     `offering` are the instances whose plans all of these are (`_Search.offering`).
-    `looked_at` combinations were judged; `is_whole` where these are all that there are.
+    `looked_at` combinations were judged, of which the trainer runs those `compared`;
+    `is_whole` where these are all that there are.
     """
 
     run: Assessment
@@ -94,6 +95,7 @@ class Advice(NamedTuple):
     asked: Asked
     told: tuple[str, ...]
     looked_at: int
+    compared: int
     is_whole: bool
     offering: tuple[Instance, ...]
 
@@ -113,6 +115,7 @@ class Advice(NamedTuple):
             ],
             "words": [word._asdict() for word in self.words],
             "looked_at": self.looked_at,
+            "compared": self.compared,
             "all_looked_at": self.is_whole,
         }
 
@@ -181,6 +184,7 @@ def advise(
         search.asked_for(best),
         search.told_of(best),
         len(search.known),
+        search.compared,
         is_whole,
         search.offering(),
     )
@@ -213,6 +217,7 @@ class _Search:
         assert claim.settings is not None  # readers of runs tell them
         self.base = claim.settings
         self.known: dict[Settings, Assessment] = {}
+        self.compared = 0  # of these, how many the trainer runs
         self._on: list[Instance] = []  # what runs that keep the rules were judged on
         self.world = (
             sum(len(r.gpus) for r in claim.plan.replicas()) if claim.plan else 0
@@ -258,9 +263,11 @@ class _Search:
             broken = next(targets.broken(trainer, claim.plan), None)
         except InstanceError as error:
             return Assessment(None, str(error).removeprefix(f"{self.asked.place}: "))
-        if found.violations or broken is not None:
-            words = str(found.violations[0] if found.violations else broken)
-            return Assessment(None, words)
+        if broken is not None:
+            return Assessment(None, str(broken))
+        self.compared += 1
+        if found.violations:
+            return Assessment(None, str(found.violations[0]))
         assert isinstance(found.objective, int)
         self._on.append(data)
         return Assessment(found.objective)
