@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from .. import problems
 from ..catalogue import models
 from ..errors import KINDS
-from ..result import Status, Stop
+from ..result import Proof, Status, Stop
 from ..schema import PRESETS, Instance, Profile
 from ..text.documents import Document
 from ..text.editions import GROUPED, SCHEMA
@@ -115,6 +115,7 @@ def result() -> Schema:
         "objective": number,
         "bound": number,
         "bound_source": text,
+        "proof": {"enum": [*Proof, None]},
         "gap": number,
         "unit": {"type": "string"},
         "method": of,
