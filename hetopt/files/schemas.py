@@ -115,7 +115,6 @@ def result() -> Schema:
         "objective": number,
         "bound": number,
         "bound_source": text,
-        "proof": {"enum": [*Proof, None]},
         "gap": number,
         "unit": {"type": "string"},
         "method": of,
@@ -129,6 +128,7 @@ def result() -> Schema:
     made["properties"] |= {
         "schema": {"enum": [SCHEMA]},
         "objective_exact": exactly,
+        "proof": {"enum": [*(one.value for one in Proof), None]},
         "bound_exact": exactly,
         "certificate": {"type": "object"},
         "failed": {"type": "array", "items": {"type": "string"}},
