@@ -30,6 +30,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "autohet": (*ALL, *STATED),
     "default_plan": (*ALL, "hetopt/portfolio"),
     "espresso": (*COSTS, "hetopt/exact/provisioning", "hetopt/planners/espresso"),
+    "families": ALL,
     "frenzy": (*COSTS, "hetopt/scheduling", "hetopt/exact/job_round"),
     "gap_over_time": ALL,
     "hexiscale": (*ALL, *STATED),

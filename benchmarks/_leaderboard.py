@@ -1,10 +1,10 @@
 """What is best known of each instance of the library: a table and two CSV files.
 
 Made of the files that `hetopt bench best --update-best` keeps beside the instances;
-`python benchmarks/run.py --leaderboard` writes them. As in MIPLIB an instance is easy
-where the exact method proves it by itself, from nothing, within a minute on one core
-(the kept rows of the suites `ALONE` say so), hard where it is proved but not so, and
-open where it is not proved.
+`python benchmarks/run.py --leaderboard` writes them. An instance is easy where the
+exact method proves it by itself, from nothing, within a minute on one core (the kept
+rows of the suites `ALONE` say so), and hard where it is proved, but not so. MIPLIB's
+open means that nobody has proved it; here, that none of the runs did that are kept.
 """
 
 import csv
@@ -22,13 +22,18 @@ from hetopt import files
 from hetopt.bench import best
 from hetopt.bench.child import SIZES
 from hetopt.report import words
-from hetopt.result import known_gap
+from hetopt.result import Proof, known_gap
 from hetopt.text import markdown
 
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 COMMAND = "python benchmarks/run.py --leaderboard"
 #: Suites that run the exact method alone, from nothing, and the seconds that are easy.
 ALONE, EASY_S = ("proofs", "exact", "offers"), 60.0
+_CHECKED = {
+    Proof.CERTIFICATE: "by a certificate that other code follows",
+    Proof.DERIVATION: "by a second derivation",
+    Proof.METHOD: "by the same method again only",
+}
 Row = dict[str, Any]
 
 
@@ -41,7 +46,7 @@ def rows() -> Iterator[Row]:
         objective, bound = found.value("objective"), found.value("bound")
         problem, data = files.load_problem(name)
         of, size = SIZES.get(problem, (None, None))
-        proved = bound == objective
+        proved, known = bound == objective, found.proved()
         yield {
             "instance": name,
             "problem": problem,
@@ -56,6 +61,7 @@ def rows() -> Iterator[Row]:
             "bound_by": found.bound_by and found.bound_by.method,
             "bound_on": found.bound_by and found.bound_by.date,
             "bound_source": found.bound_source,
+            "proof": known and known.proof.value,
             "gap": known_gap(objective, bound),
             "proved": proved,
             "status": "open" if not proved else "easy" if _is_easy(found) else "hard",
@@ -108,15 +114,26 @@ def table(found: list[Row]) -> str:
     proved = sum(row["proved"] for row in found)
     counts = Counter(row["status"] for row in found)
     gaps = [row["gap"] for row in found if row["gap"]] or [0.0]
+    by = {proof: [row for row in found if row["proof"] == proof] for proof in Proof}
     head = [
         f"{len(found)} instances, {proved} proved optimal: {counts['easy']} easy,",
-        f"{counts['hard']} hard; {counts['open']} open, half of them within",
-        f"{median(gaps):.1%}, all within {max(gaps):.0%}. By `{COMMAND}`.",
+        f"{counts['hard']} hard; {counts['open']} open, that is, not proved in the",
+        f"runs that are kept ({EASY_S:g} s, one core): median gap {median(gaps):.1%},",
+        f"worst {100 * max(gaps):.1f}%. Bounds can be checked",
+        ", ".join(f"{_CHECKED[p]}: {_counted(rows)}" for p, rows in by.items() if rows)
+        + ".",
+        f"By `{COMMAND}`.",
         "",
-        "| instance | size | best known | by | no plan is better than | gap | status |",
-        "| --- | ---: | ---: | --- | ---: | ---: | --- |",
+        "| instance | size | best known | by | no plan is better than | gap "
+        "| checked by | status |",
+        "| --- | ---: | ---: | --- | ---: | ---: | --- | --- |",
     ]
     return "\n".join([*head, *map(_line, found)])
+
+
+def _counted(rows: list[Row]) -> str:
+    """How many rows there are, and how many of them are proved optimal."""
+    return f"{len(rows)} ({sum(row['proved'] for row in rows)} proved optimal)"
 
 
 def _line(row: Row) -> str:
@@ -128,6 +145,7 @@ def _line(row: Row) -> str:
         row["found_by"],
         words.amount(row["proved_bound"], row["unit"]),
         "proved" if row["proved"] else words.share(row["gap"]),
+        row["proof"] or words.NONE,
         row["status"],
     ]
     return markdown.line(map(markdown.cell, cells))

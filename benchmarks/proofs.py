@@ -24,6 +24,7 @@ from unittest.mock import patch
 
 import _gap_table
 import _pages
+import families
 from _measuring import RESULTS, keep, publish
 from joblib import Parallel, delayed
 
@@ -290,7 +291,9 @@ def write() -> None:
         words.append(f"\n{_pages.ran(LINES, 'ablations')}")
     publish(PAGE, "\n".join(words) + "\n", "proofs/rows.jsonl")
     text = README.read_text(encoding="utf-8")
-    writing.write_text(README, _gap_table.replaced(text, counts(rows), MARKS))
+    library = [row for row in rows if "generated:" not in row["instance"]]
+    told = counts(library, families.counted())
+    writing.write_text(README, _gap_table.replaced(text, told, MARKS))
 
 
 WHY = """The gap of the best known plan to the bound that equal CPU seconds prove. Hops
@@ -303,22 +306,22 @@ pipelines are all listed; and the compiled core in place of numpy.
 """
 
 
-def counts(rows: list[_pages.Row]) -> str:
-    """How many are proved, or near it, by family."""
-    families: dict[str, list[str]] = {}
+def counts(rows: list[_pages.Row], more: list[list[str]] | None = None) -> str:
+    """How many are proved, or near it, by family; `more` are rows of other pages."""
+    each: dict[str, list[str]] = {}
     for row in rows:
         name = row["instance"].strip("`")
         family = name.removeprefix("generated:").split("/")
         key = (
             family[0] if ":" not in name else f"generated {family[0]}, {family[1]} GPUs"
         )
-        families.setdefault(key, []).append(row.get("now") or "no plan")
+        each.setdefault(key, []).append(row.get("now") or "no plan")
     cells = [
         [key, len(found), sum("proved" in gap for gap in found), _middle(found)]
-        for key, found in families.items()
+        for key, found in each.items()
     ]
-    headers = ["clusters", "instances", "proved", "half are within", "all within"]
-    return "\n".join(_pages.grid(headers, ([*map(str, c[:3]), *c[3]] for c in cells)))
+    told = [[*map(str, c[:3]), *c[3]] for c in cells]
+    return "\n".join(_pages.grid(families.HEADERS, (more or []) + told))
 
 
 def _middle(found: list[str]) -> tuple[str, str]:

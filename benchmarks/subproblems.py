@@ -17,6 +17,8 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count, islice
+from math import ceil
 from statistics import mean, median
 from typing import Any, NamedTuple
 
@@ -47,6 +49,9 @@ USD_PER_HOUR = {
 }
 #: GPUs of the largest instance whose pipeline is proved: on more it takes minutes.
 ONE_PIPELINE_GPUS = 16
+#: GPUs of random clusters that the joint MILP of HexiScale is posed of, and how many of
+#: each there are for each seed: its micro-batches have one sequence.
+JOINT_GPUS, JOINT_SHARE = (2, 3, 4), 5 / 3
 #: Seeds of a random family, and folders of the library, that statements run on.
 STATED_SEEDS, STATED_FOLDERS = 3, ("tiny",)
 
@@ -151,6 +156,15 @@ def recovery(seeds: int, wanted: tuple[str, ...]) -> Iterator[Case]:
             yield Case(family, name, {"plan": plan, "lost": (nodes[-1].name,)})
 
 
+def training_plan(seeds: int, wanted: tuple[str, ...]) -> Iterator[Case]:
+    """Random clusters that are small enough for the joint MILP."""
+    for gpus in JOINT_GPUS:
+        names = (f"generated:unequal/{gpus}/{seed}" for seed in count())
+        ones = (x for x in names if {*hetopt.load(x).workload.micro_batch_sizes} == {1})
+        for name in islice(ones, ceil(seeds * JOINT_SHARE)):
+            yield Case(f"random, {gpus} GPUs", name, {})
+
+
 CASES: dict[str, Callable[[int, tuple[str, ...]], Iterator[Case]]] = {
     "device_grouping": grouping,
     "layer_partition": partition,
@@ -158,6 +172,7 @@ CASES: dict[str, Callable[[int, tuple[str, ...]], Iterator[Case]]] = {
     "provisioning": provisioning,
     "job_round": job_round,
     "recovery": recovery,
+    "training_plan": training_plan,
 }
 
 
@@ -198,6 +213,8 @@ def measured(
 
 def stated(case: Case) -> bool:
     """Return whether statements run on a case."""
+    if case.family in {f"random, {gpus} GPUs" for gpus in JOINT_GPUS}:
+        return True
     if case.name.startswith("generated:"):
         return int(case.name.rpartition("/")[2]) < STATED_SEEDS
     return case.family in STATED_FOLDERS
@@ -254,7 +271,9 @@ def page(lines: list[dict[str, Any]]) -> str:
         "families and on the library's instances, beside the optimum that some",
         f"method proves within {limit:g} s; single runs, one thread, shared cores.",
         "Gaps are of the cases in which the optimum is proved and the rule has a plan;",
-        "*planned* says in how many it has one. Families of the library that are",
+        "*planned* says in how many it has one: a mean of fewer cases may be of easy",
+        "ones. *common mean* is of the cases of a family in which all rules have a",
+        "plan that have any there. Families of the library that are",
         f"missing did not run. Statements ran on the first {STATED_SEEDS} seeds of",
         "each random family and on the tiny instances, as their tables count; what a",
         "method does not take, such as pipelines in lockstep, is none of its cases.",
@@ -272,8 +291,12 @@ def page(lines: list[dict[str, Any]]) -> str:
 
 def _rules(lines: list[dict[str, Any]]) -> Iterator[str]:
     """A row a rule and family."""
-    yield "| rule | cases | planned | mean gap | median | worst | median seconds |"
-    yield "|---|---|---:|---:|---:|---:|---:|"
+    yield (
+        "| rule | cases | planned | mean gap | median | worst | common mean "
+        "| median seconds |"
+    )
+    yield "|---|---|---:|---:|---:|---:|---:|---:|"
+    common = _common(lines)
     found: dict[tuple[str, str], list[tuple[bool, float | None, float]]] = {}
     for line in lines:
         for row in line["rows"]:
@@ -286,11 +309,29 @@ def _rules(lines: list[dict[str, Any]]) -> Iterator[str]:
         cells = ["–"] * 3
         if gaps:
             cells = [f"{x:.1%}" for x in (mean(gaps), median(gaps), max(gaps))]
+        shared = common[family]
+        told = "–"
+        if gaps and shared:
+            told = f"{mean(x[method] for x in shared):.1%} of {len(shared)}"
         seconds = median(took for _, _, took in mine)
         yield (
             f"| `{method}` | {family} | {len(gaps)} of {sum(x for x, _, _ in mine)} | "
-            f"{' | '.join(cells)} | {seconds:.3g} |"
+            f"{' | '.join(cells)} | {told} | {seconds:.3g} |"
         )
+
+
+def _common(lines: list[dict[str, Any]]) -> dict[str, list[dict[str, float]]]:
+    """Gaps by rule, of the cases of a family in which all have one that have any."""
+    each: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for line in lines:
+        rules = (row for row in line["rows"] if row["kind"] == "heuristic")
+        gaps = {row["method"]: row["gap"] for row in rules if row["gap"] is not None}
+        each[line["family"]].append(gaps)
+    every = {family: set().union(*found) for family, found in each.items()}
+    return {
+        family: [gaps for gaps in found if gaps and set(gaps) == every[family]]
+        for family, found in each.items()
+    }
 
 
 def _provers(lines: list[dict[str, Any]]) -> Iterator[str]:

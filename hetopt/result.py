@@ -86,7 +86,8 @@ class Bound:
         """Return what the bound can be checked by."""
         if self.certified:
             return Proof.CERTIFICATE
-        return Proof.DERIVATION if self.source in _DERIVED else Proof.METHOD
+        of = self.source.partition(";")[0]  # whoever found it, and when
+        return Proof.DERIVATION if of in _DERIVED else Proof.METHOD
 
 
 @dataclass(frozen=True)

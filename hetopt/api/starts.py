@@ -152,12 +152,8 @@ def quoted(problem: str, data: Any, kept: best.Best | None) -> Result | None:
         *(Status.FEASIBLE, Stop.FINISHED, plan),
         evaluation=judged,
     )
-    value, by = kept.value("bound"), kept.bound_by
-    if value is None or by is None:
-        return found
-    source = f"{kept.bound_source}; {LIBRARY}, by {by.method}, {by.date}"
-    whole = int(value) if value.denominator == 1 else value
-    return found.with_bound(Bound(whole, source))
+    bound = kept.proved(LIBRARY)
+    return found if bound is None else found.with_bound(bound)
 
 
 AnyStart = AnyPlan | Iterable[AnyPlan] | Known | None

@@ -97,7 +97,15 @@ def solved(task: Task) -> Result:
 def _row(task: Task, result: Result, document: Document) -> Document:
     unit, size = SIZES.get(result.problem, (None, None))
     copied = ("problem", "digest", "status", "stop", "sense", "unit", "objective")
-    more = ("objective_exact", "bound", "bound_exact", "bound_source", "gap", "reasons")
+    more = (
+        "objective_exact",
+        "bound",
+        "bound_exact",
+        "bound_source",
+        "proof",
+        "gap",
+        "reasons",
+    )
     names = [name for name in (*copied, *more) if name in document]
     trace = [
         [point["seconds"], point["incumbent"], point["bound"]]

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..result import Bound
 from ..schema import Name, Record
 from ..text.complaints import validated
 from ..text.documents import Document, Fields
@@ -67,6 +68,16 @@ class Best(BaseModel):
     def value(self, name: str) -> Fraction | None:
         """`objective` or `bound`, exactly."""
         return number(self.model_dump(), name)
+
+    def proved(self, by: str | None = None) -> Bound | None:
+        """The bound, if there is one, as quoted `by` someone, with finder and date."""
+        value, source = self.value("bound"), str(self.bound_source)
+        if value is None or self.bound_by is None:
+            return None
+        if by is not None:
+            source += f"; {by}, by {self.bound_by.method}, {self.bound_by.date}"
+        whole = int(value) if value.denominator == 1 else value
+        return Bound(whole, source, certified=self.certificate is not None)
 
 
 def number(row: Fields, name: str) -> Fraction | None:

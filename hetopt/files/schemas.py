@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from .. import problems
 from ..catalogue import models
 from ..errors import KINDS
-from ..result import Status, Stop
+from ..result import Proof, Status, Stop
 from ..schema import PRESETS, Instance, Profile
 from ..text.documents import Document
 from ..text.editions import GROUPED, SCHEMA
@@ -128,6 +128,7 @@ def result() -> Schema:
     made["properties"] |= {
         "schema": {"enum": [SCHEMA]},
         "objective_exact": exactly,
+        "proof": {"enum": [*(one.value for one in Proof), None]},
         "bound_exact": exactly,
         "certificate": {"type": "object"},
         "failed": {"type": "array", "items": {"type": "string"}},

@@ -41,6 +41,7 @@ class Row:
     headroom_mib: int | None
     bound_us: Objective | None
     bound_source: str | None
+    proof: str | None
     reasons: str
     low_s: float | None = None
     high_s: float | None = None
@@ -87,6 +88,7 @@ class Row:
             headroom_mib=parts.get("least_headroom_mib"),
             bound_us=bound if unit == "us" else None,
             bound_source=result.bound.source if result.bound else None,
+            proof=result.bound.proof.value if result.bound else None,
             reasons="; ".join(result.reasons),
             low_s=parts.get("low_s"),
             high_s=parts.get("high_s"),
@@ -381,7 +383,7 @@ def headline(rows: list[GapRow]) -> str:
     told = "no bound is known"
     if bound is not None:
         limit = f"{words.limit(unit)} {_bound_text(bound, unit)}"
-        told = f"{limit} (proof: {bound.source})"
+        told = f"{limit} (proof: {bound.source}; {words.proof(bound.proof)})"
     return "; ".join([told, *(f"{what}: {value}" for what, value in _better(rows))])
 
 

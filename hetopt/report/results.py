@@ -60,13 +60,16 @@ def answer(result: Result) -> str:
         return "No plan was found, nor a proof that there is none."
     takes = f"takes {words.amount(result.objective, 'us')} per iteration"
     if result.status is Status.OPTIMAL:
-        return f"The best plan {takes}: no plan is faster (proved)."
+        assert result.bound is not None
+        proof = words.proof(result.bound.proof)
+        return f"The best plan {takes}: no plan is faster (proved, {proof})."
     said = f"The best plan found {takes}"
     if result.bound is None:
         return f"{said}; how much faster another may be is not known."
     least = words.amount(result.bound.value, "us")
     return (
-        f"{said}; none takes less than {least} (proved), so it is at most "
+        f"{said}; none takes less than {least} (proved, "
+        f"{words.proof(result.bound.proof)}), so it is at most "
         f"{words.share(result.gap)} from optimal."
     )
 
@@ -157,6 +160,8 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
     if result.bound is not None:
         value = words.amount(result.bound.value, unit)
         yield "bound", f"{value} ({result.bound.source})"
+        if result.problem != "training_plan":  # whose sentence has it
+            yield "proof", words.proof(result.bound.proof)
     if result.gap is not None:
         yield "gap", words.share(result.gap)
     if result.started_from is not None:

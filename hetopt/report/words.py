@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from ..plans import Stage
 from ..problems import Objective
+from ..result import Proof
 from ..schema import Cluster
 from ..text import numbers
 from ..text.documents import Fields
@@ -24,6 +25,11 @@ _NAMED = 4  # open questions that a sentence names
 _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 # Names of large counts, as people write them.
 _COUNTS = {"T": 10**12, "B": 10**9, "M": 10**6}
+_CHECKED_BY = {
+    Proof.CERTIFICATE: "with a certificate that other code follows",
+    Proof.DERIVATION: "derived again by other code",
+    Proof.METHOD: "by this method only",
+}
 
 
 def plain(text: str) -> str:
@@ -161,6 +167,11 @@ def share(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return NONE
     return f"{value:+.2%}" if signed and value > 0 else f"{value:.2%}"
+
+
+def proof(proof: Proof) -> str:
+    """Return what a bound can be checked by."""
+    return _CHECKED_BY[proof]
 
 
 def memory(mib: int | None) -> str:

@@ -79,6 +79,25 @@ def test_about_two_in_three_are_solved() -> None:
     assert "about two instances in three are solved" in text_of("README.md")
 
 
+def test_how_many_proofs_other_code_can_check_is_told_alike() -> None:
+    with (RESULTS / "leaderboard.csv").open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    certified = [row for row in rows if row["proof"] == "certificate"]
+    optima = [row["proved"] for row in rows].count("True")
+    both = [row["proved"] for row in certified].count("True")
+    kept = {path.name for path in (ROOT / "instances").glob("*/*.best.json")
+            if '"certificate":' in path.read_text("utf-8")}  # fmt: skip
+    assert len(kept) == len(certified)
+    for page, told in (
+        ("README.md", f"{len(certified)} of the {len(rows)} bounds, and {both} of the "
+         f"{optima} proved optima, have a certificate"),
+        ("guide/README.md", f"Of the {len(rows)} bounds of the library "
+         f"{len(certified)} have a certificate, but only {both} of the {optima}"),
+        ("guide/questions.md", f"{optima} proved optima {both} have certificates"),
+    ):  # fmt: skip
+        assert told in text_of(page), page
+
+
 def test_about_two_in_five_of_16_or_32_gpus_are_proved() -> None:
     """And all of up to 8."""
     with (RESULTS / "leaderboard.csv").open(encoding="utf-8", newline="") as file:

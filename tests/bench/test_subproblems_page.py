@@ -23,7 +23,7 @@ def script() -> ModuleType:
 
 
 def test_every_problem_with_an_exact_method_has_cases(script: ModuleType) -> None:
-    expected = {*problems.names()} - {"job_scheduling", "training_plan"}
+    expected = {*problems.names()} - {"job_scheduling"}
     assert set(script.CASES) == expected
 
 
@@ -50,7 +50,9 @@ def test_a_line_has_every_method_and_its_gap_to_the_optimum(
 def test_statements_run_on_some_cases_of_every_problem(script: ModuleType) -> None:
     """On seeds and tiny instances, so that a page takes minutes and not hours."""
     seeds = script.STATED_SEEDS + 2
-    for problem in set(script.CASES) - {"layer_partition", "recovery"}:  # they plan
+    apart = {"layer_partition", "recovery"}  # they plan
+    apart |= {"training_plan"}  # the joint MILP runs on all
+    for problem in set(script.CASES) - apart:
         cases = list(script.CASES[problem](seeds, ("tiny",)))
         random = [case for case in cases if case.family.startswith("random")]
         families = {case.family for case in random}
@@ -84,5 +86,30 @@ def test_a_page_is_of_one_limit_and_says_what_poses_no_problem(
     refused = {**line(20, 0, "c"), "rows": [], "refused": "why", "optimum": None}
     lines = [line(2, 9.0, "a"), line(20, 0.1, "a"), line(20, 0.3, "b"), refused]
     page = script.page(lines)
-    assert "| `has` | f | 2 of 2 | 20.0% | 20.0% | 30.0% | 0.5 |" in page
+    row = "| `has` | f | 2 of 2 | 20.0% | 20.0% | 30.0% | 20.0% of 2 | 0.5 |"
+    assert row in page
     assert "Instances that do not pose it: 1." in page
+
+
+def test_means_on_common_cases_leave_out_where_a_rule_has_no_plan(
+    script: ModuleType,
+) -> None:
+    """A rule that plans the easy case only is not the better one for it."""
+    head = {"problem": "job_round", "family": "f", "options": {}, "limit_s": 20}
+    row = {"kind": "heuristic", "status": "feasible", "seconds": 0.5}
+    lines = [
+        {
+            **head,
+            "instance": name,
+            "optimum": 1.0,
+            "rows": [{**row, "method": rule, "gap": gap} for rule, gap in gaps],
+        }
+        for name, gaps in (
+            ("easy", [("some", 0.1), ("all", 0.0), ("none", None)]),
+            ("hard", [("some", None), ("all", 0.4), ("none", None)]),
+        )
+    ]
+    page = script.page(lines)
+    assert "| `all` | f | 2 of 2 | 20.0% | 20.0% | 40.0% | 0.0% of 1 | 0.5 |" in page
+    assert "| `some` | f | 1 of 2 | 10.0% | 10.0% | 10.0% | 10.0% of 1 | 0.5 |" in page
+    assert "| `none` | f | 0 of 2 | – | – | – | – | 0.5 |" in page

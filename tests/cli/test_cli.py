@@ -97,16 +97,19 @@ def test_plan_shows_time_bound_and_stages() -> None:
 
 def test_plans_answer_is_its_first_line(tmp_path: Path) -> None:
     told = ("plan", SMALL, "--planner", "megatron")
+    proof = {"certificate": "with a certificate", "same method": "by this method only"}
     document = json.loads(hetopt(*told, "--json").stdout)
     first = " ".join(hetopt(*told).stdout.split("\n\n")[0].split())
     takes = f"takes {texts.amount(document['objective'], 'us')} per iteration"
     if document["status"] == "optimal":
-        assert first == f"The best plan {takes}: no plan is faster (proved)."
+        said = f"The best plan {takes}: no plan is faster (proved, "
+        assert first.startswith(said)
     else:
         least = texts.amount(document["bound"], "us")
-        said = f"The best plan found {takes}; none takes less than {least} (proved), "
-        assert first.startswith(f"{said}so it is at most ")
+        said = f"The best plan found {takes}; none takes less than {least} (proved, "
+        assert first.startswith(said)
         assert first.endswith(f"{texts.share(document['gap'])} from optimal.")
+    assert proof.get(document["proof"], "derived again") in first
     none = hetopt("plan", "tiny/infeasible", "--planner", "megatron").stdout
     assert none.startswith("No plan is possible (proved): ")
     unknown = hetopt("plan", too_long(tmp_path), "--planner", "megatron").stdout

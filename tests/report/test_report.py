@@ -16,7 +16,7 @@ from hetopt.files import load_instance
 from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
 from hetopt.report import gaps, pipelines, words
-from hetopt.result import Bound, Method, Result, Status, Stop
+from hetopt.result import WORK, Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
 
 TWO_STAGES = {
@@ -187,7 +187,11 @@ def test_markdown_cells_keep_their_columns_whatever_the_names(
 def test_the_headline_is_the_strongest_bound() -> None:
     strong = replace(made(TWO_PIPELINES), bound=Bound(2000, "a proof"))
     rows = GapReport.of([made(TWO_STAGES), strong]).rows
-    assert gaps.headline(rows) == "no plan is faster than 2.00 ms (proof: a proof)"
+    assert gaps.headline(rows) == (
+        "no plan is faster than 2.00 ms (proof: a proof; by this method only)"
+    )
+    known = replace(strong, bound=Bound(2000, f"{WORK}; the library, by exact"))
+    assert gaps.headline(GapReport.of([known]).rows).endswith("again by other code)")
 
 
 @pytest.mark.parametrize("suffix", [".html", ".md", ".tex", ".csv", ".json"])

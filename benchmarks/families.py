@@ -1,0 +1,117 @@
+"""Ten seeds of each generated family: how far the exact method gets by itself.
+
+    python benchmarks/families.py [--limit 60] [--only WORD ...] [--page]
+
+One run a cluster, from nothing, in CPU seconds of one core, so that a busy machine
+changes little. `--only` takes those whose names hold one of the words. A run is a line
+of results/families.jsonl; what is there by the code of today is not run again. `--page`
+writes results/families.md, and `python benchmarks/proofs.py --page` the table of
+README.md, of the seeds that were run. 100 minutes at 60 s.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import _ages
+import _pages
+from _measuring import keep, kept, publish
+
+import hetopt
+
+LINES, PAGE = "families.jsonl", "families.md"
+FAMILIES = ("equal", "unequal", "islands", "steep", "tight_memory")
+SIZES, SEEDS = (16, 64), 10
+HEADERS = ("clusters", "instances", "proved", "median gap", "worst gap")
+
+
+def names() -> Iterator[tuple[str, str]]:
+    """Families as the page calls them, and their clusters."""
+    for size in SIZES:
+        for family in FAMILIES:
+            for seed in range(SEEDS):
+                yield (
+                    f"generated {family}, {size} GPUs",
+                    f"generated:{family}/{size}/{seed}",
+                )
+
+
+def measured(name: str, limit_s: float) -> dict[str, Any]:
+    """What the exact method knows of a cluster after so many CPU seconds."""
+    with patch("time.monotonic", time.process_time):
+        result = hetopt.solve(hetopt.load(name), limits=hetopt.Limits(time_s=limit_s))
+    return {
+        "instance": name,
+        "limit_s": limit_s,
+        "status": result.status.value,
+        "gap": result.gap,
+        "cpu_s": round(sum(result.seconds.values()), 1),
+    }
+
+
+def counted() -> list[list[str]]:
+    """Rows of the table: each family with the seeds that were run, the last of each."""
+    latest = {line["instance"]: line for line in kept(LINES)}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for family, name in names():
+        if name in latest:
+            groups.setdefault(family, []).append(latest[name])
+    return [_row(family, found) for family, found in groups.items()]
+
+
+def _row(family: str, found: list[dict[str, Any]]) -> list[str]:
+    gaps = [line["gap"] for line in found if line["gap"] is not None]
+    proved = sum(line["status"] in ("optimal", "infeasible") for line in found)
+    spread = (f"{median(gaps):.1%}", f"{max(gaps):.1%}") if gaps else ("–", "–")
+    without = len(found) - len(gaps)
+    seeds = f"{len(found)}" + f", {without} without a plan" * bool(without)
+    return [family, seeds, str(proved), *spread]
+
+
+def page() -> str:
+    """The table, and every run."""
+    runs = (
+        [f"`{x['instance']}`", x["status"], _pages.shown(x["gap"]), f"{x['cpu_s']}"]
+        for x in kept(LINES)
+    )
+    text = [
+        "# Generated families",
+        "",
+        f"By `python benchmarks/families.py`: up to {SEEDS} seeds of each family, by",
+        "the exact method from nothing, in CPU seconds of one core. A family that is",
+        "missing, or that has fewer seeds, was not run.",
+        "",
+        *_pages.grid(HEADERS, counted()),
+        "",
+        *_pages.grid(("cluster", "status", "gap", "CPU s"), runs),
+    ]
+    return "\n".join(text) + "\n"
+
+
+def main() -> None:
+    """Measure what is asked for and not there yet, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--limit", type=float, default=60.0)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--page", action="store_true")
+    asked = parser.parse_args()
+    code = _ages.digest("families")
+    done = {
+        (line["instance"], line["limit_s"])
+        for line in kept(LINES)
+        if line["machine"].get("code") == code
+    }
+    for _, name in () if asked.page else names():
+        wanted = not asked.only or any(word in name for word in asked.only)
+        if wanted and (name, asked.limit) not in done:
+            found = measured(name, asked.limit)
+            keep(LINES, found, "ortools")
+            print(*found.values(), flush=True)
+    publish(PAGE, page(), LINES)
+
+
+if __name__ == "__main__":
+    main()
