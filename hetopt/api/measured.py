@@ -29,12 +29,14 @@ class Footing:
     """A measured iteration with what is predicted of it, and of the best plan known.
 
     `parts` are those of the judge, `bound_s` is what no plan of the model is shorter
-    than; None where they are not known.
+    than, `least_s` what a run may take by the interval of predictions; None where they
+    are not known.
     """
 
     measured: Measurement
     parts: Document
     bound_s: float | None
+    least_s: float | None
     best_s: float | None
 
     @cached_property
@@ -99,4 +101,11 @@ def footing(
     best += [int(found.objective)] if found.valid and found.objective else []
     bound_s = None if bound is None else float(bound.value) / 1e6
     best_s = min(best) / 1e6 if best else None
-    return Footing(measured, found.parts, bound_s, best_s)
+    least_s = None if bound_s is None else least_of(data, bound_s)
+    return Footing(measured, found.parts, bound_s, least_s, best_s)
+
+
+def least_of(data: Instance, bound_s: float) -> float | None:
+    """Return the lower end of the interval of a bound's seconds, where it has one."""
+    calibration = data.workload.costs.compute.calibration
+    return None if calibration is None else calibration.interval_s(bound_s)[0]

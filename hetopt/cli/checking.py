@@ -292,7 +292,7 @@ class _Judged:
             output.show([changes.rates(measured)])
         if self.reached is not None and self.found.objective is not None:
             length = of.run.full_length if of.run is not None else None
-            output.show([_distance(self.found, self.reached, length)])
+            output.show([_distance(of.data, self.found, self.reached, length)])
         if self.proof is not None and not self.proof.missing:
             output.show(
                 [f"the bound is verified: {self.proof.by} ({self.proof.proof})"]
@@ -389,13 +389,18 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
         output.tell(f"{run.asked.place}: {note}")
 
 
-def _distance(found: "Evaluation", bound: "Bound", full_length: int | None) -> str:
+def _distance(
+    data: Any, found: "Evaluation", bound: "Bound", full_length: int | None
+) -> str:
     """Return how far a run is at most from the best one, if it breaks no rule."""
+    from ..api.measured import least_of
     from ..report import words
 
     least = (
         f"no plan takes less than {words.amount(bound.value, 'us')} ({bound.source})"
     )
+    if (low_s := least_of(data, float(bound.value) / 1e6)) is not None:
+        least += f", {words.duration(low_s)} at the fast end of the 80% interval"
     if not found.valid:
         memory = any(broken.rule == "memory" for broken in found.violations)
         what = "does not fit" if memory else "breaks rules"

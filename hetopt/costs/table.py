@@ -6,6 +6,7 @@ from functools import cached_property, lru_cache, partial
 
 from ..caching import cached_method
 from ..schema import GpuType, Instance, Split, StateBytes, exact
+from ..schema.calibration import multiplied_in
 from ..schema.targets import permits
 from . import communication, compute, memory, parameters, settings, updates
 from .calibrated import Calibrated
@@ -623,11 +624,17 @@ class CostTable:
 
     @cached_property
     def peak_flops_per_s(self) -> Fraction:
-        """Sum of the peak FLOP/s of every GPU of the cluster."""
-        return sum(
-            (
-                node.count * exact(self.cluster.gpus[node.gpu].peak_tflops) * 10**12
-                for node in self.cluster.nodes
-            ),
-            Fraction(0),
-        )
+        """Sum of the peak FLOP/s of every GPU, in what its products are done in.
+
+        Products in eight bits or fewer have a peak of their own (`peaks`).
+        """
+        calibration = self.workload.costs.compute.calibration
+        total = Fraction(0)
+        for node in self.cluster.nodes:
+            gpu = self.cluster.gpus[node.gpu]
+            peak = gpu.peak_tflops
+            if calibration is not None and gpu.peaks and calibration.is_narrow:
+                narrow = multiplied_in(calibration.precision, gpu.peaks)
+                peak = max(peak, gpu.peaks[narrow] if narrow else 0)
+            total += node.count * exact(peak) * 10**12
+        return total

@@ -15,7 +15,7 @@ from ..costs import CostTable
 from ..costs.calibrated import machine_of
 from ..costs.compute import layer_flops
 from ..costs.constants import Stated
-from ..costs.constants.shipped import BOUND_BY_HOSTS, spread, unseen, values
+from ..costs.constants.shipped import BOUND_BY_HOSTS, is_seen, spread, unseen, values
 from ..costs.formulas import memory
 from ..costs.formulas.frameworks import FRAMEWORKS, Framework, by_pytorch, kernel_of
 from ..costs.formulas.kernels import Constants
@@ -90,7 +90,7 @@ def calibrate(
     row = Assumption(
         "times of layers",
         f"calibrated: {value}",
-        "constants fitted to measured runs",
+        "constants fitted to measured runs" + _unmeasured(cards),
         f"{_CHANGE}; -o framework=NAME, style=NAME, kernel=NAME, products=fp8",
     )
     settings: Document = dict.fromkeys(("layer_times", "activations"), TIMES[0])
@@ -241,6 +241,14 @@ def _scatter(
         precision=precision,
         unknown=max(unseen(card.name, framework) for card in known),
     )
+
+
+def _unmeasured(cards: Mapping[str, Gpu | None]) -> str:
+    """Return in words which cards no measured run is known of, if there are any."""
+    found = [card.name for card in cards.values() if card and not is_seen(card.name)]
+    if not found:
+        return ""
+    return f", none of them on {', '.join(found)}: the interval is wider"
 
 
 def _exposed_shares(

@@ -115,10 +115,16 @@ def measurement(
         assert told.bound_s is not None
         text += (
             f" The measurement is {words.share(told.pessimism)} below "
-            f"{words.duration(told.bound_s)}, which no plan beats according to the "
-            "model: the model is pessimistic here, and its bound holds for the model "
-            "only."
+            f"{words.duration(told.bound_s)}, which no plan of the model beats: the "
+            "model is pessimistic here, and its bound is proved for the model only"
         )
+        if told.least_s is not None:
+            within = "within" if seconds >= told.least_s else "beyond"
+            text += (
+                f". It is {within} the 80% interval of predictions, which begins at "
+                f"{words.duration(told.least_s)} for this bound"
+            )
+        text += "."
     elif told.bound_s and (least := told.corrected(told.bound_s)):
         text += (
             f" No plan takes less than {words.duration(told.bound_s)}, "

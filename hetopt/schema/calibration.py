@@ -49,6 +49,11 @@ class Calibration(Record):
     ]
     spread: Annotated[float, Field(ge=0, le=10)]
 
+    @property
+    def is_narrow(self) -> bool:
+        """Return whether products have eight bits or fewer."""
+        return self.precision in ("fp8", "mxfp8", "nvfp4")
+
     def interval_s(self, seconds: float) -> tuple[float, float]:
         """Return where 80% of the runs lie that are predicted to take these seconds.
 

@@ -100,6 +100,11 @@ def noise() -> Noise:
     return Noise(**found)
 
 
+def is_seen(card: str) -> bool:
+    """Return whether any run that the constants were fitted to is of a card."""
+    return any(card in cards for cards in SEEN.values())
+
+
 def unseen(card: str, framework: str, *, own: bool = True) -> float:
     """Return the further spread of what no run is known of.
 
@@ -107,7 +112,7 @@ def unseen(card: str, framework: str, *, own: bool = True) -> float:
     is made of a framework, which is not its `own`.
     """
     known, parts = MADE_OF.get(framework, framework), []
-    if card not in {one for cards in SEEN.values() for one in cards}:
+    if not is_seen(card):
         parts.append(noise().card)
     elif known in SEEN and card not in SEEN[known]:
         parts.append(noise().system)

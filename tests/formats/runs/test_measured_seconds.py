@@ -9,6 +9,8 @@ from logs_by_hand import deepspeed, torchtitan
 from typer.testing import CliRunner
 
 from hetopt import api, cli
+from hetopt.costs import CostTable
+from hetopt.files import load_instance
 from hetopt.formats.assembling import Listed, assembly
 
 DEFECTS = Path(__file__).parents[2] / "defects"
@@ -177,3 +179,35 @@ def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None
     shown = CliRunner().invoke(cli.app, words)
     assert shown.exit_code == 2
     assert "--measured is compared with a prediction" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("products", "peak_tflops", "seconds"), [("bf16", 148, 13), ("fp8", 296, 8)]
+)
+def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
+    products: str, peak_tflops: int, seconds: float, tmp_path: Path
+) -> None:
+    """Of a card on which nothing was measured, in eight bits by the peak of these."""
+    hosts, file = tmp_path / "hosts", tmp_path / "instance.json"
+    hosts.write_text("a slots=8 type=H20-96GB-SXM5\n")
+    work = {"sequence_length": 8192, "global_batch": 16}
+    options = [f"products={products}"]
+    listed = Listed("hostfile", [hosts])
+    made = assembly(DEFECTS / "h20-model.json", listed, options, work)
+    assert any("none of them on H20-96GB-SXM5" in row.source for row in made.assumed)
+    file.write_text(json.dumps(made.document))
+    run = tmp_path / "run.sh"
+    flag = " --fp8_format e4m3" if products == "fp8" else ""
+    run.write_text((DEFECTS / "h20-run.sh").read_text().strip() + flag)
+    words = ["--from", run, "--instance", file, "--measured", f"{seconds}s"]
+    found = checked(*words)
+    bound_s = found["bound"] / 1e6
+    assert seconds < bound_s < found["predicted_s"]
+    assert found["measured_below_bound"] == pytest.approx(1 - seconds / bound_s)
+    needed = CostTable(load_instance(file)).needed_flops_per_sample * 16
+    peak = 8 * peak_tflops * 1e12
+    assert found["measured_mfu"] == pytest.approx(needed / (peak * seconds))
+    assert found["evaluation"]["hfu"] < 0.8
+    limit = ["--time-limit", "0.2"]
+    shown = CliRunner().invoke(cli.app, ["check", *map(str, words), *limit])
+    assert "at the fast end of the 80% interval" in " ".join(shown.stdout.split())
