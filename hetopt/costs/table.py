@@ -634,7 +634,7 @@ class CostTable:
             gpu = self.cluster.gpus[node.gpu]
             peak = gpu.peak_tflops
             if calibration is not None and gpu.peaks and calibration.is_narrow:
-                narrow = multiplied_in(calibration.precision, gpu.peaks)
-                peak = max(peak, gpu.peaks[narrow] if narrow else 0)
+                in_what = multiplied_in(calibration.precision, gpu.peaks)
+                peak = max(peak, *(x for n, x in gpu.peaks.items() if n == in_what))
             total += node.count * exact(peak) * 10**12
         return total

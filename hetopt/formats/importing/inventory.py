@@ -95,7 +95,7 @@ def is_one(text: str) -> bool:
 def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
     """Return the hosts of a table, and the columns that are not read."""
     table, where = read_table(path), str(path)
-    table = Table(table.columns, rows := [*table.rows])
+    table = Table(table.columns, iter(rows := [*table.rows]))
     cells_of = {name: [(row.get(name) or "").strip() for _, row in rows]
                 for name in table.columns}  # fmt: skip
     numbers = {name: cells for name, cells in cells_of.items() if _are_numbers(cells)}

@@ -99,7 +99,7 @@ _OF_MODULES = ("m", "module")  # flags of launchers that a program follows
 _SUPERVISED = ("sft", "pt")
 
 
-def _methods(text: object) -> set[str]:
+def _methods(text: object) -> frozenset[str]:
     """Return the methods that the words of a name or value are."""
     return METHODS.intersection(re.split(r"[^a-z0-9]+", str(text).lower()))
 
