@@ -86,6 +86,14 @@ LINES = (
     "function f\n{\n  if [ $1 = 1 ]; then\n torchrun a; else { torchrun b; }; fi\n}\n"
     "f 1; g () {\nf 2; }; g",
     "A=ab; case $A in a) B=1;; 'a'*|c)\nB=2\n;; *) B=3; esac; torchrun $B",
+    "A=llama-8B; if [[ $A == *8B* && -n $A ]]; then B=1; fi; torchrun ${B:-0}",
+    "A=x; [[ $A == y || $A == x && a != b ]] && B=1; torchrun ${B:-0}",
+    "A=x; [ $A = y -o $A = x -a a = b ] || B=1; torchrun ${B:-0}",
+    "N=2; if (( N > 1 )); then B=1; else B=2; fi; ((N == 3)) || C=3; torchrun $B $C",
+    "N=4; if (( N * 2 )); then B=1; fi; if ((N - 4)); then B=2; fi; torchrun $B",
+    "if true; then A=1; fi; if false; then A=2; else B=3; fi; torchrun $A $B",
+    "A='a*'; if [ \"$A\" = 'a*' ]; then B=1; fi; [ ab = \"$A\" ] && B=2; torchrun $B",
+    "if [[ ! a == b ]]; then A=1; fi; [[ ab == a? ]] && B=2; torchrun $A $B",
     "case a in a) ;; *) torchrun b;; esac; case c in (a|c) torchrun c; esac",
 )
 BASH = which("bash")
@@ -152,7 +160,7 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
         ("f() { A=$(x); }; f; run --a $A", "$(x)"),
         ("while [ -f x ]; do A=1; shift; done; run --a $A", "$A (set at line 1"),
         (
-            "A=1; if true; then A=2; fi; run --a $A",
+            "A=1; if run; then A=2; fi; run --a $A",
             "$A (set at line 1 only if something holds)",
         ),
         (

@@ -4,7 +4,8 @@ A subset of bash is read, as far as launch scripts go: quotes, comments, line br
 `NAME=value`, `NAME+=value` and arrays `NAME=(...)`; `$NAME`, `${NAME}`, `${NAME[@]}`,
 `${NAME[0]}`, `${NAME:-default}` and its like; sums and products of whole numbers in
 `$((...))`, `$(expr ...)` and `let`; `if`, `&&` and `||` with tests that compare (`=`,
-`!=`, `-eq` and its like, `-z`, `-n`), `case` and functions; what `bash -c TEXT` and
+`!=`, `-eq` and its like, `-z`, `-n`, also joined, patterns in `[[`, `((a > b))`,
+`true`), `case` and functions; what `bash -c TEXT` and
 `eval TEXT` run, and what a shell or sbatch reads of a here-document; scripts that are
 sourced or started, with their words, where they lie beside. What the script does not
 set is empty in tests and gives way to a default; its own words (`$@`) are taken as
@@ -18,7 +19,7 @@ test, where commands are not `is_sure`. A sourced file that is missing is told.
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain, pairwise
 from pathlib import Path
@@ -55,6 +56,8 @@ _FUNCTION = re.compile(
 )
 _HERE = re.compile(r"[0-9]?<<(?P<dash>-?)[ \t]*(?P<end>\\?['\"]?[\w.-]{1,80}['\"]?)")
 _REDIRECTION = re.compile(r"[0-9]?(?:&>>?|>[>&|]?|<<<|<&?)[ \t]*")
+_QUOTED_STAR = re.compile(r"'[^']*[*?[][^']*'|\"[^\"]*[*?[][^\"]*\"|\\\\[*?[]")
+_SUM = re.compile(r"\(\([^()\n]{1,200}\)\)")
 _OPERATOR = re.compile(r"\n|;;?|&&?|\|[|&]?|[()]")
 # Lists of arguments are read, too, in which `t|tt` and `(t|)*3` stand unquoted: within
 # a word these are its characters, but in an array, which a `)` ends.
@@ -82,6 +85,11 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "-gt": operator.gt,
     "-ge": operator.ge,
 }
+_SIGNS: dict[str, Callable[[int, int], bool]] = {
+    **{"==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge},
+    **{"<": operator.lt, ">": operator.gt},
+}
+_CONSTANT = {"true": True, ":": True, "false": False}  # what these commands return
 _ARITHMETIC: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -196,6 +204,8 @@ def _tokens(text: str, place: str) -> Iterator[_Token]:
             continue
         elif match := _REDIRECTION.match(text, at):
             kind, match = "redirection", _WORD.match(text, match.end()) or match
+        elif match := _SUM.match(text, at):
+            kind = "sum"
         elif match := _OPERATOR.match(text, at):
             kind = "operator"
         elif (match := _ASSIGNMENT.match(text, at)) and text.startswith(
@@ -294,7 +304,8 @@ class _Script:
             if token.kind == "function":
                 self.functions[token.text] = list(_body(left))
                 continue
-            if token.kind != "operator":
+            joins = token.text in ("&&", "||") and _is_open_test(parts)
+            if token.kind != "operator" or joins:
                 parts.append(token)
                 continue
             if parts := self._behind_keywords(parts, result):
@@ -355,19 +366,46 @@ class _Script:
 
     def _result(self, parts: list[_Token]) -> Truth:
         """Return whether a command succeeds; one that is no test does, as a rule."""
-        if parts[0].text == "!" and len(parts) > 1:
+        first = parts[0].text
+        if first == "!" and len(parts) > 1:
             return _not(self._result(parts[1:]))
-        if parts[0].text not in ("[", "[[") or parts[-1].text not in ("]", "]]"):
+        if parts[0].kind == "sum":
+            return self._holds(first[2:-2])
+        if first in _CONSTANT and len(parts) == 1:
+            return _CONSTANT[first]
+        if first not in ("[", "[[") or parts[-1].text not in ("]", "]]"):
             return None if self.blocks and self.blocks[-1].is_test else True
+        found: Truth = False
+        for some in _divided(parts[1:-1], ("||", "-o")):
+            every: Truth = True
+            for one in _divided(some, ("&&", "-a")):
+                every = _both(every, self._test(one, has_patterns=first == "[["))
+            found = _either(found, every)
+        return found
+
+    def _test(self, parts: list[_Token], *, has_patterns: bool) -> Truth:
+        """Return whether one test holds, of those that `&&` and `||` join."""
         if any(part.kind != "word" for part in parts):
             return None
-        words = [self._text(part.text, unset="") for part in parts[1:-1]]
+        words = [self._text(part.text, unset="") for part in parts]
         if any(_MARK.search(word) for word in words):
             return None
-        match words:
-            case ["!", *others] if others:
-                return _not(_compare(others))
-        return _compare(words)
+        if has_patterns and any(_QUOTED_STAR.search(part.text) for part in parts):
+            return None
+        if words[:1] == ["!"] and len(words) > 1:
+            return _not(self._test(parts[1:], has_patterns=has_patterns))
+        return _compare(words, has_patterns=has_patterns)
+
+    def _holds(self, total: str) -> Truth:
+        """Return whether `((...))` compares so, or is a sum that is not 0."""
+        sides = re.fullmatch(r"([^<>=!]+)(==|!=|<=|>=|<|>)([^<>=!]+)", total)
+        if sides is None:
+            value = self._value(total)
+            return None if value is None else value != 0
+        one, other = self._value(sides[1]), self._value(sides[3])
+        if one is None or other is None:
+            return None
+        return _SIGNS[sides[2]](one, other)
 
     # --- commands ---
 
@@ -760,7 +798,24 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _compare(words: list[str]) -> Truth:
+def _is_open_test(parts: Sequence[_Token]) -> bool:
+    """Return whether a `[[` is not closed yet."""
+    texts = [part.text for part in parts]
+    return "[[" in texts and "]]" not in texts
+
+
+def _divided(parts: Sequence[_Token], signs: Sequence[str]) -> list[list[_Token]]:
+    """Return the parts between signs that join tests."""
+    found: list[list[_Token]] = [[]]
+    for part in parts:
+        if part.text in signs:
+            found.append([])
+        else:
+            found[-1].append(part)
+    return found
+
+
+def _compare(words: list[str], *, has_patterns: bool) -> Truth:
     """Return what a test says of words; None for a test that is not read."""
     match words:
         case [text]:
@@ -769,10 +824,9 @@ def _compare(words: list[str]) -> Truth:
             return text == ""
         case ["-n", text]:
             return text != ""
-        case [one, "=" | "==", other]:
-            return None if "*" in other else one == other
-        case [one, "!=", other]:
-            return None if "*" in other else one != other
+        case [one, "=" | "==" | "!=" as sign, other]:
+            is_same = fnmatchcase(one, other) if has_patterns else one == other
+            return is_same == (sign != "!=")
         case [one, sign, other] if sign in _COMPARISONS:
             if all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in (one, other)):
                 return _COMPARISONS[sign](int(one), int(other))
