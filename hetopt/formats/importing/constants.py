@@ -98,14 +98,14 @@ def printed(text: str) -> Document:
     inside = text[:end]
     lines = _LINE.findall(inside)
     if len(lines) >= inside.count("\n") // 2 > 0:  # a field a line, texts unquoted
-        return {name: _plain(value) for name, value in lines}
+        return {name: plain(value) for name, value in lines}
     # Enumerations, `<Name.VALUE: 'value'>`, and classes are no Python.
     inside = _ANGLES.sub(lambda one: one[1] or "None", inside)
     try:
         node = _quietly(inside).body[0]
     except (SyntaxError, ValueError, RecursionError, MemoryError, IndexError):
         pairs = re.findall(r"\b([a-z_]\w{0,80})=([^,\n()]{1,200}),", inside)
-        return {name: _plain(value.strip()) for name, value in pairs}
+        return {name: plain(value.strip()) for name, value in pairs}
     call = node.value if isinstance(node, ast.Expr) else None
     try:
         reader = _Reader("", {})
@@ -114,7 +114,8 @@ def printed(text: str) -> Document:
         return {}
 
 
-def _plain(text: str) -> object:
+def plain(text: str) -> object:
+    """Return the constant that a text is, else the text."""
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -33,6 +33,8 @@ _COMMAND = "command or launch script"
 _PRINTED = re.compile(r"\b\w{0,40}(?:Arguments|Config)\(")
 _FIELD = re.compile(r"\b(?:micro_batch_size|per_device_train_batch_size)=")
 _REFERENCE = re.compile(r"\$\{(\.?\w{1,60}(?:\.\w{1,60}){0,5})\}")
+# What stands for a variable of the environment, with what it is without one.
+_DEFAULT = re.compile(r"\$\{(?:(?:oc\.)?env:)?(\w{1,60})(?::-|[:,])([^${}]{0,200})\}")
 _MOST_PRINTED, _MOST_TRIED = 40_000, 50  # characters, objects of a log
 
 
@@ -69,7 +71,8 @@ def read(source: Source) -> Form:
         if _is_of_wandb(tree):
             tree = {k: v["value"] for k, v in tree.items() if k != "wandb_version"}
             kind = "configuration saved by Weights & Biases"
-        return Form(kind, _resolve(flat(tree)))
+        values, notes = _with_defaults(flat(tree))
+        return Form(kind, _resolve(values), notes=notes)
     if arguments := printed(source):
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
@@ -102,6 +105,16 @@ def _resolve(values: Document) -> Document:
             key = f"{part}{match[1]}" if match[1].startswith(".") else match[1]
             found[name] = values.get(key, value)
     return found
+
+
+def _with_defaults(values: Document) -> tuple[Document, tuple[str, ...]]:
+    """Return values with the defaults in them, as of `${TP:8}`, and notes of these."""
+    found, notes = dict(values), []
+    for name, value in values.items():
+        if isinstance(value, str) and (match := _DEFAULT.fullmatch(value.strip())):
+            found[name] = constants.plain(match[2].strip())
+            notes.append(f"{name}: taken as {match[2].strip()}, the default of {value}")
+    return found, tuple(notes)
 
 
 def _of_log(text: str) -> Document:

@@ -56,7 +56,7 @@ _FUNCTION = re.compile(
 )
 _HERE = re.compile(r"[0-9]?<<(?P<dash>-?)[ \t]*(?P<end>\\?['\"]?[\w.-]{1,80}['\"]?)")
 _REDIRECTION = re.compile(r"[0-9]?(?:&>>?|>[>&|]?|<<<|<&?)[ \t]*")
-_QUOTED_STAR = re.compile(r"'[^']*[*?[][^']*'|\"[^\"]*[*?[][^\"]*\"|\\\\[*?[]")
+_QUOTED_STAR = re.compile(r"'[^']*[*?[][^']*'|\"[^\"]*[*?[][^\"]*\"|\\[*?[]")
 _SUM = re.compile(r"\(\([^()\n]{1,200}\)\)")
 _OPERATOR = re.compile(r"\n|;;?|&&?|\|[|&]?|[()]")
 # Lists of arguments are read, too, in which `t|tt` and `(t|)*3` stand unquoted: within

@@ -85,6 +85,7 @@ def asked(files: Sequence[File]) -> Asked | None:
     told = _Told(found, tool)
     for number, file in commands_first(found):
         told.take(number, file)
+        notes += file.form.notes
         if unread := list(names.not_read(file.form)):
             notes.append(f"not read: {', '.join(unread)}")
     values = told.values
