@@ -10,7 +10,7 @@ from ..text.documents import Document
 from . import output
 from .options import AsJson, listed
 from .output import check_writable, written
-from .quantities import duration, share
+from .quantities import duration, length, share
 
 if TYPE_CHECKING:
     from ..api.scheduling import Outcome
@@ -52,16 +52,13 @@ def schedule(
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="B", help="Batch of jobs that name a model and no batch."
-        ),
+        length(metavar="B", help="Batch of jobs that name a model and no batch."),
     ] = None,
     sequence_length: Annotated[
         int | None,
-        typer.Option(
-            min=1,
+        length(
             metavar="S",
-            help="Sequence length of jobs that name a model and no length.",
+            help="Sequence length of jobs that name a model and no length, as 4Ki.",
         ),
     ] = None,
     where: Annotated[

@@ -105,7 +105,9 @@ def measurement(
             shorter = " or its sequences are shorter" if full_length else ""
             text += f" It ran, so the model counts too much memory here{shorter}."
     same = told.corrected(told.best_s)
-    if told.best_s is not None and same is not None:
+    if told.best_s is not None and told.best_s == told.predicted_s:
+        text += " No faster plan is known."
+    elif told.best_s is not None and same is not None:
         less = words.share(1 - same / seconds)
         text += (
             f" The best plan known is predicted to take {words.duration(told.best_s)}, "
