@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ..errors import Unsupported
-from ..modelling import Limits
 from ..text.documents import Document
 from . import output, runs
 from .current import CurrentRun
@@ -130,6 +129,7 @@ def check(
     proof = None
     if bound and plan is not None:
         from .. import api
+        from ..modelling import Limits
 
         limits = Limits(time_limit, memory_mib=limit_mib(memory))
         proof = api.bound_checked(plan, instance, again=limit_s(again), limits=limits)
