@@ -155,6 +155,8 @@ def _search(
         made.append(best)
         known.takes(with_bound(best))
         left = limits.after(monotonic() - began)
+        if best.plan is None:
+            left = left.part(PORTFOLIO.without_plan)
         try:
             found = _exactly(data, best, left, known, enumerates=enumerates)
         except Unsupported:

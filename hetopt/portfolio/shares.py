@@ -87,8 +87,10 @@ class Portfolio:
     any_gap: float = 1e9
     #: One in so many parts of the time that is left is for the next way to divide.
     variants: int = 3
-    #: Seconds at most where there is no plan: to prove that there is none, and to look
-    #: for settings that would fit.
+    #: Of what is left where there is no plan: the exact method's share; the rest is to
+    #: prove that there is none and to look for settings that would fit, for so many
+    #: seconds at most each.
+    without_plan: float = 0.8
     remedies_s: float = 10.0
 
     def planners_s(self, seconds: float) -> float:
