@@ -87,10 +87,10 @@ class Portfolio:
     any_gap: float = 1e9
     #: One in so many parts of the time that is left is for the next way to divide.
     variants: int = 3
-    #: Of what is left where there is no plan: the exact method's share; the rest is to
-    #: prove that there is none and to look for settings that would fit, for so many
-    #: seconds at most each.
-    without_plan: float = 0.8
+    #: Of what planners leave where they find no plan: to prove that there is none.
+    refuting_share: float = 0.25
+    #: Seconds at most where there is no plan: to prove that there is none, and to look
+    #: for settings that would fit.
     remedies_s: float = 10.0
 
     def planners_s(self, seconds: float) -> float:
