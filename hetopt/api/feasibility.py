@@ -64,7 +64,8 @@ def first_plan(data: Instance, limits: Limits) -> Result:
     deadline = began + (inf if limits.time_s is None else limits.time_s)
     if (why := covering.reason(data, deadline=deadline)) is not None:
         return nothing(data, why)
-    return portfolio.first(data, limits.after(monotonic() - began))
+    left = limits.after(monotonic() - began)
+    return found if left.time_s == 0 else portfolio.first(data, left)
 
 
 def cheapest_plan(data: Instance, limits: Limits) -> Result:
@@ -271,7 +272,9 @@ class _Search:
         low, high = self._found, most + 1 if self._refuted is None else self._refuted
         while high - low > max(self._near, abs(low) // _NEAR) and self.time_left:
             middle = (low + high) // 2
-            if covering.reason(self._make(middle)) is None:
+            left = self._left().time_s
+            deadline = inf if left is None else monotonic() + left
+            if covering.reason(self._make(middle), deadline=deadline) is None:
                 low = middle
             else:
                 high = self._refuted = middle

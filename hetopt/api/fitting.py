@@ -5,14 +5,23 @@ Pipelines, tensor parallelism, ZeRO, recomputation and LoRA all count, as they d
 to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fit`).
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
 from .. import files
-from ..errors import InstanceError, Interrupted, UnknownName, Unsupported
+from ..bounds import impossible
+from ..errors import (
+    InstanceError,
+    Interrupted,
+    OutOfTime,
+    UnknownName,
+    Unsupported,
+)
 from ..formats.importing import divisions
 from ..modelling import Limits
 from ..plans import Plan, TrainingPlan
@@ -455,7 +464,7 @@ class _Fewest:
         self._counts = [*range(1, node), *range(node, MOST_GPUS + 1, node)]
         self.plans: dict[int, TrainingPlan] = {}
         self.refuted: list[int] = []
-        self._last = self._counts[0]
+        self._last, self._asked = self._counts[0], False
 
     def _left(self) -> Limits:
         return self._limits.after(monotonic() - self._began)
@@ -466,7 +475,9 @@ class _Fewest:
         share: float = _COUNT_SHARE,
         ask: Callable[[Instance, Limits], Result] = feasibility.first_plan,
     ) -> bool:
-        count = self._counts[place]
+        if self._asked and self._left().time_s == 0:
+            raise OutOfTime
+        count, self._asked = self._counts[place], True
         self._progress.started(str(Cards(self._card, count)))
         data = self._question.instance(Cards(self._card, count))
         result = ask(data, self._left().part(share))
@@ -477,6 +488,11 @@ class _Fewest:
             self.refuted.append(count)
         return uninterrupted(result).plan is not None
 
+    def _holds_states(self, count: int) -> bool:
+        """Tell whether so many have memory for what the states need at the least."""
+        data = self._question.instance(Cards(self._card, count))
+        return impossible.too_little_memory(data) is None
+
     def find(self) -> tuple[int, TrainingPlan | None, int | None, bool]:
         """Return the fewest with a plan, that, and the most that are proved too few.
 
@@ -486,18 +502,21 @@ class _Fewest:
         """
         complete = True
         try:
-            self._close_in()
+            with suppress(OutOfTime):
+                self._close_in()
         except KeyboardInterrupt:
             complete = False
         count = min(self.plans, default=self._last)
         return count, self.plans.get(count), max(self.refuted, default=None), complete
 
     def _close_in(self) -> None:
-        """Look for the fewest with a plan."""
+        """Look for the fewest with a plan, beyond those that hold too little."""
         counts = self._counts
-        low, high = -1, self._cheaply()
+        few = bisect_left(counts, True, key=self._holds_states) - 1
+        self.refuted += counts[: few + 1][-1:]
+        low, high = few, self._cheaply()
         if not self.plans:
-            low, high = self._upwards()
+            low, high = self._upwards(few)
         while high - low > 1 and self.plans:
             middle = (low + high) // 2
             low, high = (low, middle) if self._fits(middle) else (middle, high)
@@ -520,17 +539,14 @@ class _Fewest:
             (i for i, x in enumerate(self._counts) if x >= _ROOM * least), last
         )
         while not self._fits(place, 1.0, feasibility.cheapest_plan) and place < last:
-            if self._left().time_s == 0:
-                break
             place, step = min(place + step, last), 2 * step
         return place
 
-    def _upwards(self) -> tuple[int, int]:
+    def _upwards(self, low: int) -> tuple[int, int]:
         """Return the last place without a plan, and one with, asking every planner."""
-        low, step, last = -1, 1, len(self._counts) - 1
+        step, last = 1, len(self._counts) - 1
         while not self._fits(high := min(low + step, last)):
-            is_over = self._left().time_s == 0
-            if high == last or (is_over and self._counts[high] not in self.refuted):
+            if high == last:
                 break
             low, step = high, 2 * step
         return low, high

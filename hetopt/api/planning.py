@@ -153,7 +153,9 @@ def answered(found: Result, known: Known, limits: Limits) -> Result:
     The library's bound counts, and where there is no plan its reasons are looked for,
     within the time that is left.
     """
-    return with_remedies(with_refutation(known.bounded(found)), limits)
+    began = monotonic()
+    found = with_refutation(known.bounded(found), limits)
+    return with_remedies(found, limits.after(monotonic() - began))
 
 
 def with_remedies(found: Result, limits: Limits) -> Result:

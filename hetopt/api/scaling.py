@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from time import monotonic
 from typing import Any
 
@@ -49,6 +50,8 @@ _NEAR = Fraction(101, 100)  # factor by which such a rate is found
 MOST_MACHINES = 64
 #: Rates of a curve, and the fastest plans at each rate that may be the best between.
 _SAMPLES, _FASTEST = 33, 3
+#: Of the time, what searches have; the rest is for times at other rates.
+_SEARCHED = 0.7
 
 
 #: A rate in Gbit/s, and the times of the best plan and of data parallelism alone.
@@ -94,7 +97,8 @@ class Scaling:
 
     `own_gbits_per_s` is the instance's rate, None where it has no single one. `curves`
     have, of so many machines, more rates and the times of the best plan known and of
-    data parallelism alone, in us. `open` are the points that Ctrl-C left unsearched.
+    data parallelism alone, in us. `open` are the points that time or Ctrl-C left
+    unsearched.
     """
 
     instance: str
@@ -198,9 +202,10 @@ def scale(
     `machines` is the most that are looked at: by default those of the instance, and two
     where it has one. `gbits_per_s` are rates of a machine's network, which replace the
     links of the instance; its own is always among them, where it has one. The limits
-    are shared among all points, whose searches start from the plans that `plan` knows
-    beforehand, with `known` false from nothing. Ctrl-C ends the work, and what is
-    known by then is returned. Raises as `plan` does.
+    are shared among all points, of which those that are not reached in time are `open`
+    and have what plans of the others take there. Searches start from the plans that
+    `plan` knows beforehand, with `known` false from nothing. Ctrl-C ends the work, and
+    what is known by then is returned. Raises as `plan` does.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     data = load(instance)
@@ -305,6 +310,8 @@ class _Search:
     ) -> None:
         self._data, self._count, self._began = data, count, began
         self._rates = [exact(rate) for rate in rates]
+        own = own_gbits(data.planned_cluster)
+        self._own = self._rates[-1] if own is None else exact(own)
         self._limits, self._progress = limits, progress
         self._known = known
         self.nodes: list[Node] = []
@@ -328,6 +335,8 @@ class _Search:
             kinds.setdefault(node.model_copy(update={"name": ""}), node)
         parts = len(kinds) + (self._count - 1) * len(self._rates)
         for node in kinds.values():
+            if self._alone and self._is_over(_SEARCHED):
+                break
             known = [x for x in self._known if used_nodes(x) == {node.name}]
             result = self._plan_point([node], self._rates[-1], parts, known)
             parts -= 1
@@ -344,15 +353,21 @@ class _Search:
             self._keep(count, self._equal[count])
             names = {node.name for node in some}
             self._keep(count, (x for x in self._known if used_nodes(x) <= names))
-            for rate in self._rates:
-                known = [plan for plans in self.pool.values() for plan in plans]
-                found = self._plan_point(some, rate, parts, known)
-                self._bounds[count, rate] = found.bound
-                uninterrupted(found)
-                self._open.discard((count, rate))
-                if found.status is Status.INFEASIBLE:
-                    self._refuted.add((count, rate))
-                parts -= 1
+        # Plans of one rate run at all others: every number of machines comes first.
+        for rate, count in product(
+            sorted(self._rates, key=lambda rate: rate != self._own),
+            range(2, self._count + 1),
+        ):
+            if self._is_over(_SEARCHED):
+                break
+            known = [plan for plans in self.pool.values() for plan in plans]
+            found = self._plan_point(self.nodes[:count], rate, parts, known)
+            self._bounds[count, rate] = found.bound
+            uninterrupted(found)
+            self._open.discard((count, rate))
+            if found.status is Status.INFEASIBLE:
+                self._refuted.add((count, rate))
+            parts -= 1
 
     def _choose(self) -> None:
         """Take the machine that is fastest alone for the first; any, if none is."""
@@ -367,11 +382,18 @@ class _Search:
     ) -> Result:
         """The best plan of machines at a rate; all plans on the way are kept."""
         data = with_rate(self._data, nodes, rate)
-        left = self._limits.after(monotonic() - self._began)
+        left = self._limits.part(_SEARCHED).after(monotonic() - self._began)
         began = partial(self._progress.started, _named(len(nodes), rate))
         found, plans = portfolio.explore(data, left.part(1 / parts), known, began)
         self._keep(len(nodes), plans)
+        if found.plan is not None:
+            self._times[len(nodes), rate, found.plan] = found.objective
         return found
+
+    def _is_over(self, share: float = 1.0) -> bool:
+        """Tell whether a share of the time is over."""
+        whole = self._limits.part(share)
+        return whole.after(monotonic() - self._began).time_s == 0
 
     def _keep(self, count: int, plans: Iterable[TrainingPlan]) -> None:
         """Keep the plans that use so many machines."""
@@ -385,10 +407,12 @@ class _Search:
     ) -> list[tuple[int, TrainingPlan]]:
         """The plans that can run at a rate with their times, the fastest first."""
         data = with_rate(self._data, self.nodes[:count], rate)
-        known = []
-        for plan in plans:
+        known: list[tuple[int, TrainingPlan]] = []
+        for plan in sorted(plans, key=lambda x: (count, rate, x) not in self._times):
             place = count, rate, plan
             if place not in self._times:
+                if known and plan not in self._known and self._is_over():
+                    continue
                 self._times[place] = time_of(data, plan)
             if (us := self._times[place]) is not None:
                 known.append((us, plan))
@@ -441,6 +465,8 @@ class _Search:
         """Times at rates that are equally far from each other, in factors."""
         low, high = float(self._rates[0]), float(self._rates[-1])
         for i in range(_SAMPLES):
+            if self._is_over():
+                return
             rate = Fraction(low * (high / low) ** (i / (_SAMPLES - 1)))
             rate = rate.limit_denominator(10**6)
             us, _ = self._least(count, rate, self.pool[count])
@@ -461,6 +487,8 @@ class _Search:
             best = min((us for us in fewer if us is not None), default=None)
             return mine is not None and (best is None or mine < best)
 
+        if self._is_over():
+            return next(map(float, filter(pays, self._rates)), None)
         low, high = min(_LEAST, *self._rates), max(_MOST, *self._rates)
         if pays(low):
             return 0.0

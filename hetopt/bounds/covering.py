@@ -107,6 +107,11 @@ class _Covers:
     weights: Whole
     deadline: float
 
+    def check(self) -> None:
+        """Raise `OutOfTime` where the deadline is over."""
+        if monotonic() > self.deadline:
+            raise OutOfTime
+
     @property
     def allowed(self) -> int:
         """Return what all GPUs weigh."""
@@ -161,10 +166,9 @@ class _Covers:
             for t, s in table.groups(each):
                 if s > b:
                     continue
-                if monotonic() > self.deadline:
-                    raise OutOfTime
+                self.check()
                 able = np.zeros(len(table.runs), np.bool_)
                 place = table.runs, each.nodes[0], (t, s), flight, replicas
                 for rule in tables:
-                    able |= fitting(rule, *place)
+                    able |= fitting(rule, *place, self.check)
                 yield s, np.where(able, t * self.weights[number], _BEYOND)

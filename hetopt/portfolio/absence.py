@@ -12,14 +12,16 @@ from ..search import choosing
 from .shares import PORTFOLIO
 
 
-def with_refutation(result: Result) -> Result:
+def with_refutation(result: Result, limits: Limits) -> Result:
     """Return the result, or where it has no plan the proof that there is none.
 
-    By counting GPUs, where that tells in a few seconds; not after Ctrl-C.
+    By counting GPUs, in a few seconds of what the limits leave; not after Ctrl-C.
     """
     if result.status is not Status.UNDECIDED or result.stop is Stop.INTERRUPTED:
         return result
-    deadline = monotonic() + PORTFOLIO.remedies_s
+    if (seconds := _seconds(limits)) <= 0:
+        return result
+    deadline = monotonic() + seconds
     if (why := covering.reason(result.data, deadline=deadline)) is None:
         return result
     return replace(result, reasons=(why,), status=Status.INFEASIBLE, stop=Stop.PROVED)
@@ -37,12 +39,13 @@ def add_remedies(result: Result, limits: Limits) -> Result:
         return result
     if unfit_settings(result.data):
         return result  # memory is not what is short
-    seconds = PORTFOLIO.remedies_s
-    if limits.time_s is not None:
-        seconds = min(seconds, limits.time_s)
     start = monotonic()
-    found = tuple(
-        choosing.remedies(result.data, deadline=start + seconds, seed=limits.seed)
-    )
+    deadline = start + _seconds(limits)
+    found = tuple(choosing.remedies(result.data, deadline=deadline, seed=limits.seed))
     spent = {**result.seconds, "remedies": monotonic() - start}
     return replace(result, reasons=(*result.reasons, *found), seconds=spent)
+
+
+def _seconds(limits: Limits) -> float:
+    left, most = limits.time_s, PORTFOLIO.remedies_s
+    return most if left is None else min(left, most)

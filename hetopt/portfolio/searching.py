@@ -19,6 +19,7 @@ from ..search import racing
 from ..search.attempts import tried
 from ..search.quick import fastest
 from ..solving.heuristic import Heuristic
+from .absence import with_refutation
 from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
 from .turns import in_turn, order
@@ -155,6 +156,11 @@ def _search(
         made.append(best)
         known.takes(with_bound(best))
         left = limits.after(monotonic() - began)
+        if best.plan is None and not enumerates and not impossible.reason(data):
+            best = with_refutation(best, left.part(PORTFOLIO.refuting_share))
+            if best.status is Status.INFEASIBLE:
+                return best
+            left = limits.after(monotonic() - began)
         try:
             found = _exactly(data, best, left, known, enumerates=enumerates)
         except Unsupported:

@@ -87,6 +87,8 @@ class Portfolio:
     any_gap: float = 1e9
     #: One in so many parts of the time that is left is for the next way to divide.
     variants: int = 3
+    #: Of what planners leave where they find no plan: to prove that there is none.
+    refuting_share: float = 0.25
     #: Seconds at most where there is no plan: to prove that there is none, and to look
     #: for settings that would fit.
     remedies_s: float = 10.0

@@ -134,7 +134,7 @@ def solve_variants(
     end = None if limits.time_s is None else start + limits.time_s
     found: dict[str, Result] = {}
     waiting = _by_bound(ways)
-    bounds = {way.digest: bound for way, bound in waiting}
+    bounds, late = {way.digest: bound for way, bound in waiting}, False
     while waiting:
         for (way, bound), until in _in_turn(waiting, end):
             best = _best(found.values())
@@ -142,6 +142,9 @@ def solve_variants(
                 best and bound.value >= (best.objective or 0)
             ):
                 continue
+            if found and end is not None and monotonic() >= end:
+                late = True
+                break
             left = None if until is None else max(0.0, until - monotonic())
             mine = way.digest
             found[mine] = solve(way, replace(limits, time_s=left))
@@ -154,6 +157,8 @@ def solve_variants(
     results = [found.get(way.digest) for way in ways]
     proofs = [result and result.certificate for result in results]
     together = _together([*found.values()], [*bounds.values()])
+    if late and together.stop is Stop.FINISHED:
+        together = replace(together, stop=Stop.TIME)
     whole = _join([*zip(ways, proofs, strict=True)])
     return replace(together, certificate=whole, seconds=spent)
 
@@ -212,6 +217,9 @@ def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
     best = _best(results)
     if best is None or best.objective is None:
         unknown = [r for r in results if r.status is not Status.INFEASIBLE]
+        if not unknown:  # ways that nobody looked at may have some
+            open_ = {"status": Status.UNDECIDED, "stop": Stop.TIME, "reasons": ()}
+            return replace(results[0], bound=least, **open_)
         first = min(unknown, key=lambda result: _STOPS.get(result.stop, len(_STOPS)))
         return replace(first, bound=least)
     if least.value >= best.objective:

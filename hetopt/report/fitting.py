@@ -38,7 +38,7 @@ def terminal(found: Fitting) -> Iterator[RenderableType]:
         yield f"Rows above: {LOOKED_AT}."
     else:
         yield f"With only these, nothing fits: {LOOKED_AT}."
-    yield _scope(found.least_gpus)
+    yield _SCOPE
 
 
 def answer(found: Fitting) -> str:
@@ -121,15 +121,11 @@ def _table(found: Fitting) -> Table:
     return Table.of(headings, rows, texts=headings[:2])
 
 
-def _scope(least: dict[str, int]) -> str:
-    """Return in words what the answer looks at, and where to ask for more."""
-    counts = ", ".join(f"{count} {gpu}" for gpu, count in least.items())
-    return (
-        "The answer also considers pipelines, ZeRO and recomputation: weights, "
-        "only gradients and optimiser states, sharded over all GPUs, fill "
-        f"{counts}. `hetopt assemble` makes an instance of this model and your hosts, "
-        "`hetopt plan` looks for its fastest plan."
-    )
+_SCOPE = (
+    "The answer also considers pipelines, ZeRO and recomputation. `hetopt assemble` "
+    "makes an instance of this model and your hosts, `hetopt plan` looks for its "
+    "fastest plan."
+)
 
 
 def _marp(found: Fitting) -> Table:
@@ -188,7 +184,7 @@ def page(found: Fitting) -> str:
             Section(alone, (f"{LOOKED_AT}.",), table=_marp(found), folded=True)
         )
     if found.least_gpus:
-        sections.append(Section("What is looked at", (_scope(found.least_gpus),)))
+        sections.append(Section("What is looked at", (_SCOPE,)))
     title = f"{found.model}, {found.batch:,} × {found.sequence:,} tokens"
     return writers.page(Sheet(title, tuple(sections), "does it fit"))
 

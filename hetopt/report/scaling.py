@@ -42,6 +42,8 @@ def terminal(found: Scaling) -> Iterator[RenderableType]:
 def answer(found: Scaling) -> str:
     """Return whether the next machine pays, from which rate on, and what it brings."""
     said = " ".join(_turn(found, turn) for turn in found.turns) or _alone(found)
+    if found.complete and (late := len(found.open)):
+        said += f" {late} of {len(found.points)} points were not reached in time."
     return said + words.unfinished(found.open, complete=found.complete)
 
 

@@ -25,12 +25,14 @@ def fitting(
     group: tuple[int, int],
     flight: int,
     replicas: int | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Flags:
     """Tell for every run whether it fits on GPUs of a node at the least.
 
     `group` is a tensor-parallel degree and the samples of a replica; a stage before the
     last one keeps `flight` micro-batches, the last stage one. ZeRO divides among the
-    `replicas` that every layer has, or as many as there can be.
+    `replicas` that every layer has, or as many as there can be. `check` is called now
+    and then, and may raise.
     """
     room = table.memory_mib(node)
     holders = None if replicas is None else [replicas] * runs.layers
@@ -43,7 +45,7 @@ def fitting(
         need = table.stage_mib(node, range(first, last), group, place, holders)
         return sum(need.values()) <= room
 
-    return (_equal if runs.equal else _each)(runs, fits)
+    return _equal(runs, fits) if runs.equal else _each(runs, fits, check)
 
 
 def _equal(runs: Runs, fits: Callable[[int, int], bool]) -> Flags:
@@ -64,11 +66,14 @@ def _equal(runs: Runs, fits: Callable[[int, int], bool]) -> Flags:
     return found
 
 
-def _each(runs: Runs, fits: Callable[[int, int], bool]) -> Flags:
+def _each(
+    runs: Runs, fits: Callable[[int, int], bool], check: Callable[[], None]
+) -> Flags:
     """Look for the longest run from each layer on, from the end of the last one."""
     layers, found = runs.layers, np.zeros(len(runs), np.bool_)
     end = 0
     for first in range(layers):
+        check()
         # A run from layer 0 has the embedding: it says nothing of those that follow.
         end = first if first <= 1 else max(first, end)
         while end + 1 < layers and fits(first, end + 1):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from counted_clock import Clock
 from inputs import trials
 from model_configs import SEVENTY_BILLION
 from places import INSTANCES
@@ -15,16 +16,18 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
-from hetopt.api import boxes, feasibility, scheduling
+from hetopt.api import boxes, feasibility, fitting, scheduling
+from hetopt.api.boxes import Cards
+from hetopt.api.calling import progress_of
 from hetopt.api.fitting import MOST_GPUS, Training, instance_with
-from hetopt.bounds import covering
+from hetopt.bounds import covering, impossible
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.report import fitting as report
-from hetopt.result import Status
+from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance, exact
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
@@ -165,7 +168,7 @@ def test_a_plan_that_memory_forbids_is_proved_to_be_none() -> None:
     shape = {"sequence_length": 1 << 20, "global_batch": 8, "micro_batch_sizes": [1]}
     spec = scheduling.load_model("llama-2-7b")
     data, _ = boxes.instance_of(spec, cards, shape)
-    found = hetopt.plan(data, limits=1)
+    found = hetopt.plan(data, limits=20)
     assert found.status is Status.INFEASIBLE
     assert "its stages need more GPUs than there are" in found.reasons[0]
 
@@ -352,3 +355,35 @@ def test_a_model_that_fits_tightly_is_said_to() -> None:
     said = report.answer(replace(found, verdicts=(tight,)))
     assert "it is tight: 25% of such runs run out of memory" in said
     assert tight.to_json()["oom_probability"] == 0.25
+
+
+def test_no_number_of_gpus_is_asked_about_once_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, asked = Clock(), list[float]()
+
+    def open_(data: Instance, limits: Limits) -> Result:
+        asked.append(clock.now)
+        clock.now += 30  # a question that takes longer than it was given
+        method = Method("given", "given")
+        return Result("training_plan", data, method, Status.UNDECIDED, Stop.TIME)
+
+    monkeypatch.setattr(fitting, "monotonic", clock)
+    monkeypatch.setattr(feasibility, "cheapest_plan", open_)
+    monkeypatch.setattr(feasibility, "first_plan", open_)
+    spec, card = scheduling.load_model("gpt2-7b"), "A100-40G"
+    question = fitting._Named(spec, [card], 2, 1024, [])
+    limits = Limits(100.0)
+    fewest = fitting._Fewest(
+        question, boxes.cards_of(card).card, limits, progress_of(None)
+    )
+    _, plan, too_few, complete = fewest.find()
+    assert (plan, complete) == (None, True)
+    assert 1 < len(asked) < 5
+    assert max(asked) < 100
+    assert too_few is not None
+    few, enough = (
+        question.instance(Cards(card, count)) for count in (too_few, too_few + 1)
+    )
+    assert impossible.too_little_memory(few)
+    assert impossible.too_little_memory(enough) is None

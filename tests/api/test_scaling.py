@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from counted_clock import Clock
 from places import INSTANCES
 from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
+from hetopt import cli, portfolio
+from hetopt.api import scaling as points
 from hetopt.api.runs import used_nodes
 from hetopt.api.scaling import data_parallel, scale, with_rate
 from hetopt.errors import Unsupported
+from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.report import scaling
 from hetopt.result import Bound
@@ -181,3 +184,26 @@ def test_what_cannot_be_asked_is_refused() -> None:
         scale(TWO_NODES, 2, (0.0,))
     assert told("scale", TWO_NODES, "--gbits", "fast")[0] == 2
     assert told("scale", "tiny/offers")[0] == 2
+
+
+def test_no_point_is_searched_once_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, whole = Clock(), portfolio.explore
+    started: list[float] = []
+
+    def explore(data: Instance, *more: Any) -> Any:
+        started.append(clock.now)
+        clock.now += 30  # a search that takes longer than it was given
+        return whole(data, Limits(0.0), *more[1:])
+
+    monkeypatch.setattr(points, "monotonic", clock)
+    monkeypatch.setattr(portfolio, "explore", explore)
+    found = scale("tiny/two-nodes", machines=3, limits=100)
+    assert len(started) < len(found.points)
+    assert max(started) < 100
+    assert len(found.open) >= len(found.points) - len(started)
+    assert (
+        f"{len(found.open)} of {len(found.points)} points were not"
+        in scaling.answer(found)
+    )

@@ -2,7 +2,9 @@
 
 from random import Random
 from time import monotonic
+from typing import Any
 
+import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from hypothesis import given
 from inputs import examples, seeds, tiny_instances
@@ -11,6 +13,7 @@ from places import INSTANCES
 import hetopt
 from hetopt.api.feasibility import with_context, with_less_memory
 from hetopt.bounds import covering, impossible
+from hetopt.costs import CostTable
 from hetopt.schema import Instance, exact
 
 
@@ -56,3 +59,21 @@ def test_nothing_is_refuted_after_the_deadline() -> None:
     instance = hetopt.load(str(INSTANCES / "tiny" / "infeasible.yaml"))
     assert covering.reason(instance) is not None
     assert covering.reason(instance, deadline=monotonic() - 1) is None
+
+
+def test_nothing_is_weighed_once_the_deadline_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each stage that is weighed takes a second: layers that differ have many."""
+    data, clock = hetopt.load("generated:steep/64/0"), 0
+    whole = CostTable.stage_mib
+
+    def stage_mib(self: CostTable, *place: Any) -> dict[str, int]:
+        nonlocal clock
+        clock += 1
+        return whole(self, *place)
+
+    monkeypatch.setattr(CostTable, "stage_mib", stage_mib)
+    monkeypatch.setattr(covering, "monotonic", lambda: clock)
+    assert covering.reason(data, deadline=10) is None
+    assert 10 < clock < 10 + 2 * data.model.layers

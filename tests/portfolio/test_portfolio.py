@@ -15,7 +15,7 @@ from hetopt.api.starts import Known
 from hetopt.modelling import Limits
 from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan
-from hetopt.portfolio import PORTFOLIO, searching, turns
+from hetopt.portfolio import PORTFOLIO, absence, searching, turns
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Alternatives, Instance
 from hetopt.search import racing
@@ -290,3 +290,20 @@ def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
     assert result.objective == time_of(data, plan)
     assert (heard.names == ["whale"]) == found
     assert heard.names
+
+
+def test_a_proof_that_there_is_no_plan_has_only_what_the_limits_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, ends = hetopt.load("generated:steep/64/0"), list[float]()
+
+    def reason(data: Instance, *, deadline: float) -> None:
+        ends.append(deadline)
+
+    monkeypatch.setattr(absence.covering, "reason", reason)
+    monkeypatch.setattr(absence, "monotonic", lambda: 100.0)
+    method = Method("given", "given")
+    open_ = Result("training_plan", data, method, Status.UNDECIDED, Stop.TIME)
+    for left in (0.0, 3.0, 50.0, None):
+        absence.with_refutation(open_, Limits(left))
+    assert ends == [103.0, 110.0, 110.0]
