@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from time import monotonic
+from functools import partial
 
 from .. import portfolio, registry
+from ..clock import monotonic
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport, Reference
 from ..modelling import Limits
@@ -24,6 +25,7 @@ from .calling import (
     public,
     refuse_unknown,
     several,
+    worked,
 )
 from .comparing import (
     PORTFOLIO,
@@ -79,8 +81,32 @@ def plan(
     `UnknownName` for an unknown planner, and `Unsupported` where the program that has
     to run the plan can run none of the instance.
     """
+    asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
+    made = partial(
+        _plan,
+        *(instance, planner, options, runs_on, start, heard),
+        exact=exact,
+        improve=improve,
+        known=known,
+    )
+    return worked(asked, made)
+
+
+def _plan(
+    instance: AnyInstance,
+    planner: Plugin | None,
+    options: Options | None,
+    runs_on: str | None,
+    start: AnyStart,
+    heard: Progress,
+    whole: Limits,
+    *,
+    exact: bool,
+    improve: bool,
+    known: bool,
+) -> Result:
+    """Return what `plan` does, within limits that the clock keeps."""
     began = monotonic()
-    whole, heard = limits_of(limits), progress_of(progress)
     data = load(instance)
     if runs_on is not None:
         data = data.on(runs_on)
@@ -101,7 +127,7 @@ def plan(
     elif name is not None:
         found = portfolio.with_bound(portfolio.ask(name, data, left, options))
     elif exact:
-        found = _exactly(data, left, given, heard)
+        found = _exactly(data, given, heard, left)
     else:
         found = portfolio.search(data, left, given, told)
     if name is not None:  # then the planner's own reason is the answer
@@ -138,7 +164,7 @@ def _refuse(
 
 
 def _exactly(
-    data: Instance, limits: Limits, given: Sequence[Result], progress: Progress
+    data: Instance, given: Sequence[Result], progress: Progress, limits: Limits
 ) -> Result:
     """Return what the exact method finds, from the first of the results given."""
     start = given[0] if given else None
@@ -199,7 +225,7 @@ def compare(
     `statements` on each of the `backends` that carry them, and unless `exact` is false
     the exact method, each with the time limit for itself.
     """
-    asked, heard = limits_of(limits), progress_of(progress)
+    asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
     each = with_seeds(asked, seeds)
     given_as = several(instances)
     stated: str | None = None
@@ -281,11 +307,11 @@ def _compare_planners(
     source = given[0].started_from if given else None
     for name in planners:
         progress.started(f"{instance.name}: {name}")
-        found = ask(name, instance, limits, progress, given)
+        found = worked(limits, partial(ask, name, instance, progress, given))
         yield replace(found, started_from=source if name == PORTFOLIO else None)
     if exact:
         progress.started(f"{instance.name}: exact")
-        yield _exactly(instance, limits, given, progress)
+        yield worked(limits, partial(_exactly, instance, given, progress))
 
 
 def _refuse_one_name_for_two(instances: list[Instance]) -> None:

@@ -1,10 +1,10 @@
 """Absence of a plan is explained: a proof by counting GPUs, settings that would fit."""
 
 from dataclasses import replace
-from time import monotonic
 
 from ..bounds import covering
 from ..bounds.impossible import unfit_settings
+from ..clock import monotonic, wall
 from ..modelling import Limits
 from ..result import Result, Status, Stop
 from ..schema import Instance
@@ -40,9 +40,7 @@ def add_remedies(result: Result, limits: Limits) -> Result:
     seconds = PORTFOLIO.remedies_s
     if limits.time_s is not None:
         seconds = min(seconds, limits.time_s)
-    start = monotonic()
-    found = tuple(
-        choosing.remedies(result.data, deadline=start + seconds, seed=limits.seed)
-    )
-    spent = {**result.seconds, "remedies": monotonic() - start}
+    start, deadline = wall(), monotonic() + seconds
+    found = tuple(choosing.remedies(result.data, deadline=deadline, seed=limits.seed))
+    spent = {**result.seconds, "remedies": wall() - start}
     return replace(result, reasons=(*result.reasons, *found), seconds=spent)
