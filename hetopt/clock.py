@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-wall = time.monotonic
 #: Units of work that stand for a second: shares of methods are in seconds.
 PER_SECOND = 1000
 
@@ -28,6 +27,11 @@ class _Counter:
 
 
 _COUNTER: ContextVar[_Counter | None] = ContextVar("counter", default=None)
+
+
+def wall() -> float:
+    """Return seconds of wall time."""
+    return time.monotonic()
 
 
 @contextmanager

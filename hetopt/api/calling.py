@@ -8,7 +8,8 @@ holds what was known by then.
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from inspect import signature
@@ -111,13 +112,25 @@ def limits_of(limits: AnyLimits, *, counts_work: bool = False) -> Limits:
     return replace(limits, time_s=None) if limits.time_s == math.inf else limits
 
 
-def worked(limits: Limits, find: Callable[[Limits], Result]) -> Result:
-    """What is found within limits, whose seconds are counted where they limit work."""
+@contextmanager
+def working(limits: Limits) -> Iterator[Limits]:
+    """Limits to work within, whose seconds are counted where they limit work."""
     if limits.work is None:
-        return find(limits)
+        yield limits
+        return
     with clock.counting(limits.work, limits.time_s) as seconds:
-        found = find(replace(limits, time_s=seconds, work=None))
+        yield replace(limits, time_s=seconds, work=None)
+
+
+def done(found: Result, limits: Limits) -> Result:
+    """The result of a method that says what work it might do."""
     return replace(found, method=replace(found.method, work=limits.work))
+
+
+def worked(limits: Limits, find: Callable[[Limits], Result]) -> Result:
+    """What is found within limits of work or of time."""
+    with working(limits) as mine:
+        return done(find(mine), limits)
 
 
 def progress_of(progress: AnyProgress) -> Progress:

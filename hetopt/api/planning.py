@@ -20,12 +20,14 @@ from .calling import (
     AnyProgress,
     Options,
     Progress,
+    done,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
     several,
     worked,
+    working,
 )
 from .comparing import (
     PORTFOLIO,
@@ -82,57 +84,35 @@ def plan(
     to run the plan can run none of the instance.
     """
     asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
-    made = partial(
-        _plan,
-        *(instance, planner, options, runs_on, start, heard),
-        exact=exact,
-        improve=improve,
-        known=known,
-    )
-    return worked(asked, made)
-
-
-def _plan(
-    instance: AnyInstance,
-    planner: Plugin | None,
-    options: Options | None,
-    runs_on: str | None,
-    start: AnyStart,
-    heard: Progress,
-    whole: Limits,
-    *,
-    exact: bool,
-    improve: bool,
-    known: bool,
-) -> Result:
-    """Return what `plan` does, within limits that the clock keeps."""
-    began = monotonic()
-    data = load(instance)
-    if runs_on is not None:
-        data = data.on(runs_on)
-    # What took long to read takes as long to judge and to write at the end.
-    left = whole.after(2 * (monotonic() - began))
-    _ = data.planned_cluster
-    support.require(data)
-    name = None if planner is None else named(planner)
-    _refuse(name, options, start, exact=exact, improve=improve)
-    beforehand, told = NOTHING, Told(heard.report)
-    if name is None:
-        beforehand = known_of(instance, data, start, library=known)
-    given = beforehand.results(data)
-    if improve:
-        found = portfolio.improve(
-            *(data, left, given, told), planner=name, options=options
-        )
-    elif name is not None:
-        found = portfolio.with_bound(portfolio.ask(name, data, left, options))
-    elif exact:
-        found = _exactly(data, given, heard, left)
-    else:
-        found = portfolio.search(data, left, given, told)
-    if name is not None:  # then the planner's own reason is the answer
-        return with_remedies(found, whole.after(monotonic() - began))
-    return answered(found, beforehand, whole.after(monotonic() - began))
+    with working(asked) as whole:
+        began = monotonic()
+        data = load(instance)
+        if runs_on is not None:
+            data = data.on(runs_on)
+        # What took long to read takes as long to judge and to write at the end.
+        left = whole.after(2 * (monotonic() - began))
+        _ = data.planned_cluster
+        support.require(data)
+        name = None if planner is None else named(planner)
+        _refuse(name, options, start, exact=exact, improve=improve)
+        beforehand, told = NOTHING, Told(heard.report)
+        if name is None:
+            beforehand = known_of(instance, data, start, library=known)
+        given = beforehand.results(data)
+        if improve:
+            found = portfolio.improve(
+                *(data, left, given, told), planner=name, options=options
+            )
+        elif name is not None:
+            found = portfolio.with_bound(portfolio.ask(name, data, left, options))
+        elif exact:
+            found = _exactly(data, given, heard, left)
+        else:
+            found = portfolio.search(data, left, given, told)
+        left = whole.after(monotonic() - began)
+        if name is not None:  # then the planner's own reason is the answer
+            return done(with_remedies(found, left), asked)
+        return done(answered(found, beforehand, left), asked)
 
 
 def _refuse(

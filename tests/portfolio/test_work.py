@@ -1,7 +1,9 @@
 """With a limit of work the same seed gives the same answer, on any machine."""
 
 import json
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +114,14 @@ def test_what_counts_no_work_is_refused_by_name() -> None:
 
     with pytest.raises(Unsupported, match="not supported by late"):
         hetopt.plan(TINY, late, limits=limits)
+
+
+def test_limits_are_kept_by_one_clock() -> None:
+    """A search that looked at another would end elsewhere on a busy machine."""
+    for folder in ("bounds", "search", "exact", "planners", "portfolio", "solving"):
+        for file in (Path(hetopt.__file__).parent / folder).rglob("*.py"):
+            text = file.read_text()
+            assert not re.search(r"^(import time|from time import)\b", text, re.M), file
 
 
 def untimed(document: Any) -> Any:
