@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .api import (
         Progress,
         alternatives,
+        assemble,
         calibrate,
         capabilities,
         check,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         compare,
         compare_targets,
         explain,
+        export,
         fit,
         frontier,
         load,
@@ -40,9 +42,11 @@ if TYPE_CHECKING:
         run_of,
         scale,
         schedule,
+        simulate,
         solve,
         verify,
         without_each_group,
+        write_statement,
     )
     from .errors import HetoptError
     from .gaps import GapReport, gap
@@ -86,6 +90,7 @@ __all__ = [
     "Stop",
     "TrainingPlan",
     "alternatives",
+    "assemble",
     "calibrate",
     "capabilities",
     "check",
@@ -95,6 +100,7 @@ __all__ = [
     "compare",
     "compare_targets",
     "explain",
+    "export",
     "fit",
     "frontier",
     "gap",
@@ -111,9 +117,11 @@ __all__ = [
     "scale",
     "schedule",
     "serve",
+    "simulate",
     "solve",
     "verify",
     "without_each_group",
+    "write_statement",
 ]
 
 

@@ -28,7 +28,7 @@ class Planner(Protocol):
     def plan(self) -> Callable[..., Plan | None]:
         """Make a plan of `data`, with `seed`, until `deadline`; `NoPlan` says why not.
 
-        `deadline` is a `time.monotonic()` instant or None. Other keywords are options.
+        `deadline` is a `clock.monotonic()` instant or None. Other keywords are options.
         """
 
 

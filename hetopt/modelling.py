@@ -30,7 +30,9 @@ class Limits:
 
     `gap` is a target, relative to the bound; `time_s` wall seconds; None is no limit.
     `dask` is the address of a Dask scheduler, whose workers refute cases of a proof in
-    place of `threads` processes of this machine.
+    place of `threads` processes of this machine. `work` is a limit that no clock knows
+    (`hetopt.clock`): so many candidates of searches, boxes of proofs and steps of
+    planners, with which the same seed gives the same plan and the same bound.
     """
 
     time_s: float | None = None
@@ -39,6 +41,7 @@ class Limits:
     seed: int = 0
     memory_mib: int | None = None
     dask: str | None = None
+    work: int | None = None
 
     def after(self, seconds: float) -> "Limits":
         """Return what is left of the limits after some seconds."""

@@ -102,6 +102,7 @@ class Method:
     seed: int = 0
     threads: int = 1
     options: Document = field(default_factory=dict)  # where it has some
+    work: int | None = None  # that it might do, where that was its limit
 
     @property
     def label(self) -> str:
@@ -109,8 +110,9 @@ class Method:
         return f"{self.name}, {self.backend}" if self.formulation else self.name
 
     def to_json(self) -> Document:
-        """The fields; `options` only where some were given."""
-        return {k: v for k, v in self.__dict__.items() if k != "options" or v}
+        """The fields; `options` and `work` only where some were given."""
+        usual = {"options": {}, "work": None}.items()
+        return {k: v for k, v in self.__dict__.items() if (k, v) not in usual}
 
 
 @dataclass(frozen=True)

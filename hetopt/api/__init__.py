@@ -29,6 +29,7 @@ from .solving import (
 
 if TYPE_CHECKING:
     from .claims import claim
+    from .exchange import assemble, export, simulate
     from .executing import run
     from .explaining import explain
     from .fitting import fit
@@ -52,6 +53,7 @@ __all__ = [
     "Listener",
     "Progress",
     "alternatives",
+    "assemble",
     "bound_checked",
     "calibrate",
     "capabilities",
@@ -64,6 +66,7 @@ __all__ = [
     "compare_targets",
     "current_statement",
     "explain",
+    "export",
     "fit",
     "frontier",
     "has_two_kinds",
@@ -87,6 +90,7 @@ __all__ = [
     "run_of",
     "scale",
     "schedule",
+    "simulate",
     "solve",
     "tradeoffs",
     "verify",
@@ -99,6 +103,9 @@ _HOME = {
     "bound_checked": "proving",
     "check_bound": "proving",
     "explain": "explaining",
+    "assemble": "exchange",
+    "export": "exchange",
+    "simulate": "exchange",
     "frontier": "provisioning",
     "provision": "provisioning",
     "tradeoffs": "provisioning",

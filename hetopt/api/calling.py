@@ -8,13 +8,15 @@ holds what was known by then.
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from .. import clock
 from ..errors import UnknownName, Unsupported, cut
 from ..modelling import Limits
 from ..plans import Plan
@@ -77,10 +79,12 @@ def several(instances: AnyProblem | Iterable[AnyProblem]) -> list[Any]:
     return list(instances)
 
 
-def limits_of(limits: AnyLimits) -> Limits:
+def limits_of(limits: AnyLimits, *, counts_work: bool = False) -> Limits:
     """The limits of a call; `Unsupported` for numbers that are none.
 
-    And for a Dask cluster that does not answer, before any work is done.
+    And for a Dask cluster that does not answer, before any work is done; and for a
+    limit of work, where the function does not count its work, or several processes
+    share it.
     """
     if not isinstance(limits, Limits | float | int | None):
         raise not_one("limits", limits, "a number of seconds, a hetopt.Limits or None")
@@ -91,13 +95,42 @@ def limits_of(limits: AnyLimits) -> Limits:
         ("gap", limits.gap, 0),
         ("threads", limits.threads, 1),
         ("seed", limits.seed, 0),
+        ("work", limits.work, 0),
     ):
         if value is not None and (math.isnan(value) or value < least):
             raise Unsupported(f"{word} is {value}: expected at least {least}")
+    if limits.work is not None and not counts_work:
+        raise Unsupported("work is a limit of plan, solve and compare: give seconds")
+    if limits.work is not None and (limits.threads > 1 or limits.dask is not None):
+        raise Unsupported(
+            "--work is not supported by several threads or processes, whose order "
+            "nobody knows: leave them out"
+        )
     if limits.dask is not None:
         with dask.connected(limits.dask) as client:
             dask.workers(client, limits.dask)
     return replace(limits, time_s=None) if limits.time_s == math.inf else limits
+
+
+@contextmanager
+def working(limits: Limits) -> Iterator[Limits]:
+    """Limits to work within, whose seconds are counted where they limit work."""
+    if limits.work is None:
+        yield limits
+        return
+    with clock.counting(limits.work, limits.time_s) as seconds:
+        yield replace(limits, time_s=seconds, work=None)
+
+
+def done(found: Result, limits: Limits) -> Result:
+    """The result of a method that says what work it might do."""
+    return replace(found, method=replace(found.method, work=limits.work))
+
+
+def worked(limits: Limits, find: Callable[[Limits], Result]) -> Result:
+    """What is found within limits of work or of time."""
+    with working(limits) as mine:
+        return done(find(mine), limits)
 
 
 def progress_of(progress: AnyProgress) -> Progress:

@@ -7,6 +7,7 @@ policies, which are all that it has.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,14 @@ from ..result import Method, Result, Status, Stop
 from ..schema import Instance, Record
 from ..solving import statements
 from ..text.documents import Document
-from .calling import AnyProblem, Options, Progress, Report, refuse_unknown
+from .calling import (
+    AnyProblem,
+    Options,
+    Progress,
+    Report,
+    refuse_unknown,
+    worked,
+)
 from .judging import posed
 from .plugins import Plugin, named
 from .solving import (
@@ -146,6 +154,7 @@ def conditions(limits: Limits) -> Document:
     """Return what a row says of its run, so that it can be run again, but its seed."""
     return {
         "time_limit_s": limits.time_s,
+        "work": limits.work,
         "threads": limits.threads,
         "version": registry.version(),
         "machine": machine.text(),
@@ -217,21 +226,23 @@ def _compare_methods(
         return
     for name in names:
         progress.started(f"{called}: {name}")
-        yield ask(name, data, limits, progress, problem=problem)
+        yield worked(limits, partial(ask, name, data, progress, (), problem=problem))
     for statement, backend in chosen.statements_of(problem):
         progress.started(f"{called}: {statement}, {backend}")
-        yield _solve_statement(problem, data, statement, backend, limits)
+        yield worked(
+            limits, partial(_solve_statement, problem, data, statement, backend)
+        )
     if chosen.exact:
         progress.started(f"{called}: exact")
-        yield _prove(problem, data, limits, progress)
+        yield worked(limits, partial(_prove, problem, data, progress))
 
 
 def ask(
     name: str,
     data: Any,
-    limits: Limits,
     progress: Progress,
-    given: Sequence[Result] = (),
+    given: Sequence[Result],
+    limits: Limits,
     *,
     problem: str = "training_plan",
 ) -> Result:
@@ -280,7 +291,7 @@ def _solve_statement(
         return _nothing(problem, data, method, str(reason))
 
 
-def _prove(problem: str, data: object, limits: Limits, progress: Progress) -> Result:
+def _prove(problem: str, data: object, progress: Progress, limits: Limits) -> Result:
     try:
         found = portfolio.exactly(problem, data, limits, None, progress.report)
     except Unsupported as reason:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from time import monotonic
+from functools import partial
 
 from .. import portfolio, registry
+from ..clock import monotonic
 from ..errors import MixedData, Unsupported
 from ..gaps import GapReport, Reference
 from ..modelling import Limits
@@ -19,11 +20,14 @@ from .calling import (
     AnyProgress,
     Options,
     Progress,
+    done,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
     several,
+    worked,
+    working,
 )
 from .comparing import (
     PORTFOLIO,
@@ -79,34 +83,36 @@ def plan(
     `UnknownName` for an unknown planner, and `Unsupported` where the program that has
     to run the plan can run none of the instance.
     """
-    began = monotonic()
-    whole, heard = limits_of(limits), progress_of(progress)
-    data = load(instance)
-    if runs_on is not None:
-        data = data.on(runs_on)
-    # What took long to read takes as long to judge and to write at the end.
-    left = whole.after(2 * (monotonic() - began))
-    _ = data.planned_cluster
-    support.require(data)
-    name = None if planner is None else named(planner)
-    _refuse(name, options, start, exact=exact, improve=improve)
-    beforehand, told = NOTHING, Told(heard.report)
-    if name is None:
-        beforehand = known_of(instance, data, start, library=known)
-    given = beforehand.results(data)
-    if improve:
-        found = portfolio.improve(
-            *(data, left, given, told), planner=name, options=options
-        )
-    elif name is not None:
-        found = portfolio.with_bound(portfolio.ask(name, data, left, options))
-    elif exact:
-        found = _exactly(data, left, given, heard)
-    else:
-        found = portfolio.search(data, left, given, told)
-    if name is not None:  # then the planner's own reason is the answer
-        return with_remedies(found, whole.after(monotonic() - began))
-    return answered(found, beforehand, whole.after(monotonic() - began))
+    asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
+    with working(asked) as whole:
+        began = monotonic()
+        data = load(instance)
+        if runs_on is not None:
+            data = data.on(runs_on)
+        # What took long to read takes as long to judge and to write at the end.
+        left = whole.after(2 * (monotonic() - began))
+        _ = data.planned_cluster
+        support.require(data)
+        name = None if planner is None else named(planner)
+        _refuse(name, options, start, exact=exact, improve=improve)
+        beforehand, told = NOTHING, Told(heard.report)
+        if name is None:
+            beforehand = known_of(instance, data, start, library=known)
+        given = beforehand.results(data)
+        if improve:
+            found = portfolio.improve(
+                *(data, left, given, told), planner=name, options=options
+            )
+        elif name is not None:
+            found = portfolio.with_bound(portfolio.ask(name, data, left, options))
+        elif exact:
+            found = _exactly(data, given, heard, left)
+        else:
+            found = portfolio.search(data, left, given, told)
+        left = whole.after(monotonic() - began)
+        if name is not None:  # then the planner's own reason is the answer
+            return done(with_remedies(found, left), asked)
+        return done(answered(found, beforehand, left), asked)
 
 
 def _refuse(
@@ -138,7 +144,7 @@ def _refuse(
 
 
 def _exactly(
-    data: Instance, limits: Limits, given: Sequence[Result], progress: Progress
+    data: Instance, given: Sequence[Result], progress: Progress, limits: Limits
 ) -> Result:
     """Return what the exact method finds, from the first of the results given."""
     start = given[0] if given else None
@@ -201,7 +207,7 @@ def compare(
     `statements` on each of the `backends` that carry them, and unless `exact` is false
     the exact method, each with the time limit for itself.
     """
-    asked, heard = limits_of(limits), progress_of(progress)
+    asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
     each = with_seeds(asked, seeds)
     given_as = several(instances)
     stated: str | None = None
@@ -283,11 +289,11 @@ def _compare_planners(
     source = given[0].started_from if given else None
     for name in planners:
         progress.started(f"{instance.name}: {name}")
-        found = ask(name, instance, limits, progress, given)
+        found = worked(limits, partial(ask, name, instance, progress, given))
         yield replace(found, started_from=source if name == PORTFOLIO else None)
     if exact:
         progress.started(f"{instance.name}: exact")
-        yield _exactly(instance, limits, given, progress)
+        yield worked(limits, partial(_exactly, instance, given, progress))
 
 
 def _refuse_one_name_for_two(instances: list[Instance]) -> None:

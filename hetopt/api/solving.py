@@ -23,10 +23,12 @@ from .calling import (
     AnyProgress,
     Options,
     Place,
+    Report,
     limits_of,
     progress_of,
     public,
     refuse_unknown,
+    worked,
 )
 from .judging import posed
 from .plugins import Plugin, named, placed
@@ -67,7 +69,23 @@ def solve(
     """
     if instance is None:  # what the first argument was called before
         instance, problem = problem, None
-    asked, report = limits_of(limits), progress_of(progress).report
+    given, report = limits_of(limits, counts_work=True), progress_of(progress).report
+    asked = (instance, method, backend, problem, planner, warm_start, options)
+    return worked(given, partial(_solve, *asked, report))
+
+
+def _solve(
+    instance: AnyProblem | None,
+    method: Plugin | None,
+    backend: str | None,
+    problem: str | AnyProblem | None,
+    planner: Plugin | None,
+    warm_start: Plan | None,
+    options: Options | None,
+    report: Report,
+    asked: Limits,
+) -> Result:
+    """Return what `solve` does, within limits that the clock keeps."""
     if isinstance(problem, str):
         from .posing import pose  # it knows planners of recoveries
 

@@ -9,7 +9,8 @@ from functools import cache
 from importlib import import_module
 
 from .. import modelling
-from ..errors import BackendMissing
+from ..clock import is_counting
+from ..errors import BackendMissing, Unsupported
 from ..modelling import (
     SIZE,
     Answer,
@@ -34,6 +35,15 @@ def solver_module(module: str, backend: str, package: str) -> Library:
         return import_module(module)
     except ImportError as error:
         raise BackendMissing(backend, package) from error
+
+
+def refuse_work(backend: str, limits: Limits) -> None:
+    """Raise `Unsupported` where a solver that knows wall time alone has a limit."""
+    if is_counting() and limits.time_s is not None:
+        raise Unsupported(
+            f"--work is not supported by back end {backend}, which does not count its "
+            "work: use cpsat, or --time-limit"
+        )
 
 
 def _watch_nothing(parts: int) -> None:

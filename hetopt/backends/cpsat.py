@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib.metadata import version as installed
 
 from .. import modelling
+from ..clock import PER_SECOND, is_counting, spend
 from ..errors import SolverFailed, Unsupported
 from ..modelling import Answer, Constraint, Expression, Library, Limits
 from ..result import Status, Stop
@@ -93,6 +94,7 @@ class Model(_running.Model):
             lambda: said.append(solver.solve(self.native, watcher)), solver.stop_search
         )
         relay.raise_again()
+        spend(PER_SECOND * solver.deterministic_time)
         answer = self._answer(solver, said[0], limits, interrupted=interrupted)
         # Stopped before it began, it says 0, which it has not proved.
         unproved = answer.status is Status.UNDECIDED and not follower.heard
@@ -106,7 +108,11 @@ class Model(_running.Model):
         asked.num_workers = limits.threads
         asked.random_seed = limits.seed % SEEDS
         if limits.time_s is not None:
-            asked.max_time_in_seconds = max(0.0, limits.time_s)
+            seconds = max(0.0, limits.time_s)
+            if is_counting():  # CP-SAT counts its work, too: about a second is 1.0
+                asked.max_deterministic_time = seconds
+            else:
+                asked.max_time_in_seconds = seconds
         if (target := relative_gap(limits)) is not None:
             asked.relative_gap_limit = target
         if limits.memory_mib is not None:
@@ -173,7 +179,10 @@ def _why(solver: Library, limits: Limits, *, interrupted: bool) -> Stop:
     """Why an unfinished search ended; CP-SAT itself does not say."""
     if interrupted:
         return Stop.INTERRUPTED
-    return Stop.TIME if near(limits.time_s, solver.wall_time) else Stop.MEMORY
+    took = solver.wall_time
+    if is_counting():
+        took = solver.deterministic_time
+    return Stop.TIME if near(limits.time_s, took) else Stop.MEMORY
 
 
 class _Follower:

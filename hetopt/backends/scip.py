@@ -90,6 +90,7 @@ class Model(_running.Model):
         self._hints.append((variable, value))
 
     def solve(self, limits: Limits, report: Report) -> Answer:
+        _running.refuse_work("scip", limits)
         scip = self.native
         self._set(limits)
         self._offer_hints()

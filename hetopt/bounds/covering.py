@@ -22,11 +22,11 @@ GPUs that count by their memory.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from time import monotonic
 
 import numpy as np
 
 from .. import capability
+from ..clock import monotonic
 from ..errors import OutOfTime
 from ..problems.training_plan import settings
 from ..schema import Instance
@@ -47,7 +47,7 @@ _BEYOND = 1 << 40  # heavier than any cluster; a sum of two is far below 64 bits
 def reason(instance: Instance, *, deadline: float = inf) -> str | None:
     """Return why no plan fits, in words; None where that is not seen.
 
-    Nor is it after the deadline, as `time.monotonic()` tells it. Micro-batches of the
+    Nor is it after the deadline, as `clock.monotonic()` tells it. Micro-batches of the
     least size alone come first, which take a fraction of the time: where these may fit,
     nothing is proved of all sizes.
     """

@@ -39,6 +39,16 @@ TimeLimit = Annotated[
         "none; 0: only quick arithmetic, no search.",
     ),
 ]
+Work = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Limit the work, not the time: N candidates of searches, boxes of proofs "
+        "and steps of planners; then the same seed gives the same plan and bound. "
+        "--time-limit counts only where it is given, too.",
+    ),
+]
 Gap = Annotated[
     float | None,
     share(metavar="G", help="Stop at this gap: 1%, or 0.01."),
@@ -211,6 +221,13 @@ OutTree = Annotated[
 def limit_mib(gib: float | None) -> int | None:
     """A limit of memory in MiB; None where there is none."""
     return None if gib is None else max(1, round(gib * 1024))
+
+
+def time_s(context: typer.Context, seconds: float) -> float:
+    """The time limit of a command, which by default has none where work is limited."""
+    source = context.get_parameter_source("time_limit")
+    usual = source is not None and source.name == "DEFAULT"
+    return float("inf") if usual and context.params["work"] is not None else seconds
 
 
 def limit_s(seconds: float) -> float | None:

@@ -32,10 +32,12 @@ from .options import (
     Start,
     Threads,
     TimeLimit,
+    Work,
     flag,
     limit_mib,
     limit_s,
     listed,
+    time_s,
 )
 from .quantities import deadline, usd
 
@@ -78,6 +80,7 @@ class Objective(StrEnum):
 
 
 def plan(
+    context: typer.Context,
     instance: InstanceWord,
     planner: Annotated[
         str | None,
@@ -120,6 +123,7 @@ def plan(
     start: Start = None,
     fresh: Fresh = False,
     time_limit: TimeLimit = 60.0,
+    work: Work = None,
     gap: Gap = None,
     threads: Threads = 1,
     memory: Memory = None,
@@ -147,7 +151,8 @@ def plan(
     output.check_writable(out)
     if dask is not None and (planner is not None or improve):
         raise Unsupported("--dask is for proofs: leave out --planner and --improve")
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
+    time_limit = time_s(context, time_limit)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
     how: Document = {
         "planner": planner,
         "improve": improve,
@@ -182,6 +187,7 @@ def plan(
 
 
 def solve(
+    context: typer.Context,
     file: Annotated[str, typer.Argument(help="A problem file, or an instance.")],
     problem: Problem = None,
     method: Annotated[
@@ -214,6 +220,7 @@ def solve(
     ] = None,
     option: MethodOptions = None,
     time_limit: TimeLimit = 60.0,
+    work: Work = None,
     gap: Gap = None,
     threads: Threads = 1,
     memory: Memory = None,
@@ -231,6 +238,8 @@ def solve(
     from ..text.options import values
 
     output.check_writable(out)
+    time_limit = time_s(context, time_limit)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), None, work)
     options = values(option)
     if problem is None:
         name, data = api.posed(file)
@@ -259,13 +268,14 @@ def solve(
             problem=None if problem is None else name,
             planner=planner,
             options=options,
-            limits=Limits(time_limit, gap, threads, seed, limit_mib(memory)),
+            limits=limits,
             progress=watch,
         )
     output.deliver(result, out, as_json=as_json)
 
 
 def compare(
+    context: typer.Context,
     instances: Annotated[
         list[str], typer.Argument(help="Paths, or names of `hetopt list instances`.")
     ],
@@ -312,6 +322,7 @@ def compare(
     start: Start = None,
     known: Known = False,
     time_limit: TimeLimit = 60.0,
+    work: Work = None,
     gap: Gap = None,
     threads: Threads = 1,
     memory: Memory = None,
@@ -359,7 +370,8 @@ def compare(
         raise Unsupported(f"--curves {curves}: found a file, expected a folder")
     if dask is not None and not (exact or targets):
         raise Unsupported("--dask is for proofs: add --exact or --targets")
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask)
+    time_limit = time_s(context, time_limit)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
     if targets:
         others = planners is not None or exact or runs_on is not None
         if others or seeds > 1 or curves is not None:

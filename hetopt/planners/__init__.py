@@ -7,6 +7,6 @@ A module has
     narrower = ("one_pipeline",)          optional: narrower problems that all of its
                                           plans are plans of
 
-`deadline` is a `time.monotonic()` instant or None. A planner that finds no plan
+`deadline` is a `clock.monotonic()` instant or None. A planner that finds no plan
 raises `NoPlan` with the reason. Same seed, same plan.
 """

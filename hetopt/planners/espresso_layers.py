@@ -12,9 +12,9 @@ Source: Espresso, section III-C, Algorithm 2 and Eq. 10.
 """
 
 from itertools import accumulate
-from time import monotonic
 from typing import Literal
 
+from ..clock import monotonic
 from ..errors import NoPlan
 from ..plans import Partition
 from ..problems.layer_partition import Data

@@ -23,7 +23,7 @@ def plan(
 ) -> TrainingPlan:
     """Return the best grid found; `NoPlan` where none fits, or none was found in time.
 
-    `seed` orders the moves of the local search; `deadline` is a `time.monotonic()`
+    `seed` orders the moves of the local search; `deadline` is a `clock.monotonic()`
     instant.
     """
     found = grid.search(data, deadline=deadline, seed=seed)

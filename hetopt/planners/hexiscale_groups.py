@@ -11,11 +11,11 @@ Source: HexiScale, section 4.2.
 
 from functools import partial
 from random import Random
-from time import monotonic
 from typing import Literal
 
 import numpy as np
 
+from ..clock import monotonic
 from ..errors import NoPlan, OutOfTime
 from ..plans import Grouping
 from ..problems.device_grouping import Data

@@ -7,9 +7,9 @@ returns CBC's plan without a proof: at a deadline the best until then.
 Source: Sia (Jayaram Subramanya et al., SOSP 2023), section 3.4.
 """
 
-from time import monotonic
 from typing import Literal
 
+from ..clock import monotonic
 from ..errors import NoPlan
 from ..modelling import Limits
 from ..plans import Round

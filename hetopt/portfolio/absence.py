@@ -1,10 +1,10 @@
 """Absence of a plan is explained: a proof by counting GPUs, settings that would fit."""
 
 from dataclasses import replace
-from time import monotonic
 
 from ..bounds import covering
 from ..bounds.impossible import unfit_settings
+from ..clock import monotonic, wall
 from ..modelling import Limits
 from ..result import Result, Status, Stop
 from ..schema import Instance
@@ -39,10 +39,9 @@ def add_remedies(result: Result, limits: Limits) -> Result:
         return result
     if unfit_settings(result.data):
         return result  # memory is not what is short
-    start = monotonic()
-    deadline = start + _seconds(limits)
+    start, deadline = wall(), monotonic() + _seconds(limits)
     found = tuple(choosing.remedies(result.data, deadline=deadline, seed=limits.seed))
-    spent = {**result.seconds, "remedies": monotonic() - start}
+    spent = {**result.seconds, "remedies": wall() - start}
     return replace(result, reasons=(*result.reasons, *found), seconds=spent)
 
 

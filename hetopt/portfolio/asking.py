@@ -1,16 +1,18 @@
 """One method at work, a planner or an exact one: its plan, judged, as a result."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from math import inf
-from time import monotonic
 from typing import Any
 
 from pydantic import BaseModel
 
-from .. import entries, problems
+from .. import entries, problems, registry
 from ..bounds import impossible
 from ..bounds.training_plan import training_plan_bound
-from ..errors import Interrupted, NoPlan
+from ..clock import is_counting, monotonic, wall
+from ..errors import Interrupted, NoPlan, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Objective
@@ -63,6 +65,8 @@ def ask(
     variant: variants.Variant | None = None
     try:
         with trial(name, several=several) as first:
+            if is_counting() and registry.source_of(name):
+                _refuse_clocks(name, planner.plan)
             none: NoPlan | None = None
             ways = variants.of_planner(
                 name, planner.problem, data, end, any_plan=limits.gap == inf
@@ -97,6 +101,15 @@ def ask(
     return run.result()
 
 
+def _refuse_clocks(name: str, plan: Callable[..., object]) -> None:
+    """Raise `Unsupported` where a plug-in looks at a clock of its own."""
+    if "deadline" in signature(plan).parameters:
+        raise Unsupported(
+            f"--work is not supported by {name}: a plug-in that has a deadline looks "
+            "at a clock of its own; use --time-limit"
+        )
+
+
 def _is_beaten(variant: variants.Variant, objective: Objective | None) -> bool:
     least = variant.least
     return objective is not None and least is not None and least >= objective
@@ -113,14 +126,14 @@ def exactly(
     """Return what the exact method of a problem finds, in terms of the data."""
     ways = settings.split_variants(data) if problem == "training_plan" else [data]
     if len(ways) > 1:
-        trace, start = list[TracePoint](), monotonic()
+        trace, start = list[TracePoint](), wall()
 
         def hear(incumbent: Objective | None, _: Objective | None) -> None:
             """Hear of plans: what bounds one way bounds not all."""
             least = trace[-1].incumbent if trace else None
             if incumbent is None or (least is not None and least <= incumbent):
                 return
-            trace.append(TracePoint(monotonic() - start, incumbent, None))
+            trace.append(TracePoint(wall() - start, incumbent, None))
             if report is not None:
                 report(incumbent, None)
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Protocol
 
 from .. import registry
 from ..bounds import impossible
+from ..clock import monotonic, wall
 from ..errors import Interrupted, Unsupported
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -73,7 +73,7 @@ class Closing:
     def __init__(self, hearing: Hearing) -> None:
         self.began, self.tried = hearing.began, hearing.tried
         self.trace: list[TracePoint] = []
-        self._start = monotonic()
+        self._start = wall()
         self._tell = hearing.knows
         self._incumbent: int | None = None
         self._bound: int | None = None
@@ -88,7 +88,7 @@ class Closing:
             mine = self._bound
             self._bound = int(bound if mine is None else max(bound, mine))
         if before != (self._incumbent, self._bound):
-            seconds = monotonic() - self._start
+            seconds = wall() - self._start
             self.trace.append(TracePoint(seconds, self._incumbent, self._bound))
             self._tell(self._incumbent, self._bound)
 
@@ -115,7 +115,7 @@ def search(
     portfolio's, and so is its trace: planners' plans count from when they were there,
     what is given from the beginning.
     """
-    began, made, known = monotonic(), list[Result](), Closing(hearing)
+    began, made, known = wall(), list[Result](), Closing(hearing)
     try:
         found = _search(data, limits, given, known, made)
     except KeyboardInterrupt:  # wherever it came, what was made is kept
@@ -132,7 +132,7 @@ def search(
         threads=limits.threads,
     )
     found = replace(found, method=method, trace=tuple(known.trace))
-    return _with_seconds(found, monotonic() - began)
+    return _with_seconds(found, wall() - began)
 
 
 def _search(

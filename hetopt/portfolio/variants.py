@@ -9,11 +9,11 @@ bound. So are planners of offers asked for each variant of a provisioning proble
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from .. import capability
 from ..bounds.training_plan import training_plan_bound
+from ..clock import monotonic, wall
 from ..modelling import Limits
 from ..problems import Objective, provisioning
 from ..problems.training_plan import settings
@@ -31,7 +31,7 @@ class Variant(NamedTuple):
     """A form of the data that a planner takes, and how its plans are read back.
 
     No plan of it is better than `least`, which is None where that is not asked for;
-    `until` is a `time.monotonic()` instant.
+    `until` is a `clock.monotonic()` instant.
     """
 
     data: Any
@@ -130,8 +130,8 @@ def solve_variants(
     solve: Callable[[Instance, Limits], Result],
 ) -> Result:
     """Solve every variant by `solve`, and return one result for all of them."""
-    start = monotonic()
-    end = None if limits.time_s is None else start + limits.time_s
+    start = wall()
+    end = None if limits.time_s is None else monotonic() + limits.time_s
     found: dict[str, Result] = {}
     waiting = _by_bound(ways)
     bounds, late = {way.digest: bound for way, bound in waiting}, False
@@ -153,7 +153,7 @@ def solve_variants(
             else:
                 bounds[mine] = found[mine].bound or bound
         waiting = _cut_short(waiting, found, end)
-    spent = {"solve": monotonic() - start}
+    spent = {"solve": wall() - start}
     results = [found.get(way.digest) for way in ways]
     proofs = [result and result.certificate for result in results]
     together = _together([*found.values()], [*bounds.values()])

@@ -7,9 +7,9 @@ end it: what it has by then is never worse.
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from time import monotonic
 
 from ..bounds.training_plan import training_plan_bound
+from ..clock import monotonic, wall
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..result import Bound, Result, Status, Stop, TracePoint
@@ -50,11 +50,11 @@ def improve_result(
     # No plan is a million bounds away: an infinite gap is met at once, as it should be.
     share = Fraction(min(limits.gap or 0.0, 1e6))
     target = int(value * (1 + share))
-    before, start = sum(result.seconds.values()), monotonic()
+    before, start = sum(result.seconds.values()), wall()
     trace = [*result.trace, TracePoint(before, result.objective, value)]
 
     def told(objective: int) -> None:
-        seconds = before + monotonic() - start
+        seconds = before + wall() - start
         trace.append(TracePoint(seconds, objective, value))
         report(objective, value)
 
@@ -68,14 +68,14 @@ def improve_result(
     )
     stop = Stop.FINISHED
     try:
-        deadline = None if limits.time_s is None else start + limits.time_s
+        deadline = None if limits.time_s is None else monotonic() + limits.time_s
         most = None if rounds is None else rounds * search.pace
         search.run(deadline=deadline, rounds=most)
         if search.gave_up or (deadline is not None and monotonic() >= deadline):
             stop = Stop.TIME
     except KeyboardInterrupt:
         stop = Stop.INTERRUPTED
-    spent = result.seconds.get("improve", 0.0) + monotonic() - start
+    spent = result.seconds.get("improve", 0.0) + wall() - start
     found = replace(
         result,
         method=replace(result.method, name=f"{result.method.name}+improve"),

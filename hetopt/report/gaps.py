@@ -57,6 +57,7 @@ class Row:
     seed: int = 0
     primal_integral_s: float | None = None
     time_limit_s: float | None = None
+    work: int | None = None
     threads: int | None = None
     version: str | None = None
     machine: str | None = None

@@ -177,6 +177,8 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
 
 def _stop_text(result: Result) -> str:
     """Why the work ended, and of whose work that is said."""
+    if result.stop is Stop.TIME and result.method.work is not None:
+        return f"{result.method.work:,} units of work done"
     if result.stop is not Stop.FINISHED:
         return _STOPS.get(result.stop.value, result.stop.value)
     # What the planners took is told where all of them were asked.

@@ -1,9 +1,9 @@
 """The module looks for settings that would make a workload fit."""
 
-import time
 from collections.abc import Iterator
 from itertools import product
 
+from ..clock import monotonic
 from ..costs import under
 from ..problems.training_plan.settings import state_choices
 from ..schema import Instance
@@ -28,7 +28,7 @@ def remedies(
         both = recompute != own.compute.recompute and zero != own.updates.zero
         if both and helped:
             break
-        if deadline is not None and time.monotonic() >= deadline:
+        if deadline is not None and monotonic() >= deadline:
             break
         mine = under(instance, recompute, zero)
         if not state_choices(mine):
@@ -52,7 +52,7 @@ def remedies(
             "or in workload.costs)"
         )
     if tried and not helped:
-        late = deadline is not None and time.monotonic() >= deadline
+        late = deadline is not None and monotonic() >= deadline
         yield (
             f"none of {tried} other settings of recomputation and ZeRO was found to fit"
             f"{' in the time that was left' if late else ''}"

@@ -4,10 +4,10 @@ A plan is better where its iteration is shorter, or as short with shorter pipeli
 all: otherwise only the slowest pipeline would ever be improved.
 """
 
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 
+from ..clock import monotonic
 from ..costs import under
 from ..plans import TrainingPlan
 from ..problems.training_plan import shapes
@@ -25,7 +25,7 @@ def descended(
 ) -> TrainingPlan:
     """The plan after every step that helps; itself where a stage has several replicas.
 
-    `deadline` is a `time.monotonic()` instant.
+    `deadline` is a `clock.monotonic()` instant.
     """
     zero = instance.workload.costs.updates.zero if plan.zero is None else plan.zero
     split = shapes.split_of(instance, plan)
@@ -70,7 +70,7 @@ class _Descent:
         return all(self.cost.fits(pipe, len(pipes)) for pipe in pipes)
 
     def _over(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return self._deadline is not None and monotonic() >= self._deadline
 
     def _value(self, pipes: _Pipes) -> _Value:
         times = (

@@ -12,7 +12,6 @@ Every search of plans asks here, again and again. So this is also where it learn
 its time is over: with a deadline, what is not known yet raises `OutOfTime`.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -22,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..clock import monotonic
 from ..costs import CostTable, memory
 from ..costs.communication import rounds
 from ..errors import InternalError, OutOfTime
@@ -63,7 +63,7 @@ class FastCost:
     def __init__(self, instance: Instance, deadline: float | None = None) -> None:
         """Make the evaluator; `InstanceError` where there is no cluster.
 
-        `deadline` is a `time.monotonic()` instant; it may be set anew.
+        `deadline` is a `clock.monotonic()` instant; it may be set anew.
         """
         self.instance = instance
         self.deadline = deadline
@@ -110,7 +110,7 @@ class FastCost:
 
     def check(self) -> None:
         """Raise `OutOfTime` where the deadline is over."""
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        if self.deadline is not None and monotonic() >= self.deadline:
             raise OutOfTime
 
     # --- time ------------------------------------------------------------------

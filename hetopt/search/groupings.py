@@ -4,11 +4,11 @@ A grouping is worked on as a list of groups, each a count of devices by the numb
 their type in the data.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
+from ..clock import monotonic
 from ..errors import NoPlan
 from ..plans import Group, Grouping
 from ..problems.device_grouping import Data
@@ -75,7 +75,7 @@ def best_grouping(
     best: tuple[Fraction, list[Counts]] | None = None
     late = False
     for number in numbers_of_groups(data) if numbers is None else numbers:
-        if late := deadline is not None and time.monotonic() > deadline:
+        if late := deadline is not None and monotonic() > deadline:
             break
         groups = make(number)
         if groups is None or (found := value(data, groups)) is None:

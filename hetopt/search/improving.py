@@ -8,12 +8,12 @@ pipelines; the layers of a pipeline whose stages changed are balanced anew, and 
 micro-batches of all pipelines always are.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
 
+from ..clock import monotonic, spend
 from ..errors import OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..problems import Objective, training_plan
@@ -54,7 +54,7 @@ def improve(
 ) -> TrainingPlan:
     """A plan no worse than `plan`, which is returned itself where nothing is better.
 
-    `deadline` is a `time.monotonic()` instant, `rounds` a number of candidates: the
+    `deadline` is a `clock.monotonic()` instant, `rounds` a number of candidates: the
     search ends at the earlier one, after 100,000 candidates where neither is given,
     and as soon as the objective is at most `target`. With `rounds` alone the same seed
     gives the same plan. `report` is called with the objective of every better plan.
@@ -161,7 +161,7 @@ class _Budget:
     """How much of the time or of the candidates is used up."""
 
     def __init__(self, deadline: float | None, rounds: int | None) -> None:
-        self._start = time.monotonic()
+        self._start = monotonic()
         self.deadline = deadline
         self.rounds = rounds
         self.looked_at = 0
@@ -195,7 +195,7 @@ class _Budget:
         if self.deadline is None:
             return 0.0
         length = self.deadline - self._start
-        return (time.monotonic() - self._start) / length if length > 0 else 1.0
+        return (monotonic() - self._start) / length if length > 0 else 1.0
 
 
 class _Annealing:
@@ -249,7 +249,7 @@ class _Annealing:
         """
         deadline, limit = None, None
         if budget.deadline is not None:
-            now = time.monotonic()
+            now = monotonic()
             deadline = now + (budget.deadline - now) * _VISIT
         if budget.rounds is not None:
             limit = budget.rounds // 10
@@ -285,7 +285,9 @@ class _Annealing:
             temperature = scale * hot * (COLD / hot) ** cooled
             most = budget.next(_AT_ONCE)
             try:
-                budget.looked_at += walk.run(most, temperature, self._target)
+                looked_at = walk.run(most, temperature, self._target)
+                budget.looked_at += looked_at
+                spend(looked_at)
             except OverflowError:  # beyond the numbers of the compiled core
                 walk = self.walk = in_python(walk, self._balancer, self._seed)
             if walk.objective < known:

@@ -11,13 +11,13 @@ to begin; from there the layout that differs in one choice and is better is take
 and again. A plan that is tried is cut and shared exactly, and has the judge's time.
 """
 
-import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from math import gcd, isqrt
 from typing import NamedTuple, TypeVar
 
+from ..clock import monotonic
 from .balancing import Balancer, Chain, with_batch
 from .fast_cost import FastCost, Pipe, Slot
 
@@ -79,7 +79,7 @@ class Layouts:
         self.best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def search(self, until: float | None, most: int = _TRIED) -> None:
-        """Try at most so many layouts, until a `time.monotonic()` instant."""
+        """Try at most so many layouts, until a `clock.monotonic()` instant."""
         if not 1 <= len(self._sorts) <= _MOST_SORTS:
             return
         self._until, self._most = until, most
@@ -89,7 +89,7 @@ class Layouts:
                 return
 
     def _over(self) -> bool:
-        late = self._until is not None and time.monotonic() >= self._until
+        late = self._until is not None and monotonic() >= self._until
         tried = len(self._tried)
         return late or tried >= self._most or tried - self._gained >= _PATIENCE
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from functools import partial
-from time import monotonic
 
 from .. import entries
+from ..clock import monotonic
 from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..problems import training_plan

@@ -10,10 +10,10 @@ search starts from the best two, where stages choose their rules anew.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import TypeVar
 
 from ..bounds.training_plan import training_plan_bound
+from ..clock import monotonic
 from ..costs import under
 from ..errors import keeping
 from ..plans import TrainingPlan
@@ -47,9 +47,9 @@ def raced(
 ) -> TrainingPlan | None:
     """Return the best plan of the race; None where no setting has any.
 
-    `deadline` is a `time.monotonic()` instant; without one the same seed gives the same
-    plan. `rounds` bounds the candidates of each local search. `report` hears the time
-    of each better plan, in us.
+    `deadline` is a `clock.monotonic()` instant; without one the same seed gives the
+    same plan. `rounds` bounds the candidates of each local search. `report` hears the
+    time of each better plan, in us.
     """
     race = _Race(instance, seed, report)
     start = monotonic()

@@ -30,7 +30,7 @@ _Found = tuple[int, tuple[Pipe, ...]]
 def starts(instance: Instance, deadline: float | None = None) -> list[TrainingPlan]:
     """The best plan found on each set of sites, quickest first; none on a single site.
 
-    `deadline` is a `time.monotonic()` instant. The plans fit into memory; rules of
+    `deadline` is a `clock.monotonic()` instant. The plans fit into memory; rules of
     targets they may break.
     """
     if len(instance.planned_cluster.nodes) > MOST_NODES:

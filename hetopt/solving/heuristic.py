@@ -74,7 +74,7 @@ class Heuristic(Run):
 
     def parts(self) -> dict[str, float]:
         """Seconds by part."""
-        return {} if self.part is None else {self.part: self.seconds()}
+        return {} if self.part is None else {self.part: self.wall_s()}
 
     def infeasible(self) -> bool:
         """Return whether there is no plan, for the reasons given."""

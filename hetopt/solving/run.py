@@ -18,12 +18,12 @@ import resource
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from .. import problems, registry
+from ..clock import monotonic, wall
 from ..errors import Ending, Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Evaluation, Objective
@@ -74,15 +74,19 @@ class Run:
         self.spent: dict[str, float] = {}  # seconds by part, where there are parts
         self._judged: tuple[Any, Evaluation | None] = (None, None)  # the last one kept
         self._report = report
-        self._started = time.monotonic()
+        self._started, self._began = monotonic(), wall()
         self._checks = 0
         self._old_handler: Any = None
 
     # -- time and limits ---------------------------------------------------------
 
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._started
+        """Seconds of the limits' clock since the start."""
+        return monotonic() - self._started
+
+    def wall_s(self) -> float:
+        """Seconds of wall time since the start, as results tell them."""
+        return wall() - self._began
 
     def left_s(self) -> float | None:
         """Seconds to the time limit, never negative; None where there is none."""
@@ -179,7 +183,7 @@ class Run:
 
     def progress(self, incumbent: Objective | None, bound: Objective | None) -> None:
         """Trace and report a state."""
-        self.trace.append(TracePoint(self.seconds(), incumbent, bound))
+        self.trace.append(TracePoint(self.wall_s(), incumbent, bound))
         if self._report is not None:
             self._report(incumbent, bound)
 
@@ -238,7 +242,7 @@ class Run:
 
     def parts(self) -> dict[str, float]:
         """Seconds by part."""
-        return self.spent or {"solve": self.seconds()}
+        return self.spent or {"solve": self.wall_s()}
 
     def method(self) -> Method:
         """Return who ran, and how."""

@@ -14,13 +14,13 @@ left and from the plan that was found; without its answer the plan is kept, no m
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
 from .. import entries, problems, registry
+from ..clock import wall
 from ..entries import Statement
 from ..errors import BackendMissing, PlanRejected, Unsupported
 from ..modelling import SIZE, Answer, Limits, ReadPlan, Span, looking
@@ -141,12 +141,12 @@ class _Run(Run):
     @contextmanager
     def _building(self) -> Iterator[None]:
         """Look at the limits within the block, and count its time as building."""
-        begun = time.monotonic()
+        begun = wall()
         try:
             with looking(self.check):
                 yield
         finally:
-            self.spent["build"] += time.monotonic() - begun
+            self.spent["build"] += wall() - begun
 
     def solve_case(self, case: object, warm_start: object | None, left: int) -> None:
         """State and solve one case; `left` cases share the time that is left."""
@@ -297,7 +297,7 @@ class _Run(Run):
     def parts(self) -> dict[str, float]:
         """Return the seconds of the building, and of all else, as solver and judge."""
         build = self.spent["build"]
-        return {"build": build, "solve": self.seconds() - build}
+        return {"build": build, "solve": self.wall_s() - build}
 
     def infeasible(self) -> bool:
         """Return whether every case has ended without a plan."""

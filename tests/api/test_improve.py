@@ -1,6 +1,7 @@
 """The local search never loses, repeats itself, and claims what the judge finds."""
 
 import json
+import time
 from dataclasses import replace
 from itertools import count, pairwise
 from math import inf
@@ -361,7 +362,7 @@ def test_a_search_too_slow_for_its_candidates_gives_up_where_it_gains_nothing(
     monkeypatch: pytest.MonkeyPatch, candidates: int
 ) -> None:
     ticks = count()
-    monkeypatch.setattr(improving.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(ticks)))
     instance = setting("1", "7b", size=(4, 4, 16))
     plan = _made(instance, "islands").plan
     assert isinstance(plan, TrainingPlan)

@@ -136,6 +136,7 @@ def test_planners_together_never_have_more_than_their_share(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turns, "ask", ask)
+        patch.setattr(turns, "monotonic", lambda: spent)
         results = [*turns.in_turn(data, Limits(seconds), part, [first])]
     assert results
     assert spent <= part * PORTFOLIO.planners_s(seconds) * (1 + 1e-9)

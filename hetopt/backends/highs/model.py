@@ -116,6 +116,7 @@ class Model(_running.Model):
         self._hints[variable.id] = value
 
     def solve(self, limits: Limits, report: Report) -> Answer:
+        _running.refuse_work("highs", limits)
         if limits.memory_mib is not None and sys.platform != "linux":
             raise Unsupported(
                 "back end highs has a memory limit on Linux only; leave memory_mib "

@@ -118,6 +118,7 @@ class Model(_running.Model):
         return self._sign < 0
 
     def solve(self, limits: Limits, report: Report) -> Answer:
+        _running.refuse_work(self._called, limits)
         if limits.memory_mib is not None:
             raise Unsupported(
                 f"back end {self._called} has no memory limit; leave memory_mib out, "

@@ -15,7 +15,6 @@ problems this way.
 on up to 16.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +26,7 @@ from math import inf
 from ... import capability
 from ...bounds.longest import longest
 from ...bounds.training_plan import training_plan_bound
+from ...clock import monotonic
 from ...costs import under
 from ...errors import InternalError, OutOfTime
 from ...plans import TrainingPlan
@@ -180,7 +180,7 @@ def _parts(instance: Instance) -> list[_Part]:
 
 def _warm_up(instance: Instance, clock: Run) -> None:
     """Offer plans of heuristics, so that there is something to beat."""
-    deadline = time.monotonic() + _WARM_UP_S
+    deadline = monotonic() + _WARM_UP_S
     if settings.has_choices(instance):
         chosen = racing.raced(instance, deadline=deadline, rounds=_ROUNDS)
         if chosen is not None:

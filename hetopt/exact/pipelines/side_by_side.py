@@ -6,7 +6,6 @@ again. The proof that comes out is the one of a single process, but for the orde
 """
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -22,6 +21,7 @@ from importlib import import_module
 from threading import get_ident
 from typing import Any
 
+from ...clock import monotonic
 from ...errors import SolverFailed
 from ...schema import Instance
 from ...solving import dask
@@ -145,10 +145,10 @@ def _prepared(task: Task, thread: int) -> PipelineBound:
 
 def settle(box: Box, task: Task, time_us: int, slice_s: float) -> Settled:
     """Settle and divide a box for a slice of time; the least is one step."""
-    bound, start = _prepared(task, get_ident()), time.monotonic()
+    bound, start = _prepared(task, get_ident()), monotonic()
     refutation = Refutation(bound, time_us, [box])
     while refutation.step():
-        if time.monotonic() - start > slice_s:
+        if monotonic() - start > slice_s:
             break
     return Settled(box, refutation.settled, refutation.open, refutation.failed)
 

@@ -145,7 +145,7 @@ def frontier(data: Data, *, limits: Limits, report: Report | None = None) -> Fro
         status = Status.FEASIBLE if open_still else Status.OPTIMAL
         judged = provisioning.evaluate(data, found.plan)
         points.append(Point(found.plan, judged, status))
-    return Frontier(data, tuple(points), run.stop or Stop.PROVED, run.seconds())
+    return Frontier(data, tuple(points), run.stop or Stop.PROVED, run.wall_s())
 
 
 def _goal(data: Data, run: Run) -> Cheapest | Fastest:

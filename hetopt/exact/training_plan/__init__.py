@@ -15,7 +15,6 @@ The bound holds for stages of several replicas and for layers of different sizes
 where a plan chooses its stage of ZeRO or its splits it is the least over the choices.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from math import inf
 from ... import capability, registry
 from ...bounds import impossible
 from ...bounds.training_plan import training_plan_bound
+from ...clock import monotonic
 from ...costs import CostTable, without_update
 from ...errors import OutOfTime, PlanRejected, SolverFailed
 from ...modelling import Limits
@@ -73,8 +73,8 @@ class _Task:
         return self.run.limits.time_s is not None
 
     def deadline(self, share: float) -> float:
-        """Return when a share of the time limit is over, as `time.monotonic()`."""
-        now = time.monotonic()
+        """Return when a share of the time limit is over, as `clock.monotonic()`."""
+        now = monotonic()
         left = self.run.left_s()
         if left is None:
             return now + self.schedule.searching.unlimited_s
@@ -86,7 +86,7 @@ class _Task:
 
     def until(self, share: float) -> Limits:
         """Return limits of another run, until a share is over, whatever its gap."""
-        seconds = max(0.0, self.deadline(share) - time.monotonic())
+        seconds = max(0.0, self.deadline(share) - monotonic())
         return replace(self.run.limits, time_s=seconds, gap=None)
 
     def search(
@@ -122,7 +122,7 @@ class _Task:
         run, before = self.run, self.run.objective
         run.offer(plan)
         if run.objective != before:
-            moment = time.monotonic() + self.schedule.searching.moment_s
+            moment = monotonic() + self.schedule.searching.moment_s
             self.search(plan, min(self.deadline(1.0), moment))
         judged = run.judge.evaluate(run.data, plan)
         assert judged.objective is not None  # an offer is refused where it is
@@ -293,13 +293,13 @@ def _large(task: _Task) -> None:
     first, seeds = run.plan, count(run.limits.seed)
     # What came before may have taken the time of some; and packings are plans, too.
     ends = [task.deadline(x) for x in shares.searches]
-    ends = [end for end in ends if end > time.monotonic()]
+    ends = [end for end in ends if end > monotonic()]
     most = task.schedule.searching.candidates if few else None
     for end in ends[:1] if few else ends:
         if not task.search(run.plan, end, seed=next(seeds), most=most):
             break
     while True:
-        if run.plan is None or task.deadline(shares.bound) > time.monotonic():
+        if run.plan is None or task.deadline(shares.bound) > monotonic():
             _refute(task, shares.bound, alone_us)
         if run.plan is None:
             _start(task, shares.late_planners)
@@ -315,13 +315,13 @@ def _search_on(task: _Task, first: TrainingPlan | None, seeds: Iterator[int]) ->
     is no limit. The search also begins where the first one began, whose valley may
     have others beside the one that was found.
     """
-    run, until, begun = task.run, task.deadline(1.0), time.monotonic()
+    run, until, begun = task.run, task.deadline(1.0), monotonic()
     patience = task.shares.patience * (run.limits.time_s or 0.0)
     for seed in seeds:
         starts = [run.plan] if run.plan is first else [run.plan, first]
         if any([task.search(x, until, seed=seed) for x in starts]):
             return True
-        if run.closed() or time.monotonic() >= min(until, begun + patience):
+        if run.closed() or monotonic() >= min(until, begun + patience):
             break
     return False
 
@@ -348,7 +348,7 @@ def _start(task: _Task, planners: Planners) -> None:
     run = task.run
     for name, share in planners:
         run.check()
-        if run.plan is not None and task.deadline(share) <= time.monotonic():
+        if run.plan is not None and task.deadline(share) <= monotonic():
             continue
         run.offer_of(name, _planner(task, name, share))
 
@@ -369,7 +369,7 @@ def _visit_sites(task: _Task) -> None:
     plans = sites.starts(task.instance, deadline=task.deadline(share))
     waiting = plans[: task.schedule.searching.starts]
     while waiting:
-        now = time.monotonic()
+        now = monotonic()
         left = max(0.0, task.deadline(share) - now)
         until, plan = now + left / len(waiting), waiting.pop(0)
         with suppress(PlanRejected):
@@ -384,7 +384,7 @@ def _fit(task: _Task) -> bool:
     run, instance = task.run, task.instance
 
     def limits() -> Limits:
-        left = max(0.0, task.deadline(task.shares.fitting) - time.monotonic())
+        left = max(0.0, task.deadline(task.shares.fitting) - monotonic())
         return Limits(time_s=left, seed=run.limits.seed)
 
     run.offer_of("fitting", partial(fitting.pipeline, instance, limits()))

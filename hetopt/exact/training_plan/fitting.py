@@ -27,11 +27,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
-from time import monotonic
 from typing import Any
 
 from ... import entries
 from ...bounds.training_plan import most_pipelines
+from ...clock import monotonic
 from ...costs import CostTable, Position
 from ...modelling import Expression, Limits
 from ...plans import Pipeline, Replica, Stage, TrainingPlan

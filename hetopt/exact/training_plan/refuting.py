@@ -5,7 +5,6 @@ it was at, and which of them are settled are kept. A goal that takes long is pos
 one that can be refuted is often done in seconds, and one that cannot never is.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
@@ -13,6 +12,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from ... import capability
+from ...clock import monotonic
 from ...errors import OutOfTime
 from ...plans import TrainingPlan
 from ...problems import Objective
@@ -103,7 +103,7 @@ class Clock:
         self,
         end: float,
         check: Callable[[], None] = lambda: None,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = monotonic,
         whole: float | None = None,
     ) -> None:
         """`end` is as `now()` tells instants; `check()` may end it before.

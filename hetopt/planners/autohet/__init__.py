@@ -24,7 +24,6 @@ Where it deviates from the paper, or the paper is silent:
 Source: AutoHet, section III.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop
@@ -32,6 +31,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ...clock import monotonic
 from ...errors import InstanceError, NoPlan, OutOfTime, keeping
 from ...exact import device_grouping
 from ...modelling import Limits
@@ -217,7 +217,7 @@ def _groupings(
 ) -> Iterator[list[Group]]:
     """Yield the optimal grouping, then those with fewer and fewer groups."""
     while True:
-        left = None if deadline is None else max(0.1, deadline - time.monotonic())
+        left = None if deadline is None else max(0.1, deadline - monotonic())
         result = best_grouping(data, by, Limits(time_s=left, gap=_GAP))
         if not isinstance(result.plan, Grouping):
             why = ", ".join(result.reasons) or "no grouping found"

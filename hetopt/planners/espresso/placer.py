@@ -23,8 +23,8 @@ Source: Espresso, section III-C, Algorithm 2.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from time import monotonic
 
+from ...clock import monotonic
 from ...errors import NoPlan
 from ...plans import Provisioning
 from ...problems.provisioning import Data

@@ -34,10 +34,10 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import expm1, log1p
-from time import monotonic
 from typing import Literal
 
 from ...caching import cached_method
+from ...clock import monotonic
 from ...errors import NoPlan, keeping
 from ...plans import Provisioning
 from ...problems.provisioning import MICRO, Data

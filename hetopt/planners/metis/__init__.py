@@ -54,7 +54,7 @@ def plan(
 ) -> TrainingPlan:
     """The cheapest plan found; `NoPlan` says what is short. `seed` has no effect.
 
-    `deadline` is a `time.monotonic()` instant. Groups are pruned by `variance`, from 0
+    `deadline` is a `clock.monotonic()` instant. Groups are pruned by `variance`, from 0
     (equal size) to 1 (any), and `max_permute_len`; at most `most_plans` partial plans
     are looked at. For section 5.4: without `layer_balancing` all cuts between layers
     are looked at, in effect; without `dp_first` all degrees of all stages, which takes

@@ -86,7 +86,7 @@ def search(
 ) -> Found:
     """The best grid on the instance's target, and what no grid beats.
 
-    `deadline` is a `time.monotonic()` instant; `most` bounds the shapes that are
+    `deadline` is a `clock.monotonic()` instant; `most` bounds the shapes that are
     filled. Shapes that take no less than `below` us need not be looked at. `report`
     hears the objective of every better plan. `seed` orders the moves of the local
     search that follows.

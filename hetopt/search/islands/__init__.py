@@ -14,12 +14,12 @@ and micro-batches are balanced exactly, and the judge's objective decides. Not a
 published system: the baseline that published ones have to beat.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from random import Random
 
 from ...bounds import impossible
+from ...clock import monotonic
 from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems.training_plan import support
@@ -43,7 +43,7 @@ def plan(
 ) -> TrainingPlan:
     """The best partition found into islands; `NoPlan` where the model fits none.
 
-    `seed` orders the moves; `deadline` is a `time.monotonic()` instant.
+    `seed` orders the moves; `deadline` is a `clock.monotonic()` instant.
     """
     cost = FastCost(data, deadline)
     pipes = search(cost, Balancer(cost), Random(seed), deadline)
@@ -156,14 +156,14 @@ class _Search:
             return False
         if self._limit is not None and len(self._objectives) >= self._limit:
             return True
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return self._deadline is not None and monotonic() >= self._deadline
 
     def lay_out(self) -> None:
         """Look for the best layout, within a part of the time and of the plans."""
         layouts = Layouts(self._cost, self._options.balancer)
         until = None
         if self._deadline is not None:
-            now = time.monotonic()
+            now = monotonic()
             until = now + _LAYOUTS_PART * max(0.0, self._deadline - now)
         try:
             if self._limit is None:
