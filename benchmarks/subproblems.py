@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from _measuring import keep, kept, publish
 
 import hetopt
-from hetopt import Limits
+from hetopt import Limits, capability
 from hetopt.errors import HetoptError
 from hetopt.files import instance_names, problem_names
 from hetopt.gaps import GapRow
@@ -49,8 +49,9 @@ USD_PER_HOUR = {
 }
 #: GPUs of the largest instance whose pipeline is proved: on more it takes minutes.
 ONE_PIPELINE_GPUS = 16
-#: GPUs of random clusters that the joint MILP of HexiScale is posed of, and how many of
-#: each there are for each seed: its micro-batches have one sequence.
+#: GPUs of random clusters that the joint MILP of HexiScale is posed of as printed, and
+#: how many of each there are for each seed.
+JOINT = "statement hexiscale_literal"
 JOINT_GPUS, JOINT_SHARE = (2, 3, 4), 5 / 3
 #: Seeds of a random family, and folders of the library, that statements run on.
 STATED_SEEDS, STATED_FOLDERS = 3, ("tiny",)
@@ -160,8 +161,8 @@ def training_plan(seeds: int, wanted: tuple[str, ...]) -> Iterator[Case]:
     """Random clusters that are small enough for the joint MILP."""
     for gpus in JOINT_GPUS:
         names = (f"generated:unequal/{gpus}/{seed}" for seed in count())
-        ones = (x for x in names if {*hetopt.load(x).workload.micro_batch_sizes} == {1})
-        for name in islice(ones, ceil(seeds * JOINT_SHARE)):
+        able = (x for x in names if capability.carries(JOINT, hetopt.load(x)))
+        for name in islice(able, ceil(seeds * JOINT_SHARE)):
             yield Case(f"random, {gpus} GPUs", name, {})
 
 

@@ -5,7 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from math import floor, gcd
+from heapq import heapreplace
+from itertools import pairwise
+from math import ceil, floor, gcd
+from typing import NamedTuple
 
 from hetopt.plans import Group, Grouping
 from hetopt.problems.device_grouping import Data
@@ -13,9 +16,42 @@ from hetopt.problems.device_grouping import Data
 MOST_SUMS = 200_000  # beyond, every integer counts as a reachable sum
 
 
+class Case(NamedTuple):
+    """The plans of `data.groups` groups whose least has `least` or more, in units."""
+
+    data: Data
+    least: Fraction
+
+    @property
+    def groups(self) -> int:
+        """D; a case is of one number of groups."""
+        assert self.data.groups is not None
+        return self.data.groups
+
+
+def cases_of(data: Data) -> list[Case]:
+    """The problem for each number of groups that is not out of the question.
+
+    A plan of D groups is no better than the best that is built at once, for any D, unless
+    the value of its least group is at least D-th of that.
+    """
+    of = {d: data.model_copy(update={"groups": d}) for d in possible_groups(data)}
+    built = max((d * built_at_once(of[d], d) for d in of), default=Fraction(0))
+    return [Case(of[d], built / d) for d in of]
+
+
 def unit(data: Data) -> int:
     """Return the greatest common divisor of all strengths, in GFLOP/s."""
     return gcd(*(gpu.gflops for gpu in data.gpus))
+
+
+def memory_of(data: Data) -> tuple[dict[str, int], int]:
+    """Memory by type and the floor, in units of the greatest common divisor of memories.
+
+    A sum of memories is so many units: it reaches the floor where it reaches the next one.
+    """
+    mib = gcd(*(gpu.memory_mib for gpu in data.gpus))
+    return {gpu.type: gpu.memory_mib // mib for gpu in data.gpus}, -(-data.minimum_memory_mib // mib)
 
 
 def possible_groups(data: Data) -> list[int]:
@@ -27,6 +63,50 @@ def possible_groups(data: Data) -> list[int]:
         for d in asked
         if d <= data.devices and data.micro_batches_of(d) >= 1 and d * data.minimum_memory_mib <= memory
     ]
+
+
+def built_at_once(data: Data, D: int) -> Fraction:
+    """The least value of a plan, the strongest device always to the weakest group; else 0."""
+    K = data.micro_batches_of(D)
+    devices = [gpu for gpu in data.gpus for _ in range(gpu.count)]
+    groups = [(0.0, j, 0, 0, 0) for j in range(D)]  # the weakest first; rounding only orders them
+    for gpu in sorted(devices, key=lambda gpu: -gpu.gflops):
+        _, j, size, strength, memory = groups[0]
+        strength += gpu.gflops // unit(data)
+        heapreplace(groups, (strength / (K + size), j, size + 1, strength, memory + gpu.memory_mib))
+    if any(memory < data.minimum_memory_mib for *_, memory in groups):
+        return Fraction(0)
+    return min(Fraction(K * strength, K + size - 1) for _, _, size, strength, _ in groups)
+
+
+def most_of_least(case: Case) -> Fraction:
+    """No plan's least  sum g / (K + P - 1)  is more: D of them are in all the sum of g."""
+    data, d = case.data, case.groups
+    strength = sum(gpu.count * (gpu.gflops // unit(data)) for gpu in data.gpus)
+    return Fraction(strength, data.devices + d * (data.micro_batches_of(d) - 1))
+
+
+@lru_cache(maxsize=64)
+def apart(case: Case) -> int:
+    """The least whole factor at which values of the least group are a whole number apart.
+
+    That is, those  sum g / (K + P - 1)  in units that are no more than the least group of
+    any plan has, and no less than it has in a plan of the case, nor than the next value
+    below. Without the sums of g it is q (q - 1), as values have denominators up to
+    q = K + N - D.
+    """
+    data, groups = case.data, case.groups
+    k, n = data.micro_batches_of(groups), data.devices
+    q = k + n - groups
+    if (sums := _sums(data)) is None:
+        return max(1, q * (q - 1))
+    most = most_of_least(case)
+    least = case.least / k
+    values = {Fraction(s, k + p - 1) for p in range(1, n - groups + 2) for s in sums[p]}
+    below = max((v for v in values if v < least), default=Fraction(0))
+    some = sorted(v for v in values if below <= v <= most)
+    gaps = (after - before for before, after in pairwise(some))
+    return max(1, ceil(1 / min(gaps, default=Fraction(1))))
 
 
 def reachable(data: Data, groups: int, most: Fraction) -> Fraction:

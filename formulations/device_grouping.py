@@ -1,11 +1,11 @@
 """Device grouping, AutoHet's Eq. 3 to the letter: one binary for a device in a group.
 
-Devices i of strength g[i] (in units of their greatest common divisor) and memory m[i];
-as many groups j as devices; K micro-batches a group, or M for the groups to share.
+Devices i of strength g[i] and memory m[i], both in units of their greatest common
+divisor; as many groups j as devices; K micro-batches a group, or M for the groups to share.
 
     put[i,j]  device i is in group j       z  the least effective compute of a used group
     used[j]   group j has devices          k  micro-batches of a group: K, or M // D at best
-    D = sum_j used[j]     size[j] = sum_i put[i,j]     z_max = sum_i g[i]
+    D = sum_j used[j]     size[j] = sum_i put[i,j]     z_max  sum `strength` over D groups
 
 Maximise D z, subject to
     once      every device is in one group
@@ -22,13 +22,23 @@ Nothing breaks the symmetry of equal devices and of groups, as in the paper.
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from hetopt.modelling import Model, ReadPlan, indices, label
 from hetopt.plans import Grouping
 from hetopt.problems.device_grouping import Data
 
-from ._grouping import groups_of, plan_of, possible_groups, reachable, unit
+from ._grouping import (
+    cases_of,
+    groups_of,
+    memory_of,
+    most_of_least,
+    plan_of,
+    possible_groups,
+    reachable,
+    unit,
+)
 
 problem = "device_grouping"
 backends = ("scip",)
@@ -38,12 +48,13 @@ def build(data: Data, model: Model) -> ReadPlan:
     """State the problem on `model`; return the function that reads the plan back."""
     gpus = [gpu for gpu in data.gpus for _ in range(gpu.count)]
     g = [gpu.gflops // unit(data) for gpu in gpus]
-    m = [gpu.memory_mib for gpu in gpus]
+    memories, minimum = memory_of(data)
+    m = [memories[gpu.type] for gpu in gpus]
     I = J = range(len(gpus))
-    z_max, minimum = sum(g), data.minimum_memory_mib
+    z_max = max((ceil(data.micro_batches_of(c.groups) * most_of_least(c)) for c in cases_of(data)), default=0)
 
     put, used = model.binaries("put", I, J), model.binaries("used", J)
-    z, total = model.real("z", 0, z_max), model.real("total", 0, z_max)
+    z, total = model.real("z", 0, z_max), model.real("total", 0, sum(g))
     D = model.total(used.values())
     size = [model.total(put[i, j] for i in I) for j in J]
     memory = [model.total(m[i] * put[i, j] for i in I) for j in J]

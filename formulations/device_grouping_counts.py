@@ -5,8 +5,8 @@ one for each D, and each is stated by itself. Devices of a type are interchangea
 only their number in a group matters.
 
 Types t with count n[t], strength g[t] (in units of their greatest common divisor) and
-memory m[t]; N devices, D groups j, K micro-batches; sizes p up to N - D + 1;
-q = K + N - D and scale = q (q - 1), 1 where q = 1.
+memory m[t], in such units, too; N devices, D groups j, K micro-batches; sizes p up to
+N - D + 1; scale is least so that values of G that count are 1 / scale apart (`apart`).
 
     count[j,t]  devices of t in group j      size[j,p]  group j has p devices
     part[j,p]   the product z size[j,p]      G[j]       strength of j over K + its size - 1
@@ -21,8 +21,8 @@ Maximise z, the least over groups of floor(scale G[j]), subject to
     strong     z is at most scale G[j]
 and, of our own,
     ordered    groups by falling size: they are interchangeable, so no optimum is lost
-Two different values of G have denominators of at most q, so they differ by 1 / scale or
-more: the integer z keeps their strict order. z is at most
+Values that the least group may have differ by 1 / scale or more: the integer z keeps
+their strict order. z is at most
 z_max = floor(scale sum_t n[t] g[t] / (N + D (K-1))): sum `strong` over the groups.
 """
 
@@ -35,24 +35,25 @@ from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Grouping
 from hetopt.problems.device_grouping import Data
 
-from ._grouping import groups_of, plan_of, possible_groups, reachable, unit
+from ._grouping import Case, apart, cases_of, groups_of, memory_of, most_of_least, plan_of, reachable, unit
 
 problem = "device_grouping"
 
 LARGEST = 2**62  # of sums in 64 bits
 
 
-def cases(data: Data) -> list[Data]:
+def cases(data: Data) -> list[Case]:
     """Return the problem for each number of groups that is not out of the question."""
-    return [data.model_copy(update={"groups": d}) for d in possible_groups(data)]
+    return cases_of(data)
 
 
-def build(data: Data, model: Model) -> ReadPlan:
-    """State the problem of `data.groups` groups; return what reads the plan back."""
-    D, total = _number(data), model.total
-    K, scale, z_max = data.micro_batches_of(D), _scale(data), _most(data)
+def build(case: Case, model: Model) -> ReadPlan:
+    """State the problem of so many groups; return what reads the plan back."""
+    data, D, total = case.data, case.groups, model.total
+    K, scale = data.micro_batches_of(D), apart(case)
+    z_max = floor(scale * most_of_least(case))
     n = {gpu.type: gpu.count for gpu in data.gpus}
-    m = {gpu.type: gpu.memory_mib for gpu in data.gpus}
+    m, minimum = memory_of(data)
     g = {gpu.type: gpu.gflops // unit(data) for gpu in data.gpus}
     T, J, P = list(n), range(D), range(1, data.devices - D + 2)
     if (largest := z_max * (K + data.devices)) * len(P) >= LARGEST:
@@ -71,8 +72,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     model.each("everyone", {t: total(count[j, t] for j in J) == n[t]                      for t in T})
     model.each("one_size", {j: total(size[j, p] for p in P) == 1                          for j in J})
     model.each("counted",  {j: members[j] == total(p * size[j, p] for p in P)             for j in J})
-    model.each("memory",   {j: total(m[t] * count[j, t] for t in T) >= data.minimum_memory_mib
-                                                                                          for j in J})
+    model.each("memory",   {j: total(m[t] * count[j, t] for t in T) >= minimum            for j in J})
     model.each("whole",    {j: total(part[j, p] for p in P) == z                          for j in J})
     model.each("where",    {(j, p): part[j, p] <= z_max * size[j, p]                      for j, p in size})
     model.each("strong",   {j: total(scale * g[t] * count[j, t] for t in T)
@@ -85,24 +85,22 @@ def build(data: Data, model: Model) -> ReadPlan:
     return lambda value: plan_of({t: round(value(count[j, t])) for t in T} for j in J)
 
 
-def bound(data: Data, value: Fraction) -> Fraction:
-    """The largest objective in GFLOP/s with `data.groups` groups, if z <= `value`."""
-    d = _number(data)
-    worth = Fraction(d * data.micro_batches_of(d) * unit(data), _scale(data))
-    # z is a floor: the value lies below the next integer, and below it by 1 in the
-    # common denominator of all values, which `reachable` does not need to know.
-    best = reachable(data, d, (floor(value) + 1) * worth)
-    if best == (floor(value) + 1) * worth:
-        best = reachable(data, d, (floor(value) + Fraction(1, 2)) * worth)
-    return best
+def bound(case: Case, value: Fraction) -> Fraction:
+    """The largest objective in GFLOP/s of plans of the case, if z <= `value`."""
+    data, d = case.data, case.groups
+    worth, scale = d * data.micro_batches_of(d) * unit(data), apart(case)
+    # z is a floor: the value, with a denominator of at most q, lies below the next integer.
+    q = data.micro_batches_of(d) + data.devices - d
+    most = min((floor(value) + 1 - Fraction(1, q)) / scale, most_of_least(case))
+    return reachable(data, d, most * worth)
 
 
-def hint(data: Data, plan: Grouping) -> Mapping[str, int]:
+def hint(case: Case, plan: Grouping) -> Mapping[str, int]:
     """Values of the variables, by name; none where the plan has other than D groups."""
-    D, groups = _number(data), groups_of(plan)
+    data, D, groups = case.data, case.groups, groups_of(plan)
     if len(groups) != D:
         return {}
-    K, scale, sizes = data.micro_batches_of(D), _scale(data), [sum(group.values()) for group in groups]
+    K, scale, sizes = data.micro_batches_of(D), apart(case), [sum(group.values()) for group in groups]
     g = {gpu.type: gpu.gflops // unit(data) for gpu in data.gpus}
     strengths = [sum(g[t] * n for t, n in group.items()) for group in groups]
     z = min(scale * s // (K + p - 1) for s, p in zip(strengths, sizes, strict=True))
@@ -113,22 +111,3 @@ def hint(data: Data, plan: Grouping) -> Mapping[str, int]:
             here = int(p == sizes[j])
             values |= {label("size", (j, p)): here, label("part", (j, p)): z * here}
     return values
-
-
-def _number(data: Data) -> int:
-    """D; the statement is of one case."""
-    if data.groups is None:
-        raise ValueError("groups is None: state each of `cases(data)`")
-    return data.groups
-
-
-def _scale(data: Data) -> int:
-    q = data.micro_batches_of(_number(data)) + data.devices - _number(data)
-    return max(1, q * (q - 1))
-
-
-def _most(data: Data) -> int:
-    d = _number(data)
-    strength = sum(gpu.count * (gpu.gflops // unit(data)) for gpu in data.gpus)
-    k = data.micro_batches_of(d)
-    return _scale(data) * strength // (data.devices + d * (k - 1))

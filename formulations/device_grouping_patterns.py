@@ -31,7 +31,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from heapq import heapreplace
 from itertools import product
 from math import floor, prod
 from operator import mul
@@ -42,7 +41,7 @@ from hetopt.modelling import Model, ReadPlan, label, look
 from hetopt.plans import Grouping
 from hetopt.problems.device_grouping import Data
 
-from ._grouping import groups_of, plan_of, possible_groups, unit
+from ._grouping import Case, cases_of, groups_of, plan_of, unit
 
 problem = "device_grouping"
 
@@ -50,13 +49,6 @@ MOST_COUNTS = 200_000  # vectors of counts that are looked at
 MOST_PATTERNS = 4_000  # of a case
 
 Counts = tuple[int, ...]  # by type
-
-
-class Case(NamedTuple):
-    """The plans of `data.groups` groups whose least has `least` or more, in units."""
-
-    data: Data
-    least: Fraction
 
 
 class Patterns(NamedTuple):
@@ -68,17 +60,14 @@ class Patterns(NamedTuple):
 
 def cases(data: Data) -> list[Case]:
     """The problem for each number of groups that is not out of the question, small ones first."""
-    of = {d: data.model_copy(update={"groups": d}) for d in possible_groups(data)}
-    built = max((d * _built_at_once(of[d], d) for d in of), default=Fraction(0))
-    found = [Case(of[d], built / d) for d in of]
-    open_ = [case for case in found if _patterns(case).values or not built]
+    open_ = [case for case in cases_of(data) if _patterns(case).values or not case.least]
     return sorted(open_, key=lambda case: len(_patterns(case).last))
 
 
 def build(case: Case, model: Model) -> ReadPlan:
     """State the problem of so many groups; return what reads the plan back."""
     data, total = case.data, model.total
-    D, (values, last) = _number(case), _patterns(case)
+    D, (values, last) = case.groups, _patterns(case)
     R, types = range(1, len(values)), [gpu.type for gpu in data.gpus]
     until = {r: [p for p in last if last[p] == r - 1] for r in R}
 
@@ -107,7 +96,7 @@ def bound(case: Case, value: Fraction) -> Fraction:
     """The largest objective in GFLOP/s with so many groups, if so many values are reached."""
     values = _patterns(case).values
     reached = min(max(0, floor(value)), len(values) - 1)
-    return _number(case) * unit(case.data) * values[reached] if values else Fraction(0)
+    return case.groups * unit(case.data) * values[reached] if values else Fraction(0)
 
 
 def hint(case: Case, plan: Grouping) -> Mapping[str, int]:
@@ -123,12 +112,6 @@ def hint(case: Case, plan: Grouping) -> Mapping[str, int]:
     return hinted
 
 
-def _number(case: Case) -> int:
-    """D."""
-    assert case.data.groups is not None
-    return case.data.groups
-
-
 def _most(data: Data, pattern: Counts) -> int:
     """Return the groups of a pattern that the devices allow."""
     return min(gpu.count // n for gpu, n in zip(data.gpus, pattern, strict=True) if n)
@@ -136,7 +119,7 @@ def _most(data: Data, pattern: Counts) -> int:
 
 @lru_cache(maxsize=64)
 def _patterns(case: Case) -> Patterns:
-    data, D = case.data, _number(case)
+    data, D = case.data, case.groups
     K = data.micro_batches_of(D)
     everyone = _counts(data.model_copy(update={"groups": None}))
     _, N, strength, memory = everyone[-1]
@@ -183,17 +166,3 @@ def _counts(data: Data) -> list[tuple[Counts, int, int, int]]:
 def sumprod(one: Sequence[int], two: Sequence[int]) -> int:
     """Return the sum of the products; `math` has it from Python 3.12."""
     return sum(map(mul, one, two))
-
-
-def _built_at_once(data: Data, D: int) -> Fraction:
-    """The least value of a plan, the strongest device always to the weakest group; else 0."""
-    K = data.micro_batches_of(D)
-    devices = [gpu for gpu in data.gpus for _ in range(gpu.count)]
-    groups = [(0.0, j, 0, 0, 0) for j in range(D)]  # the weakest first; rounding only orders them
-    for gpu in sorted(devices, key=lambda gpu: -gpu.gflops):
-        _, j, size, strength, memory = groups[0]
-        strength += gpu.gflops // unit(data)
-        heapreplace(groups, (strength / (K + size), j, size + 1, strength, memory + gpu.memory_mib))
-    if any(memory < data.minimum_memory_mib for *_, memory in groups):
-        return Fraction(0)
-    return min(Fraction(K * strength, K + size - 1) for _, _, size, strength, _ in groups)
