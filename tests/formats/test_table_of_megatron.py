@@ -377,7 +377,8 @@ def test_logs_and_runs_divide_layers_alike(flags: dict[str, str]) -> None:
 def test_fsdp_without_its_strategy_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     path.write_text(
-        "--num-layers 12 --micro-batch-size 1 --global-batch-size 32 --use-megatron-fsdp"
+        "--num-layers 12 --micro-batch-size 1 --global-batch-size 32 "
+        "--use-megatron-fsdp"
     )
     with pytest.raises(InstanceError, match="sharding-strategy: found nothing"):
         read(path, instance())
