@@ -27,6 +27,7 @@ from .contract import Held
 from .documents import Document
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
+from .megatron.launch import untold
 
 HELD = Held("FlagScale", "0.8.0", ("0.8.0 (16a2dd5)", "main (da4935e)"))
 
@@ -102,7 +103,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         system["distributed_backend"] = "flagcx"
     return {
         EXPERIMENT: _yaml(_experiment(data, pipeline)),
-        TRAIN: _yaml({"system": system, "model": model, "data": {}}),
+        TRAIN: "".join(f"# not told: {word}\n" for word in untold(data))
+        + _yaml({"system": system, "model": model, "data": {}}),
         HOSTS: _hostfile(labelled, pipeline),
     }
 

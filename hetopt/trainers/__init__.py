@@ -1,1 +1,1 @@
-"""Trainers' options as tables; it knows neither files nor instances."""
+"""Trainers' options as tables: this package knows neither files nor instances."""

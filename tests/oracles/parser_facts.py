@@ -1,6 +1,13 @@
-"""What a trainer's own parser says of the names of our table, kinds and defaults."""
+"""What a trainer's own parser says of the names of our table, kinds and defaults.
 
+`megatron_options.json` holds names, kinds, defaults and choices of
+`megatron/training/arguments.py`, a value for each release where they differ;
+`derived` are the rules of `TransformerConfig` for what is not given.
+"""
+
+import json
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from hetopt.trainers.table import (
@@ -17,6 +24,43 @@ from hetopt.trainers.table import (
 
 #: By name: the kind of its values (`flag` for none), its default, its choices if any.
 Options = Mapping[str, list[Any]]
+_FACTS = json.loads(
+    Path(__file__).with_name("megatron_options.json").read_text("utf-8")
+)
+RELEASES: list[str] = _FACTS["releases"]
+DERIVED: dict[str, str] = _FACTS["derived"]
+#: Names of forks and wrappers, and of releases before all of these.
+OTHERS = frozenset(
+    {
+        *("activation", "gated-linear-unit", "geglu", "deepspeed", "zero-stage"),
+        *("gradient-accumulation-steps", "world-size", "data-parallel-size"),
+        *("lora-rank", "tuner-type", "rlhf-type", "advantage-estimator"),
+        *("rollout-batch-size", "rollout-num-gpus", "packing", "padding-free"),
+        *("fp8-dot-product-attention", "fp8-multi-head-attention", "fp8-param"),
+        *("te-fp8-format", "full-cuda-graph", "cpu-offloading", "nccl-ub"),
+        *("decoder-tp-comm-overlap", "freeze-LM", "freeze-ViT", "freeze-llm"),
+        *("freeze-vit", "microbatch-group-size-per-vp-stage", "swap-attention"),
+        *("moe-pad-expert-input-to-cap", "moe-router-force-bias", "recompute-norm"),
+        "recompute-activation-layers-per-vp-stage",
+    }
+)
+
+
+def of_release(number: int) -> Options:
+    """Return the options of one release."""
+    by_release = {
+        name: row if isinstance(row[0], str) else row[number]
+        for name, row in _FACTS["options"].items()
+    }
+    return {name: row for name, row in by_release.items() if row is not None}
+
+
+def known_names() -> frozenset[str]:
+    """Return the names that some release or relative has."""
+    found = {name for n in range(len(RELEASES)) for name in of_release(n)}
+    return OTHERS | found
+
+
 #: Any sizes: a default that is a rule of others is computed for them twice.
 _SIZES = {"hidden": 2688, "heads": 24}
 _KINDS = {WHOLE: "int", NUMBER: "float", ON: "flag", OFF: "flag"}
@@ -51,7 +95,7 @@ def _of_row(row: Row, options: Options, derived: Mapping[str, str]) -> Iterator[
         return
     kind, default, *choices = options[row.name]
     wanted = _KINDS.get(row.kind)
-    if wanted is not None and kind.partition(",")[0] != wanted:
+    if wanted is not None and kind != wanted:
         yield f"{row.name}: a {kind}, and {wanted} in the table"
     if choices and row.kind.values is not None:
         words = {row.kind.write(value) for value in row.kind.values}
@@ -62,7 +106,7 @@ def _of_row(row: Row, options: Options, derived: Mapping[str, str]) -> Iterator[
         rule = derived.get(row.name, "None")
         if row.usual(_SIZES) != eval(rule, {}, dict(_SIZES)):
             yield f"{row.name}: by default {rule}"
-    elif kind.startswith("flag"):
+    elif kind == "flag":
         if row.default is not (row.kind is OFF):
             yield f"{row.name}: a flag that is on by default"
     elif row.kind.write(row.default) != default and (row.default, default) != (0, None):

@@ -9,9 +9,11 @@ import pytest
 from exporter_plans import EVEN, UNEVEN
 from exporter_plans import one as pipelined
 from model_configs import GPT, LLAMA_31, MIXTRAL, QWEN_3, QWEN_3_MOE, made_of
+from parser_facts import DERIVED, faults, known_names
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
+from hetopt.trainers.megatron import TABLE
 
 pytestmark = [pytest.mark.targets, pytest.mark.tool("megatron")]
 SINGLE = pipelined([(7, 1, 2), (3, 1, 2), (2, 1, 2)])
@@ -85,3 +87,16 @@ def test_a_gpt_has_its_biases_and_positions_besides(
     layer = 2 * 2 * 768 + (3 + 1 + 4 + 1) * 768
     besides = 12 * layer + 2 * 768 + 1024 * 768
     assert rank["parameters"] == 12 * 12 * 768**2 + model.embedding_parameters + besides
+
+
+def test_its_parser_has_the_names_and_defaults_of_the_table(
+    told: Callable[..., Any],
+    checkout: Callable[[str], Path],
+    note: Callable[[object], None],
+) -> None:
+    source = str(checkout("MEGATRON_LM"))
+    options = told("megatron_options.py", "torch six", PYTHONPATH=source)
+    names = known_names()
+    found = [x for x in faults(TABLE, options, DERIVED, names) if "another's" not in x]
+    assert found == []
+    note(f"{len(TABLE.names & options.keys())} names of the table, and their defaults")

@@ -1,53 +1,18 @@
-"""Megatron-LM's table says what the parsers of its releases say.
+"""Megatron-LM's table says what the parsers of its releases say."""
 
-`megatron_options.json` holds names, kinds, defaults and choices of
-`megatron/training/arguments.py`, a value for each release where they differ;
-`derived` are the rules of `TransformerConfig` for what is not given.
-"""
-
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from parser_facts import Options, faults
+from parser_facts import DERIVED, OTHERS, RELEASES, faults, known_names, of_release
 
 from hetopt.trainers.megatron import OLDER, TABLE
 from hetopt.trainers.table import Entry, Row, Table, Unread
-
-_FACTS = json.loads(Path(__file__).with_name("megatron_options.json").read_text())
-RELEASES: list[str] = _FACTS["releases"]
-DERIVED: dict[str, str] = _FACTS["derived"]
-#: Names of forks and wrappers, and of releases before all of these.
-OTHERS = frozenset(
-    {
-        *("activation", "gated-linear-unit", "geglu", "deepspeed", "zero-stage"),
-        *("gradient-accumulation-steps", "world-size", "data-parallel-size"),
-        *("lora-rank", "tuner-type", "rlhf-type", "advantage-estimator"),
-        *("rollout-batch-size", "rollout-num-gpus", "packing", "padding-free"),
-        *("fp8-dot-product-attention", "fp8-multi-head-attention", "fp8-param"),
-        *("te-fp8-format", "full-cuda-graph", "cpu-offloading", "nccl-ub"),
-        *("decoder-tp-comm-overlap", "freeze-LM", "freeze-ViT", "freeze-llm"),
-        *("freeze-vit", "microbatch-group-size-per-vp-stage", "swap-attention"),
-        *("moe-pad-expert-input-to-cap", "moe-router-force-bias", "recompute-norm"),
-        "recompute-activation-layers-per-vp-stage",
-    }
-)
-
-
-def of_release(number: int) -> Options:
-    """Return the options of one release."""
-    by_release = {
-        name: row if isinstance(row[0], str) else row[number]
-        for name, row in _FACTS["options"].items()
-    }
-    return {name: row for name, row in by_release.items() if row is not None}
 
 
 @pytest.mark.parametrize("number", range(len(RELEASES)), ids=RELEASES)
 def test_names_and_defaults_are_the_parsers(number: int) -> None:
     newest = number == len(RELEASES) - 1
-    others = OTHERS | {name for n in range(len(RELEASES)) for name in of_release(n)}
+    others = known_names()
     options = of_release(number)
     found = list(faults(TABLE, options, DERIVED, others))
     if not newest:  # what is written may be younger than a release
@@ -59,7 +24,7 @@ def test_names_and_defaults_are_the_parsers(number: int) -> None:
 
 
 def test_rules_and_older_names_are_the_parsers() -> None:
-    known = {*OTHERS, *(name for n in range(len(RELEASES)) for name in of_release(n))}
+    known = known_names()
     for rule in TABLE.rules:
         for condition in (*rule.given, *rule.excludes, *rule.needs):
             assert condition.replace(">", "=").partition("=")[0] in known
@@ -89,5 +54,5 @@ def _changed(flag: str, **changes: object) -> Table:
     ids=lambda _: "",
 )
 def test_a_wrong_name_or_default_is_found(table: Table) -> None:
-    others = OTHERS | {name for n in range(len(RELEASES)) for name in of_release(n)}
+    others = known_names()
     assert list(faults(table, of_release(-1), DERIVED, others))

@@ -16,7 +16,6 @@ from ...errors import InstanceError
 from ...trainers.megatron import TABLE
 from ...trainers.megatron.relatives import MEGATRON, NAMES, NEMO, SWIFT
 from ...trainers.table import Dialect
-from ..documents import Values
 from ..importing import flags
 from .relatives import OF_RECIPES, dialect_of, others_of
 
@@ -72,14 +71,6 @@ def arguments(form: "Form", place: str) -> Arguments:
                 "correct it"
             )
     return made
-
-
-def printed(values: Values) -> Arguments:
-    """Return the arguments that a log prints, None and False among them."""
-    read = Read("", MEGATRON)
-    for key, value in values.items():
-        read.add(key, value)
-    return read.done("arguments that a log prints of Megatron-LM")
 
 
 def plain(key: str) -> str:

@@ -60,7 +60,7 @@ def export(
     pipeline = normal(plan).pipelines[0]
     layers = [len(stage.span) for stage in pipeline.stages]
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
-    lines += [f"# not told: {word}" for word in _untold(data)]
+    lines += [f"# not told: {word}" for word in untold(data)]
     if len(set(layers)) > 1 and data.workload.costs.schedule.interleave == 1:
         lines += _older(layers)
     for name, value in given(data, pipeline).items():
@@ -79,8 +79,8 @@ def given(data: Instance, pipeline: Pipeline) -> Document:
     return TABLE.write(fields_of(data, plan["tp"]) | plan)
 
 
-def _untold(data: Instance) -> list[str]:
-    """Return the arguments that the user must add, in words."""
+def untold(data: Instance) -> list[str]:
+    """Return in words the arguments that the user must add."""
     if data.model.architecture is not None:
         return []
     return [

@@ -24,9 +24,10 @@ from collections.abc import Iterator
 
 from ...errors import InstanceError
 from ...trainers.megatron import TABLE
+from ...trainers.megatron.relatives import NAMES
 from ...trainers.megatron.stages import Division
+from ...trainers.table import text_of
 from ..documents import Document, Values
-from ..megatron.arguments import printed as from_values
 from ..reading import Reading, reading_of
 from . import logs
 from .facts import Facts, Given
@@ -155,8 +156,7 @@ def _seconds(lines: tuple[Line, ...]) -> tuple[list[float], int | None]:
 
 
 def _fields(arguments: Arguments) -> Document:
-    read = from_values(arguments)
-    told = reading_of(TABLE, read.given, read.off)
+    told = _reading(arguments)
     deepspeed = arguments.get("deepspeed") is True
     fields = {field: told.fields.get(field) for field in _PLAIN}
     for (
@@ -184,6 +184,19 @@ def _fields(arguments: Arguments) -> Document:
         "offload": "optimizer" if told.get("hosted") else None,
         "stage_layers": _stages(told),
     }
+
+
+def _reading(arguments: Arguments) -> Reading:
+    """Return what printed arguments say; those that are None say nothing."""
+    given: dict[str, str] = {}
+    off = set()
+    for key, value in arguments.items():
+        name = NAMES.get(key.replace("_", "-"), key.replace("_", "-"))
+        if value is False:
+            off.add(name)
+        elif value is not None:
+            given.setdefault(name, text_of(value))
+    return reading_of(TABLE, given, off)
 
 
 def _refuse(arguments: Arguments, source: Source, place: str) -> None:

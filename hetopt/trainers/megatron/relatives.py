@@ -66,8 +66,7 @@ SWIFT = Dialect("ms-swift")
 FLAGSCALE = Dialect(
     "FlagScale",
     lacks=frozenset(
-        {"cp", "ep", "vp", "zero_groups", "window", "hosted", "lora_rank"}
-        | {"latent", "mtp_layers"}
+        {"cp", "ep", "vp", "zero_groups", "window", "hosted", "lora_rank", "mtp_layers"}
     ),
     sections=frozenset({"system", "model"}),
     written={
