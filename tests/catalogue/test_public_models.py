@@ -294,7 +294,7 @@ def test_layers_that_predict_further_tokens_can_be_left_out(tmp_path: Path) -> N
     [
         ("llama-3-8b", set()),
         ("mixtral-8x7b", set()),
-        ("deepseek-v3", {Feature.LATENT, Feature.FURTHER_TOKENS}),
+        ("deepseek-v3", set()),  # latent attention and MTP have flags
         ("gemma-3-27b", {Feature.POST_NORMS}),
         ("llama-4-maverick", set()),  # experts in every second layer: --moe-layer-freq
         ("nemotron-h-8b", {Feature.MAMBA, Feature.SINGLE_PARTS}),
@@ -304,11 +304,8 @@ def test_layers_that_predict_further_tokens_can_be_left_out(tmp_path: Path) -> N
         ("falcon-h1-7b", {Feature.MAMBA, Feature.MORE_PARTS}),
         ("openelm-3b", {Feature.UNLIKE_WIDTHS}),
         ("mimo-v2-flash", {Feature.VALUE_WIDTH, Feature.UNLIKE_WIDTHS}),
-        ("longcat-flash", {Feature.LATENT, Feature.MORE_PARTS}),
-        (
-            "deepseek-v3.2",
-            {Feature.LATENT, Feature.INDEXED, Feature.FURTHER_TOKENS},
-        ),
+        ("longcat-flash", {Feature.MORE_PARTS}),
+        ("deepseek-v3.2", {Feature.INDEXED}),
         (
             "gemma-4-e4b",
             {Feature.FEWER_KEYS, Feature.UNLIKE_WIDTHS, Feature.LAYER_TABLES}
