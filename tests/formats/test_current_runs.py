@@ -584,8 +584,6 @@ def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
         ("--multi-latent-attention ", "multi-latent-attention: found True, expected"),
         ("--hybrid-override-pattern M*M*", "layers without attention: found True"),
         ("--is-hybrid-model ", "layers without attention: found True"),
-        ("--perform-rl-step ", "perform-rl-step: found it, expected training by"),
-        ("--rollout-batch-size 8", "rollout-batch-size: found 8, expected training"),
         ("--use-torch-fsdp2 ", "use-torch-fsdp2"),
     ],
 )

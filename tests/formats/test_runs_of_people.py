@@ -696,6 +696,8 @@ OF_PAIRS = {
     "script.sh": f"accelerate launch --config_file a.yaml trl/orpo.py {_ARGS}\n",
     "module.sh": f"torchrun --nproc_per_node 8 -m trl.scripts.kto {_ARGS}\n",
     "swift.sh": f"swift rlhf {_ARGS}\n",
+    "slime.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rollout-batch-size 8\n",
+    "step.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --perform-rl-step\n",
     "megatron.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rlhf_type grpo\n",
     "openrlhf.sh": "deepspeed --module openrlhf.cli.train_rm --save_path x",
     "ray.sh": "ray job submit --address=x -- python3 -m openrlhf.cli.train_ppo_ray "

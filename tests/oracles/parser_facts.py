@@ -34,8 +34,7 @@ OTHERS = frozenset(
     {
         *("activation", "gated-linear-unit", "geglu", "deepspeed", "zero-stage"),
         *("gradient-accumulation-steps", "world-size", "data-parallel-size"),
-        *("lora-rank", "tuner-type", "rlhf-type", "advantage-estimator"),
-        *("rollout-batch-size", "rollout-num-gpus", "packing", "padding-free"),
+        *("lora-rank", "tuner-type", "packing", "padding-free"),
         *("fp8-dot-product-attention", "fp8-multi-head-attention", "fp8-param"),
         *("te-fp8-format", "full-cuda-graph", "cpu-offloading", "nccl-ub"),
         *("decoder-tp-comm-overlap", "freeze-LM", "freeze-ViT", "freeze-llm"),

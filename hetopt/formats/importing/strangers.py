@@ -87,7 +87,8 @@ _OF_REWARDS = frozenset(
         *("max_prompt_length", "max_completion_length", "num_generations"),
         *("reward_funcs", "reward_model_path", "response_length", "rloo_k"),
         *("reward_pretrain", "critic_pretrain"),
-        *("reward_model", "process_reward_model"),
+        *("reward_model", "process_reward_model", "perform_rl_step"),
+        *("rollout_batch_size", "rollout_num_gpus"),
     }
 )
 #: Parts of a run that only such training has, with which dotted keys begin.
@@ -137,8 +138,10 @@ def rewards_of(form: Form, place: str, text: str) -> str | None:
             if isinstance(node, ast.Name | ast.Attribute)
         }
         return next(filter(_CLASS.fullmatch, sorted(used)), None)
-    if "log" in form.kind and (found_in := re.search(rf"\b({_CLASS.pattern})\(", text)):
-        return found_in[1]
+    if "log" in form.kind:
+        called = (one[1] for one in re.finditer(r"\b(\w{1,80})\(", text))
+        if found_in := next(filter(_CLASS.fullmatch, called), None):
+            return found_in
     if values.get("stage") in _SUPERVISED:
         return None
     for key in values:

@@ -334,12 +334,6 @@ def _in_precision(
 ) -> tuple[Instance, list[str]]:
     """Return the instance in the run's precision, and notes of what differs."""
     place = told.place
-    if kind := told.get("rollouts"):
-        raise InstanceError(
-            f"{place}: {kind}: found {told.given[kind] or 'it'}, expected training by "
-            "the model's own loss (pt, sft): plans weigh no second model and no "
-            "rollouts"
-        )
     for name, title, option in (
         ("products", "products of layers", "products"),
         ("hosted", "optimiser states", "offload"),

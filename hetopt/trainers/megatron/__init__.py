@@ -321,17 +321,6 @@ TABLE = Table(
         Row("gradient-accumulation-steps", "steps", when=never),
         Row("lora-rank", "lora_rank", when=never),
         Row("tuner-type", "tuner", TEXT, when=never),
-        Choice(
-            "rollouts",
-            {False: {}},
-            synonyms=tuple(
-                (name, {name: ANY})
-                for name in (
-                    *("rlhf-type", "perform-rl-step"),
-                    *("advantage-estimator", "rollout-batch-size", "rollout-num-gpus"),
-                )
-            ),
-        ),
     ),
     unread=(
         *map(Unread, _UNREAD),
