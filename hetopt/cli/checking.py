@@ -212,13 +212,9 @@ def _subject(
         assert claim is not None
         assert claim.plan is not None
         told = str(run.asked.place), "training_plan", claim.data, claim.plan
-        notes = claim.notes
-        if run.full_length is not None:
-            notes += (
-                f"all sequences are counted at {run.full_length:,} tokens, as nothing "
-                "packs them; shorter ones run faster and use less memory",
-            )
-        return _Subject(*told, is_running=True, notes=notes, run=run)
+        return _Subject(
+            *told, is_running=True, notes=(*claim.notes, *run.notes), run=run
+        )
     from ..formats import importing
 
     ((format, file),) = files.items()

@@ -134,6 +134,24 @@ class CurrentRun:
                 return Measurement(one.seconds, of + after)
         return None
 
+    @property
+    def notes(self) -> "Iterator[str]":
+        """Yield what makes a prediction of this run less certain than of others."""
+        from ..costs.constants.shipped import is_seen
+
+        if self.full_length is not None:
+            yield (
+                f"all sequences are counted at {self.full_length:,} tokens, as nothing "
+                "packs them; shorter ones run faster and use less memory"
+            )
+        gpus = self.data.planned_cluster.gpus.values() if self.data is not None else ()
+        cards = {gpu.card for gpu in gpus if gpu.card and not is_seen(gpu.card)}
+        if cards:
+            yield (
+                f"no constants were fitted on {', '.join(sorted(cards))}: times there "
+                "have a wider interval"
+            )
+
     def shown(self) -> None:
         """Print what was read, for a terminal."""
         from ..report import changes
