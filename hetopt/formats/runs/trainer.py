@@ -37,9 +37,10 @@ _PRINTED = tuple(
 _LEAST_DIGITS = 0.02  # steps of a second, of which three digits say enough
 _TITLE = "transformers' Trainer"
 _STEP = re.compile(
-    r'"(?:current_steps|iteration|global_step/max_steps)": "?([0-9]{1,9})\b'
+    r"['\"](?:current_steps|iteration|global_step/max_steps)['\"]: ['\"]?"
+    r"([0-9]{1,9})\b"
 )
-_ELAPSED = re.compile(r'"elapsed_time": "?([0-9][0-9a-z:., ]{0,40})')
+_ELAPSED = re.compile(r"['\"]elapsed_time['\"]: ['\"]?([0-9][0-9a-z:., ]{0,40})")
 _BAR = re.compile(
     r"(?:^|[\r\]]) {0,4}[0-9]{1,3}%\|[^|\r]{0,200}\| ([0-9]{1,9})/[0-9]{1,9} "
     r"\[([0-9:]{4,12})<[^\]\r]{0,40}(?:s/it|it/s)"
@@ -99,7 +100,9 @@ def _steps(source: Source) -> dict[int, float]:
 
 
 def _duration(text: str) -> float:
-    """Return the seconds of `1 day, 0:01:20`, `01:20` or `1m 20s`."""
+    """Return the seconds of `1 day, 0:01:20`, `01:20`, `1m 20s` or `80.5`."""
+    if re.fullmatch(NUMBER, bare := text.strip(", ")):
+        return float(bare)
     days, _, clock = text.rpartition(",")
     total = sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(days or text))
     if ":" in clock:

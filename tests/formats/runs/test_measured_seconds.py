@@ -57,6 +57,9 @@ LOGS = {
     "logging.jsonl": at_steps(
         '{"loss": 1.0, "global_step/max_steps": "STEP/100", "elapsed_time": "WORDS"}'
     ),
+    "swift.log": at_steps(
+        "{'loss': 1.0, 'global_step/max_steps': 'STEP/100', 'elapsed_time': 'WORDS'}"
+    ),
     "deepspeed.log": deepspeed(
         {"train_batch_size": 8}, {"train_batch_size": 8}, [SECONDS] * STEPS
     ),
