@@ -511,6 +511,17 @@ def test_what_squeue_prints_is_refused_by_name(tmp_path: Path) -> None:
         read(put(tmp_path, {"q.txt": text}))
 
 
+@pytest.mark.parametrize(
+    "text", ["node,gpus\na,8\nb,4\n", "vm,gpu_count,cpus\n1,8,2\n2,4,2\n"]
+)
+def test_a_table_without_cards_asks_for_them(text: str, tmp_path: Path) -> None:
+    paths = put(tmp_path, {"t.csv": text})
+    nodes = read(paths, gpu="L4").nodes
+    assert [(node.gpu, node.count) for node in nodes] == [("L4", 8), ("L4", 4)]
+    with pytest.raises(InstanceError, match="found no type of GPU"):
+        read(paths)
+
+
 def test_a_gpu_for_displays_is_left_out_and_told(tmp_path: Path) -> None:
     names = [A100, "NVIDIA DGX Display", A100]
     lines = [f"GPU {i}: {name} (UUID: GPU-{i})" for i, name in enumerate(names)]

@@ -89,7 +89,10 @@ def is_one(text: str) -> bool:
     names = [name.strip().strip('"') for name in header.split(sign)]
     found = _known(names, ())
     hosts, cards = found.get("host"), found.get("gpu")
-    return hosts is not None and cards is not None and hosts.name != cards.name
+    if hosts is None:
+        return False
+    has_counts = any(_is_of_kind(name, "gpus") for name in names)
+    return has_counts or (cards is not None and hosts.name != cards.name)
 
 
 def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
@@ -146,8 +149,8 @@ def _known(names: Sequence[str], numbers: Collection[str]) -> dict[str, columns.
     words = [name for name in names if name not in numbers]
     found = columns.known(names, {k: v for k, v in NAMES.items() if k != "gpu"})
     found |= columns.known(words, {"gpu": NAMES["gpu"]})
-    for ours in _WORDS:
-        for name in (*numbers,) if ours == "gpus" else words:
+    for ours, those in {"host": names, "gpu": words, "gpus": [*numbers]}.items():
+        for name in those:
             if ours not in found and _is_of_kind(name, ours):
                 found[ours] = columns.Column(name)
     return found
@@ -199,7 +202,7 @@ def _refuse_ambiguous(
 
 def _gpus(cells: Mapping[str, str | None], place: str) -> int:
     """Return the GPUs of a row, 0 where its host has none."""
-    card = (cells["gpu"] or "").strip().lower()
+    card = (cells.get("gpu") or "").strip().lower()
     if "gpus" not in cells:
         return 0 if card in _NONE else 1
     text = (cells["gpus"] or "").strip()
@@ -216,7 +219,7 @@ def _gpus(cells: Mapping[str, str | None], place: str) -> int:
 
 def _card(cells: Mapping[str, str | None], place: str) -> str | None:
     """Return the card of a row, by its memory as well where the name needs that."""
-    name = (cells["gpu"] or "").strip()
+    name = (cells.get("gpu") or "").strip()
     if name.lower() in _NONE:
         return None
     told = (cells.get("memory") or "").strip()
