@@ -153,7 +153,7 @@ class Search:
             return self._plan
         pipes = walk.pipes()
         if not self._cost.syncs.is_ordered:  # then hosts' ranks had better be together
-            pipes = sorted(pipes, key=lambda pipe: self._cost.place(pipe.slots))
+            pipes = tuple(sorted(pipes, key=lambda pipe: self._cost.place(pipe.slots)))
         return choices.said(self._whole, self._instance, self._cost.plan(pipes))
 
 
