@@ -235,7 +235,8 @@ class _Annealing:
             begin = end
 
     def _walk_from(self, pipes: Sequence[Pipe]) -> Walking | None:
-        return walk_from(pipes, self._balancer, self._seed)
+        ordered = self._cost.ordered(tuple(pipes))
+        return walk_from(ordered, self._balancer, self._seed)
 
     def _reached(self) -> bool:
         target, walk = self._target, self.walk
