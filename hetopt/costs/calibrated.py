@@ -313,7 +313,7 @@ class Calibrated:
 
     def _head_s(self, place: NodeClass, t: int, b: int) -> float:
         a, workload = self.architecture, self.workload
-        if workload.costs.compute.head == "omit" or not a.vocabulary:
+        if workload.costs.compute.head == "omit":
             return 0.0
         by = (self.calibration.style, self.calibration.framework)
         c = workload.costs.compute.context_parallel

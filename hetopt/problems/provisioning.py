@@ -54,6 +54,7 @@ from ..schema import (
     exact,
     table_record,
 )
+from ..schema.record import Frequency
 from ..text.documents import Document
 from . import Evaluation, Objective, Violation
 
@@ -112,9 +113,7 @@ class Offer(Needs):
     peak_gflops: Annotated[int, Field(ge=1, lt=10**9)] | None = Field(
         None, description="What planners rank by; the judge has no use for it."
     )
-    losses_per_hour: Annotated[float, Field(ge=0, le=1000)] = Field(
-        0, description="Losses of one machine an hour."
-    )
+    losses_per_hour: Frequency = Field(0, description="Losses of one machine an hour.")
 
     _later = frozenset({"losses_per_hour"})
 

@@ -31,7 +31,13 @@ def _quantity(quantity: units.Quantity) -> str:
 class TrainingJob(Record):
     """A training job says what to train, for how long, and what may be chosen."""
 
-    name: Annotated[Name, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$")]
+    name: Annotated[
+        Name,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$",
+            description="a-b_1.c, of at most 61 letters, digits, dots and dashes",
+        ),
+    ]
     model: Annotated[str, AfterValidator(printable)] = Field(
         description="A config.json, or a model of the catalogue."
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .record import Name, Record
+from .record import Fitted, Name, Record, Spread
 
 #: What GPUs multiply in; a card that lacks one takes the next wider that it has.
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
@@ -44,10 +44,8 @@ class Calibration(Record):
     style: Literal["eager", "compiled", "fused"]
     kernel: Literal["cudnn", "flash1", "flash2", "none"]
     precision: Precision
-    constants: Annotated[
-        dict[Name, Annotated[float, Field(gt=0, le=1e12)]], Field(max_length=1000)
-    ]
-    spread: Annotated[float, Field(ge=0, le=10)]
+    constants: Annotated[dict[Name, Fitted], Field(max_length=1000)]
+    spread: Spread
 
     @property
     def is_narrow(self) -> bool:

@@ -11,6 +11,7 @@ from .model import ModelSpec
 from .record import (
     Count,
     Efficiency,
+    Frequency,
     GbytesPerS,
     LatencyUs,
     MemoryGib,
@@ -49,7 +50,7 @@ class Offer(Record):
         1, description="GPUs that are rented together; quota and price are of one GPU."
     )
 
-    losses_per_hour: Annotated[float, Field(ge=0, le=1000)] = Field(
+    losses_per_hour: Frequency = Field(
         0,
         description="Losses of one machine an hour, of a spot offer: 0.02 is one in 50 "
         "hours.",

@@ -127,8 +127,24 @@ class Written:
         return {"anyOf": [handler(schema), text]}
 
 
-Positive = Annotated[float, Field(gt=0, le=1e9)]
-NotNegative = Annotated[float, Field(ge=0, le=1e9)]
+def _not_tiny(number: float) -> float:
+    if 0 < number < _LEAST:
+        raise ValueError(
+            f"found {number!r}, expected no number between 0 and {_LEAST}: what it "
+            "divides is too large to compute with; correct it"
+        )
+    return number
+
+
+_LEAST = 1e-12
+#: Of numbers that others are divided by.
+SIZED = AfterValidator(_not_tiny)
+Positive = Annotated[float, Field(gt=0, le=1e9), SIZED]
+NotNegative = Annotated[float, Field(ge=0, le=1e9), SIZED]
+Frequency = Annotated[float, Field(ge=0, le=1000), SIZED]  # an hour
+#: A fitted value, and the spread of one.
+Fitted = Annotated[float, Field(gt=0, le=1e12), SIZED]
+Spread = Annotated[float, Field(ge=0, le=10)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Counted = Annotated[Count, Written(units.COUNT)]
 Length = Annotated[Count, Written(units.LENGTH)]
@@ -137,12 +153,12 @@ LatencyUs = Annotated[NotNegative, Written(units.MICROSECONDS)]
 Seconds = Annotated[NotNegative, Written(units.SECONDS)]
 Usd = Annotated[NotNegative, Written(units.USD)]
 UsdPerHour = Annotated[NotNegative, Written(units.USD_PER_HOUR)]
-Efficiency = Annotated[float, Field(gt=0, le=1), Written(units.SHARE)]
+Efficiency = Annotated[float, Field(gt=0, le=1), SIZED, Written(units.SHARE)]
 ReserveMib = Annotated[int, Field(ge=0, le=10**7), Written(units.MIB)]
 # In tables they are MiB and GFLOP/s, whole numbers below 1e9.
-MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5), Written(units.CARD_GIB)]
-HostGib = Annotated[float, Field(gt=0, lt=976_562.5)]
-PeakTflops = Annotated[float, Field(gt=0, lt=1e6)]
+MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5), SIZED, Written(units.CARD_GIB)]
+HostGib = Annotated[float, Field(gt=0, lt=976_562.5), SIZED]
+PeakTflops = Annotated[float, Field(gt=0, lt=1e6), SIZED]
 
 
 @lru_cache(maxsize=4096)

@@ -490,7 +490,8 @@ class FastCost:
             rates = cluster.links.bytes_per_s[cluster.links.row(order[-1])]
             order.append(int(np.where(left, rates, -1).argmax()))
             left[order[-1]] = False
-        return np.argsort(order).tolist()
+        found: list[int] = np.argsort(order).tolist()
+        return found
 
     def place(self, slots: Sequence[Slot]) -> list[int]:
         """Return what sorts pipelines so that those of near nodes are neighbours."""

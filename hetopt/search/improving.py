@@ -153,7 +153,7 @@ class Search:
             return self._plan
         pipes = walk.pipes()
         if not self._cost.syncs.is_ordered:  # then hosts' ranks had better be together
-            pipes = sorted(pipes, key=lambda pipe: self._cost.place(pipe.slots))
+            pipes = tuple(sorted(pipes, key=lambda pipe: self._cost.place(pipe.slots)))
         return choices.said(self._whole, self._instance, self._cost.plan(pipes))
 
 
@@ -235,7 +235,8 @@ class _Annealing:
             begin = end
 
     def _walk_from(self, pipes: Sequence[Pipe]) -> Walking | None:
-        return walk_from(pipes, self._balancer, self._seed)
+        ordered = self._cost.ordered(tuple(pipes))
+        return walk_from(ordered, self._balancer, self._seed)
 
     def _reached(self) -> bool:
         target, walk = self._target, self.walk

@@ -70,7 +70,14 @@ class Group(Record):
 class Model(Record):
     """A model of the catalogue, or of that name with the text of its config.json."""
 
-    name: Annotated[str, Field(pattern=_MODEL, max_length=100)]
+    name: Annotated[
+        str,
+        Field(
+            pattern=_MODEL,
+            max_length=100,
+            description="org/model-7b, as of a repository",
+        ),
+    ]
     config: Annotated[str, Field(max_length=2**20)] | None = None
 
 

@@ -160,12 +160,23 @@ def _complaint(schema: Document, problem: Any, guide: Guide) -> str:
     node = _node(schema, loc)
     if not node:
         return f"found {shown(value)}: {problem['msg']}"
-    expected = _expectation_of(schema, node)
+    expected = _broken_rule(problem, node) or _expectation_of(schema, node)
     if kind == "missing":
         return f"missing; expected {expected}; add it"
     hint = guide.hint(value) if kind == "literal_error" else None
     remedy = hint or _remedy(schema, kind, value, node)
     return f"found {shown(value)}, expected {expected}; {remedy}"
+
+
+def _broken_rule(problem: Any, node: Document) -> str | None:
+    """Return what a text breaks of its length and its form; None for other problems."""
+    match problem["type"]:
+        case "string_pattern_mismatch":
+            form = node.get("description", problem["ctx"]["pattern"])
+            return f"text of the form {form}"
+        case "string_too_long" if "pattern" in node:
+            return f"text of at most {problem['ctx']['max_length']} characters"
+    return None
 
 
 def _remedy(schema: dict[str, object], kind: str, value: object, node: Document) -> str:

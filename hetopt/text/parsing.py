@@ -7,6 +7,7 @@ Aliases are allowed as long as the data they stand for stays small.
 
 import gc
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,8 +90,14 @@ def readable(
     """Opening and reading `path` within; `InstanceError` where it cannot be read.
 
     A name may be one that no file can have: too long, with a NUL or a lone surrogate.
+    Pipes of a name and devices are refused: whoever reads them may wait for ever.
     """
     try:
+        place = Path(os.path.realpath(path))
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise InstanceError.at(
+                path, None, "found a pipe or a device, expected a file; name a file"
+            )
         yield
     except InstanceError:
         raise

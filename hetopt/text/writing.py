@@ -24,13 +24,15 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     """Write `content`, whole or not at all: a reader never sees half a file.
 
     It goes to a new file in the same folder, which then takes the name. A path that is
-    no regular file (`/dev/stdout`, a pipe) is written to directly. `CannotWrite` says
-    why a file cannot be written.
+    a device (`/dev/stdout` of a terminal) is written to directly. `CannotWrite` says
+    why a file cannot be written; of a pipe, that nobody may ever read it.
     """
     with writable(path):
         target = Path(os.path.realpath(path))
-        if target.exists() and not target.is_file():
+        if target.is_char_device():
             target.write_bytes(content)
+        elif target.exists() and not target.is_file():
+            raise OSError(None, "found a pipe, or what is no file")
         else:
             _replace(target, content)
 
@@ -56,7 +58,7 @@ def _can_write(place: Path) -> bool:
     if place.is_dir() or not place.parent.is_dir():
         return False
     if place.exists() and not place.is_file():
-        return True
+        return place.is_char_device()
     draft = _draft(place)
     draft.touch(exist_ok=False)
     draft.unlink()

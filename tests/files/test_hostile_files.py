@@ -1,20 +1,31 @@
 """Files that no editor of ours wrote: each gets an answer that names file and field."""
 
 import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from places import TESTS
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from hetopt import api, cli, files
 from hetopt.bench import journal
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.costs.runs import Run, predictions
 from hetopt.errors import HetoptError, InstanceError
+from hetopt.problems import training_plan as judge
+from hetopt.queueing.jobs import TrainingJob
 from hetopt.recovery.replay import traces as spot
 from hetopt.scheduling import traces
 from hetopt.schema import Instance, table_record
-from hetopt.text.complaints import path_of
+from hetopt.search import symmetric
+from hetopt.text.complaints import path_of, validated
 from hetopt.text.parsing import read_table
 
 DEFECTS = TESTS / "defects"
@@ -302,3 +313,96 @@ def test_what_is_wrong_with_a_config_names_its_file(tmp_path: Path) -> None:
     found = refused("fit", path, "--gpus", "A100-40G", "--batch", "2")
     assert found["file"] == str(path)
     assert found["message"].startswith(f"{path}: ")
+
+
+# --- numbers at the edge ----------------------------------------------------------
+
+
+def _numbers(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a tree has numbers that may be fractions."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in items:
+        if isinstance(value, dict | list):
+            yield from _numbers(value, (*path, key))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield (*path, key)
+
+
+def _with(tree: Any, path: tuple[Any, ...], value: float) -> Any:
+    made = json.loads(json.dumps(tree))
+    at = made
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize("name", ["tiny-peak", "tiny-calibrated-peak"])
+def test_no_number_of_an_instance_is_too_small_or_large_to_plan(name: str) -> None:
+    """Each number at every edge: refused by its field, or bounded and planned."""
+    text = (DEFECTS / f"{name}.yaml").read_text("utf-8")
+    tree = yaml.safe_load(re.sub(r"1(\.0)?e-3[02]0", "1.0", text))
+    tree.pop("schema", None)
+    tree["model"]["layers"], tree["cluster"]["nodes"] = 2, tree["cluster"]["nodes"][:2]
+    constants = ("pace", "product.bf16", "traffic", "exchange", "hop", "update")
+    for path in _numbers(tree):
+        if "constants" in path and path[-1] not in constants:
+            continue  # there are some hundred
+        for value in (1e-320, 1e-12, 1e300, 999_999.0):
+            told, made = None, _with(tree, path, value)
+            try:
+                instance = validated(Instance, made, "f")
+            except InstanceError as error:
+                told = str(error)
+            if told is not None:
+                assert str(path[-1]) in told, (path, value)
+                continue
+            with suppress(HetoptError):
+                bound = training_plan_bound(instance)
+                plan = symmetric.plan(instance)
+                assert bound.value <= judge.evaluate(instance, plan).objective
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_zeros_of_a_run_are_refused_or_predicted(sparse: bool) -> None:
+    """Whatever number of a row is 0, nothing is divided by it."""
+    row = {
+        **{"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "head_dim": 64},
+        **{"intermediate": 512, "vocabulary": 1000, "seq": 256, "gpu": "h100_80gb"},
+        **{"gpus": 8, "dp": 8, "tp": 1, "pp": 1, "mbs": 1, "gbs": 8, "ga": 1},
+        **{"precision": "bf16 mixed", "framework": "Megatron-LM", "iteration_s": 1},
+    }
+    if sparse:
+        row |= {"experts": 8, "experts_per_token": 2, "moe_intermediate": 128, "ep": 2}
+    fields = Run.model_fields
+    for name in fields:
+        try:
+            run = Run.model_validate(row | {name: 0})
+        except ValidationError:
+            continue
+        (found,) = predictions([run])
+        assert found.not_modelled or (found.iteration_s or 0) > 0, name
+
+
+# --- what is no file --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["check", "PIPE"], ["plan", "tiny/two-nodes"]])
+def test_pipes_that_nobody_uses_are_refused(words: list[str], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    asked = [str(pipe) if word == "PIPE" else word for word in words]
+    if asked == words:
+        asked += ["--planner", "megatron", "--out", str(pipe)]
+    found = CliRunner().invoke(cli.app, asked)
+    assert found.exit_code == 2
+    assert "expected a file" in found.output
+    with pytest.raises(InstanceError, match="a pipe or a device"):
+        read_table(Path("/dev/zero"))
+
+
+def test_a_form_that_a_text_breaks_is_told_as_a_form() -> None:
+    fields = {"model": "m", "global_batch": 1, "sequence_length": 8, "steps": 1}
+    for name, words in (("$(x)", "of the form a-b_1.c"), ("", "1 to 200 characters")):
+        with pytest.raises(InstanceError, match=re.escape(words)):
+            validated(TrainingJob, fields | {"name": name}, "job.yaml")

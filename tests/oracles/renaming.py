@@ -54,9 +54,12 @@ def plan_under(plan: TrainingPlan, nodes: dict[str, str]) -> TrainingPlan:
 
 
 def with_an_idle_gpu(rng: Random, tree: Tree) -> Tree:
-    """The instance with one more GPU on a node of several."""
+    """The instance with one more GPU on a node of several, or on a node of its own."""
     tree = json.loads(json.dumps(tree))
-    several = [node for node in tree["cluster"]["nodes"] if node["count"] > 1]
-    if several:
+    nodes = tree["cluster"]["nodes"]
+    several = [node for node in nodes if node["count"] > 1]
+    if several and rng.random() < 0.6:
         rng.choice(several)["count"] += 1
+    elif tree["cluster"].get("inter", {}).get("gbytes_per_s"):
+        nodes.append(rng.choice(nodes) | {"name": "idle", "count": 1})
     return tree

@@ -1,5 +1,6 @@
 """States divided in groups of replicas (HSDP): judge, searches, bounds, brute force."""
 
+import json
 from random import Random
 from typing import Any
 
@@ -9,6 +10,7 @@ from float_judge import FloatJudge
 from hypothesis import given
 from inputs import drawn, examples
 from mixtures import CALIBRATION, GPU
+from places import TESTS
 from random_pipelines import random_instance, random_pipes
 from small_instances import small
 
@@ -186,3 +188,15 @@ def test_exact_statements_refuse_groups_by_name() -> None:
     grouped = under(data, split=data.workload.splits[1])
     with pytest.raises(hetopt.errors.HetoptError, match="zero_groups: 2"):
         hetopt.solve(grouped, "one_pipeline")
+
+
+@pytest.mark.parametrize("planner", ["megatron", "grid"])
+@pytest.mark.parametrize("name", ["in-order", "named-out-of-order"])
+def test_pipelines_of_near_nodes_make_groups(planner: str, name: str) -> None:
+    """Two fast pairs of nodes, listed in turns: a group is a pair."""
+    path = TESTS / "defects" / f"zero-groups-{name}.plan.json"
+    tree = json.loads(path.read_text("utf-8"))["instance"]
+    nodes = tree["cluster"]["nodes"]
+    tree["cluster"]["nodes"] = nodes[::2] + nodes[1::2]
+    data = Instance.model_validate(tree, strict=False)
+    assert hetopt.plan(data, planner, limits=2).objective == 21_263

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import InstanceError, Place
+from ...schema.record import Fitted, Spread
 from ...text.complaints import validated
 from ...text.documents import Document
 from ...text.parsing import read_tree
@@ -26,7 +27,6 @@ MOST = 1000
 ConstantName = Annotated[
     str, Field(max_length=100, pattern=r"^[a-z][a-z0-9_.]*(@[A-Za-z0-9_./+-]+)?$")
 ]
-Value = Annotated[float, Field(gt=0, le=1e12)]
 
 
 class Entry(BaseModel):
@@ -34,8 +34,8 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    value: Value
-    spread: Annotated[float, Field(ge=0, le=10)] = Field(
+    value: Fitted
+    spread: Spread = Field(
         description="Standard deviation of the logarithm of the value."
     )
     runs: Annotated[int, Field(ge=0, le=10**9)] = Field(
@@ -53,7 +53,7 @@ class ConstantsFile(BaseModel):
     version: Literal[1]
     card: Annotated[str, Field(min_length=1, max_length=200)]
     measured: Document = {}
-    given: Annotated[dict[ConstantName, Value], Field(max_length=MOST)] = Field(
+    given: Annotated[dict[ConstantName, Fitted], Field(max_length=MOST)] = Field(
         {}, description="Values that the constants were fitted with."
     )
     constants: Annotated[

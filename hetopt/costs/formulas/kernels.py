@@ -152,7 +152,12 @@ def head_s(
     *,
     lora: bool,
 ) -> float:
-    """Seconds of head and loss, both passes; in 16 bits whatever the layers are."""
+    """Return the seconds of head and loss, both passes; 0 where there is no head.
+
+    It is in 16 bits whatever the layers are.
+    """
+    if not a.vocabulary:
+        return 0.0
     precision = "bf16" if "bf16" in machine.flops else "fp16"
     width = a.vocabulary / t
     once = product_s(c, machine, precision, m, Matrix(width, a.hidden))

@@ -15,12 +15,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ...errors import InstanceError, Place
 from ...plans import TrainingPlan
+from ...schema.record import SIZED
 from ...text.complaints import expectation, shown
 from ...text.parsing import read_value
 
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
 _Some = Annotated[int, Field(ge=1, le=10**9)]
-_Real = Annotated[float, Field(ge=0, lt=1e18)]
+_Real = Annotated[float, Field(ge=0, lt=1e18), SIZED]
+_Rate = Annotated[float, Field(gt=0, le=1e6), SIZED]
 
 MOST_ROWS = 100_000
 
@@ -34,7 +36,7 @@ class Node(BaseModel):
     gpus: _Some
     name: str | None = Field(None, description="As the plan has it; else node0, ...")
     network: str | None = Field(None, description="Of the node, as `400 Gbps`.")
-    intra_gbytes_per_s: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    intra_gbytes_per_s: _Rate | None = None
 
     @property
     def of(self) -> tuple[str, int, str | None, float | None]:
@@ -107,7 +109,7 @@ class Run(BaseModel):
     plan: Annotated[TrainingPlan, BeforeValidator(_plan)] | None = Field(
         None, description="On nodes that are listed; its GPUs are `node0:3`."
     )
-    intra_gbytes_per_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+    intra_gbytes_per_s: _Rate | None = Field(
         None, description="Of a GPU to others of its node, in one direction."
     )
     framework: str | None = Field(
@@ -129,7 +131,7 @@ class Run(BaseModel):
     gradient_bits: Literal[16, 32] | None = Field(
         None, description="Of a gradient, as replicas exchange it."
     )
-    host_memory_gib: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+    host_memory_gib: _Rate | None = Field(
         None, description="Memory of a node beside its GPUs', where something is there."
     )
     layout_consistent: bool | None = None

@@ -409,9 +409,9 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
         rows |= {row.what: row for row in counted.rows}
     makers = sorted({x.sheet.maker for x, _ in types.values() if x.sheet is not None})
     if len(makers) > 1:
-        what, change = f"cards of {' and '.join(makers)}", "plan --for TARGET"
-        why = "NCCL, RCCL and HCCL have no common group; only FlagScale joins them"
-        rows[what] = Assumption(what, "joined in one job", why, change)
+        what, change = f"cards of {' and '.join(makers)}", "plan --for flagscale"
+        why = "NCCL, RCCL and HCCL have no common group; FlagScale's FlagCX joins them"
+        rows[what] = Assumption(what, "one maker's in a plan", why, change)
     rows |= {row.what: row for row in _unlike_memory(hosts, settings)}
     joined = settings.host_gbytes_per_s is not None
     if joined and settings.inter_latency_us is None:

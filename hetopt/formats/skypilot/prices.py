@@ -43,7 +43,7 @@ from pydantic import Field
 from ...catalogue import Gpu, Price, find_gpu, generation, rented, skypilot_gpus
 from ...errors import InstanceError, cut, naming
 from ...schema import Count, Counted, Efficiency, GbytesPerS, Seconds
-from ...schema.record import Written
+from ...schema.record import Frequency, Written
 from ...text import columns, units
 from ...text.complaints import shown
 from ...text.parsing import Table, read_table
@@ -57,7 +57,7 @@ OPTIONS: Options = {
     "region": str,
     "places": Literal["none", "cloud", "region"],
     "spot": bool,
-    "losses_per_hour": Annotated[float, Field(ge=0, le=1000)],
+    "losses_per_hour": Frequency,
     "restart_s": Seconds,
     "checkpoint_every_s": Seconds,
     "quota": Count,
