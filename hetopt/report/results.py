@@ -159,6 +159,10 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
         yield "objective", words.amount(result.objective, unit)
     if result.bound is not None:
         value = words.amount(result.bound.value, unit)
+        if unit == "us" and isinstance(result.data, Instance) and result.bound.value:
+            work = result.data.workload
+            tokens = work.global_batch * work.sequence_length / result.bound.value
+            value += f", at most {tokens * 1e6:,.0f} tokens/s"
         yield "bound", f"{value} ({result.bound.source})"
         if result.problem != "training_plan":  # whose sentence has it
             yield "proof", words.proof(result.bound.proof)
