@@ -28,7 +28,6 @@ from .solving import (
 )
 
 if TYPE_CHECKING:
-    from .claims import claim
     from .exchange import assemble, export, simulate
     from .executing import run
     from .explaining import explain
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from .runs import run_of
     from .scaling import scale
     from .scheduling import schedule
-    from .slow_cards import roles
     from .targets import compare_targets
     from .verifying import verify
 
@@ -61,7 +59,6 @@ __all__ = [
     "check",
     "check_bound",
     "choose_nodes",
-    "claim",
     "compare",
     "compare_targets",
     "current_statement",
@@ -85,7 +82,6 @@ __all__ = [
     "recover",
     "rent",
     "replay",
-    "roles",
     "run",
     "run_of",
     "scale",
@@ -120,10 +116,8 @@ _HOME = {
     "run_of": "runs",
     "recover": "recovering",
     "replay": "replaying",
-    "claim": "claims",
     "fit": "fitting",
     "rent": "renting",
-    "roles": "slow_cards",
     "scale": "scaling",
     "schedule": "scheduling",
     "compare_targets": "targets",

@@ -9,14 +9,18 @@ and Daly's models, as in `provision`). What a set of machines costs at the least
 from the bound of its iteration time.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import ceil
 from pathlib import Path
 from time import monotonic
 
 from .. import catalogue, portfolio
 from ..bounds import covering
 from ..bounds.training_plan import training_plan_bound
+from ..caching import cached_method
 from ..catalogue import Price
 from ..errors import InstanceError, Unsupported
 from ..formats.skypilot import prices as skypilot
@@ -360,17 +364,18 @@ class _Search:
     def improve(self) -> None:
         """Plan the cheapest of each card again, in the time that is left.
 
-        And on fewer machines, where nothing proves that these are too slow.
+        And on fewer machines, where these may be fast enough.
         """
         best: dict[str, int] = {}
         for row in sorted(self.rows, key=self._rank):
             best.setdefault(row.price.card, row.machines)
         chosen = [*best.items()][: None if self._every else _IMPROVED]
-        waiting = [
-            (card, machines)
-            for card, most in chosen
-            for machines in dict.fromkeys((most, self._fewest(card, most)))
-        ]
+        waiting = []
+        for card, most in chosen:
+            if self._is_over:
+                return
+            some = dict.fromkeys((most, self._fewest(card, most)))
+            waiting += [(card, machines) for machines in some]
         for number, (card, machines) in enumerate(waiting):
             left = self._time_left().part(1 / (len(waiting) - number))
             if left.time_s == 0:
@@ -403,6 +408,7 @@ class _Search:
         late = not self._job.is_in_time(row.seconds)
         return late, row.seconds if late else row.usd
 
+    @cached_method
     def _on(self, card: str, machines: int) -> Instance:
         return self._job.on(card, self._offers[card][0].gpus, machines)
 
@@ -418,6 +424,7 @@ class _Search:
         size = self._offers[card][0].gpus
         self._progress.started(f"{_machines_text(machines)} of {size} × {card}")
 
+    @cached_method
     def _least_s(self, card: str, machines: int) -> float:
         """No plan takes less for the whole run."""
         bound = training_plan_bound(self._on(card, machines))
@@ -429,9 +436,17 @@ class _Search:
         return machines * hours * min(_rates(self._job, self._offers[card]))
 
     def _fewest(self, card: str, most: int) -> int:
-        """The fewest machines that may keep the deadline."""
-        some = (m for m in range(1, most) if self._may_do(card, m))
-        return next(some, most)
+        """Return the fewest machines that are likely to keep the deadline.
+
+        Fewer are proved too slow, or would have to be faster in proportion than `most`
+        machines are by the plan that is known.
+        """
+        may_do = partial(self._may_do, card)
+        fewest = 1 + bisect_left(range(1, most), True, key=may_do)
+        known, deadline_s = self.found[card, most], self._job.deadline_s
+        if deadline_s is None or not self._job.is_in_time(self._run_s(known)):
+            return fewest
+        return max(fewest, ceil(most * self._run_s(known) / deadline_s))
 
     def _may_do(self, card: str, machines: int) -> bool:
         return self._job.is_in_time(self._least_s(card, machines))

@@ -1,7 +1,8 @@
 """The command `bench`, registered by `hetopt.cli`."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,24 +108,25 @@ def bench(
         folder = report
     else:
         folder = _folder(suite, out)
-        _run(
-            Chosen(str(suite), suites, time_limit, only),
-            folder,
-            as_json=as_json,
-            workers=workers,
-            dask=dask,
-            resume=resume,
-        )
-    header, rows = journal.read(folder)
-    made = bench_summary.report(folder, header, rows)
-    judged = gate.verdicts(rows)
+    with _rows_kept(folder, is_read=report is not None, as_json=as_json):
+        if report is None:
+            _run(
+                Chosen(str(suite), suites, time_limit, only),
+                folder,
+                workers=workers,
+                dask=dask,
+                resume=resume,
+            )
+        header, rows = journal.read(folder)
+        made = bench_summary.report(folder, header, rows)
+        judged = gate.verdicts(rows)
 
-    def write(place: Path) -> None:
-        reports.write(made, place)
-        if judged:
-            write_text(place / "gate.md", gate.table(judged))
+        def write(place: Path) -> None:
+            reports.write(made, place)
+            if judged:
+                write_text(place / "gate.md", gate.table(judged))
 
-    lost = written(folder if folder.is_dir() else folder.parent, write, "report ")
+        lost = written(folder if folder.is_dir() else folder.parent, write, "report ")
     if update_best:
         _keep_best(folder)
     document = reports.document(made)
@@ -157,18 +159,25 @@ def _folder(suite: str | None, out: Path | None) -> Path:
     return out
 
 
-def _run(chosen: "Chosen", out: Path, *, as_json: bool, **how: Any) -> None:
+@contextmanager
+def _rows_kept(folder: Path, *, is_read: bool, as_json: bool) -> Iterator[None]:
+    """Say at Ctrl-C within where the rows are, and how the report is written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        next_ = "give --report again" if is_read else "--resume continues"
+        words = f"interrupted: {folder} keeps the rows so far; {next_}"
+        stopped(f"{words} and writes the report", as_json=as_json)
+
+
+def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
     from ..bench import running
     from .bench_progress import Bar
     from .terminal import console
 
-    try:
-        with Bar(console(stderr=True), chosen.suite) as bar:
-            before = partial(_tell_hours, workers=how["workers"])
-            running.go(chosen, out, told=bar.told, before=before, **how)
-    except KeyboardInterrupt:
-        words = f"interrupted: {out} keeps the rows so far; --resume continues"
-        stopped(words, as_json=as_json)
+    with Bar(console(stderr=True), chosen.suite) as bar:
+        before = partial(_tell_hours, workers=how["workers"])
+        running.go(chosen, out, told=bar.told, before=before, **how)
 
 
 def _tell_hours(tasks: Sequence["Task"], workers: int) -> None:

@@ -14,8 +14,6 @@ from .options import (
     AsJson,
     Fresh,
     InstanceWord,
-    RunsOn,
-    Start,
     flag,
     limit_s,
     listed,
@@ -56,8 +54,6 @@ def register(app: typer.Typer) -> None:
     app.command()(fit)
     app.command()(scale)
     app.command()(rent)
-    app.command()(claim)
-    app.command()(roles)
 
 
 def fit(
@@ -300,83 +296,6 @@ def rent(
     output.give(document, renting.terminal(found), failed, as_json=as_json)
     none = output.NO_PLAN if found.refuted else output.NOT_FOUND
     raise typer.Exit(output.PLAN if found.best is not None else none)
-
-
-def claim(
-    instance: InstanceWord,
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="CLAIM",
-            help="3000 tokens/s, 800 tokens/s/GPU, 2.5 samples/s, 1.2 s (per "
-            "iteration), 10B tokens in 2 days, 45% MFU, 400 TFLOP/s/GPU.",
-        ),
-    ],
-    runs_on: RunsOn = None,
-    fresh: Fresh = False,
-    time_limit: Limit = 20.0,
-    out: Page = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say whether a claim about the speed of an instance can be true.
-
-    A claim beyond the proved bound is refuted (exit code 3); a claim that a plan
-    reaches is possible.
-
-    Example: `hetopt claim my-cluster.yaml '3000 tokens/s'`
-    """
-    from .. import api
-    from ..report import claims
-
-    output.check_writable(out)
-    if out is not None:
-        claims.FILES.check(out)
-    with output.watch("us", time_limit) as watch:
-        found = api.claim(
-            instance,
-            text,
-            runs_on=runs_on,
-            known=not fresh,
-            limits=limit_s(time_limit),
-            progress=watch,
-        )
-    failed = output.written(out, lambda path: claims.FILES.write(found, path))
-    document = found.to_json() | {"answer": claims.answer(found)}
-    output.give(document, claims.terminal(found), failed, as_json=as_json)
-    codes = {"possible": output.PLAN, "open": output.NOT_FOUND}
-    raise typer.Exit(codes.get(found.truth.value, output.NO_PLAN))
-
-
-def roles(
-    instance: InstanceWord,
-    start: Start = None,
-    fresh: Fresh = False,
-    time_limit: Limit = 30.0,
-    as_json: AsJson = False,
-) -> None:
-    """Say what the slow cards do best, and how much slower the alternatives are.
-
-    Stages of the fast cards' pipelines, replicas beside them, pipelines of their own,
-    or idle: the best plan known of each, and what each card does in the best of all.
-
-    Example: `hetopt roles my-cluster.yaml`
-    """
-    from .. import api
-    from ..report import roles as report
-
-    with output.watch("us", time_limit) as watch:
-        found = api.roles(
-            instance,
-            start=start or None,
-            known=not fresh,
-            limits=limit_s(time_limit),
-            progress=watch,
-        )
-    document = found.to_json() | {"answer": report.answer(found)}
-    output.give(document, report.terminal(found), as_json=as_json)
-    raise typer.Exit(
-        output.PLAN if found.options else output.exit_of(found.result.status)
-    )
 
 
 def _rates(text: str) -> list[float]:

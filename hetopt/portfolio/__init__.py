@@ -3,7 +3,7 @@
 `search` is what `plan`, `compare` and the page of `serve` run, so that they find the
 same plan within the same limits and with the same seed: planners in turn and walks from
 the best of their plans, or a race of settings (`hetopt.search.racing`) where a plan
-chooses them, then the exact method. `recover`, `fit`, `scale`, `roles` and
+chooses them, then the exact method. `recover`, `fit`, `scale` and
 `rent` take planners by the same order and shares (`in_turn`), and `explain` starts
 from the plans of the quick ones (`soon`). Every share stands in
 `shares.Portfolio`.

@@ -159,6 +159,10 @@ def _known(result: Result) -> Iterator[tuple[str, str]]:
         yield "objective", words.amount(result.objective, unit)
     if result.bound is not None:
         value = words.amount(result.bound.value, unit)
+        if unit == "us" and isinstance(result.data, Instance) and result.bound.value:
+            work = result.data.workload
+            tokens = work.global_batch * work.sequence_length / result.bound.value
+            value += f", at most {tokens * 1e6:,.0f} tokens/s"
         yield "bound", f"{value} ({result.bound.source})"
         if result.problem != "training_plan":  # whose sentence has it
             yield "proof", words.proof(result.bound.proof)
@@ -226,6 +230,8 @@ def _totals(parts: Document) -> Iterator[tuple[str, str]]:
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }
     for key, (heading, text) in shown.items():
+        if key == "oom_probability" and parts.get(key, 0) is None:
+            yield heading, "not known (DeepSpeed's ZeRO 2 and 3 hold more at times)"
         if parts.get(key) is not None and (said := text(parts[key])):
             yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):

@@ -275,7 +275,6 @@ def test_rent_tells_the_cards_that_are_open() -> None:
         (("scale", SMALL, "--fresh"), 4),
         (("rent", "gpt2", "--tokens", "1B", "--gpus", "B200-180GB-SXM"), 4),
         (("fit", "gpt2", "--gpus", "T4", "--batch", "4"), 0),
-        (("roles", "metis/t4-v100-4-gpt3-1.3b"), 0),
     ],
 )
 def test_a_question_that_a_signal_ends_prints_one_document(

@@ -16,6 +16,7 @@ from waiting import PATIENCE_S, awaited
 from hetopt import cli, files, registry
 from hetopt.bench import child, journal, machine, process, running, suites
 from hetopt.errors import InstanceError, UnknownName
+from hetopt.report import bench_summary
 
 HETOPT = [sys.executable, "-c", "from hetopt.cli import main; main()"]
 
@@ -405,3 +406,22 @@ def test_papers_tables_are_made_by_a_script_beside_the_suite(tmp_path: Path) -> 
     assert [row["status"] for row in rows] == ["figures", "crashed"]
     assert rows[0]["figures"][0]["ours"] == pytest.approx(2.0)
     assert "no such figure" in rows[1]["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("how", "next_"), [("--out", "--resume"), ("--report", "--report again")]
+)
+def test_ctrl_c_while_the_report_is_written_says_where_the_rows_are(
+    how: str, next_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "go", lambda *_, **__: None)
+    monkeypatch.setattr(bench_summary, "report", interrupt)
+    monkeypatch.setattr(journal, "read", lambda _: ({}, []))
+    words = ["bench", *(["smoke"] if how == "--out" else []), how, str(tmp_path)]
+    shown = CliRunner().invoke(cli.app, words)
+    assert shown.exit_code == 4
+    assert f"{tmp_path} keeps the rows so far" in " ".join(shown.stderr.split())
+    assert next_ in shown.stderr

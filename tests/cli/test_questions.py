@@ -8,16 +8,12 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
-from hetopt.portfolio import searching
-from hetopt.report import roles
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
 OFFERS = "espresso/llama-7b"
 QUESTIONS = {
     "fit": ("fit", TWO_NODES, "--time-limit", "1"),
     "scale": ("scale", TWO_NODES, "--time-limit", "1"),
-    "claim": ("claim", TWO_NODES, "1h", "--time-limit", "1"),
-    "roles": ("roles", "metis/t4-v100-4-gpt3-1.3b", "--time-limit", "1"),
     "rent": (
         *("rent", TWO_NODES, "--tokens", "1B", "--gpus", "H100-80GB-SXM5"),
         *("--batch", "8", "--sequence", "512", "--time-limit", "60"),
@@ -47,8 +43,6 @@ def test_the_first_line_is_a_sentence(name: str) -> None:
     [
         (("fit", "tiny/infeasible"), "does not fit on tiny/infeasible (proved)"),
         (("scale", "tiny/infeasible"), "does not fit on two machines (proved)."),
-        (("roles", "tiny/infeasible"), "No plan fits on tiny/infeasible (proved)."),
-        (("claim", TWO_NODES, "1 us"), "Impossible: 1 us"),
         (("provision", OFFERS, "--deadline", "1"), "is within the limits (proved)."),
     ],
 )
@@ -60,7 +54,7 @@ def test_a_proof_that_there_is_none_is_the_first_line(
     assert answer in out.partition("\n")[0]
 
 
-@pytest.mark.parametrize("name", ["scale", "roles", "provision"])
+@pytest.mark.parametrize("name", ["scale", "provision"])
 def test_what_was_not_found_in_time_is_not_said_to_be_none(name: str) -> None:
     words = [*QUESTIONS[name]]
     if "--time-limit" in words:
@@ -72,25 +66,6 @@ def test_what_was_not_found_in_time_is_not_said_to_be_none(name: str) -> None:
     assert "does not pay" not in first
     assert "pays off at every" not in first
     assert "in time" in first
-
-
-def test_roles_that_are_interrupted_keep_the_plan_that_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def ended(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    name = "metis/t4-v100-4-gpt3-1.3b"  # the library has a plan
-    monkeypatch.setattr(searching, "in_turn", ended)
-    found = hetopt.roles(name)
-    assert not found.complete
-    assert found.options
-    assert roles.answer(found).endswith("(Interrupted.)")
-    unknown = hetopt.roles(name, known=False)
-    assert not unknown.options
-    assert unknown.bound is not None
-    assert unknown.bound.value <= found.options[0].iteration_us
-    assert "no plan was found in time" in roles.answer(unknown)
 
 
 def test_long_times_are_told_in_days() -> None:

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -133,7 +133,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "peak_memory_mib": memory,
         **({"host_memory_mib": pinned} if pinned else {}),
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
-        **_fit(data, memory),
+        **_fit(data, memory, costs.updates.zero),
         "stages": timed,
         "divided": _degrees(table),
         "links": plan_links.link_use(plan),
@@ -164,8 +164,13 @@ def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
     return {"low_s": low, "high_s": high}
 
 
-def _fit(data: Instance, peaks: dict[str, int]) -> dict[str, float | str]:
-    """Return the chance that a run dies of memory, where memory is calibrated."""
+def _fit(data: Instance, peaks: dict[str, int], zero: int) -> dict[str, Any]:
+    """Return the chance that a run dies of memory, where memory is calibrated.
+
+    It is None where not all is weighed that the program holds.
+    """
+    if not chances.are_known(data, zero):
+        return {"oom_probability": None}
     if (chance := chances.of_dying(data, peaks)) is None:
         return {}
     return {"fit": fit(chance), "oom_probability": round(chance, 4)}
