@@ -1,4 +1,4 @@
-"""Instances made of others' files, plans written for others' tools, and pass by pass."""
+"""Instances made of others' files, plans for others' tools, and plans pass by pass."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
