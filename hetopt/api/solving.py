@@ -43,11 +43,11 @@ NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 @public
 def solve(
-    instance: AnyProblem | None = None,
+    instance: AnyProblem,
     method: Plugin | None = None,
     backend: str | None = None,
     *,
-    problem: str | AnyProblem | None = None,
+    problem: str | None = None,
     planner: Plugin | None = None,
     warm_start: Plan | None = None,
     options: Options | None = None,
@@ -70,13 +70,13 @@ def solve(
     if instance is None:  # what the first argument was called before
         instance, problem = problem, None
     given, report = limits_of(limits, counts_work=True), progress_of(progress).report
-    if isinstance(problem, str):
+    if problem is not None:
         from .posing import pose  # it knows planners of recoveries
 
-        data, options = pose(instance, problem, options)  # type: ignore[arg-type]
+        data, options = pose(instance, problem, options)
         name = problem
     else:
-        name, data = posed(instance)  # type: ignore[arg-type]
+        name, data = posed(instance)
     if isinstance(data, Instance):
         support.require(data)
     if planner is not None:
