@@ -198,7 +198,7 @@ def measured(
         )
     except HetoptError as reason:
         return {**found, "refused": str(reason), "rows": []}
-    optimum = _optimum(report.rows)
+    optimum = _optimum(report.runs)
     rows = [
         {
             "method": _label(row),
@@ -207,7 +207,7 @@ def measured(
             "gap": None if optimum is None else row.gap_to_bound,
             "seconds": round(sum(row.result.seconds.values()), 4),
         }
-        for row in report.rows
+        for row in report.runs
     ]
     return {**found, "optimum": optimum, "rows": rows}
 

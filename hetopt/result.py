@@ -111,8 +111,8 @@ class Method:
 
     def to_json(self) -> Document:
         """The fields; `options` and `work` only where some were given."""
-        usual = {"options": {}, "work": None}.items()
-        return {k: v for k, v in self.__dict__.items() if (k, v) not in usual}
+        unsaid: list[tuple[str, object]] = [("options", {}), ("work", None)]
+        return {k: v for k, v in self.__dict__.items() if (k, v) not in unsaid}
 
 
 @dataclass(frozen=True)

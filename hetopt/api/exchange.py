@@ -1,10 +1,11 @@
-"""Instances made of others' files, plans written for others' tools, and pass by pass."""
+"""Instances made of others' files, plans for others' tools, and plans pass by pass."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..explaining import simulator
+from ..explaining.passing import Transfers
 from ..formats import assembling, exporting
 from ..schema import Instance
 from ..text.documents import Document
@@ -79,7 +80,7 @@ def simulate(
     transfers are `overlapped`. Raises `InstanceError` for a plan that cannot be timed.
     """
     data, made = posed_training(plan, instance)
-    transfers: simulator.Transfers = "overlapped" if overlapped else "charged"
+    transfers: Transfers = "overlapped" if overlapped else "charged"
     return simulator.simulate(data, made, schedule, transfers)
 
 

@@ -16,6 +16,7 @@ from ..problems.training_plan import support
 from ..result import Result
 from ..schema import Instance
 from ..solving import model_files, statements
+from ..text.documents import Document
 from ..text.options import checked
 from .calling import (
     AnyLimits,
@@ -23,7 +24,6 @@ from .calling import (
     AnyProgress,
     Options,
     Place,
-    Report,
     limits_of,
     progress_of,
     public,
@@ -43,11 +43,11 @@ NO_PLANNER = "options were given, but no planner: name the one they are of"
 
 @public
 def solve(
-    instance: AnyProblem | None = None,
+    instance: AnyProblem,
     method: Plugin | None = None,
     backend: str | None = None,
     *,
-    problem: str | AnyProblem | None = None,
+    problem: str | None = None,
     planner: Plugin | None = None,
     warm_start: Plan | None = None,
     options: Options | None = None,
@@ -70,49 +70,55 @@ def solve(
     if instance is None:  # what the first argument was called before
         instance, problem = problem, None
     given, report = limits_of(limits, counts_work=True), progress_of(progress).report
-    asked = (instance, method, backend, problem, planner, warm_start, options)
-    return worked(given, partial(_solve, *asked, report))
-
-
-def _solve(
-    instance: AnyProblem | None,
-    method: Plugin | None,
-    backend: str | None,
-    problem: str | AnyProblem | None,
-    planner: Plugin | None,
-    warm_start: Plan | None,
-    options: Options | None,
-    report: Report,
-    asked: Limits,
-) -> Result:
-    """Return what `solve` does, within limits that the clock keeps."""
-    if isinstance(problem, str):
+    if problem is not None:
         from .posing import pose  # it knows planners of recoveries
 
-        data, options = pose(instance, problem, options)  # type: ignore[arg-type]
+        data, options = pose(instance, problem, options)
         name = problem
     else:
-        name, data = posed(instance)  # type: ignore[arg-type]
+        name, data = posed(instance)
     if isinstance(data, Instance):
         support.require(data)
     if planner is not None:
         if method is not None or backend is not None:
             raise Unsupported("a planner and a method were both asked for: choose one")
-        return by_planner(name, named(planner), data, asked, options)
+        return worked(given, partial(by_planner, name, named(planner), data, options))
     named_method = None if method is None else placed(method)[1]
     if options and backend:
         raise Unsupported("a statement has no options: leave them or the back end out")
     if named_method is not None and _narrows(named_method, data):
         name = named_method
-    stated = partial(
-        statements.solve,
-        *(name, data),
-        limits=asked,
-        warm_start=warm_start,
-        report=report,
-    )
+    start = {"warm_start": warm_start, "report": report}
     if backend is not None:
-        return stated(_formulation(name, named_method, backend), backend)
+        stated = _formulation(name, named_method, backend)
+        make = partial(_solve_statement, name, data, stated, backend, start)
+        return worked(given, make)
+    return worked(given, partial(_solve, name, data, named_method, options, start))
+
+
+def _solve_statement(
+    problem: str,
+    data: object,
+    statement: str,
+    backend: str,
+    start: Document,
+    limits: Limits,
+) -> Result:
+    return statements.solve(problem, data, statement, backend, limits=limits, **start)
+
+
+def _solve(
+    name: str,
+    data: object,
+    named_method: str | None,
+    options: Options | None,
+    start: Document,
+    asked: Limits,
+) -> Result:
+    """Return what a method of a problem, by default the exact one, finds.
+
+    `start` has the warm start, and the report that it is told.
+    """
     known = {kind: registry.known_for(kind, name) for kind in _KINDS}
     if name == "job_scheduling":
         raise Unsupported(
@@ -125,7 +131,7 @@ def _solve(
     if named_method is None or named_method in known["exact"]:
         taken = options_of(asked_for, "exact")
         chosen = checked("method", taken, options) if options else {}
-        found = portfolio.exactly(name, data, asked, warm_start, report, chosen)
+        found = portfolio.exactly(name, data, asked, options=chosen, **start)
         told = {
             option: value.model_dump(mode="json", exclude_unset=True)
             if isinstance(value, BaseModel)
@@ -137,12 +143,13 @@ def _solve(
         if options:
             message = f"statement {named_method} has no options: leave them out"
             raise Unsupported(message)
-        return stated(named_method, carriers(named_method)[0])
-    return by_planner(name, named_method, data, asked, options)
+        backend = carriers(named_method)[0]
+        return _solve_statement(name, data, named_method, backend, start, asked)
+    return by_planner(name, named_method, data, options, asked)
 
 
 def by_planner(
-    problem: str, name: str, data: object, limits: Limits, options: Options | None
+    problem: str, name: str, data: object, options: Options | None, limits: Limits
 ) -> Result:
     """Return what a planner of a problem finds, with a cheap bound where there is one.
 

@@ -39,15 +39,16 @@ def write(problem: str, data: object, formulation: str, path: str | Path) -> lis
         file = target
         if len(cases) > 1:
             file = target.with_stem(f"{target.stem}-{number}")
-        write_text(file, _text(problem, statement, case, target.suffix.lower()))
+        with blaming(formulation):
+            text = _text(problem, statement, case, target.suffix.lower())
+        write_text(file, text)
         written.append(file)
     return written
 
 
 def _text(problem: str, statement: Statement, case: object, suffix: str) -> str:
     model: Any = entries.backend("pulp").backend(problem)  # which alone writes
-    with blaming(statement.__name__.rpartition(".")[2]):
-        statement.build(case, model)
+    statement.build(case, model)
     with TemporaryDirectory(prefix="hetopt-model-") as folder:
         draft = Path(folder, f"model{suffix}")
         negated = model.write(draft)
