@@ -5,11 +5,15 @@ and costs, not how files are read or tables drawn. The digest is of what the cod
 (its syntax tree), so that comments, docstrings and layout make no page older.
 
     python benchmarks/_ages.py          the pages of results/ that are older, and why
+    python benchmarks/_ages.py --mark   and say so below their titles
+
+Pages that `DEPENDS` does not name say which commit made them, and no more.
 """
 
 import ast
 import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -57,6 +61,8 @@ UNSEEN = {
     "ee98779512": "1841251bd6",  # hexiscale
     "833d0fcd5f": "b601f59248",  # subproblems
 }
+OLDER = ", older than the code of today"
+_MADE = re.compile(rf"^(\*Made by .*?)(?:{re.escape(OLDER)})?\.\*$", re.MULTILINE)
 _TOLD = re.compile(r"\bcode ([0-9a-f]{10})\b")
 _RUN = re.compile(r"^\*.*\bcores, load .*\*$|^\*Made by .*\*$", re.MULTILINE)
 
@@ -119,6 +125,12 @@ def older(name: str, page: str) -> str | None:
     return f"it has rows of code {other}, which is {now} now" if other else None
 
 
+def marked(name: str, page: str) -> str:
+    """Return a page that says below its title whether it is older."""
+    mark = OLDER if older(name, page) is not None else ""
+    return _MADE.sub(lambda line: f"{line[1]}{mark}.*", page, count=1)
+
+
 def pages(results: Path) -> Iterator[tuple[str, str | None]]:
     """Yield the dated pages of a folder, and why each is older."""
     for name in DEPENDS:
@@ -128,6 +140,11 @@ def pages(results: Path) -> Iterator[tuple[str, str | None]]:
 
 
 if __name__ == "__main__":
+    if "--mark" in sys.argv:
+        for file in sorted((HERE / "results").rglob("*.md")):
+            name = file.stem if file.parent.name == "results" else ""
+            text = file.read_text(encoding="utf-8")
+            file.write_text(marked(name, text), encoding="utf-8")
     for page, why in pages(HERE / "results"):
         if why is not None:
             print(f"{page}.md: {why}: make it again by `hetopt bench papers`")

@@ -379,7 +379,7 @@ def on_hexiscale() -> Iterator[str]:
         and run["status"] == "optimal"
     ]
     yield (
-        f"proves 4 GPUs by itself in {literal[-1]['solve_s']:.0f} s, and nothing on 6"
+        f"proves 4 GPUs by itself in {literal[-1]['cpu_s']:.0f} CPU s, and nothing on 6"
         if literal
         else "proves nothing by itself in 60 s, not even 4 GPUs"
     )

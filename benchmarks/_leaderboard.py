@@ -28,7 +28,7 @@ from hetopt.text import markdown
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 COMMAND = "python benchmarks/run.py --leaderboard"
 #: Suites that run the exact method alone, from nothing, and the seconds that are easy.
-ALONE, EASY_S = ("proofs", "exact", "offers"), 60.0
+ALONE, EASY_S = ("proofs", "offers"), 60.0
 _CHECKED = {
     Proof.CERTIFICATE: "by a certificate that other code follows",
     Proof.DERIVATION: "by a second derivation",

@@ -19,10 +19,9 @@ from hetopt.measuring.machine import description
 
 # Where pages and their lines are: here, unless `hetopt bench` names a folder.
 RESULTS = Path(os.environ.get("HETOPT_RESULTS") or Path(__file__).parent / "results")
-SINCE = "older than the code that came after."
 DATED = re.compile(
-    rf"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*)\)(?:, code (?P<code>\w+))?; "
-    rf"{re.escape(SINCE)}\*\n"
+    r"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*?)\)(?:, code (?P<code>\w+))?"
+    rf"(?:{re.escape(_ages.OLDER)})?\.\*\n"
 )
 Answer = TypeVar("Answer")
 
@@ -67,7 +66,8 @@ def publish(page: str | Path, text: str, lines: str | Path | None = None) -> Non
     if "cores, load" not in rest:
         rest += ran(kept(lines) if lines else [{"machine": here(page)}])
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(f"{title}\n{dated(made, day, code)}{rest}", encoding="utf-8")
+    whole = _ages.marked(place.stem, f"{title}\n{dated(made, day, code)}{rest}")
+    place.write_text(whole, encoding="utf-8")
 
 
 def machine(found: Sequence[dict[str, Any]]) -> str:
@@ -103,7 +103,7 @@ def ran(lines: list[dict[str, Any]]) -> str:
 def dated(made: str, day: str, code: str | None) -> str:
     """What stands below the title of a page."""
     on = f"({day})" + (f", code {code}" if code else "")
-    return f"\n*Made by {hetopt.__version__}-dev {made} {on}; {SINCE}*\n"
+    return f"\n*Made by {hetopt.__version__}-dev {made} {on}.*\n"
 
 
 def _measured_by(lines: str | Path) -> tuple[str | None, str | None, str | None]:

@@ -15,6 +15,7 @@ from ..performance_profiles import Spread, distance, profiles
 from ..plans import TrainingPlan
 from ..problems import Objective
 from ..result import Bound, Result, Status, known_gap
+from ..solving.statements import EXACT
 from . import curves as drawn_curves
 from . import gap_picture, pipelines, results, words, writers
 from .gap_picture import unit_of
@@ -123,11 +124,13 @@ class Row:
 
         A plan that meets a bound of the library or of another row says so: its own
         run has not proved it optimal. An exact method says its bound where a better one
-        is known.
+        is known. What floats claim and cannot prove, CP-SAT has proved.
         """
         parts = [f"{self.status}: {self.reasons}" if self.reasons else self.status]
         if self.status == Status.FEASIBLE.value and self.gap_to_bound == 0:
             parts.append("meets the bound")
+        if self.bound_source and self.bound_source.startswith(f"{EXACT} dual of "):
+            parts.append("by CP-SAT")
         weaker = self.bound_us not in (None, self.reference_bound)
         if weaker and self.kind == "exact":
             parts.append(f"own bound {words.amount(self.bound_us, self.unit)}")

@@ -16,7 +16,7 @@ from hetopt.bench import best
 from hetopt.bounds import again
 from hetopt.cli import app
 from hetopt.errors import Unsupported
-from hetopt.result import Proof, Result, Status
+from hetopt.result import CROSSING, Proof, Result, Status
 
 LIMITS = hetopt.Limits(time_s=60, seed=0)
 
@@ -100,6 +100,15 @@ def test_the_command_says_what_it_was_derived_by(small: Result, tmp_path: Path) 
 def test_bounds_of_the_library_are_derived_again() -> None:
     proof = api.bound_checked(best.place("frenzy/testbed-30"))
     assert (proof.missing, proof.by) == ((), "its certificate, by code of its own")
+
+
+def test_what_crosses_links_of_many_nodes_is_derived_again(tmp_path: Path) -> None:
+    result = hetopt.plan("generated:unequal/2048/1", "megatron", limits=5)
+    assert result.bound is not None
+    assert result.bound.source == CROSSING
+    assert len(result.data.planned_cluster.nodes) > 200
+    found = api.bound_checked(written(result, tmp_path / "plan.json"))
+    assert (found.missing, found.proof) == ((), result.bound.proof)
 
 
 def test_a_bound_by_total_work_is_derived_again(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Every statement on every back end that carries it, against brute force."""
 
 import json
+import math
 import re
 from fractions import Fraction
 from functools import cache
-from itertools import count, islice
+from importlib import import_module
+from itertools import count, islice, product
 from random import Random
 from typing import Any
 
@@ -743,3 +745,60 @@ def test_lattices_beyond_number_are_refused(
     data = data.model_copy(update={"micro_batches": micro_batches})
     with pytest.raises(Unsupported, match=expected):
         statements.solve("layer_partition", data, "layer_partition_lattice", "cpsat")
+
+
+# --- units -----------------------------------------------------------------------
+
+
+def of_three_types(devices: int) -> device_grouping.Data:
+    """Strengths and a floor of memory that divide each other badly."""
+    types = (("A", 312_000, 81_920), ("B", 989_500, 81_920), ("C", 148_000, 98_304))
+    share, more = divmod(devices, len(types))
+    gpus = [
+        {"type": t, "count": share + (i < more), "gflops": g, "memory_mib": m}
+        for i, (t, g, m) in enumerate(types)
+    ]
+    tree = {"gpus": gpus, "minimum_memory_mib": 137_217, "micro_batches": 16}
+    return device_grouping.Data.model_validate(tree, strict=False)
+
+
+@pytest.mark.parametrize("devices", [8, 12])
+def test_floats_prove_groupings_in_gflops_and_mib_by_themselves(devices: int) -> None:
+    data = of_three_types(devices)
+    result = statements.solve(
+        *("device_grouping", data, "device_grouping_counts", "highs"),
+        limits=Limits(time_s=60),
+    )
+    assert result.bound is not None
+    assert result.bound.source == "highs dual"
+    assert result.status is Status.OPTIMAL
+    best = exact_grouping.solve(data, limits=Limits(time_s=60))
+    assert result.objective == best.objective
+
+
+@pytest.mark.parametrize("seed", FEWER)
+def test_values_of_groups_that_count_differ_by_a_unit(seed: int) -> None:
+    """Of all groups there are, by whole numbers of GPUs of each type."""
+    grouping: Any = import_module("hetopt.formulations._grouping")
+    data, best = enumerated("device_grouping", seed)
+    for case in grouping.cases_of(data):
+        k, unit = data.micro_batches_of(case.groups), grouping.unit(data)
+        counts = product(*(range(gpu.count + 1) for gpu in data.gpus))
+        values = set()
+        for some in counts:
+            size = sum(some)
+            if 0 < size <= data.devices - case.groups + 1:
+                strength = sum(
+                    n * g.gflops for n, g in zip(some, data.gpus, strict=True)
+                )
+                values.add(Fraction(strength // unit, k + size - 1))
+        limit = grouping.most_of_least(case)
+        low = max((v for v in values if v < case.least / k), default=Fraction(0))
+        whole = [
+            math.floor(grouping.apart(case) * v) for v in values if low <= v <= limit
+        ]
+        assert len(whole) == len(set(whole))
+        assert best is None or best <= max(
+            one.groups * data.micro_batches_of(one.groups) * unit
+            * grouping.most_of_least(one) for one in grouping.cases_of(data)
+        )  # fmt: skip

@@ -190,6 +190,8 @@ def test_the_headline_is_the_strongest_bound() -> None:
     assert gaps.headline(rows) == (
         "no plan is faster than 2.00 ms (proof: a proof; by this method only)"
     )
+    asked = replace(strong, bound=Bound(2000, "cpsat dual of a_statement"))
+    assert "by CP-SAT" in gaps.Row.of(GapReport.of([asked]).rows[0]).outcome
     known = replace(strong, bound=Bound(2000, f"{WORK}; the library, by exact"))
     assert gaps.headline(GapReport.of([known]).rows).endswith("again by other code)")
 

@@ -4,8 +4,8 @@ The argument is that of `bounds.crossing`: with Tp the longest pipeline and B sa
 w FLOPs, samples make h <= (sum F Tp / B - w) / k hops between nodes on the average,
 and all nodes together hold layers worth w (sum of the roots of their shares of the
 work)^2 / (1 + h), each copy of which beyond the first is synchronised over some link.
-Links are asked of the cluster pair by pair, and the least over Tp is found by halving
-intervals.
+Links are asked of the cluster pair by pair (where links are not given by pair, of two
+nodes of each class), and the least over Tp is found by halving intervals.
 """
 
 from heapq import heapify, heappop, heappush
@@ -31,9 +31,9 @@ def least_us(table: CostTable, pipeline_us: float) -> int | None:
     plain = (
         costs.updates.sync_overlap == "none" and costs.compute.layer_times == "analytic"
     )
-    if not (
-        alone and plain and costs.shown_hop_factor and 1 < len(nodes) <= _MOST_NODES
-    ):
+    if table.cluster.inter.pairs and len(nodes) > _MOST_NODES:
+        return None
+    if not (alone and plain and costs.shown_hop_factor and len(nodes) > 1):
         return None
     shares = _Shares(table)
     return shares.least_us(pipeline_us) if shares.flops else None
@@ -111,8 +111,13 @@ def _flops(table: CostTable) -> tuple[float, float]:
 
 def _links(table: CostTable, speed: dict[str, float]) -> tuple[float, float]:
     """FLOPs that a hop costs at the least, and bytes/s between nodes at the most."""
-    cheapest, fastest = inf, 0.0
-    for a, b in permutations(speed, 2):
+    cheapest, fastest, asked = inf, 0.0, list(speed)
+    if not table.cluster.inter.pairs:
+        alike: dict[object, list[str]] = {}
+        for name in speed:
+            alike.setdefault(table.node_class[name], []).append(name)
+        asked = [name for names in alike.values() for name in names[:2]]
+    for a, b in permutations(asked, 2):
         cheapest = min(cheapest, speed[a] * table.least_hop_us(a, b, 1))
         fastest = max(fastest, float(table.link(a, b)[1]))
     return cheapest, fastest

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from ...costs import CostTable, Position, under
 from ...costs.communication import rounds
+from ...modelling import look
 from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...schema.rates import slower
@@ -125,6 +126,7 @@ class _Setting:
             for t in range(1, most + 1):
                 groups = sum(kind.groups for kind in self._kinds(t, size))
                 for d in range(1, groups + 1):
+                    look()
                     n, rest = divmod(self.work.global_batch, size * d)
                     if rest or not n or not self._divides(d, t, size, sizes):
                         continue

@@ -25,6 +25,7 @@ from fractions import Fraction
 from math import ceil, inf
 
 from ...costs import CostTable, Position, compute
+from ...modelling import look
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, exact
@@ -140,6 +141,7 @@ def _layer(
     tables: list[CostTable], nodes: list[str], layer: int, *, fits: bool
 ) -> tuple[_Row, Fraction]:
     """Least GPU time of a sample by kind, and least time of a micro-batch."""
+    look()
     work: list[Fraction | None] = []
     least: float | Fraction = inf
     for node in nodes:
