@@ -383,6 +383,11 @@ TABLE = Table(
             ("num-experts", "tensor-model-parallel-size>1"),
             needs=("sequence-parallel",),
         ),
+        Rule(
+            ("num-experts", "tensor-model-parallel-size>1"),
+            needs=("disable-bias-linear", "expert-tensor-parallel-size=1"),
+        ),
+        Rule(("mtp-num-layers",), needs=("position-embedding-type=rope",)),
     ),
 )
 #: By a flag that only some files have: what says a field there.
