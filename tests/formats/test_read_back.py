@@ -1,16 +1,18 @@
 """What is exported to a trainer is read back equal by our reader of runs."""
 
+import json
 from pathlib import Path
 from random import Random
 
 import pytest
 from drawn_runs import HOSTS, drawn_run
-from exporter_plans import OF_WHOLE
+from exporter_plans import OF_WHOLE, instance, pipeline
 
 from hetopt import formats
 from hetopt.formats import exporting
 from hetopt.formats.importing import changes
 from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
 from hetopt.schema.splits import FIELDS
 
 #: The files of each trainer that tell a run its settings.
@@ -55,9 +57,13 @@ def test_settings_are_read_back_equal(target: str, tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         files = exporting.export_plan(target, data, plan)
         exporting.write(folder, files)
-        paths = [folder / name for name in READ[target] if name in files]
+        names = READ[target]
+        if read % 2:  # with its ranks, in the order in which they are started
+            names = (*names, "launch.sh")
+        paths = [folder / name for name in names if name in files]
         module, asked = changes.recognise(paths)
-        claim = module.claimed(asked, data, ",".join(HOSTS.get(target, ())))
+        hosts = "" if asked.hosts else ",".join(HOSTS.get(target, ()))
+        claim = module.claimed(asked, data, hosts)
         assert claim.plan is not None
         # All is as the instance has it, but for weights that FSDP keeps meanwhile.
         chosen = {name: getattr(claim.plan, name) for name in ("zero", *FIELDS)}
@@ -79,3 +85,17 @@ def by_gpu(plan: TrainingPlan) -> dict[str, object]:
         for replica in stage.replicas
         for gpu in replica.gpus
     }
+
+
+def test_ranks_are_read_in_the_order_in_which_they_start(tmp_path: Path) -> None:
+    gpus = [f"{host}:{index}" for index in range(4) for host in ("b1", "a0", "b0")]
+    plan = TrainingPlan(pipelines=(pipeline(gpus, [(7, 1, 6), (5, 1, 6)], 4, 6),))
+    tree = json.loads(instance(24).model_dump_json())
+    tree["workload"]["micro_batch_sizes"] = [1, 6]
+    data = Instance.model_validate_json(json.dumps(tree)).on("megatron")
+    exporting.write(tmp_path, exporting.export_plan("megatron", data, plan))
+    paths = [tmp_path / "arguments.txt", tmp_path / "launch.sh"]
+    module, asked = changes.recognise(paths)
+    claim = module.claimed(asked, data)
+    assert claim.plan is not None
+    assert by_gpu(claim.plan) == by_gpu(plan)

@@ -133,7 +133,8 @@ def _left(files: Sequence[File]) -> Iterator[str]:
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     """Return the run as a plan of an instance."""
-    return _claim(_told(asked.values, asked.place), data, hosts, asked.notes)
+    told = _told(asked.values, asked.place)
+    return _claim(told, data, hosts or asked.hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
