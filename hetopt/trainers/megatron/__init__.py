@@ -188,7 +188,7 @@ TABLE = Table(
         Row("window-size", "window", WINDOW),
         Row("window-attn-skip-freq", "window_layers", BITS),
         Row(_MLA, "latent", ON, default=False),
-        Row("q-lora-rank", "q_rank", needs=_MLA),
+        Row("q-lora-rank", "q_rank", default=0, needs=_MLA),
         Row("kv-lora-rank", "kv_rank", needs=_MLA),
         Row("qk-head-dim", "plain_dim", needs=_MLA),
         Row("qk-pos-emb-head-dim", "rotary_dim", needs=_MLA),
