@@ -30,7 +30,14 @@ from _pages import grid
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests" / "oracles"))
 
-from exporter_plans import MIXED, UNEVEN, asymmetric, instance  # noqa: E402
+from exporter_plans import (  # noqa: E402
+    MIXED,
+    UNEVEN,
+    asymmetric,
+    even_for,
+    instance,
+    instance_for,
+)
 
 from hetopt.formats import exporting  # noqa: E402
 from hetopt.schema import Instance  # noqa: E402
@@ -191,7 +198,8 @@ def write_page() -> None:
     """The page: a row a target, its tests, first findings, refusals."""
     rows = latest()
     text = [HEAD, "## Targets\n", *grid(
-        ("target", "tool", "found here", "verdict", "tests", "not run here"),
+        ("trainer", "tool", "files written", "own parser says", "tests",
+         "found here", "not run here"),
         (target_row(name, rows) for name in HELD),
     )]  # fmt: skip
     text += ["\n## What was wrong once\n", *grid(
@@ -240,7 +248,16 @@ def target_row(target: str, rows: list[Row]) -> list[str]:
     here = "; ".join(sorted(found)) or "none"
     counted = f"{passed} of {len(mine)}" if mine else "–"
     tool = HELD[target].tool
-    return [target, tool, here, verdict(mine), counted, NOT_HERE.get(target, "")]
+    lacks = NOT_HERE.get(target, "")
+    return [target, tool, written(target), verdict(mine), counted, here, lacks]
+
+
+def written(target: str) -> str:
+    """The files of an export, or why there is none."""
+    data, plan = instance_for(target), even_for(target)
+    if why := exporting.reasons(target, data, plan):
+        return cell("; ".join(why))
+    return ", ".join(f"`{name}`" for name in exporting.export_plan(target, data, plan))
 
 
 def finding_row(target: str, once: str, test: str, rows: list[Row]) -> list[str]:

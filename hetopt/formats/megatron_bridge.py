@@ -24,7 +24,9 @@ from .contract import Held
 from .documents import Document
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
+from .megatron.launch import refusals
 
+__all__ = ["export", "refusals"]
 HELD = Held("Megatron-Bridge", "0.4.2", ("0.6.0, by its source",), "megatron-bridge")
 
 SETTINGS, RECIPE, LAUNCH = "settings.json", "recipe.py", "launch.sh"

@@ -103,7 +103,7 @@ def _of_row(row: Row, options: Options, derived: Mapping[str, str]) -> Iterator[
         return
     if callable(row.default) or row.needs:
         rule = derived.get(row.name, "None")
-        if row.usual(_SIZES) != eval(rule, {}, dict(_SIZES)):
+        if (row.usual(_SIZES) or None) != eval(rule, {}, dict(_SIZES)):
             yield f"{row.name}: by default {rule}"
     elif kind == "flag":
         if row.default is not (row.kind is OFF):

@@ -1,17 +1,23 @@
 """Megatron-core's own model on every rank of what is exported."""
 
+import json
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from exporter_plans import EVEN, UNEVEN
+from drawn_runs import drawn_run
+from exporter_plans import EVEN, UNEVEN, instance
 from exporter_plans import one as pipelined
 from model_configs import GPT, LLAMA_31, MIXTRAL, QWEN_3, QWEN_3_MOE, made_of
 from parser_facts import DERIVED, faults, known_names
 
 from hetopt.formats import exporting
+from hetopt.formats.importing import changes
 from hetopt.plans import TrainingPlan
 from hetopt.trainers.megatron import TABLE
 
@@ -100,3 +106,68 @@ def test_its_parser_has_the_names_and_defaults_of_the_table(
     found = [x for x in faults(TABLE, options, DERIVED, names) if "another's" not in x]
     assert found == []
     note(f"{len(TABLE.names & options.keys())} names of the table, and their defaults")
+
+
+RUN = (
+    "--num-layers 30 --hidden-size 4096 --num-attention-heads 32 --seq-length 128 "
+    "--max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 24 "
+    "--bf16 --vocab-size 32000 --pipeline-model-parallel-size 2 --swiglu "
+    "--use-distributed-optimizer"
+)
+OWN = (
+    "--decoder-last-pipeline-num-layers 14",
+    "--num-virtual-stages-per-pipeline-rank 3",
+    "--num-layers-per-virtual-pipeline-stage 5",
+    "--pipeline-model-parallel-layout Et*13|t*17L",
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+    "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 1024 "
+    "--disable-bias-linear",
+)
+
+
+def advised(folder: Path) -> Iterator[str]:
+    """Yield the words of runs as advice would have them."""
+    for own in OWN:
+        path = folder / "run.txt"
+        path.write_text(f"{RUN} {own}")
+        module, asked = changes.recognise([path])
+        model = {"layers": 30, "hidden": 4096, "heads": 32}
+        if "experts" in own:
+            model |= {"experts": 8, "active_experts": 2, "expert_intermediate": 1024}
+        search = changes._Search(module, asked, instance(24, **model), "")
+        for layers, runs, rule, degree in product(
+            (None, (17, 13), (12, 9, 9)), (1, 3), ("none", "selective", "full"), (1, 2)
+        ):
+            wanted = search.base._replace(
+                pipeline_parallel=len(layers or (0, 0)),
+                tensor_parallel=degree,
+                interleave=runs,
+                recompute=rule,
+                layers=layers,
+            )
+            if search.judged(wanted).us is None:
+                continue  # which advice never is
+            values = search.asked_for(wanted).values
+            yield " ".join(f"--{name} {value}" for name, value in values.items())
+
+
+def test_all_that_is_exported_and_advised_starts(
+    told: Callable[..., Any],
+    checkout: Callable[[str], Path],
+    note: Callable[[object], None],
+    tmp_path: Path,
+) -> None:
+    source, rng = str(checkout("MEGATRON_LM")), Random("starts")
+    texts = []
+    for _ in range(150):
+        drawn = drawn_run("megatron", rng)
+        if drawn is not None and not exporting.reasons("megatron", *drawn):
+            texts.append(exporting.export_plan("megatron", *drawn)["arguments.txt"])
+    exports = len(texts)
+    texts += advised(tmp_path)
+    runs = [[shlex.split(text, comments=True), 24] for text in texts]
+    (tmp_path / "runs.json").write_text(json.dumps(runs))
+    found = told("validate_many.py", "torch six", PYTHONPATH=source)
+    wrong = [(text, why) for text, why in zip(texts, found, strict=True) if why]
+    assert not wrong, (len(wrong), wrong[:3])
+    note(f"{exports} exports and {len(texts) - exports} changes of runs start")

@@ -71,6 +71,12 @@ class Asked(NamedTuple):
         return ", ".join(file.place for file in self.files)
 
     @property
+    def hosts(self) -> str:
+        """Return the GPUs of ranks in their order, where the files have them."""
+        found = (file.form.ranks for file in self.files if file.form.ranks)
+        return ",".join(next(found, ()))
+
+    @property
     def unread(self) -> tuple[str, ...]:
         """Return the names in the files that are not read, where they say something.
 

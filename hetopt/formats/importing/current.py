@@ -78,13 +78,20 @@ class Layout(NamedTuple):
 
 
 def gpus(data: Instance, hosts: str) -> list[str]:
-    """Return the GPUs of the hosts that are named, else of all, as ranks take them."""
+    """Return the GPUs of the hosts that are named, else of all, as ranks take them.
+
+    A GPU may be named as well, such as `n1:3`.
+    """
     node = data.planned_cluster.node
+    own = {
+        name: [f"{name}:{i}" for i in range(one.count)] for name, one in node.items()
+    }
+    own |= {gpu: [gpu] for those in own.values() for gpu in those}
     names = [name.strip() for name in hosts.split(",")] if hosts else list(node)
     for name in names:
-        if name not in node:
+        if name not in own:
             raise UnknownName("host", name, list(node))
-    return [f"{name}:{index}" for name in names for index in range(node[name].count)]
+    return [gpu for name in names for gpu in own[name]]
 
 
 def same_world(values: Values, ranks: list[str], place: str) -> None:

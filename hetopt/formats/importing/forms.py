@@ -41,13 +41,15 @@ _MOST_PRINTED, _MOST_TRIED = 40_000, 50  # characters, objects of a log
 class Form(NamedTuple):
     """A form says in words what kind of file it is, and holds its values.
 
-    `program` are the words of a command before its first argument.
+    `program` are the words of a command before its first argument, `ranks` the GPUs of
+    ranks in their order, where a launch script of our own has them.
     """
 
     kind: str
     values: Document
     program: str = ""
     notes: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
 
     @property
     def is_command(self) -> bool:
@@ -55,9 +57,18 @@ class Form(NamedTuple):
         return self.kind == _COMMAND
 
 
+#: A host and its GPUs, in the scripts that `hetopt export` writes.
+_STARTED = re.compile(
+    r'^ssh -ntt (\S+) "\$here CUDA_VISIBLE_DEVICES=([0-9,]+) ', re.MULTILINE
+)
+
+
 def read(source: Source) -> Form:
     """Return what a file holds; `InstanceError` where it cannot be read."""
     place, suffix = str(source.path), source.path.suffix.lower()
+    if parts := _STARTED.findall(source.text):
+        ranks = (f"{host}:{gpu}" for host, those in parts for gpu in those.split(","))
+        return Form("launch script of hetopt", {}, ranks=tuple(ranks))
     if suffix == ".toml":
         return Form("TOML", flat(_toml(source.text, place)))
     if suffix == ".py":

@@ -68,7 +68,7 @@ def arguments(form: "Form", place: str) -> Arguments:
         for wrong in TABLE.violations(made.given, exclusions_only=True):
             raise InstanceError(
                 f"{place}: found {wrong}, which Megatron-LM does not start with; "
-                "correct it"
+                "remove one of them"
             )
     return made
 

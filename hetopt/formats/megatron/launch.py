@@ -18,6 +18,7 @@ from ...schema import Instance
 from ...schema.targets import Feature
 from ...trainers.megatron import TABLE
 from ...trainers.megatron.stages import FIRST, LAST
+from ...trainers.table import text_of
 from ..contract import Held
 from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
@@ -71,6 +72,16 @@ def export(
         lines += weights.ARGUMENTS
         made[weights.SCRIPT] = weights.script(init_from)
     return {ARGUMENTS: "\n".join(lines) + "\n", **made}
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Return the rules of Megatron-LM that the arguments of a plan violate."""
+    made = given(data, normal(plan).pipelines[0])
+    texts = {name: text_of(value) for name, value in made.items()}
+    return [
+        f"{words}, which Megatron-LM does not start with"
+        for words in TABLE.violations(texts)
+    ]
 
 
 def given(data: Instance, pipeline: Pipeline) -> Document:

@@ -133,13 +133,15 @@ def _left(files: Sequence[File]) -> Iterator[str]:
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     """Return the run as a plan of an instance."""
-    return _claim(_told(asked.values, asked.place), data, hosts, asked.notes)
+    told = _told(asked.values, asked.place)
+    return _claim(told, data, hosts or asked.hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | None]:
     """Return the flags that settings have, None for one that is not there then.
 
-    What a file says already is left as it says it.
+    What a file says already is left as it says it. `InstanceError` for settings with
+    which Megatron-LM does not start.
     """
     table = TABLE.with_entries(OLDER[name] for name in OLDER if name in asked.values)
     told = _told(asked.values, asked.place)
@@ -164,7 +166,15 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
         else:
             says = entry.write(fields | wanted)
             made |= names | {name: text_of(value) for name, value in says.items()}
-    return made | _steps(settings, asked, data)
+    made |= _steps(settings, asked, data)
+    new = {**asked.values, **made}
+    after = {name: value for name, value in new.items() if value is not None}
+    own = set(TABLE.violations(asked.values))  # which it would not start with either
+    if wrong := next((x for x in TABLE.violations(after) if x not in own), None):
+        raise InstanceError(
+            f"{asked.place}: {wrong}, which Megatron-LM does not start with"
+        )
+    return made
 
 
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
@@ -214,7 +224,9 @@ def _fields(told: Reading, data: Instance) -> Fields:
         parts = division.parts(made["pp"], whole - mtp, mtp)
     except ValueError as error:
         raise InstanceError(f"{told.place}: {error}") from None
-    layers, runs = cut(parts, made["pp"], whole, told.place)
+    own = (*parts[:-1], parts[-1] - mtp)  # further tokens are of the last part
+    (*before, last), runs = cut(own, made["pp"], whole - mtp, told.place)
+    layers = (*before, last + mtp)
     return made | {
         **{"mbs": told.need("mbs"), "zero": _zero(told), "vp": runs},
         "sequence_parallel": told.get("sequence_parallel", False),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ...errors import InstanceError
+from ...trainers.megatron import TABLE
 from ...trainers.megatron.relatives import FLAGSCALE, MEGATRON, NEMO, SWIFT
 from ...trainers.megatron.stages import LAYOUT, layout_of
 from ...trainers.table import Dialect
@@ -12,6 +13,7 @@ from ...trainers.table import Dialect
 if TYPE_CHECKING:
     from .arguments import Read
 
+_DEGREES = ("tensor-model-parallel-size", "pipeline-model-parallel-size")
 _DISTRIBUTED = {"use-distributed-optimizer": ""}
 
 
@@ -125,8 +127,9 @@ OF_SWIFT = frozenset({"tuner-type", "max-length", "mcore-model"})
 
 def dialect_of(keys: Collection[str], program: str, names: Collection[str]) -> Dialect:
     """Return which of the programs has such keys, in such a command."""
-    degrees = [key for key in keys if _is_degree(key.rpartition(".")[2])]
-    if any(key.split(".")[-2:-1] == ["system"] for key in degrees):
+    degrees = [key for key in keys if _name(key) in _DEGREES]
+    own = (key for key in keys if "system" in key.split(".")[:-1])
+    if any(_name(key) in TABLE.names for key in own):
         return FLAGSCALE
     sections = {key.partition(".")[0] for key in keys if "." in key}
     if degrees and not NEMO.sections.isdisjoint(sections):
@@ -136,8 +139,5 @@ def dialect_of(keys: Collection[str], program: str, names: Collection[str]) -> D
     return MEGATRON
 
 
-def _is_degree(name: str) -> bool:
-    return name.replace("-", "_") in (
-        "tensor_model_parallel_size",
-        "pipeline_model_parallel_size",
-    )
+def _name(key: str) -> str:
+    return key.rpartition(".")[2].replace("_", "-")

@@ -159,11 +159,8 @@ def _fields(arguments: Arguments) -> Document:
     told = _reading(arguments)
     deepspeed = arguments.get("deepspeed") is True
     fields = {field: told.fields.get(field) for field in _PLAIN}
-    for (
-        field,
-        fault,
-    ) in told.faults.items():  # the check of a row says what it should be
-        fields[field] = fault.text
+    # The check of a row says what a wrong value should be.
+    fields |= {name: fault.text for name, fault in told.faults.items()}
     return {
         **fields,
         "framework": "Megatron-DeepSpeed" if deepspeed else "Megatron-LM",

@@ -173,7 +173,7 @@ def _is_file(path: Path) -> bool:
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     """Return the run as a plan of an instance."""
-    return _claim(asked.values, asked.place, data, hosts, asked.notes)
+    return _claim(asked.values, asked.place, data, hosts or asked.hosts, asked.notes)
 
 
 def words(settings: Settings, asked: Asked, data: Instance) -> Document:

@@ -302,7 +302,7 @@ def _ranks(
     if names.RANKS in given:
         ranks, shares = _shares(given, asked, data)
     else:
-        ranks, shares = gpus(data, hosts), ()
+        ranks, shares = gpus(data, hosts or asked.hosts), ()
         for file in asked.files:
             same_world(file.form.values, ranks, file.place)
     world = _number(given, "world", asked, len(ranks))

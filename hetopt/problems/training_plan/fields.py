@@ -43,8 +43,12 @@ def fields_of(data: Instance, tp: int) -> Fields:
     if model.common_attention:
         made |= {"kv_heads": model.kv_heads or model.heads, "head_dim": model.key_dim}
     if (of := model.latent) is not None:
-        made |= {"q_rank": of.query_rank or None, "kv_rank": of.key_rank}
+        made |= {"q_rank": of.query_rank, "kv_rank": of.key_rank}
         made |= {"plain_dim": of.plain, "rotary_dim": of.rotary, "v_dim": of.value_dim}
+    if model.latent or model.mtp_layers:
+        made["positions"] = "rope"  # trainers have no other beside these
+    if model.experts:
+        made["bias"] = model.attention_bias == "all"
     if model.architecture is not None:
         made |= _architecture(model, model.architecture, workload.sequence_length)
     return made

@@ -188,7 +188,7 @@ TABLE = Table(
         Row("window-size", "window", WINDOW),
         Row("window-attn-skip-freq", "window_layers", BITS),
         Row(_MLA, "latent", ON, default=False),
-        Row("q-lora-rank", "q_rank", needs=_MLA),
+        Row("q-lora-rank", "q_rank", default=0, needs=_MLA),
         Row("kv-lora-rank", "kv_rank", needs=_MLA),
         Row("qk-head-dim", "plain_dim", needs=_MLA),
         Row("qk-pos-emb-head-dim", "rotary_dim", needs=_MLA),
@@ -372,6 +372,11 @@ TABLE = Table(
             ("num-experts", "tensor-model-parallel-size>1"),
             needs=("sequence-parallel",),
         ),
+        Rule(
+            ("num-experts", "tensor-model-parallel-size>1"),
+            needs=("disable-bias-linear", "expert-tensor-parallel-size=1"),
+        ),
+        Rule(("mtp-num-layers",), needs=("position-embedding-type=rope",)),
     ),
 )
 #: By a flag that only some files have: what says a field there.

@@ -3,9 +3,14 @@
 import argparse
 import json
 import sys
+import typing
 from typing import Any
 
-from megatron.training.arguments import add_megatron_arguments
+import typing_extensions
+
+typing.override = typing_extensions.override  # type: ignore[attr-defined]  # 3.12's
+
+from megatron.training.arguments import add_megatron_arguments  # noqa: E402
 
 _KINDS = {int: "int", float: "float", str: "str"}
 
