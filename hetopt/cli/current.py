@@ -1,4 +1,4 @@
-"""`hetopt check --from`: a run that goes on, by the files that it is kept in."""
+"""`hetopt check --from`: a current run, read from its own files."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite

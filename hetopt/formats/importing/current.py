@@ -1,4 +1,4 @@
-"""The plan of a run that goes on: a grid of ranks, on the hosts in their order."""
+"""The plan of a current run: a grid of ranks, on the hosts in their order."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A Megatron-LM run that goes on, against its instance, by the table of its flags.
+"""A current Megatron-LM run, against its instance, by the table of its flags.
 
 `arguments` says in which forms they are read. Ranks are the GPUs of the hosts in the
 order of `hosts`, else of the instance, in Megatron's order tp-cp-ep-dp-pp.

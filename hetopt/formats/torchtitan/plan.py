@@ -1,4 +1,4 @@
-"""Configuration of a torchtitan run that goes on, against its instance.
+"""Configuration of a current torchtitan run, against its instance.
 
 TOML of releases up to 0.2.2, the JSON that newer ones save
 (`--debug.save_config_file`), their configurations in Python, or options of a command,
