@@ -70,14 +70,8 @@ _CLASS = re.compile(
 #: Keys whose values are methods, and keys that only such training has.
 _CHOOSING = frozenset(
     {
-        *(
-            "stage",
-            "rl",
-            "rlhf_type",
-            "adv_estimator",
-            "advantage_estimator",
-            "trainer",
-        ),
+        *("stage", "rl", "rlhf_type", "trainer", "adv_estimator"),
+        "advantage_estimator",
         *("trainer_type", "training_type", "training_method", "train_type", "method"),
         *("algorithm", "algo", "rl_algorithm", "task", "task_type", "loss_type"),
     }
@@ -88,7 +82,9 @@ _OF_REWARDS = frozenset(
         *("reward_funcs", "reward_model_path", "response_length", "rloo_k"),
         *("reward_pretrain", "critic_pretrain"),
         *("reward_model", "process_reward_model", "perform_rl_step"),
-        *("rollout_batch_size", "rollout_num_gpus"),
+        *("rollout_batch_size", "rollout_num_gpus", "ref_model", "sync_ref_model"),
+        *("ref_model_name_or_path", "precompute_ref_log_probs", "rpo_alpha"),
+        *("desirable_weight", "undesirable_weight", "simpo_gamma", "cpo_alpha"),
     }
 )
 #: Parts of a run that only such training has, with which dotted keys begin.
