@@ -28,18 +28,19 @@ def _makers(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     nodes = {gpu.rpartition(":")[0] for gpu in judged.parts.get("peak_memory_mib", ())}
     cluster, target = data.planned_cluster, data.workload.target
     found = targets.makers(data, {cluster.node[x].gpu for x in nodes})
-    if Rule.ONE_MAKER in target.rules:
+    for rule in {Rule.ONE_MAKER, Rule.FLAGCX} & target.rules:
         idle = targets.makers(data, cluster.gpus).keys() - found.keys()
+        is_parted = targets.by_maker(data)[0] is not data
         return tuple(
-            f"{maker}'s cards stay idle: {target.program} expects {Rule.ONE_MAKER}"
-            for maker in sorted(idle)
+            f"{maker}'s cards stay idle: {target.program} expects {rule}"
+            for maker in sorted(idle if is_parted else ())
         )
     if len(found) < 2:
         return ()
     return (
         f"cards of {' and '.join(found)} have no common library of collectives: of "
-        "the trainers that hetopt exports to only FlagScale (FlagCX) starts such a "
-        "job; --for TARGET plans for one of the others",
+        "the trainers that hetopt exports to at most FlagScale (FlagCX, for NVIDIA and "
+        "AMD) starts such a job; --for TARGET plans for one of them",
     )
 
 

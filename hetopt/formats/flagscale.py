@@ -99,7 +99,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     model.pop("tensor_model_parallel_size")
     if "precision" in made:
         system["precision"] = made["precision"]
-    if targets.mixed(data, plan):  # no maker's own library has a group of them
+    if len(targets.used_makers(data, plan)) > 1:
         system["distributed_backend"] = "flagcx"
     return {
         EXPERIMENT: _yaml(_experiment(data, pipeline)),

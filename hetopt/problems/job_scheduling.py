@@ -41,6 +41,7 @@ from ..schema import (
     exact,
     lora_fault,
 )
+from ..schema.record import SIZED
 from . import Evaluation, Violation
 
 sense: Literal["minimise"] = "minimise"
@@ -112,7 +113,7 @@ class Assumptions(Record):
     launch_s: Seconds = 30
     restart_s: Seconds = 60
     trial_s: Seconds = 120
-    round_s: Annotated[float, Field(gt=0, le=1e6)] = 60
+    round_s: Annotated[float, Field(gt=0, le=1e6), SIZED] = 60
     efficiency: Literal["per_gpu", "throughput"] = Field(
         default="per_gpu", description="What MARP ranks by: samples/s a GPU, or in all."
     )

@@ -125,6 +125,7 @@ class Rule(StrEnum):
     TOGETHER = "pipelines alike where their GPUs divide experts together"
     IN_STEP = "replicas of as many micro-batches where they divide weights or gradients"
     ONE_MAKER = "cards of one maker, as NCCL, RCCL and HCCL have no common group"
+    FLAGCX = "cards of one maker, or of those that FlagCX joins: NVIDIA and AMD"
 
 
 #: Of all programs whose GPUs meet in process groups of their maker's library.
@@ -342,7 +343,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             symmetric=True,
             program="our torchtitan export",
         ),
-        # Its FlagCX is a group of several makers' cards (FlagCX, docs/user_guide.md).
+        # FlagCX joins NCCL's and RCCL's cards, not HCCL's: its page on backends (2026).
         "flagscale": Target(
             frozenset(
                 features_of(MEGATRON, FLAGSCALE.lacks) - {Feature.MUON}
@@ -352,7 +353,9 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                     Feature.MIXED_TYPES,
                 }
             ),
-            frozenset({Rule.NEIGHBOURS, Rule.WHOLE_SHARES, Rule.TIED_ALIKE}),
+            frozenset(
+                {Rule.NEIGHBOURS, Rule.WHOLE_SHARES, Rule.TIED_ALIKE, Rule.FLAGCX}
+            ),
             program="our FlagScale export",
         ),
         "galvatron": Target(

@@ -225,7 +225,17 @@ def test_cards_of_two_makers_meet_where_a_target_joins_them(target: str) -> None
     tree = data.model_dump(mode="json", exclude_unset=True)
     del tree["cluster"]["gpus"]["mine"]["card"]
     unknown = Instance.model_validate(tree, strict=False)
-    assert not targets.mixed(unknown, plan)  # a card that nobody knows is nobody's
+    found = judge.evaluate(unknown, plan).violations  # nobody's card joins any
+    assert not any("share no library" in x.by for x in found)
+
+
+def test_flagcx_joins_two_makers_and_no_third() -> None:
+    tree = of_two_makers("flagscale").model_dump(mode="json", exclude_unset=True)
+    tree["cluster"]["gpus"]["mine"]["card"] = "Gaudi2-96GB"
+    data = Instance.model_validate(tree, strict=False)
+    told = judge.evaluate(data, over_both_nodes()).violations
+    assert any("NVIDIA" in x.by and "Intel" in x.by for x in told)
+    assert len(targets.by_maker(data)) == 2
 
 
 def test_exports_of_cards_of_two_makers_are_refused() -> None:

@@ -48,15 +48,14 @@ def bad_cards(target: str, data: Instance, types: Iterable[str]) -> list[str]:
 def by_maker(data: Instance) -> list[Instance]:
     """Return the instance on the cards of each maker that its target trains on.
 
-    Cards of no known maker are with each of them. It is the instance itself where the
-    target joins all cards, and where they are one maker's.
+    Cards of makers that the target joins are together, and those of no known maker with
+    all others. It is the instance itself where the target joins all of them.
     """
-    if Rule.ONE_MAKER not in data.workload.target.rules:
-        return [data]
-    found = makers(data, data.planned_cluster.gpus)
+    target = data.workload.runs_on
+    found = _groups(target, makers(data, data.planned_cluster.gpus))
     if len(found) < 2:
         return [data]
-    parts, target = [_on_cards_of(data, x) for x in found], data.workload.runs_on
+    parts = [_on_cards_of(data, group) for group in found]
     able = [
         part
         for part in parts
@@ -72,10 +71,22 @@ def on_makers_cards(data: Instance, plan: TrainingPlan) -> Instance:
     return next(parts, data)
 
 
-def _on_cards_of(data: Instance, maker: str) -> Instance:
+def _groups(target: str, found: Iterable[str]) -> list[frozenset[str]]:
+    """Return the makers whose cards may meet on a target, each once."""
+    rules, every = TARGETS[target].rules, frozenset(found)
+    if Rule.ONE_MAKER in rules:
+        return [frozenset({maker}) for maker in sorted(every)]
+    if Rule.FLAGCX in rules:
+        joined = every & {*GPU_MAKERS}
+        alone = [frozenset({maker}) for maker in sorted(every - joined)]
+        return [*filter(None, [joined]), *alone]
+    return [every]
+
+
+def _on_cards_of(data: Instance, group: frozenset[str]) -> Instance:
     cluster = data.planned_cluster
     own = {name: _maker(data, name) for name in cluster.gpus}
-    nodes = [node for node in cluster.nodes if own[node.gpu] in (maker, None)]
+    nodes = [node for node in cluster.nodes if own[node.gpu] in {*group, None}]
     return data.model_copy(update={"cluster": cluster.only(nodes)})
 
 
@@ -92,11 +103,16 @@ def _maker(data: Instance, name: str) -> str | None:
     return maker_of(data.planned_cluster.gpus[name].card or name)
 
 
-def mixed(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Say in words that a plan joins cards of several makers; nothing of others."""
+def used_makers(data: Instance, plan: TrainingPlan) -> dict[str, list[str]]:
+    """Return the known makers of a plan's cards, with the types."""
     node = data.planned_cluster.node
-    found = makers(data, {node[replica.node].gpu for replica in plan.replicas()})
-    if len(found) < 2:
+    return makers(data, {node[replica.node].gpu for replica in plan.replicas()})
+
+
+def _apart(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
+    """Say in words that a plan joins cards that do not meet on a target."""
+    found = used_makers(data, plan)
+    if len(_groups(target, found)) < 2:
         return []
     cards = " and ".join(f"{maker} ({', '.join(own)})" for maker, own in found.items())
     return [f"cards of {cards} in one job, which share no library of collectives"]
@@ -295,5 +311,6 @@ _CHECKS: dict[Rule, _Check] = {
     Rule.ALONE: _alone,
     Rule.TOGETHER: _alike,
     Rule.IN_STEP: _in_step,
-    Rule.ONE_MAKER: lambda data, plan, pipeline: mixed(data, plan),
+    Rule.ONE_MAKER: lambda data, plan, pipeline: _apart("megatron", data, plan),
+    Rule.FLAGCX: lambda data, plan, pipeline: _apart("flagscale", data, plan),
 }
