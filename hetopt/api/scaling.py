@@ -386,7 +386,7 @@ class _Search:
         began = partial(self._progress.started, _named(len(nodes), rate))
         found, plans = portfolio.explore(data, left.part(1 / parts), known, began)
         self._keep(len(nodes), plans)
-        if found.plan is not None:
+        if isinstance(found.plan, TrainingPlan) and isinstance(found.objective, int):
             self._times[len(nodes), rate, found.plan] = found.objective
         return found
 

@@ -218,8 +218,8 @@ def _together(results: Sequence[Result], bounds: Sequence[Bound]) -> Result:
     if best is None or best.objective is None:
         unknown = [r for r in results if r.status is not Status.INFEASIBLE]
         if not unknown:  # ways that nobody looked at may have some
-            open_ = {"status": Status.UNDECIDED, "stop": Stop.TIME, "reasons": ()}
-            return replace(results[0], bound=least, **open_)
+            open_ = replace(results[0], status=Status.UNDECIDED, stop=Stop.TIME)
+            return replace(open_, bound=least, reasons=())
         first = min(unknown, key=lambda result: _STOPS.get(result.stop, len(_STOPS)))
         return replace(first, bound=least)
     if least.value >= best.objective:

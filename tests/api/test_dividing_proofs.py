@@ -8,6 +8,7 @@ from mixtures import mixture
 from places import TESTS
 
 from hetopt import portfolio
+from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.modelling import Limits
 from hetopt.portfolio import variants
 from hetopt.problems import Objective
@@ -153,3 +154,28 @@ def test_ways_without_a_setting_that_the_target_runs_are_left_out() -> None:
     ways = settings.split_variants(instance.on(data["target"]))
     assert [way.workload.costs.zero_groups for way in ways] == [1]
     assert all(map(settings.state_choices, ways))
+
+
+def test_ways_that_time_leaves_out_may_have_plans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One way is proved to have none; of the others the cheap bounds remain."""
+    ways, now = settings.split_variants(chosen([0])), 0.0
+    asked: list[Instance] = []
+
+    def solve(way: Instance, limits: Limits) -> Result:
+        nonlocal now
+        asked.append(way)
+        now += 10  # longer than all ways have
+        method = Method("given", "exact")
+        told = Status.INFEASIBLE, Stop.PROVED
+        return Result("training_plan", way, method, *told, reasons=("memory",))
+
+    monkeypatch.setattr(variants, "monotonic", lambda: now)
+    found = variants.solve_variants(ways, Limits(time_s=5), solve)
+    assert len(asked) == 1
+    assert (found.status, found.stop) == (Status.UNDECIDED, Stop.TIME)
+    left = [training_plan_bound(way).value for way in ways if way is not asked[0]]
+    assert found.bound is not None
+    assert found.bound.value == min(left)
+    assert found.reasons == ()

@@ -220,7 +220,7 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
 def test_nothing_is_improved_where_there_is_no_plan() -> None:
     result = api.plan("tiny/infeasible", "megatron", improve=True)
     assert (result.status, result.plan) == (Status.INFEASIBLE, None)
-    assert "MiB" in result.reasons[0]
+    assert "GiB" in result.reasons[0]
 
 
 def test_any_plan_is_within_an_infinite_gap() -> None:

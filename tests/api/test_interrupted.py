@@ -236,7 +236,7 @@ def test_fit_that_is_interrupted_at_once_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "tried"), [("one machine", 0), ("2 machines at 10 ", 1)]
+    ("begin", "tried"), [("only one machine", 0), ("2 machines at 10 ", 1)]
 )
 def test_scale_tells_times_bounds_and_what_is_open(begin: str, tried: int) -> None:
     progress = signal_at(begin)

@@ -16,8 +16,8 @@ from hetopt.errors import NoPlan
 from hetopt.exact import one_pipeline
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
-from hetopt.search.choosing import chosen
 from hetopt.search.improving import improve
+from hetopt.search.racing import raced
 
 _ROUNDS = 300
 
@@ -32,7 +32,7 @@ def outcomes() -> Iterator[tuple[str, str]]:
         start: Any = registry.entry("planners", "islands").plan(instance)
         better = improve(instance, start, rounds=_ROUNDS)
         yield f"{instance.name}, improved", better.model_dump_json()
-        settings = chosen(instance, rounds=_ROUNDS)
+        settings = raced(instance, rounds=_ROUNDS)
         yield f"{instance.name}, chosen", str(settings and settings.model_dump_json())
     setting = hetopt.load("hexiscale/setting-1-llama2-7b")
     yield setting.name, _planned("hexiscale", setting)

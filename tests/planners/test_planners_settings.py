@@ -24,9 +24,10 @@ from hetopt.planners.whale.shares import cuts
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search.choosing import chosen, remedies
+from hetopt.search.choosing import remedies
 from hetopt.search.fast_cost import FastCost
 from hetopt.search.improving import improve
+from hetopt.search.racing import raced
 from hetopt.text.complaints import validated
 
 PLANNERS = registry.entries_for("planners", "training_plan")
@@ -79,7 +80,7 @@ def test_every_planner_has_a_valid_plan_or_a_reason(
     before, after = (training_plan.evaluate(instance, one) for one in (start, better))
     assert after.violations == ()
     assert after.objective <= before.objective
-    settings = chosen(instance, rounds=50)
+    settings = raced(instance, rounds=50)
     assert settings is None or training_plan.evaluate(instance, settings).valid
 
 
