@@ -398,3 +398,19 @@ def test_what_latent_attention_leaves_open_is_said(tmp_path: Path) -> None:
     assert "YaRN" in path.read_text()
     assert {"--qk-layernorm", "--mtp-num-layers 1"} <= {*path.read_text().split("\n")}
     assert "t*2mL" in path.read_text()
+
+
+def test_process_meshes_tell_the_degrees_and_stay(tmp_path: Path) -> None:
+    data = instance()
+    path = exported("flagscale", data, tmp_path)
+    text = path.read_text().replace(
+        "tensor_model_parallel_size: 2", "tensor_model_parallel_size: 1"
+    )
+    path.write_text(text)  # which FlagScale does not read beside meshes
+    module, asked = changes.recognise([path])
+    search = changes._Search(module, asked, data, "a0")
+    assert (search.base.tensor_parallel, search.base.pipeline_parallel) == (2, 2)
+    assert search.judged(search.base._replace(recompute="none")).us is not None
+    for name, value in (("tensor_parallel", 4), ("layers", (7, 5))):
+        why = search.judged(search.base._replace(**{name: value})).why
+        assert "no single option changes it" in str(why)

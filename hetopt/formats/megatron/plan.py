@@ -35,6 +35,7 @@ from ..importing.current import (
 from ..importing.placing import Claim, Settings
 from ..reading import Reading, reading_of
 from .arguments import Arguments, arguments, plain
+from .relatives import MESHES
 
 OPTIONS: Options = {"hosts": str}
 TRAINER = "megatron"
@@ -55,6 +56,8 @@ _READ = TABLE.names | {
     *("precision", "mixed-precision", "grad-sync-dtype", "grad-reduce-in-fp32"),
     *("num-nodes", "devices", "peft", "max-length", "torch-dtype"),
 }
+#: Fields that process meshes of FlagScale decide.
+_OF_MESHES = {"tp", "cp", "ep", "pp", "stage_layers"}
 #: Fields that a run has as the instance, and those of a run that tells its layers.
 _SAME = (
     *("layers", "mtp_layers", "hidden", "heads", "seq", "intermediate", "kv_heads"),
@@ -161,7 +164,12 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
             continue
         names = dict.fromkeys([*entry.names, *TABLE.names_of(entry.fields)])
         own = {*entry.fields, *({"pp"} if EACH in entry.names else ())}
-        if all(now.get(name) == wanted.get(name) for name in own):
+        is_same = all(now.get(name) == wanted.get(name) for name in own)
+        if not is_same and MESHES in asked.values and not _OF_MESHES.isdisjoint(own):
+            raise InstanceError(
+                f"{asked.place}: {MESHES}: found, and no single option changes it"
+            )
+        if is_same:
             made |= {name: asked.values.get(name) for name in names}
         else:
             says = entry.write(fields | wanted)
@@ -181,7 +189,8 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
     """Return the settings that the run may be given, with their values.
 
     Stages have equal numbers of layers, or are told theirs where the search divides
-    them; layers that predict further tokens are the last stage's.
+    them; layers that predict further tokens are the last stage's. Process meshes of
+    FlagScale stay as they are.
     """
     most = max(node.count for node in data.planned_cluster.nodes)
     found: dict[str, Sequence[object]] = {
@@ -189,6 +198,8 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
         "recompute": ("none", "selective", "full"),
         "zero": (0, 1),
     }
+    if MESHES in asked.values:
+        return {name: found[name] for name in ("recompute", "zero")}
     layers = divisors(data.model.layers - data.model.mtp_layers)
     return found | {
         "pipeline_parallel": layers,

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from .arguments import Read
 
 _DEGREES = ("tensor-model-parallel-size", "pipeline-model-parallel-size")
+#: Where FlagScale has the degrees of stages, and whose these are.
+MESHES = "hetero-process-meshes"
+_OF_MESHES = (
+    *("tensor-model-parallel-size", "context-parallel-size"),
+    *("expert-model-parallel-size", "pipeline-model-parallel-size"),
+)
 _DISTRIBUTED = {"use-distributed-optimizer": ""}
 
 
@@ -77,17 +83,22 @@ def _of_swift(read: "Read") -> Iterator[str]:
 
 
 def _of_flagscale(read: "Read") -> Iterator[str]:
-    """Stages of one mesh divide their layers as a layout would."""
-    split = re.findall("[0-9]+", read.given.pop("hetero-pipeline-layer-split", ""))
-    meshes = re.findall("[0-9]+", read.given.pop("hetero-process-meshes", ""))
-    if len({tuple(meshes[at : at + 4]) for at in range(0, len(meshes), 5)}) > 1:
-        raise InstanceError(
-            f"{read.place}: hetero_process_meshes: found stages of several degrees, "
-            "which are not supported by readers of runs; give the plan itself"
-        )
-    if split:
-        read.given[LAYOUT] = layout_of([int(one) for one in split])
+    """Stages of process meshes [tp, cp, ep, dp, pp] are a layout and its degrees."""
     yield from ()
+    given = read.given
+    if "enable-hetero" not in given:
+        return
+    numbers = [int(one) for one in re.findall("[0-9]{1,9}", given.get(MESHES, ""))]
+    meshes = [tuple(numbers[at : at + 5]) for at in range(0, len(numbers), 5)]
+    if not meshes or len(numbers) % 5 or len({mesh[:4] for mesh in meshes}) > 1:
+        raise InstanceError(
+            f"{read.place}: hetero_process_meshes: found stages of several degrees, or "
+            "none, which are not supported by readers of runs; give the plan itself"
+        )
+    degrees = (*meshes[0][:3], sum(mesh[4] for mesh in meshes))
+    given |= {name: str(n) for name, n in zip(_OF_MESHES, degrees, strict=True)}
+    if split := re.findall("[0-9]{1,9}", given.get("hetero-pipeline-layer-split", "")):
+        given[LAYOUT] = layout_of([int(one) for one in split])
 
 
 _OTHERS: Mapping[str, Callable[["Read"], Iterator[str]]] = {
