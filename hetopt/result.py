@@ -157,8 +157,10 @@ class Result:
             judged = problems.get(self.problem).evaluate(self.data, self.plan)
             object.__setattr__(self, "evaluation", judged)
         if self.bound is not None and self.certificate is not None:
-            certified = replace(self.bound, certified=True)
-            object.__setattr__(self, "bound", certified)
+            refuted_us = getattr(self.certificate, "time_us", None)
+            if refuted_us is None or self.bound.value <= refuted_us + 1:
+                certified = replace(self.bound, certified=True)
+                object.__setattr__(self, "bound", certified)
         self._refuse_lies()
 
     def __repr__(self) -> str:

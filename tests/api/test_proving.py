@@ -16,7 +16,8 @@ from hetopt.bench import best
 from hetopt.bounds import again
 from hetopt.cli import app
 from hetopt.errors import Unsupported
-from hetopt.result import CROSSING, Proof, Result, Status
+from hetopt.result import CROSSING, Bound, Method, Proof, Result, Status, Stop
+from hetopt.solving.certificates import BoxCertificate
 
 LIMITS = hetopt.Limits(time_s=60, seed=0)
 
@@ -158,6 +159,22 @@ def test_the_command_leaves_with_four_where_a_bound_is_open(priced: Path) -> Non
     told = CliRunner().invoke(app, ["check", str(priced), "--memory", "1"])
     assert told.exit_code == 2
     assert "add --bound" in told.stderr
+
+
+def test_a_certificate_is_one_of_the_bound_that_it_refutes_times_below() -> None:
+    kept = best.known("hexiscale/setting-1-llama2-7b")
+    assert kept is not None
+    certificate = BoxCertificate.model_validate(kept.certificate, strict=False)
+    proofs = []
+    for beyond in (1, 2):
+        result = Result(
+            *("training_plan", files.load_instance(kept.instance)),
+            *(Method("a test", "exact"), Status.UNDECIDED, Stop.TIME),
+            bound=Bound(certificate.time_us + beyond, "another argument"),
+            certificate=certificate,
+        )
+        proofs.append(result.to_json()["proof"])
+    assert proofs == ["certificate", "same method"]
 
 
 # --- there is no plan --------------------------------------------------------------
