@@ -62,10 +62,10 @@ class Proof(StrEnum):
 
 
 #: Sources of bounds that `bounds.again` derives, too.
-WORK = "all GPUs at the total work"
-CHAIN = "one pipeline's layers one after another"
-CROSSING = "total work, with activations or gradients across nodes"
-PORTS = "work, with what network ports carry"
+WORK = "total work over total speed"
+CHAIN = "layers of one pipeline in sequence"
+CROSSING = "total work, plus traffic between nodes"
+PORTS = "total work, plus traffic through network ports"
 GRIDS = "all grids of stages, replicas and degrees"
 WHOLE_MODELS = "every number of whole models on the fastest GPUs"
 ALONE = "each job alone on the best GPUs"

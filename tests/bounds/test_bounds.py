@@ -81,7 +81,7 @@ def test_bound_of_hexiscale_setting_1_prices_links_beyond_the_total_work() -> No
     work_us = Fraction(flops * 10**6) / table.peak_flops_per_s
     bound = training_plan_bound(instance)
     assert work_us * Fraction(106, 100) < bound.value < work_us * Fraction(120, 100)
-    assert bound.source == "total work, with activations or gradients across nodes"
+    assert bound.source == "total work, plus traffic between nodes"
 
 
 def test_faster_links_never_raise_the_bound_and_no_links_matter_in_the_limit() -> None:

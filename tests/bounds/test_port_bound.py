@@ -14,7 +14,7 @@ from hetopt.bounds.again import training_plan as again
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.schema import Instance
 
-SOURCE = "work, with what network ports carry"
+SOURCE = "total work, plus traffic through network ports"
 
 
 def slow_ports(seed: int) -> Instance:

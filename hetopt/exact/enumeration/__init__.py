@@ -334,7 +334,7 @@ class _Search:
         if self._complete and us > self.bound:
             self.bound = us
             if self._alone:
-                self._clock.tighten(us, "all pipelines on the cluster")
+                self._clock.tighten(us, "enumeration of all pipelines")
 
     def _packings(self, value: int, most: float) -> list[_Waiting] | None:
         """Return packings that may be better, with their lower bounds, the best last.

@@ -332,7 +332,7 @@ def _list(task: _Task) -> None:
     if run.plan is not None:
         check = task.clock(task.shares.listing).check
         known = enumeration.solve(task.instance, run, fewer=False, check=check)
-        run.tighten(known.bound_us, "all pipelines on the cluster")
+        run.tighten(known.bound_us, "enumeration of all pipelines")
         _forget(run)
         run.check()
 

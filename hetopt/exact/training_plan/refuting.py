@@ -27,8 +27,8 @@ from ..pipelines.schedule import Goals, Schedule
 from ..pipelines.side_by_side import Beside, Processes
 from .packings import Packings
 
-_PRICED = "prices of pipeline patterns"
-_LISTED = "prices of pipeline patterns, all pipelines where they leave a gap"
+_PRICED = "linear-programming bound"
+_LISTED = "linear-programming bound, enumeration where it leaves a gap"
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
 
