@@ -15,6 +15,7 @@ from ..performance_profiles import Spread, distance, profiles
 from ..plans import TrainingPlan
 from ..problems import Objective
 from ..result import Bound, Result, Status, known_gap
+from ..schema.targets import TARGETS
 from ..solving.statements import EXACT
 from . import curves as drawn_curves
 from . import gap_picture, pipelines, results, words, writers
@@ -226,6 +227,7 @@ def terminal(report: GapReport) -> Iterator[RenderableType]:
         assert part.table is not None
         yield writers.terminal(part.table)
         yield ""
+    yield from (Text(note, style="dim") for note in _namesakes(report))
     if len(parts) > 1:
         whole = summary(report)
         table = whole.table
@@ -233,6 +235,17 @@ def terminal(report: GapReport) -> Iterator[RenderableType]:
         yield Text("summary", style="bold")
         yield Text(whole.notes[0], style="dim")
         yield writers.terminal(table)
+
+
+def _namesakes(report: GapReport) -> Iterator[str]:
+    """Yield that planners with the names of trainers are not what these can run."""
+    methods = [row.result.method for row in report.rows]
+    planners = {method.name for method in methods if method.kind == "heuristic"}
+    if names := sorted(planners & set(TARGETS)):
+        yield (
+            f"Rows are planners, also {' and '.join(names)}: `hetopt plan --for` has "
+            "the best plan that a trainer can run."
+        )
 
 
 def page(report: GapReport) -> str:
@@ -245,7 +258,7 @@ def page(report: GapReport) -> str:
         for gpu in row.result.data.planned_cluster.gpus
     )
     several = len(parts) > 1
-    sections = [Section(notes=(INTRODUCTION,))]
+    sections = [Section(notes=(INTRODUCTION, *_namesakes(report)))]
     if several:
         sections.append(summary(report))
     drawn = 0

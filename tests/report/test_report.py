@@ -255,3 +255,14 @@ def test_long_times_of_a_reason_are_told_in_hours_and_days() -> None:
         "at least 5400.000000 s (1.50 h), at most 60 s"
     )
     assert told("3600.5 seconds, 12 stages") == "3600.5 seconds, 12 stages"
+
+
+def test_planners_are_told_from_the_trainers_of_their_names(report: GapReport) -> None:
+    (row, *_) = report.rows
+    for name, told in (("megatron", True), ("islands", False)):
+        method = Method(name, "heuristic")
+        named = replace(row, result=replace(row.result, method=method))
+        notes = [*gaps._namesakes(GapReport((named,)))]
+        assert [f"also {name}: `hetopt plan --for`" in note for note in notes] == (
+            [True] * told
+        )

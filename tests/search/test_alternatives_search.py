@@ -117,10 +117,10 @@ def test_a_free_plan_is_no_slower_than_the_grids_of_any_target(
     assert compared > 1
 
 
-def test_grids_of_sixteen_and_eight_cards_come_first(tmp_path: Path) -> None:
-    fast, slow = (8, "A100-40GB-SXM4"), (4, "V100-32GB-SXM2")
+def test_grids_of_sixteen_and_eight_cards_come_first() -> None:
+    files = (DEFECTS / f"free_and_megatron.{end}" for end in ("json", "hosts"))
     options = "inter_gbytes_per_s=25GbE", "interleave=1"
-    data = on_cards(tmp_path, [fast, fast, slow, slow], 512, *options)
+    data = assembled(*files, 512, *options)
     race = racing._Race(data, 0, lambda us: None)
     race.fill_grids(0, None)
     best = grid.search(data.on("megatron"))
