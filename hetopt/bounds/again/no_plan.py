@@ -163,7 +163,7 @@ class _Pipelines:
         nowhere = self._layers + 1
         found = left.copy() if place[2] else np.full_like(left, nowhere)
         for end in {*left.ravel().tolist()} - {nowhere}:
-            for use, start in self._starts(end, *place).items():
+            for use, start in self._starts(end, place).items():
                 look()
                 rest = left[tuple(slice(side - u) for side, u in self._pairs(use))]
                 into = found[tuple(slice(u, None) for u in use)]
@@ -173,8 +173,9 @@ class _Pipelines:
     def _pairs(self, use: _Use) -> Iterator[tuple[int, int]]:
         return zip(self._sides, use, strict=True)
 
-    def _starts(self, end: int, b: int, n: int, i: int, first: bool) -> _Starts:
+    def _starts(self, end: int, place: tuple[int, int, int, bool]) -> _Starts:
         """Return where stages before layer `end` begin, by the GPUs of replicas."""
+        b, n, i, first = place
         none = (0,) * len(self._kinds)
         best: list[_Starts] = [{} for _ in range(b + 1)]
         best[0] = {none: 0}
