@@ -11,7 +11,7 @@ to begin; from there the layout that differs in one choice and is better is take
 and again. A plan that is tried is cut and shared exactly, and has the judge's time.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from math import gcd, isqrt
@@ -334,8 +334,10 @@ def in_pipelines(groups: Sequence[Sequence[_Item]], d: int) -> list[tuple[_Item,
 
 
 def _beside(values: Sequence[int], value: int) -> Iterator[int]:
-    """Yield the values before and after one."""
-    place = values.index(value)
-    for other in (place - 1, place + 1):
-        if 0 <= other < len(values):
-            yield values[other]
+    """Yield the values before and after one, which need not be among them.
+
+    Values ascend: degrees of a size may be none of another, for stages that are left.
+    """
+    before, after = bisect_left(values, value), bisect_right(values, value)
+    yield from values[max(0, before - 1) : before]
+    yield from values[after : after + 1]

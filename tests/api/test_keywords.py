@@ -63,7 +63,7 @@ def test_old_and_new_together_are_refused() -> None:
     old: dict[str, Any] = {"seed": 3}
     with (
         pytest.warns(DeprecationWarning, match="say limits in place of seed"),
-        pytest.raises(TypeError, match="found seed beside limits"),
+        pytest.raises(TypeError, match="found seed together with limits"),
     ):
         hetopt.plan(SMALL, limits=Limits(5), **old)
 

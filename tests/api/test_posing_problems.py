@@ -73,11 +73,6 @@ def test_a_problem_is_solved_by_statements_and_planners_too() -> None:
         hetopt.solve(NAME, "metis", planner="metis")
 
 
-def test_the_first_argument_is_still_found_by_its_old_name() -> None:
-    data = device_grouping.data(hetopt.load(NAME))
-    assert hetopt.solve(problem=data).objective == hetopt.solve(data).objective
-
-
 def test_options_are_the_problems_or_the_methods() -> None:
     data, rest = api.pose(NAME, "layer_partition", {"tensor_parallel": 4, "strange": 1})
     assert len(data.stages) == 2
@@ -93,7 +88,7 @@ def test_options_are_the_problems_or_the_methods() -> None:
 def test_a_problem_stated_by_itself_is_taken_as_it_is() -> None:
     data = device_grouping.data(hetopt.load(NAME))
     assert api.pose(data, "device_grouping") == (data, {})
-    with pytest.raises(Unsupported, match="found tensor_parallel beside a problem"):
+    with pytest.raises(Unsupported, match="found tensor_parallel with a problem"):
         api.pose(data, "device_grouping", {"tensor_parallel": 2})
     with pytest.raises(MixedData, match="found a problem 'device_grouping', expected"):
         api.pose(data, "recovery")

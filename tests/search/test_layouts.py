@@ -127,3 +127,11 @@ def test_layouts_are_the_same_every_time() -> None:
     (_, one), (_, two) = searched(instance), searched(instance)
     assert one._tried == two._tried
     assert one.best == two.best
+
+
+def test_degrees_next_to_one_that_a_size_lacks() -> None:
+    """Three GPUs were measured with one size alone, which stages that are left lack."""
+    assert list(layouts._beside([0, 1, 2, 4], 3)) == [2, 4]
+    assert list(layouts._beside([0, 1, 2, 4], 2)) == [1, 4]
+    assert list(layouts._beside(range(3), 2)) == [1]
+    assert list(layouts._beside([0], 3)) == [0]
