@@ -119,7 +119,7 @@ def test_a_log_is_predicted_with_its_card_and_its_models_configuration(
     (whole,) = document("predict", named, *card, "-ogated=true")["rows"]
     assert whole["iteration_s"] > 0
     (alone,) = document("predict", unnamed, *card, "-ogated=true")["rows"]
-    assert alone["not_modelled"] == "vocabulary not told: give it"
+    assert alone["not_modelled"] == "vocabulary missing: give it"
     (beside,) = document("predict", unnamed, *card, "--config", config)["rows"]
     assert beside == whole
 
@@ -137,7 +137,7 @@ def test_runs_of_which_nothing_is_known_are_bad_input(tmp_path: Path) -> None:
     path.write_text('[{"gpu": "h100_80gb"}]', encoding="utf-8")
     answer = RUNNER.invoke(app, ["calibrate", str(path)])
     assert answer.exit_code == 2
-    assert "not told" in answer.output
+    assert "missing: give" in answer.output
 
 
 def test_runs_that_no_factor_explains_are_said_to_disagree() -> None:

@@ -18,7 +18,7 @@ class NotModelled(Exception):
 def untold(fields: Sequence[str], what: str = "") -> NotModelled:
     """Return the refusal of a run that leaves fields out; `what` says what to give."""
     it = what or ("it" if len(fields) == 1 else "them")
-    return NotModelled(f"{', '.join(fields)} not told: give {it}")
+    return NotModelled(f"{', '.join(fields)} missing: give {it}")
 
 
 class Described(NamedTuple):

@@ -46,7 +46,7 @@ def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
         yield f"hidden {a.hidden} is less than heads {a.heads}: give head_dim"
     told = a.experts and a.experts_per_token and a.expert_intermediate
     if not told and any(EXPERTS in layer for layer in a.layers):
-        yield "experts, experts_per_token or moe_intermediate not told: give all three"
+        yield "experts, experts_per_token or moe_intermediate missing: give all three"
     if layout.ep > max(1, a.experts):
         yield f"ep {layout.ep} of {a.experts} experts: each GPU has one at the least"
     if layout.pp > len(a.layers) + 2:
@@ -124,7 +124,7 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
         return tuple(kinds[letter] for letter in found.group(1))
     if "mamba" in (run.kind or ""):
         raise NotModelled(
-            "a hybrid of Mamba and attention whose pattern is not told: give "
+            "a hybrid of Mamba and attention whose pattern is missing: give "
             "`hybrid pattern M*ME` in shape_notes, of M, E (experts), * and - (MLP)"
         )
     if not run.experts:

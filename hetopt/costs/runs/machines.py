@@ -35,7 +35,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
     """The GPU and what is around it; raises `refused` of the reason where unknown."""
     words = (run.gpu or "").strip()
     if not words:
-        raise refused("gpu not told: give it, such as h100_80gb")
+        raise refused("gpu missing: give it, such as h100_80gb")
     card = card_of(words)
     if card is None:
         raise refused(f"card {words!r} is not in the catalogue: {_instead(words)}")

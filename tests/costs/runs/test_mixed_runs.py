@@ -206,11 +206,11 @@ def a_ninth_gpu(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda row: row.update(nodes=None), "nodes not told"),
-        (lambda row: row.update(nodes=2), "nodes not told"),
+        (lambda row: row.update(nodes=None), "nodes missing"),
+        (lambda row: row.update(nodes=2), "nodes missing"),
         (
             lambda row: row.update(plan=None),
-            "plan not told: give it, as nodes are not alike",
+            "plan missing: give it, as nodes are not alike",
         ),
         (lambda row: row.update(gbs=15), "trains 16 sequences, gbs is 15"),
         (without_old, "the plan has old:0, nodes are new"),

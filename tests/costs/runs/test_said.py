@@ -118,13 +118,13 @@ def test_a_kernel_that_the_card_cannot_run_is_not_modelled(
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ({"gpu": None}, "gpu not told: give it, such as h100_80gb"),
+        ({"gpu": None}, "gpu missing: give it, such as h100_80gb"),
         ({"gpu": "a800"}, "catalogue: give one of A800-80GB-PCIe, A800-80GB-SXM4, "),
         ({"gpu": "zzz"}, "give one that `hetopt list gpus` names"),
-        ({"precision": None}, "precision not told: give bf16, fp16, fp8"),
+        ({"precision": None}, "precision missing: give bf16, fp16, fp8"),
         ({"precision": "int8"}, "'int8' is none that is known: give bf16, fp16, fp8"),
-        ({"mbs": None}, "micro-batch not told: give mbs, and gbs or ga"),
-        ({"tp": None}, "dp, tp or pp not told: give all three, 1 where nothing is"),
+        ({"mbs": None}, "micro-batch missing: give mbs, and gbs or ga"),
+        ({"tp": None}, "dp, tp or pp missing: give all three, 1 where nothing is"),
         ({"attention": "mine"}, "give unfused, flash1, flash2, flash3, cudnn or sdpa"),
         ({"gpus": 7}, "gpus 7: correct one"),
         ({"pp": 200, "gpus": 1600}, "correct pp"),
@@ -150,7 +150,7 @@ def test_neither_citations_nor_notes_decide() -> None:
 
 def test_experts_that_are_not_told_how_they_lie_are_not_modelled() -> None:
     experts = {"experts": 8, "experts_per_token": 2, "moe_intermediate": 4096}
-    with pytest.raises(NotModelled, match="ep not told"):
+    with pytest.raises(NotModelled, match="ep missing"):
         layout(**experts)
     assert layout(**experts, ep=4).ep == 4
     assert layout(**experts, gpus=1, dp=1).ep == 1

@@ -1,0 +1,93 @@
+"""Lists of hosts and runs as users keep them: from the file to the answer."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from places import TESTS
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt import cli
+from hetopt.schema import Instance
+
+CASES = TESTS / "cli" / "cases"
+BOX = "{} slots=8 type=A100-80GB-SXM4\n"
+
+
+def answered(*words: object) -> str:
+    result = CliRunner().invoke(cli.app, [*map(str, words)])
+    assert result.exit_code == 0, result.stderr
+    return " ".join(result.stdout.split())
+
+
+def assembled(folder: Path, model: str, hosts: Path, batch: int, length: int) -> Path:
+    path = folder / "instance.yaml"
+    answered(
+        *("assemble", model, hosts, "--global-batch", batch),
+        *("--sequence-length", length, "-o", "inter_gbytes_per_s=25", "--out", path),
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("hosts", "counts"),
+    [
+        ("count_column.csv", {8: 2, 1: 1}),
+        ("feature_singular.conf", {8: 2}),
+        ("two_documents.yaml", {8: 2}),
+    ],
+)
+def test_hosts_have_the_gpus_that_their_list_says(
+    hosts: str, counts: dict[int, int], tmp_path: Path
+) -> None:
+    found: Instance = hetopt.load(
+        assembled(tmp_path, "llama-3-8b", CASES / hosts, 8, 1024)
+    )
+    assert found.cluster is not None
+    sizes = [node.count for node in found.cluster.nodes]
+    assert {size: sizes.count(size) for size in sizes} == counts
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., tuple[str, str]]:
+    """Return the answer to a run on boxes of eight A100, and the changed file."""
+
+    def checked(file: str, model: str, boxes: int, batch: int, length: int):
+        hosts, out = tmp_path / "hosts", tmp_path / f"new-{file}"
+        hosts.write_text("".join(BOX.format(f"a{i}") for i in range(boxes)))
+        instance = assembled(tmp_path, model, hosts, batch, length)
+        words = ("--from", CASES / file, "--instance", instance, "--out", out)
+        answer = answered("check", *words, "--time-limit", "2")
+        return answer, out.read_text("utf-8")
+
+    return checked
+
+
+def test_a_run_of_flagscale_is_read_by_its_own_sections(
+    run: Callable[..., tuple[str, str]],
+) -> None:
+    answer, _ = run("flagscale_system.yaml", "llama-3-8b", 2, 64, 4096)
+    assert "YAML of FlagScale" in answer
+    assert "tensor parallel 4, pipeline parallel 2" in answer
+    assert "does not fit" not in answer
+
+
+def test_a_run_of_latent_attention_has_its_settings_compared(
+    run: Callable[..., tuple[str, str]],
+) -> None:
+    model = str(CASES / "latent_attention_run.json")
+    answer, _ = run("latent_attention_run.args", model, 1, 16, 2048)
+    assert "The run takes" in answer
+    assert "No change" not in answer
+
+
+def test_a_proposed_run_has_one_way_to_lay_its_layers(
+    run: Callable[..., tuple[str, str]],
+) -> None:
+    model = str(CASES / "layout_and_virtual_stages.json")
+    _, changed = run("layout_and_virtual_stages.args", model, 1, 32, 4096)
+    ways = ("-pipeline-model-parallel-layout", "-num-virtual-stages-per-pipeline-rank")
+    assert sum(way in changed for way in ways) <= 1
+    if ways[0] in changed:
+        assert "last-pipeline-num-layers" not in changed
