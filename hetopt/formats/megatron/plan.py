@@ -34,8 +34,9 @@ from ..importing.current import (
 )
 from ..importing.placing import Claim, Settings
 from ..reading import Reading, reading_of
-from .arguments import Arguments, arguments, plain
+from .arguments import arguments
 from .relatives import MESHES
+from .values import Arguments, plain
 
 OPTIONS: Options = {"hosts": str}
 TRAINER = "megatron"

@@ -2,16 +2,13 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from ...errors import InstanceError
 from ...trainers.megatron import TABLE
 from ...trainers.megatron.relatives import FLAGSCALE, MEGATRON, NEMO, SWIFT
 from ...trainers.megatron.stages import LAYOUT, layout_of
 from ...trainers.table import Dialect
-
-if TYPE_CHECKING:
-    from .arguments import Read
+from .values import Read, plain
 
 _DEGREES = ("tensor-model-parallel-size", "pipeline-model-parallel-size")
 #: Where FlagScale has the degrees of stages, and whose these are.
@@ -23,7 +20,7 @@ _OF_MESHES = (
 _DISTRIBUTED = {"use-distributed-optimizer": ""}
 
 
-def _precision(read: "Read") -> None:
+def _precision(read: Read) -> None:
     kind = read.given.pop("mixed-precision", read.given.pop("precision", ""))
     if kind in ("16", "16-mixed", "fp16_mixed"):
         read.given["fp16"] = ""
@@ -41,7 +38,7 @@ def _precision(read: "Read") -> None:
         read.given["grad-reduce-in-bf16"] = ""
 
 
-def _of_nemo(read: "Read") -> Iterator[str]:
+def _of_nemo(read: Read) -> Iterator[str]:
     _precision(read)
     given = read.given
     if "num-query-groups" in given:  # whose number is all that configurations tell
@@ -65,7 +62,7 @@ def _of_nemo(read: "Read") -> Iterator[str]:
         yield from read.usual({"bf16": ""}, "a recipe of NeMo or Megatron-Bridge")
 
 
-def _of_swift(read: "Read") -> Iterator[str]:
+def _of_swift(read: Read) -> Iterator[str]:
     given = read.given
     if "max-length" in given:
         given.setdefault("seq-length", given["max-length"])
@@ -82,7 +79,7 @@ def _of_swift(read: "Read") -> Iterator[str]:
     yield from read.usual(taken, "ms-swift")
 
 
-def _of_flagscale(read: "Read") -> Iterator[str]:
+def _of_flagscale(read: Read) -> Iterator[str]:
     """Stages of process meshes [tp, cp, ep, dp, pp] are a layout and its degrees."""
     yield from ()
     given = read.given
@@ -101,14 +98,14 @@ def _of_flagscale(read: "Read") -> Iterator[str]:
         given[LAYOUT] = layout_of([int(one) for one in split])
 
 
-_OTHERS: Mapping[str, Callable[["Read"], Iterator[str]]] = {
+_OTHERS: Mapping[str, Callable[[Read], Iterator[str]]] = {
     NEMO.title: _of_nemo,
     SWIFT.title: _of_swift,
     FLAGSCALE.title: _of_flagscale,
 }
 
 
-def others_of(read: "Read") -> Iterator[str]:
+def others_of(read: Read) -> Iterator[str]:
     """Put what is no renaming into Megatron-LM's names, and yield notes of it."""
     if (adapt := _OTHERS.get(read.dialect.title)) is not None:
         yield from adapt(read)
@@ -136,19 +133,15 @@ OF_RECIPES = frozenset(
 OF_SWIFT = frozenset({"tuner-type", "max-length", "mcore-model"})
 
 
-def dialect_of(keys: Collection[str], program: str, names: Collection[str]) -> Dialect:
+def dialect_of(keys: Collection[str], program: str) -> Dialect:
     """Return which of the programs has such keys, in such a command."""
-    degrees = [key for key in keys if _name(key) in _DEGREES]
     own = (key for key in keys if "system" in key.split(".")[:-1])
-    if any(_name(key) in TABLE.names for key in own):
+    if any(plain(key) in TABLE.names for key in own):
         return FLAGSCALE
+    names = {plain(key) for key in keys}
     sections = {key.partition(".")[0] for key in keys if "." in key}
-    if degrees and not NEMO.sections.isdisjoint(sections):
+    if not names.isdisjoint(_DEGREES) and not NEMO.sections.isdisjoint(sections):
         return NEMO
     if "megatron" in program.split() or not OF_SWIFT.isdisjoint(names):
         return SWIFT
     return MEGATRON
-
-
-def _name(key: str) -> str:
-    return key.rpartition(".")[2].replace("_", "-")
