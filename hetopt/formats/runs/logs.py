@@ -109,11 +109,16 @@ class Trainer(NamedTuple):
         return Form(self.name, reads, "log", *held)
 
 
+def warm_up(count: int) -> int:
+    """Return how many of so many readings are warm-up."""
+    return max(_WARM_UP, -(-count // 10))
+
+
 def steady(readings: Sequence[float]) -> Measured | None:
     """Return the median of readings after warm-up; None where none is left."""
-    warm_up = max(_WARM_UP, -(-len(readings) // 10))
-    kept = readings[warm_up:]
-    return Measured(median(kept), len(kept), warm_up) if kept and median(kept) else None
+    first = warm_up(len(readings))
+    kept = readings[first:]
+    return Measured(median(kept), len(kept), first) if kept and median(kept) else None
 
 
 def measure(source: Source, facts: Facts, field: str, readings: list[float]) -> None:

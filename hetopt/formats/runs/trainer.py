@@ -47,7 +47,6 @@ _BAR = re.compile(
 )
 _SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(d|h|m|s)")
-_WARM_UP = 3  # steps, or a tenth
 
 
 def _told(source: Source) -> Document:
@@ -115,7 +114,7 @@ def _measured(source: Source, _: Size | None = None) -> Measured | None:
     """Return the mean time of the steps after warm-up, else of all of a run."""
     steps = _steps(source) if source.kind == "log" else {}
     last = max(steps, default=0)
-    later = [step for step in steps if step >= max(_WARM_UP, last / 10)]
+    later = [step for step in steps if step >= logs.warm_up(last)]
     if len(later) > 1:
         first = min(later)
         mean = (steps[last] - steps[first]) / (last - first)
