@@ -232,16 +232,18 @@ def compare(
     loaded = _instances_of(given_as, first, runs_on)
     chosen = Chosen(planners).planners_of("training_plan")
     pairs = [*zip(given_as, loaded, strict=True)]
-    starts = [known_of(name, data, start, library=known) for name, data in pairs]
+    before = [known_of(name, data, start) for name, data in pairs]
+    given = before
+    if not known:
+        given = [known_of(name, data, start, library=False) for name, data in pairs]
     results, references = list[Result](), dict[str, Reference]()
     try:
-        for (name, instance), mine in zip(pairs, starts, strict=True):
-            beforehand = known_of(name, instance, start)
+        for instance, beforehand, starts in zip(loaded, before, given, strict=True):
             references[instance.digest] = beforehand.reference(instance)
             for one in each:
-                given = mine.results(instance)
+                mine = starts.results(instance)
                 rows = _compare_planners(
-                    instance, given, chosen, one, heard, exact=bool(exact)
+                    instance, mine, chosen, one, heard, exact=bool(exact)
                 )
                 for result in rows:
                     results.append(result)
