@@ -125,13 +125,9 @@ class CurrentRun:
         size = Size(work.global_batch, work.sequence_length, gpus)
         for file in self.asked.files:
             if (one := runs.measured(file.source, size)) is not None:
-                of = (
-                    f"{one.kind} of {one.counted:,} iterations"
-                    if one.counted
-                    else (f"{one.kind} of the whole run")
-                )
+                of = f"{one.counted:,} iterations" if one.counted else "the whole run"
                 after = f" after {one.left_out:,} of warm-up" if one.left_out else ""
-                return Measurement(one.seconds, of + after)
+                return Measurement(one.seconds, f"{one.kind} of {of}{after}")
         return None
 
     @property

@@ -38,20 +38,9 @@ NAMES = {
 }
 _DEVICES = frozenset(
     {
-        *(
-            "gpu",
-            "gpus",
-            "ngpu",
-            "ngpus",
-            "card",
-            "cards",
-            "gcd",
-            "gcds",
-            "dcu",
-            "dcus",
-        ),
+        *("gpu", "gpus", "ngpu", "ngpus", "card", "cards", "gcd", "gcds"),
+        *("dcu", "dcus", "npu", "npus", "tpu", "tpus", "xpu", "xpus"),
         *("accelerator", "accelerators", "accel", "accels", "device", "devices"),
-        *("npu", "npus", "tpu", "tpus", "xpu", "xpus"),
     }
 )
 _OF_HOST = frozenset({"host", "hosts", "node", "nodes", "server", "machine", "vm"})
