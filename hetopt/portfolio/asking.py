@@ -125,7 +125,7 @@ def exactly(
 ) -> Result:
     """Return what the exact method of a problem finds, in terms of the data."""
     ways = settings.split_variants(data) if problem == "training_plan" else [data]
-    if len(ways) > 1:
+    if len(ways) > 1 and not _go_together(ways):
         trace, start = list[TracePoint](), wall()
 
         def hear(incumbent: Objective | None, _: Objective | None) -> None:
@@ -158,6 +158,13 @@ def exactly(
         **(options or {}),
     )
     return with_bound(_translate_back(data, twin, found))
+
+
+def _go_together(ways: list[Instance]) -> bool:
+    """Tell whether one run of the exact method is of all ways to divide."""
+    from ..exact import training_plan  # as long to load as all that is above
+
+    return training_plan.goes_together(ways)
 
 
 def _is_of(way: Instance, data: Instance, plan: TrainingPlan) -> bool:

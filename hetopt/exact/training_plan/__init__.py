@@ -15,7 +15,7 @@ The bound holds for stages of several replicas and for layers of different sizes
 where a plan chooses its stage of ZeRO or its splits it is the least over the choices.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +34,7 @@ from ...problems import Objective
 from ...problems.training_plan import settings, support
 from ...result import GRIDS, WHOLE_MODELS, Result
 from ...schema import Instance
-from ...search import grid, racing, sites
+from ...search import choices, grid, racing, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
@@ -153,6 +153,8 @@ def solve(
         task = _Task(run, data, processes, schedule)
         if reason := impossible.reason(data):
             run.reasons = (reason,)
+        elif len(settings.split_variants(data)) > 1:
+            _together(task)
         elif _alike(data):
             _on_target(task)
         elif enumeration.is_small(data):
@@ -170,6 +172,19 @@ def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> li
     from .. import checking  # no plan needs it
 
     return checking.missing(data, certificate, bound)
+
+
+def goes_together(ways: Sequence[Instance]) -> bool:
+    """Tell whether one run proves for all ways to divide an instance.
+
+    Else each is solved by itself: clusters whose plans are all looked at, and targets
+    whose grids are.
+    """
+    targets = [way.workload.target for way in ways]
+    return not any(
+        target.symmetric or target.whole or enumeration.is_small(way)
+        for way, target in zip(ways, targets, strict=True)
+    )
 
 
 def lines_up(instance: Instance) -> bool:
@@ -308,6 +323,39 @@ def _large(task: _Task) -> None:
     run.check()
 
 
+def _together(task: _Task) -> None:
+    """Several ways to divide: all are refuted together, below one incumbent."""
+    run, instance, shares = task.run, task.instance, task.shares
+    cheap = training_plan_bound(instance)
+    run.tighten(cheap.value, cheap.source)
+    if run.plan is None:
+        _choose(task)
+    if run.plan is None and _nowhere_at_all(task):
+        return
+    first, seeds = run.plan, count(run.limits.seed)
+    while True:
+        if run.plan is None or task.deadline(shares.bound) > monotonic():
+            _refute(task, shares.bound)
+        if not _search_on(task, first, seeds):
+            break
+    run.check()
+
+
+def _nowhere_at_all(task: _Task) -> bool:
+    """A pipeline that fits, under any way; whether it is proved that there is none."""
+    run, reasons = task.run, dict[str | None, None]()
+    for way in settings.split_variants(task.instance):
+        why = impossible.reason(way) or holding.no_room(way)
+        if why is None and _fit(replace(task, instance=way)):
+            (why,), run.reasons = run.reasons, ()
+        if run.plan is not None:
+            return False
+        reasons[why] = None
+    told = tuple(why for why in reasons if why is not None)
+    run.reasons = told if len(told) == len(reasons) else ()
+    return bool(run.reasons)
+
+
 def _search_on(task: _Task, first: TrainingPlan | None, seeds: Iterator[int]) -> bool:
     """Search with other seeds until a plan is better; whether one is.
 
@@ -387,7 +435,11 @@ def _fit(task: _Task) -> bool:
         left = max(0.0, task.deadline(task.shares.fitting) - monotonic())
         return Limits(time_s=left, seed=run.limits.seed)
 
-    run.offer_of("fitting", partial(fitting.pipeline, instance, limits()))
+    def pipeline() -> TrainingPlan | None:
+        found = fitting.pipeline(instance, limits())
+        return found and choices.said(run.data, instance, found)
+
+    run.offer_of("fitting", pipeline)
     if run.plan is None and fitting.impossible(instance, limits()):
         run.reasons = (holding.reason(instance.model.layers),)
     return bool(run.reasons)
@@ -463,7 +515,9 @@ def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
             )
             if found is None:
                 return
-            if enumeration.is_rather_small(instance) and not _alike(instance):
+            several = len(settings.split_variants(instance)) > 1
+            rather_small = enumeration.is_rather_small(instance) and not several
+            if rather_small and not _alike(instance):
                 tighten(run, found, clock, task.shares.first_prices)
                 _list(task)
             if not run.closed():

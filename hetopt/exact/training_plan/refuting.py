@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from ... import capability
+from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...errors import OutOfTime
 from ...plans import TrainingPlan
@@ -175,15 +176,17 @@ class Tightening:
         clock: Clock,
         *,
         few: bool = False,
+        certified: bool = True,
         listing: BoxEnumeration | None = None,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     ) -> None:
         """Begin with these times; `few` GPUs let goals be far apart.
 
         Boxes that are closed by a `listing` have no plan better than those that it
-        found.
+        found. There is no certificate where it is not to be `certified`.
         """
         self._listing, self._few, self._schedule = listing, few, schedule
+        self._certified = certified
         self._bounds, self._clock = bounds, clock
         self._lowest = times.lowest_us
         self._begin(times.highest_us)
@@ -233,7 +236,9 @@ class Tightening:
             if target <= run.bound.value:
                 self._goals.tell(refuted=True)
             elif (record := self._tried(target)) is not None:
-                least, certificate = target + 1, joined(record)
+                least, certificate = target + 1, None
+                if self._certified:
+                    certificate = joined(record)
                 source = _PRICED
                 if self._listing is not None:
                     least = min(least, self._listing.value)
@@ -300,7 +305,11 @@ def tightening(
         return None
     listing: BoxEnumeration | None = None
     refuters, few = list[Refuter](), processes is None
-    for variant in settings.variants(instance):
+    variants = settings.variants(instance)
+    several = len(settings.split_variants(instance)) > 1
+    for variant in variants:
+        if several and training_plan_bound(variant).value >= times.highest_us:
+            continue  # no plan of this way to divide is better
         bound = PipelineBound(
             *(variant, times.highest_us, times.lowest_us, clock.check),
             schedule=schedule,
@@ -318,7 +327,11 @@ def tightening(
         few &= bound.few
         refuters.append(Beside(bound, processes) if processes else bound)
     return Tightening(
-        refuters, times, clock, few=few, listing=listing, schedule=schedule
+        *(refuters, times, clock),
+        few=few,
+        certified=len(refuters) == len(variants),
+        listing=listing,
+        schedule=schedule,
     )
 
 
