@@ -80,7 +80,7 @@ def training_plan_bound(instance: Instance) -> Bound:
 
 
 def _bound(instance: Instance) -> Bound:
-    if len(ways := settings.variants(instance)) > 1:
+    if len(ways := _ways(instance)) > 1:
         # Of every one by itself, the least.
         return min(map(training_plan_bound, ways), key=lambda bound: bound.value)
     (instance,) = ways
@@ -111,6 +111,12 @@ def _bound(instance: Instance) -> Bound:
     return max(found, key=lambda bound: bound.value)
 
 
+def _ways(instance: Instance) -> list[Instance]:
+    """Return variants one of which has plans as good as any."""
+    every = settings.variants(instance)
+    return [every[i] for i in sorted({*settings.lightest(instance)})]
+
+
 def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     """No plan spends less on an iteration, at `prices` of a GPU's us by its type.
 
@@ -118,7 +124,7 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     all GPUs do on layer l, in shares x[c, l] of the batch on each kind c, takes at
     least w[c, l] x[c, l]. Each layer's work done where it is cheapest is the least.
     """
-    if len(ways := settings.variants(instance)) > 1:
+    if len(ways := _ways(instance)) > 1:
         bounds = (spending_bound(way, prices) for way in ways)
         return min(bounds, key=lambda bound: bound.value)
     (instance,) = ways

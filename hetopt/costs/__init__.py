@@ -19,7 +19,14 @@ and by whoever searches.
 """
 
 from .memory import Position
-from .settings import fixed, under, without_update
+from .settings import fixed, has_buckets, under, without_update
 from .table import CostTable
 
-__all__ = ["CostTable", "Position", "fixed", "under", "without_update"]
+__all__ = [
+    "CostTable",
+    "Position",
+    "fixed",
+    "has_buckets",
+    "under",
+    "without_update",
+]

@@ -1,7 +1,8 @@
 """Instances under one of the settings that their workload lets a plan choose."""
 
-from ..schema import Alternatives, Instance, Split
+from ..schema import Alternatives, CostSettings, Instance, Split
 from ..schema.splits import FIELDS
+from .formulas.frameworks import DEEPSPEED
 
 
 def under(
@@ -51,3 +52,11 @@ def without_update(instance: Instance) -> Instance:
     costs = instance.workload.costs.model_copy(update={"calibration": other})
     workload = instance.workload.model_copy(update={"costs": costs})
     return instance.model_copy(update={"workload": workload})
+
+
+def has_buckets(costs: CostSettings) -> bool:
+    """Tell whether DeepSpeed's buckets are weighed, which come with ZeRO alone."""
+    calibration = costs.compute.calibration
+    if calibration is None or costs.memory.activations != "calibrated":
+        return False
+    return calibration.framework in DEEPSPEED

@@ -436,11 +436,26 @@ class CostTable:
         if self.weighing is None:
             return self.activations(t, b).mib(layers, flight)
         gpu = self.cluster.node[node].gpu
-        held = self.weighing.held(gpu, layers, t, b, alone=all(ends))
-        once = self.weighing.once(gpu, layers, t, b, first=ends[0], last=ends[1])
-        largest = self.weighing.largest(gpu, layers, t, b)
+        if self.even:
+            layers = range(len(layers))  # as heavy as any others
+            held, largest, once = self._weighed(gpu, layers, t, b, ends)
+        else:
+            held, largest, once = self._weigh(gpu, layers, t, b, ends)
         kept = memory.hosted(self.workload.costs, flight * held, largest)
         return memory.mib(kept) + memory.mib(once)
+
+    def _weigh(
+        self, gpu: str, layers: range, t: int, b: int, ends: tuple[bool, bool]
+    ) -> tuple[int, int, int]:
+        """Return what a stage keeps of a micro-batch, its largest layer, the rest."""
+        assert self.weighing is not None
+        return (
+            self.weighing.held(gpu, layers, t, b, alone=all(ends)),
+            self.weighing.largest(gpu, layers, t, b),
+            self.weighing.once(gpu, layers, t, b, first=ends[0], last=ends[1]),
+        )
+
+    _weighed = cached_method(_weigh)
 
     def pinned_bytes(
         self,

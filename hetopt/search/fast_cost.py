@@ -90,6 +90,7 @@ class FastCost:
         divided = self.table.divided_parameters
         self._behind_routed = list(accumulate(divided, initial=0))
         self._kinds_differ = not instance.model.alike
+        self._even = self.table.even
         trained = self.table.trained
         self._behind_trained = list(accumulate(trained.layers, initial=0))
         self._behind_sent = list(accumulate(self.table.divided(trained), initial=0))
@@ -103,6 +104,7 @@ class FastCost:
         self._fit: dict[tuple[object, ...], bool] = {}
         self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
+        self._kept: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
         self.updates = self.table.times_updates
         self.ties = self.table.tied is not None
@@ -356,8 +358,8 @@ class FastCost:
             return _NEVER_MIB
         if replicas is not None and not self.makes_groups(replicas):
             return _NEVER_MIB
-        copied = self.costs.memory.flat_gradients and replicas != 1
         if self.table.profile.weighs:
+            copied = self.costs.memory.flat_gradients and replicas != 1
             return self._measured_mib(b, n, stages, j, slot, copied=copied)
         behind = self._behind_parameters
         parameters = behind[slot.last] - behind[slot.first]
@@ -367,28 +369,40 @@ class FastCost:
         rule = slot.recompute
         run: object = (parameters, len(layers))
         if self._kinds_differ or self.table.weighing is not None:
-            run = layers, self.kind[slot.node]  # by kernels of a card, too
-        key = (run, slot.t, b, flight, ends, replicas, rule)
-        if key not in self._needs:
-            model, table = self.table.model, self.table.under(rule)
-            node, work = self.names[slot.node], table.workload
-            self._needs[key] = (
-                memory.states_mib(
-                    self.costs,
-                    parameters,
-                    slot.t,
-                    replicas or 1,
-                    self._routed(slot),
-                    self._trained(slot) if self.table.beside else (0, 0),
-                )
-                + table.activations_mib(node, layers, (slot.t, b), flight, ends)
-                + memory.ends_mib(
-                    model, work, slot.t, b, replicas or 1, first=ends[0], last=ends[1]
-                )
-                + (self._flat_mib(slot, first=ends[0], last=ends[1]) if copied else 0)
-                + self.costs.memory.reserve_mib
+            # By kernels of a card, too.
+            run = len(layers) if self._even else layers, self.kind[slot.node]
+        key = (run, slot.t, b, ends, replicas, rule)
+        if (key, flight) not in self._needs:
+            group = slot.t, b
+            held = self.table.under(rule).activations_mib(
+                self.names[slot.node], layers, group, flight, ends
             )
-        return self._needs[key]
+            if key not in self._kept:
+                self._kept[key] = self._kept_mib(slot, b, ends, replicas)
+            self._needs[key, flight] = held + self._kept[key]
+        return self._needs[key, flight]
+
+    def _kept_mib(
+        self, slot: Slot, b: int, ends: tuple[bool, bool], replicas: int | None
+    ) -> int:
+        """Return what a stage holds whatever is in flight."""
+        model, work = self.table.model, self.table.under(slot.recompute).workload
+        held = replicas or 1
+        behind = self._behind_parameters
+        copied = self.costs.memory.flat_gradients and replicas != 1
+        return (
+            memory.states_mib(
+                self.costs,
+                behind[slot.last] - behind[slot.first],
+                slot.t,
+                held,
+                self._routed(slot),
+                self._trained(slot) if self.table.beside else (0, 0),
+            )
+            + memory.ends_mib(model, work, slot.t, b, held, first=ends[0], last=ends[1])
+            + (self._flat_mib(slot, first=ends[0], last=ends[1]) if copied else 0)
+            + self.costs.memory.reserve_mib
+        )
 
     def makes_groups(self, replicas: int) -> bool:
         """Tell whether so many replicas make groups of several under ZeRO."""

@@ -40,6 +40,11 @@ FRAMEWORKS: dict[str, Framework] = {
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
 }
 
+#: Frameworks whose pipeline and optimiser are DeepSpeed's.
+DEEPSPEED = frozenset(
+    {"megatron-2021", "deepspeed", "trainer", "deepspeed-2021", "trainer-2021"}
+)
+
 #: Programs that take the kernel of their own choice; others leave it to PyTorch.
 _OWN_KERNEL = frozenset(FRAMEWORKS) - {
     *("torch", "executor", "litgpt", "trainer", "unsloth")

@@ -17,6 +17,7 @@ from ...schema.states import QUANTISED as _QUANTISED
 from . import activations, shared
 from .activations import logits
 from .architecture import Architecture, Layer
+from .frameworks import DEEPSPEED
 from .kernels import ELEMENT, Constants
 from .layout import Layout
 from .machine import Machine
@@ -25,10 +26,6 @@ Terms = Mapping[str, float]
 
 #: Not seen by the allocator of a framework.
 OUTSIDE = ("context", "communicators")
-#: Frameworks whose pipeline and optimiser are DeepSpeed's.
-_DEEPSPEED = frozenset(
-    {"megatron-2021", "deepspeed", "trainer", "deepspeed-2021", "trainer-2021"}
-)
 #: Lightning Fabric's: FSDP joins what is frozen and adapters in one parameter a layer,
 #: all of which has a gradient, and sums those of micro-batches before it divides them.
 _JOINED = ("litgpt",)
@@ -95,7 +92,7 @@ def _of_adapters(run: Layout) -> States:
 
 def of_deepspeed(run: Layout) -> bool:
     """Return whether pipeline and optimiser are DeepSpeed's."""
-    return run.framework in _DEEPSPEED
+    return run.framework in DEEPSPEED
 
 
 def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:

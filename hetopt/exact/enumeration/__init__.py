@@ -27,7 +27,7 @@ from ... import capability
 from ...bounds.longest import longest
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
-from ...costs import under
+from ...costs import has_buckets, under
 from ...errors import InternalError, OutOfTime
 from ...plans import TrainingPlan
 from ...problems.training_plan import settings
@@ -157,20 +157,18 @@ def _parts(instance: Instance) -> list[_Part]:
 
     ZeRO divides states among pipelines, so their number is fixed where it is at work.
     One pipeline has nothing to divide. Of stages 0 to 2 the highest takes the least
-    memory, and no more time.
+    memory, and no more time, but where buckets come with it.
     """
     workload = instance.workload
     own = workload.costs.updates.zero
     if not max(workload.zeros):
         return [_Part(instance)]
-    light = (
-        [max(zero for zero in workload.zeros if zero < 3)]
-        if min(workload.zeros) < 3
-        else []
-    )
+    apart = has_buckets(workload.costs)
+    light = sorted(zero for zero in {*workload.zeros} if zero < 3)
+    light = light if apart else light[-1:]
     heavy = [3] if 3 in workload.zeros else []
     most = min(instance.planned_cluster.gpu_count, workload.global_batch)
-    pairs = [((light or heavy)[0], 1)]
+    pairs = [(zero, 1) for zero in (light + heavy if apart else light or heavy)]
     pairs += [(zero, d) for d in range(2, most + 1) for zero in light + heavy]
     return [
         _Part(under(instance, zero=zero), d, None if zero == own else zero)

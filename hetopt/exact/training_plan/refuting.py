@@ -176,14 +176,15 @@ class Tightening:
         clock: Clock,
         *,
         few: bool = False,
-        certified: bool = True,
+        certified: Sequence[int],
         listing: BoxEnumeration | None = None,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     ) -> None:
         """Begin with these times; `few` GPUs let goals be far apart.
 
         Boxes that are closed by a `listing` have no plan better than those that it
-        found. There is no certificate where it is not to be `certified`.
+        found. `certified` are the numbers of the bounds whose certificates are of the
+        choices of settings, one for each; none where some choice has none.
         """
         self._listing, self._few, self._schedule = listing, few, schedule
         self._certified = certified
@@ -238,7 +239,7 @@ class Tightening:
             elif (record := self._tried(target)) is not None:
                 least, certificate = target + 1, None
                 if self._certified:
-                    certificate = joined(record)
+                    certificate = joined([record[i] for i in self._certified])
                 source = _PRICED
                 if self._listing is not None:
                     least = min(least, self._listing.value)
@@ -305,11 +306,14 @@ def tightening(
         return None
     listing: BoxEnumeration | None = None
     refuters, few = list[Refuter](), processes is None
-    variants = settings.variants(instance)
+    variants, lightest = settings.variants(instance), settings.lightest(instance)
     several = len(settings.split_variants(instance)) > 1
-    for variant in variants:
+    place = dict[int, int]()  # of the refuter, by number of a variant
+    for number in sorted({*lightest}):
+        variant = variants[number]
         if several and training_plan_bound(variant).value >= times.highest_us:
             continue  # no plan of this way to divide is better
+        place[number] = len(refuters)
         bound = PipelineBound(
             *(variant, times.highest_us, times.lowest_us, clock.check),
             schedule=schedule,
@@ -329,7 +333,7 @@ def tightening(
     return Tightening(
         *(refuters, times, clock),
         few=few,
-        certified=len(refuters) == len(variants),
+        certified=[place[x] for x in lightest] if {*lightest} <= {*place} else [],
         listing=listing,
         schedule=schedule,
     )

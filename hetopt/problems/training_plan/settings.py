@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import product
 from typing import TypeVar
 
-from ...costs import under
+from ...costs import has_buckets, under
 from ...schema import Instance, Recompute, Split
 from ...schema.splits import FIELDS
 from . import shapes, targets
@@ -61,12 +61,35 @@ def variants(instance: Instance) -> list[Instance]:
     Stages of ZeRO come in order, within each the ways to be divided; the target runs
     them all. How stages recompute is left to them.
     """
+    return [one for _, one in _by_way(instance)]
+
+
+def lightest(instance: Instance) -> list[int]:
+    """Return for each of `variants` the number of one that has plans as good.
+
+    A plan under ZeRO 0 or 1 runs under 2: it takes no more memory, as more is divided,
+    exchanges as much, and updates no more parameters on a GPU. DeepSpeed is calibrated
+    with buckets from stage 1 on: there each stage stands for itself.
+    """
+    each = _by_way(instance)
+    apart, keys = has_buckets(instance.workload.costs), list[tuple[int, int]]()
+    last = dict[tuple[int, int], int]()
+    for number, (way, one) in enumerate(each):
+        zero = one.workload.costs.updates.zero
+        keys.append((way, zero if apart else zero == 3))
+        last[keys[-1]] = number
+    return [last[key] for key in keys]
+
+
+def _by_way(instance: Instance) -> list[tuple[int, Instance]]:
+    """Return all variants, with the number of the way to be divided that each has."""
     found = []
-    for way in map(on_target, split_variants(instance)):
+    for number, way in enumerate(map(on_target, split_variants(instance))):
         loose = _without_groups(way)
         zeros = sorted(set(loose.workload.zeros))
-        found += [under(loose, zero=z) for z in zeros] if zeros[1:] else [loose]
-    return sorted(found, key=lambda one: one.workload.costs.updates.zero)
+        some = [under(loose, zero=z) for z in zeros] if zeros[1:] else [loose]
+        found += [(number, one) for one in some]
+    return sorted(found, key=lambda pair: pair[1].workload.costs.updates.zero)
 
 
 def _without_groups(way: Instance) -> Instance:
