@@ -15,6 +15,7 @@ from brute_force_training import best_training_plan, random_tiny_instance
 from claims import tightened
 from inputs import trials
 from sites_of_nodes import in_sites
+from soaking import pipelines
 
 from hetopt import load
 from hetopt.api import judging
@@ -59,6 +60,16 @@ def test_what_whole_pipelines_refute_is_checked(number: int) -> None:
     tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in seeds)
     instances = chain(map(some_instance, range(40, 40 + number)), tiny)
     assert sum(checked(one, whole=True) for one in instances) > number // 2
+
+
+@pytest.mark.parametrize("number", trials(4, 40))
+def test_what_is_refuted_of_interleaved_pipelines_is_checked(number: int) -> None:
+    found = 0
+    for seed in range(number):
+        data = pipelines.draw_interleaved(Random(f"checked {seed}"))
+        instance = drawing.read(data["instance"])
+        found += checked(instance) + checked(instance, whole=True)
+    assert found > number
 
 
 @pytest.mark.slow
