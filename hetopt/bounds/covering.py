@@ -2,9 +2,9 @@
 
 A plan has D pipelines, D no more than their states have room for. One of them takes its
 share of the batch or more: n micro-batches or more of a size b. Its stage at position i
-from the end keeps min(n, i + 1) of them (1F1B; else one at the least), and replicas of
-t GPUs with s samples each, whose samples sum to b. So with a weight w of each class of
-GPUs,
+from the end keeps min(n, i + 1) of them or more (1F1B; else one at the least), and
+replicas of t GPUs with s samples each, whose samples sum to b. So with a weight w of
+each class of GPUs,
 
     stage(l, m, f) = min sum of t w over replicas that hold layers l to m - 1 while f
                      micro-batches are kept, their samples summing to b

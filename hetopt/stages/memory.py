@@ -33,19 +33,25 @@ def fitting(
     last one keeps `flight` micro-batches, the last stage one. ZeRO divides among the
     `replicas` that every layer has, or as many as there can be. `check` is called now
     and then, and may raise.
+
+    Interleaved, a pipeline has as many micro-batches as stages, or more, and a stage as
+    many layers as it has runs: `flight - 1` stages follow, and it keeps what that says
+    (`hetopt/exact/README.md` has why fewer stages never ask for more).
     """
     room = table.memory_mib(node)
     holders = None if replicas is None else [replicas] * runs.layers
+    v = table.workload.costs.schedule.interleave
 
     def fits(first: int, last: int) -> bool:
         j = int(first > 0)
         behind = 1 if last == runs.layers else max(2, flight)
         kept = 1 if last == runs.layers else flight
-        place = Position(kept, behind + j, j)
+        place = Position(kept if v == 1 else behind + j, behind + j, j)
         need = table.stage_mib(node, range(first, last), group, place, holders)
         return sum(need.values()) <= room
 
-    return _equal(runs, fits) if runs.equal else _each(runs, fits, check)
+    able = _equal(runs, fits) if runs.equal else _each(runs, fits, check)
+    return able & (runs.lengths >= v)
 
 
 def _equal(runs: Runs, fits: Callable[[int, int], bool]) -> Flags:

@@ -52,3 +52,20 @@ class Runs:
         found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
         found = self.spans[:, 1] == self.layers
         return found
+
+    @property
+    def lengths(self) -> Whole:
+        """Return how many layers runs have."""
+        found: Whole = self.spans[:, 1] - self.spans[:, 0]
+        return found
+
+    def longer(self, layers: int) -> tuple[Whole, Whole]:
+        """Return runs before the last layer that have fewer layers, and longer ones.
+
+        These begin alike and have so many, where there are such.
+        """
+        short = np.flatnonzero((self.lengths < layers) & ~self.ends)
+        first = self.spans[short, 0]
+        there = first + layers < self.layers
+        long = self.number[first[there], first[there] + layers]
+        return short[there], long

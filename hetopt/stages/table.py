@@ -53,7 +53,7 @@ class StageTable:
     def places(self) -> bool:
         """Return whether a stage needs more memory the more stages follow it (1F1B)."""
         costs = self.instance.workload.costs
-        return costs.schedule.in_flight == "1f1b" and costs.schedule.interleave == 1
+        return costs.schedule.in_flight == "1f1b"
 
     @cached_property
     def sync(self) -> SyncSizes:
@@ -106,6 +106,10 @@ class StageTable:
                 took = behind[last] - behind[first] + head
                 able = fitting(rule, runs, node, (t, s), flight)
                 us[t, s, able] = np.minimum(us[t, s], took)[able]
+        # Kernels want times that do not fall as runs grow: one that is too short to be
+        # a stage takes as long as the shortest one that is.
+        short, long = runs.longer(self.instance.workload.costs.schedule.interleave)
+        us[..., short] = us[..., long]
         return np.minimum(us, NEVER)
 
     @cached_property

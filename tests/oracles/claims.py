@@ -140,6 +140,21 @@ def random_plans(instance: Instance, rng: Random, count: int) -> Iterator[Traini
             yield plan
 
 
+def tightened(instance: Instance, plan: TrainingPlan) -> Instance:
+    """Return the instance whose GPUs have just the memory that a valid plan needs."""
+    cluster, most = instance.planned_cluster, dict[str, int]()
+    needs = judge.evaluate(instance, plan).parts["peak_memory_mib"]
+    for replica in plan.replicas():
+        kind = cluster.node[replica.node].gpu
+        most[kind] = max(most.get(kind, 1), *(needs[gpu] for gpu in replica.gpus))
+    gpus = {
+        kind: gpu.model_copy(update={"memory_gib": most.get(kind, 1) / 1024})
+        for kind, gpu in cluster.gpus.items()
+    }
+    cluster = cluster.model_copy(update={"gpus": gpus})
+    return instance.model_copy(update={"cluster": cluster})
+
+
 def some_plans(
     instance: Instance, rng: Random, count: int = 30
 ) -> Iterator[TrainingPlan]:

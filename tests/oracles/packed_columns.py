@@ -362,6 +362,8 @@ class Packing:
             self.reached.add(kind)
             self.reached |= {"few"} if arcs.few else set()
             self.reached |= {f"{arcs.places} places"} if arcs.places > 1 else set()
+            if arcs.places > 1 and pricing.runs > 1 and len(pipeline.stages) > 1:
+                self.reached.add("interleaved places")
             self.reached |= {"hidden"} if pricing.limits.spent_us else set()
             if pricing.coupling.sent is not None:
                 self.reached.add("limited sync")
@@ -379,7 +381,7 @@ class Packing:
         told = self.box.places if self.bound.table.places else 1
         if arcs.size != pipeline.size:
             raise _Missing("other size")
-        if arcs.few != (pipeline.micro_batches < told):
+        if arcs.few != (pricing.runs == 1 and pipeline.micro_batches < told):
             raise _Missing("other number of micro-batches")
         if box.sync_us is not None and pipeline.sync_us > box.sync_us:
             raise _Missing(f"synchronises {pipeline.sync_us}, not {box.sync_us} us")

@@ -10,7 +10,7 @@ from typing import Any
 
 import drawing
 from brute_force_training import best_training_plan
-from claims import random_plans, some_plans
+from claims import random_plans, some_plans, tightened
 from packed_columns import Packing, PlanFacts, boxes, facts, holds
 from sites_of_nodes import in_sites
 
@@ -87,6 +87,30 @@ def draw_in_sites(rng: Random) -> dict[str, Any]:
     costs["layer_times"] = "analytic"
     costs.pop("profile", None)
     return data | {"instance": tree}
+
+
+def draw_interleaved(rng: Random) -> dict[str, Any]:
+    """Draw an instance of interleaved pipelines, mostly as tight as a plan of it."""
+    counts = tuple(rng.choice([1, 2, 3, 4]) for _ in range(rng.choice([1, 2, 2])))
+    fixed = {"interleave": rng.choice([2, 2, 3]), "pipeline": "critical"}
+    tree = drawing.instance(
+        rng,
+        counts,
+        layers=rng.choice([4, 6, 8, 9]),
+        batch=rng.choice([4, 6, 12]),
+        sizes=rng.choice([(1,), (1,), (1, 2), (2,)]),
+        fixed=fixed | {"in_flight": "1f1b"},
+    )
+    drawing.leave_choices_out(tree)
+    if rng.random() < 0.5:  # equal layers
+        for field in ("layer_kinds", "layer_parameters", "active_layer_parameters"):
+            tree["model"].pop(field, None)
+    instance, plans = drawing.read(tree), rng.randrange(10**9)
+    for plan in random_plans(instance, Random(plans), 8 * (rng.random() < 0.8)):
+        if judge.evaluate(instance, plan).valid:
+            tree = tightened(instance, plan).model_dump(mode="json")
+            break
+    return {"instance": tree, "plans": plans}
 
 
 def check(data: dict[str, Any]) -> str:

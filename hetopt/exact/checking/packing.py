@@ -238,14 +238,34 @@ class Packing:
                     (max(1, highs[i]), leaf.most(highs[i : i + 1])[0]),
                 )
                 low, high = (
-                    np.clip(b * ((v * left + us - sums[i]) // (v * us)), 0, limit)
-                    * able[i]
-                    for left, (us, limit) in (
-                        (leaf.part.left_us, pair) for pair in pairs
+                    b * self._rounds(np.clip(n, 0, limit // b), sums[i], highs[i])
+                    for n, limit in (
+                        ((v * leaf.part.left_us + us - sums[i]) // (v * us), limit)
+                        for us, limit in pairs
                     )
                 )
+                low, high = low * able[i], high * able[i]
                 found.append(self._hosted(low))
                 np.maximum(sure, self._hosted(high), out=sure)
+        return found
+
+    def _rounds(self, n: Whole, sums: Whole, high: int) -> Whole:
+        """Return the most micro-batches up to n that whole rounds of all stages have.
+
+        Interleaved pipelines have no others. None of their stages is slower than
+        `high`, so a sum that is no less has `sum / high` of them or more, each with a
+        layer for every virtual stage and a GPU. What is true of a path is true of one
+        on fewer GPUs that is no slower: of more numbers of stages.
+        """
+        v, kinds = self._stages.costs.schedule.interleave, self._stages.kinds
+        if v == 1:
+            return n
+        gpus = sum(kind.gpus * len(kind.nodes) for kind in kinds)
+        most = min(self._stages.layers // v, gpus)
+        found = np.zeros_like(n)
+        for number in range(1, most + 1):
+            able = sums <= number * high
+            found = np.maximum(found, able * (n // number * number))
         return found
 
     def _hosted(self, taken: Whole) -> Whole:

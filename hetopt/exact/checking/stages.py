@@ -208,21 +208,27 @@ class Stages:
     @property
     def depends_on_position(self) -> bool:
         """Return whether stages need more memory the more stages follow them."""
-        return (
-            self.costs.schedule.in_flight == "1f1b"
-            and self.costs.schedule.interleave == 1
-        )
+        return self.costs.schedule.in_flight == "1f1b"
 
     def _fitting(
         self, rule: CostTable, name: str, group: tuple[int, int], flight: int
     ) -> Flags:
-        """Tell for every run whether it fits while `flight` micro-batches are kept."""
+        """Tell for every run whether it fits while `flight` micro-batches are kept.
+
+        Interleaved, a stage has a layer or more for each of its v parts, and a pipeline
+        of P stages no fewer than P micro-batches: with p stages behind it and a before,
+        it keeps min(P, P + (p - a) / v) of them or more. That grows with p and with a,
+        so the fewest there can be are asked for.
+        """
         look()
         layers, room = self.layers, rule.memory_mib(name)
+        parts = self.costs.schedule.interleave
 
         def fits(first: int, last: int) -> bool:
             j, kept = min(1, first), 1 if last == layers else flight
             stages = j + (1 if last == layers else max(2, flight))
+            if parts > 1:  # as the judge weighs P micro-batches
+                kept = stages
             need = rule.stage_mib(
                 name, range(first, last), group, Position(kept, stages, j)
             )
@@ -244,7 +250,7 @@ class Stages:
         whole = _most(layers - 1, lambda x: fits(0, x))
         found |= (self.first == 0) & (self.last <= whole)
         found[layers - 1] = fits(0, layers)  # the run of all layers
-        return found
+        return found & (self.last - self.first >= parts)
 
     def _find_replica_us(self, number: int, flight: int) -> Whole:
         """Return times of replicas without transfers, by [degree, samples, run]."""

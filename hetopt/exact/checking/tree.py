@@ -178,8 +178,12 @@ class Check:
     def _parts(
         self, stages: Stages, box: Box, left: int, places: int
     ) -> Iterator[Part]:
-        """Yield pipelines of every size, with few micro-batches and with more."""
+        """Yield pipelines of every size, with few micro-batches and with more.
+
+        Interleaved ones have no fewer than stages: none keeps less for that.
+        """
         positions = places if stages.depends_on_position else 1
+        fewest = 1 if stages.costs.schedule.interleave > 1 else positions
         for b in stages.sizes[box.size[0] : box.size[1] + 1]:
             least, most = 1, stages.batch // b
             if box.count[1] == 1:
@@ -187,11 +191,11 @@ class Check:
                     continue
                 least = most
             for sync_us, spent_us in self._syncs(box):
-                if least < positions:  # fewer micro-batches than positions
-                    few = b * min(most, positions - 1)
+                if least < fewest:  # fewer micro-batches than positions
+                    few = b * min(most, fewest - 1)
                     one = stages.options(b, 1)
                     yield Part(one, left, few, sync_us, spent_us)
-                if most >= positions:
+                if most >= fewest:
                     each = stages.options(b, positions)
                     yield Part(
                         each, left, b * most, sync_us, spent_us, together=positions == 1

@@ -554,11 +554,13 @@ class PipelineBound:
         found, own = [], view or self._view
         table, bare = own.table, own.bare(box)
         positions = box.places if table.places else 1
+        # Interleaved pipelines have no fewer micro-batches than stages.
+        fewer = (False, True) if positions > 1 and self._runs == 1 else (False,)
         for size in range(box.size_low, box.size_high + 1):
             b = self.table.sizes[size]
             if box.count_high == 1 and self.batch % b:
                 continue
-            for few in (False, True) if positions > 1 else (False,):
+            for few in fewer:
                 which = size, positions, few
                 most = min(self.batch, b * (positions - 1)) if few else self.batch
                 if box.count_high == 1 and most < self.batch:

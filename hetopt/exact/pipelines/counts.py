@@ -23,7 +23,9 @@ micro-batch does not quite fit may be too dear for what it takes.
 what the others leave: no less than `batch - others(N - u)`. This limits its sum of
 times, and says which intervals have to be looked at more finely.
 
-*Dominance.* A label goes where one of no more GPUs is neither slower nor dearer.
+*Dominance.* A label goes where one of no more GPUs is neither slower nor dearer. Nor
+does such a path take less where micro-batches are a multiple of its stages: a shorter
+sum may have as many stages, or fewer, and how many there can be is the same of all.
 """
 
 from collections.abc import Callable, Sequence
@@ -297,12 +299,23 @@ class _Part:
             self._timed |= dict.fromkeys(found, self._timed[span])
         return found
 
-    def taken(self, slowest_us: int, sums: Whole) -> Whole:
-        """Return the most sequences of paths with such sums and slowest stages."""
-        paid = self.v * slowest_us
-        n = (self.v * self.pricing.limits.left_us + slowest_us - sums) // paid
-        most = self.pricing.most(slowest_us)
-        return np.where(sums < HALF, np.clip(self.b * n, 0, most), 0)
+    def taken(self, low: int, high: int, sums: Whole) -> Whole:
+        """Return the most sequences of paths with such sums, or longer ones.
+
+        Their slowest stages take from `low` to `high`. Interleaved, a pipeline has a
+        multiple of its stages in micro-batches: as many as a multiple of any number of
+        stages that may be, of which a sum has `sum / high` or more.
+        """
+        spare = self.v * self.pricing.limits.left_us + low - sums
+        n = np.clip(spare // (self.v * low), 0, self.pricing.most(low) // self.b)
+        n[sums >= HALF] = 0
+        if self.v == 1:
+            return self.b * n
+        fewest, whole = -(-sums // high), np.zeros_like(n)
+        most = min(self.pricing.layers // self.v, sum(self.pricing.rows.gpus))
+        for stages in range(max(1, fewest.min()), min(most, n.max()) + 1):
+            np.maximum(whole, (fewest <= stages) * (n - n % stages), out=whole)
+        return self.b * whole
 
     def most_us(self, span: Span, wanted: Whole) -> Whole:
         """Return the largest sums of paths that take what is wanted, by GPUs."""
@@ -370,10 +383,10 @@ class _Search:
                 return False
             sums = labels.us[0, -1, 0]
             low, high = part.range(span)
-            taken = part.taken(low, sums)
+            taken = part.taken(low, high, sums)
             taken = master.hosted(np.where(taken >= least, taken, 0))
             self.kept[x, span, mean] = taken
-            sure = master.hosted(part.taken(high, sums))
+            sure = master.hosted(part.taken(high, high, sums))
             np.maximum(self._sure, sure, out=self._sure)
         return True
 
@@ -457,7 +470,7 @@ class IntegerMaster:
             most_us = self.from_above(parts[x].most_us(span, anything))
             labels = parts[x].labels(span, mean, most_us, allowed)
             _, high = parts[x].range(span)
-            taken = parts[x].taken(high, labels.us[0, -1, 0])
+            taken = parts[x].taken(high, high, labels.us[0, -1, 0])
             kept[x, span, mean] = self.hosted(taken)
         if not kept:
             return

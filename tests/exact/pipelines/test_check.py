@@ -12,8 +12,10 @@ import drawing
 import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from claims import tightened
 from inputs import trials
 from sites_of_nodes import in_sites
+from soaking import pipelines
 
 from hetopt import load
 from hetopt.api import judging
@@ -58,6 +60,16 @@ def test_what_whole_pipelines_refute_is_checked(number: int) -> None:
     tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in seeds)
     instances = chain(map(some_instance, range(40, 40 + number)), tiny)
     assert sum(checked(one, whole=True) for one in instances) > number // 2
+
+
+@pytest.mark.parametrize("number", trials(4, 40))
+def test_what_is_refuted_of_interleaved_pipelines_is_checked(number: int) -> None:
+    found = 0
+    for seed in range(number):
+        data = pipelines.draw_interleaved(Random(f"checked {seed}"))
+        instance = drawing.read(data["instance"])
+        found += checked(instance) + checked(instance, whole=True)
+    assert found > number
 
 
 @pytest.mark.slow
@@ -122,18 +134,39 @@ def checked(instance: Instance, *, whole: bool = False, hosts: bool = False) -> 
 def test_no_prices_refute_the_optimum(number: int) -> None:
     """Whatever divisions and prices: the best plan of a tiny instance has its time."""
     for seed in range(number):
-        _hold_the_optimum_to_lies(seed)
+        rng = Random(f"prices {seed}")
+        instance = random_tiny_instance(rng, most_gpus=4)
+        _hold_the_optimum_to_lies(rng, instance, whole=seed % 2 > 0)
 
 
-def _hold_the_optimum_to_lies(seed: int) -> None:
-    rng = Random(f"prices {seed}")
-    instance = random_tiny_instance(rng, most_gpus=4)
+@pytest.mark.parametrize("number", trials(6, 60))
+def test_no_prices_refute_the_optimum_of_interleaved_pipelines(number: int) -> None:
+    """Nor that places of stages keep more in flight than the judge says."""
+    found = 0
+    for seed in range(number):
+        rng = Random(f"interleaved {seed}")
+        instance = interleaved(random_tiny_instance(rng, most_gpus=3))
+        found += _hold_the_optimum_to_lies(rng, instance, whole=seed % 2 > 0)
+    assert found > number // 3
+
+
+def interleaved(instance: Instance) -> Instance:
+    """Return an instance that chooses among 1, 2 and 4 virtual stages per GPU."""
+    tree = instance.model_dump(mode="json")
+    tree["workload"]["costs"] |= {"pipeline": "critical", "in_flight": "1f1b"}
+    tree["workload"] |= {"alternatives": {"interleave": [1, 2, 4]}, "runs_on": "any"}
+    return Instance.model_validate_json(json.dumps(tree))
+
+
+def _hold_the_optimum_to_lies(rng: Random, instance: Instance, *, whole: bool) -> bool:
     if (best := best_training_plan(instance)) is None:
-        return
+        return False
+    instance = tightened(instance, best[1])  # of which it is the best plan, too
+    assert box_forger.honest(instance, *best[:1] * 2, STEPS, whole=whole) is None
     honest = None
     for share in (0.5, 0.9, 0.99, 1 - 1 / best[0]):
         found = box_forger.honest(
-            *(instance, int(share * best[0]), best[0], STEPS), whole=seed % 2 > 0
+            *(instance, int(share * best[0]), best[0], STEPS), whole=whole
         )
         honest = found or honest
     for _ in range(30):
@@ -141,7 +174,8 @@ def _hold_the_optimum_to_lies(seed: int) -> None:
         if honest is not None and rng.random() < 0.7:
             lie = box_forger.forged(rng, honest, best[0])
         if lie is not None:
-            assert checking.missing(instance, lie, best[0] + 1), (seed, lie)
+            assert checking.missing(instance, lie, best[0] + 1), (instance, lie)
+    return honest is not None
 
 
 # --- one certificate, and what a forger makes of it ----------------------------------

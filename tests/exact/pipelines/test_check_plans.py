@@ -15,6 +15,7 @@ import pytest
 from claims import random_plans
 from inputs import trials
 from sites_of_nodes import in_sites
+from soaking import pipelines
 
 from hetopt.exact.checking.paths import Paths
 from hetopt.exact.checking.prices import Part, Prices
@@ -149,13 +150,13 @@ def boxed(
     return Box(*ranges, sites=at, hosts=rng.choice([(), hosts, hosts]))
 
 
-def charged(rng: Random, instance: Instance) -> int:
+def charged(rng: Random, instance: Instance, plans: Random) -> int:
     """Return how many pipelines of random plans were looked at."""
     (only,) = variants(instance)
     names, number = divided(rng, only), 0
     stages = Stages(only, names)
     sites = Sites(stages, names)
-    for plan in random_plans(instance, rng, 12):
+    for plan in random_plans(instance, plans, 12):
         judged = judge.evaluate(only, plan)
         if not judged.valid:
             continue
@@ -173,7 +174,8 @@ def charged(rng: Random, instance: Instance) -> int:
                 continue
             number += 1
             told = rng.choice([1, 2, 4]) if stages.depends_on_position else 1
-            few = pipeline.micro_batches < told
+            v = stages.costs.interleave
+            few = v == 1 and pipeline.micro_batches < told
             b = pipeline.micro_batch_size
             options = stages.options(b, 1 if few else told)
             sync = box.sync[1] if stages.costs.sync_overlap == "none" else None
@@ -184,7 +186,7 @@ def charged(rng: Random, instance: Instance) -> int:
             low, us_cost = rng.randint(1, max(each) + 1), rng.choice([0, 1, 1000])
             found = way.least(us_cost, np.array([low]), np.array([max(each)]))[0]
             used = uses.price(pipeline, prices, box.replicas[0])
-            often = stages.costs.interleave * low
+            often = v * low
             assert found <= us_cost * sum(each) + often * used, (plan, box, prices)
     return number
 
@@ -192,4 +194,14 @@ def charged(rng: Random, instance: Instance) -> int:
 @pytest.mark.parametrize("number", trials(60, 600))
 def test_no_pipeline_of_a_plan_is_charged_more_than_it_uses(number: int) -> None:
     rng = Random("charged")
-    assert sum(charged(rng, drawn(rng)) for _ in range(number)) > number // 2
+    assert sum(charged(rng, drawn(rng), rng) for _ in range(number)) > number // 2
+
+
+@pytest.mark.parametrize("number", trials(40, 600))
+def test_no_interleaved_pipeline_is_charged_more_than_it_uses(number: int) -> None:
+    rng, found = Random("interleaved"), 0
+    for _ in range(number):
+        data = pipelines.draw_interleaved(rng)
+        plans = Random(data["plans"])
+        found += charged(rng, drawing.read(data["instance"]), plans)
+    assert found > number // 2

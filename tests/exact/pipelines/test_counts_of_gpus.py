@@ -2,6 +2,7 @@
 
 from itertools import combinations_with_replacement, pairwise, product
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from inputs import trials
 from random_graphs import Several, paths, potentials, random_graph
 
 from hetopt import api
-from hetopt.exact.pipelines import count_kernels, kernels, side_by_side
+from hetopt.exact.checking.packing import Packing
+from hetopt.exact.pipelines import count_kernels, counts, kernels, side_by_side
 from hetopt.exact.pipelines.arcs import arcs, exits_us
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.count_kernels import Least, States
@@ -270,6 +272,41 @@ def test_whole_pipelines_never_refute_the_time_of_the_best_plan(number):
             refuted += sum(box.whole is not None for box in bound.boxes)
         assert not all(proved), seed
     assert refuted
+
+
+def test_interleaved_pipelines_take_whole_rounds_and_no_more_than_is_counted():
+    """Of any pipeline with such a slowest stage, by the engine and the checker."""
+    rng = Random("rounds")
+    for _ in range(600):
+        v, b, count = rng.choice([2, 3, 4]), rng.choice([1, 2]), rng.randint(1, 6)
+        low = rng.randint(1, 50)
+        high = low + rng.choice([0, 1, 9, 40])
+        slowest = rng.randint(low, high)
+        sum_us = slowest + sum(rng.randint(1, slowest) for _ in range(count - 1))
+        left, layers = rng.randint(1, 30 * slowest), v * count + rng.randint(0, 9)
+        n = (v * left + slowest - sum_us) // (v * slowest)  # n M + (S - M) / v <= left
+        asked = sum_us - rng.choice([0, 0, rng.randint(0, sum_us // 2)])
+        most = rng.choice([10**6, b * rng.randint(1, 20)])
+        pricing = SimpleNamespace(
+            limits=SimpleNamespace(left_us=left),
+            rows=SimpleNamespace(gpus=(count, rng.choice([0, 0, 5]))),
+            layers=layers,
+            most=lambda _, most=most: most,
+        )
+        part = SimpleNamespace(v=v, b=b, pricing=pricing)
+        (taken,) = counts._Part.taken(part, low, high, np.array([asked]))
+        at_most = min((v * left + low - asked) // (v * low), most // b)
+        numbers = range(1, min(layers // v, sum(pricing.rows.gpus)) + 1)
+        rounds = (at_most // p * p for p in numbers if p * high >= asked)
+        assert taken == b * max(0, *rounds, 0)
+        assert taken >= b * (max(0, min(n, most // b)) // count * count)
+        gpus = pricing.rows.gpus
+        kinds = [SimpleNamespace(gpus=x, nodes=("n",)) for x in gpus]
+        costs = SimpleNamespace(schedule=SimpleNamespace(interleave=v))
+        stages = SimpleNamespace(costs=costs, kinds=kinds, layers=layers)
+        given = np.array([max(0, at_most)]), np.array([asked]), high
+        (found,) = Packing._rounds(SimpleNamespace(_stages=stages), *given)
+        assert b * found == taken
 
 
 def test_processes_look_at_whole_pipelines_as_the_bound_does():

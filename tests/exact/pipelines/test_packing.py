@@ -53,11 +53,14 @@ def _examined(trial, ways, least):
     return missed
 
 
-def _in_sites(seed):
-    try:
-        return soaked.examined(soaked.draw_in_sites(Random(seed)))
-    except InstanceError:
-        return "refused", set()
+def _drawn_by(draw):
+    def trial(seed):
+        try:
+            return soaked.examined(draw(Random(seed)))
+        except InstanceError:
+            return "refused", set()
+
+    return trial
 
 
 @pytest.mark.parametrize("least", trials(_LEAST, _MOST))
@@ -71,7 +74,15 @@ def test_every_valid_plan_is_a_packing_of_every_way_that_is_drawn(least):
 @pytest.mark.parametrize("least", trials(_LEAST_IN_SITES, _MOST))
 def test_every_valid_plan_is_a_packing_where_links_between_sites_are_slow(least):
     ways = {"sites", "leaves a site", "single", "several nodes", "refuted below"}
-    assert not _examined(_in_sites, ways, least), "never drawn"
+    trial = _drawn_by(soaked.draw_in_sites)
+    assert not _examined(trial, ways, least), "never drawn"
+
+
+@pytest.mark.parametrize("least", trials(_LEAST, _MOST))
+def test_every_valid_plan_is_a_packing_where_stages_are_interleaved(least):
+    ways = {"interleaved places", "8 places", "ordered", "unordered", "refuted below"}
+    trial = _drawn_by(soaked.draw_interleaved)
+    assert not _examined(trial, ways, least), "never drawn"
 
 
 def _instance(**changes):

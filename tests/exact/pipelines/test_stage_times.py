@@ -1,9 +1,13 @@
 """The stage table against the cost model, run by run; memory is asked of each."""
 
+from fractions import Fraction
+from itertools import product
+
 import pytest
 import soaking
 
 from hetopt.costs import CostTable, Position
+from hetopt.costs.formulas import shared
 from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.stages import NEVER, StageTable
@@ -13,19 +17,49 @@ def _least_us(instance: Instance, node: str, group: tuple[int, int], span, fligh
     """The least time of a replica that fits where its stage keeps `flight` batches."""
     (t, s), (first, last) = group, span
     layers = instance.model.layers
-    found = NEVER
+    found, v = NEVER, instance.workload.costs.schedule.interleave
+    if last - first < v:  # no stage: as long as the shortest there is, before the end
+        if first + v >= layers or last == layers:
+            return NEVER
+        last = first + v
+    ends = last == layers
     for rule in instance.workload.recomputes:
         table = CostTable(instance).under(rule)
-        j, ends = int(first > 0), last == layers
-        kept = 1 if ends else flight  # of the micro-batches of the pipeline
-        stages = j + 1 if ends else j + max(2, flight)
-        need = table.stage_mib(
-            node, range(first, last), (t, s), Position(kept, stages, j)
+        if v > 1:
+            places = [*_interleaved(first > 0, not ends, flight)]
+        else:
+            j, kept = int(first > 0), 1 if ends else flight
+            places = [Position(kept, j + (1 if ends else max(2, flight)), j)]
+        needs = (
+            sum(table.stage_mib(node, range(first, last), (t, s), place).values())
+            for place in places
         )
-        if sum(need.values()) <= table.memory_mib(node):
+        if min(needs) <= table.memory_mib(node):
             us = sum(table.layer_us(node, t, s)[first:last])
             found = min(found, us + (table.head_us(node, t, s) if ends else 0))
     return found
+
+
+def _interleaved(before: bool, behind: bool, flight: int):
+    """Yield where stages may stand in pipelines of a multiple of P micro-batches."""
+    for j in range(4) if before else (0,):
+        for after in range(max(1, flight - 1), flight + 3) if behind else (0,):
+            stages = j + 1 + after
+            yield from (Position(k * stages, stages, j) for k in (1, 2, 3))
+
+
+@pytest.mark.parametrize("v", [2, 3, 4, 7])
+def test_an_interleaved_stage_keeps_what_its_place_says_or_more(v):
+    """P + (p - a) / v where that is no more than P, and never less than the fewest."""
+    for before, behind, k in product(range(9), range(9), range(1, 4)):
+        stages = before + 1 + behind
+        kept = shared.in_flight(k * stages, stages, before, v)
+        if stages == 1:
+            assert kept == 1
+            continue
+        assert kept == min(k * stages, stages + Fraction(behind - before, v))
+        last, first = 2 - Fraction(1, v), behind + 1
+        assert kept >= (last if not behind else behind + 2 if before else first)
 
 
 @pytest.mark.parametrize("seed", range(40))
