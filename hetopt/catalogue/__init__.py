@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -275,12 +275,13 @@ def find_gpu(name: str) -> Gpu | None:
     return fits[0] if len(fits) == 1 else None
 
 
-def called(name: str) -> list[Gpu]:
+@lru_cache(10_000)  # names come from outside; a judge asks for each plan
+def called(name: str) -> tuple[Gpu, ...]:
     """Return all cards that a name may stand for: `A100` are four."""
     wanted = _plainly(name)
     if (card := _spellings().get(wanted)) is not None:
-        return [card]
-    return _of_short(wanted) or _of_words(name)
+        return (card,)
+    return tuple(_of_short(wanted) or _of_words(name))
 
 
 def maker_of(name: str) -> str | None:

@@ -49,9 +49,7 @@ class CostTable:
         of = self.model, self.workload
         self._ends_mib = lru_cache(None)(partial(memory.ends_mib, *of))
         self.activations = lru_cache(None)(partial(memory.RunActivations, *of))
-        self.permitted = lru_cache(None)(
-            partial(permits, instance.workload.runs_on, instance.model, self.split)
-        )
+        self.permitted = lru_cache(None)(partial(permits, instance, self.split))
         self._others: dict[tuple[str, int, Split], CostTable] = {}
 
     def _by_class(

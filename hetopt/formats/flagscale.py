@@ -16,10 +16,10 @@ from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
 from ..problems.training_plan import targets
-from ..problems.training_plan.fields import fields_of
 from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
+from ..schema.fields import fields_of
 from ..text.parsing import yaml_text
 from ..trainers.megatron import TABLE
 from ..trainers.megatron.relatives import FLAGSCALE

@@ -14,7 +14,6 @@ from ..schema.widths import words
 from ..text.parsing import yaml_text
 from .contract import Held
 from .documents import Document
-from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import OPTIMISERS, ranks
 
@@ -30,11 +29,6 @@ _SETUP = """\
 run="-m llamafactory.launcher plan.yaml ${*@Q}"
 """
 _BESIDE = {"all": "all", "attention": "q_proj,k_proj,v_proj,o_proj"}
-
-
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Return the weights that are divided (ZeRO 3) and have eight bits."""
-    return sharding.indivisible(data)
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:

@@ -14,9 +14,9 @@ values, output, gate, up and down, as the instance counts them.
 import json
 
 from ..plans import TrainingPlan
-from ..problems.training_plan.fields import fields_of
 from ..problems.training_plan.shapes import normal
 from ..schema import Instance
+from ..schema.fields import fields_of
 from ..schema.states import Lora
 from ..schema.widths import words
 from ..trainers.megatron.relatives import BRIDGE
@@ -24,9 +24,7 @@ from .contract import Held
 from .documents import Document
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
-from .megatron.launch import refusals
 
-__all__ = ["export", "refusals"]
 HELD = Held("Megatron-Bridge", "0.4.2", ("0.6.0, by its source",), "megatron-bridge")
 
 SETTINGS, RECIPE, LAUNCH = "settings.json", "recipe.py", "launch.sh"

@@ -15,14 +15,18 @@ HexiScale shard by heads as well).
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..trainers.megatron import TABLE as MEGATRON
 from ..trainers.megatron.relatives import FLAGSCALE
-from ..trainers.table import Table
+from ..trainers.table import Table, text_of
+from .fields import fields_of, fields_of_split
 from .layers import CONVOLUTION, LINEAR, MAMBA, MAMBA_1, shape_of
 from .model import ModelSpec
 from .splits import Split
+
+if TYPE_CHECKING:
+    from .instance import Instance
 
 ONE = Split()
 
@@ -104,6 +108,7 @@ class Feature(StrEnum):
     HOSTED_ACTIVATIONS = "activations in the memory of hosts"
     LORA = "adapters beside frozen weights (LoRA)"
     QUANTISED = "frozen weights of four or eight bits"
+    DIVIDED_BYTES = "frozen weights of eight bits divided among replicas (ZeRO 3)"
 
 
 #: What is no fault of a plan: targets without it run the plan, but are not told it.
@@ -210,6 +215,7 @@ _NOT_EXECUTED = frozenset(
         Feature.HOSTED_ACTIVATIONS,
         Feature.LORA,
         Feature.QUANTISED,
+        Feature.DIVIDED_BYTES,
     }
 )
 _GRID = {
@@ -444,12 +450,27 @@ _OF_MIXERS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
 )
 
 
-def indivisible(model: ModelSpec, t: int, split: Split = ONE) -> Iterator[str]:
-    """Yield in words what of a model a tensor-parallel degree `t` does not divide.
+#: Targets that are started with arguments of Megatron-LM's table.
+_BY_TABLE = ("megatron", "megatron_bridge", "flagscale")
+
+
+def barred(target: str, data: "Instance", t: int, split: Split = ONE) -> Iterator[str]:
+    """Yield in words why a target runs no groups of a tensor-parallel degree `t`.
 
     Experts that are divided among GPUs are whole.
     """
-    yield from dict.fromkeys(_uncut(model, t, split))
+    if whole := dict.fromkeys(_uncut(data.model, t, split)):
+        yield f"{t} does not divide {' and '.join(whole)}"
+    if target in _BY_TABLE and t > 1:
+        yield from (f"{t}: {words}" for words in violations(data, t, split))
+
+
+def violations(data: "Instance", t: int, split: Split = ONE) -> Iterator[str]:
+    """Yield in words the rules of Megatron-LM that a degree's arguments violate."""
+    made = MEGATRON.write(fields_of(data, t) | fields_of_split(split))
+    texts = {name: text_of(value) for name, value in made.items()}
+    for words in MEGATRON.violations(texts):
+        yield f"{words}, which Megatron-LM does not start with"
 
 
 def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
@@ -469,9 +490,10 @@ def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
             yield f"{' and '.join(f'{n} {word}' for n, word in numbers)} of {name}"
 
 
-def permits(runs_on: str, model: ModelSpec, split: Split, gpus: int) -> bool:
-    """Return whether a target runs groups of so many GPUs of a model."""
+def permits(data: "Instance", split: Split, gpus: int) -> bool:
+    """Return whether the target of an instance runs groups of so many GPUs."""
     t, rest = divmod(gpus, split.context)
     if rest:
         return False
-    return runs_on == "any" or next(indivisible(model, t, split), None) is None
+    target = data.workload.runs_on
+    return target == "any" or next(barred(target, data, t, split), None) is None

@@ -3,7 +3,7 @@
 An entry is a `Row` (one name, one field of ours), a `Choice` (one field, each of whose
 values has names of its own) or a `Part` (names and fields that only functions turn into
 each other). All trainers have the same fields: those of `costs.runs.rows.Run` and of
-`problems.training_plan.fields`. A `Rule` holds the names that a trainer refuses
+`schema.fields`. A `Rule` holds the names that a trainer refuses
 together, `Unread` a name that changes time or memory and has no field. A `Dialect` is
 the table under the names of a fork, of a wrapper, or of a configuration in sections.
 

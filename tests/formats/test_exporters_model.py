@@ -9,10 +9,11 @@ import yaml
 from exporter_plans import EVEN, instance, one
 from model_configs import GPT, LLAMA_31, MIXTRAL, QWEN, made_of
 
+from hetopt import api
 from hetopt.catalogue.architectures import from_config
 from hetopt.formats import exporting
 from hetopt.problems import training_plan
-from hetopt.problems.training_plan import support
+from hetopt.problems.training_plan import support, targets
 from hetopt.schema import Instance
 from hetopt.schema.targets import TARGETS, UNTOLD, Feature
 
@@ -192,12 +193,28 @@ def test_what_a_trainer_cannot_be_told_is_known_before_there_is_a_plan(
     """
     config = json.loads(PATHS[number].read_text("utf-8"))
     kinds = [made_of(config, {"precision": x}) for x in ("bf16_mixed", "fp16_mixed")]
-    whole = one([(kinds[0].model.layers, 1, 1)])
+    layers = kinds[0].model.layers
+    whole, cut = one([(layers, 1, 1)]), one([(layers - 1, 2, 1), (1, 2, 1)])
     for place, target in enumerate(TARGETS, start=number):
         data = kinds[place % 2].on(target)
         why = support.reason(data)
         broken = training_plan.evaluate(data, whole).violations
         assert (why is None) == (not broken), (target, why, broken)
         if why is None and target in exporting.names():
-            found = exporting.reasons(target, data, whole)
-            assert set(found) <= {one.value for one in UNTOLD}, target
+            for plan in (whole, cut):
+                if not any(targets.broken(data, plan)):
+                    found = exporting.reasons(target, data, plan)
+                    assert set(found) <= {one.value for one in UNTOLD}, target
+
+
+@pytest.mark.parametrize("target", ["megatron", "flagscale"])
+def test_experts_with_biases_are_planned_as_megatron_starts(target: str) -> None:
+    """It cuts none among GPUs, where it does not divide experts among them."""
+    config = json.loads((PUBLIC / "gpt-oss-20b.json").read_text("utf-8"))
+    kinds = {"layer_types": config["layer_types"][:4], "num_hidden_layers": 4}
+    data = made_of(config | kinds)
+    plan, free = (api.plan(data.on(x), "grid").plan for x in (target, "architecture"))
+    assert plan is not None
+    assert free is not None
+    assert any("--num-experts" in x for x in exporting.reasons(target, data, free))
+    assert exporting.reasons(target, data, plan) == []

@@ -300,6 +300,11 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         {"megatron", "deepspeed", "llamafactory"},
     ),
     (
+        MIXED | {"zero": 3, "lora": {"rank": 8, "weight_bits": 8}},
+        "frozen weights of eight bits divided",
+        set(),
+    ),
+    (
         {"offload": {"optimiser": False, "activations": 1}},
         "activations in the memory of hosts",
         set(),

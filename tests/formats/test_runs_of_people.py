@@ -706,6 +706,12 @@ OF_PAIRS = {
     "aligner.sh": "python nlp/gpt/train_gpt_dpo.py model.micro_batch_size=1\n",
     "stage.yaml": f"{_YAML}stage: dpo\n",
     "rewards.yaml": f"{_YAML}stage: rm\n",
+    "loss.yaml": f"{_YAML}beta: 0.1\nloss_type: sigmoid\n",
+    "losses.yaml": f"{_YAML}loss_type: [sigmoid, sft]\n",
+    "beta.yaml": f"{_YAML}beta: 0.1\n",
+    "beta.sh": f"torchrun train.py {_ARGS} --beta 0.1\n",
+    "preference.yaml": f"{_YAML}pref_beta: 0.1\n",
+    "distilled.sh": f"torchrun train.py {_ARGS} --teacher_model_name_or_path t\n",
     "axolotl.yaml": "base_model: m\nrl: ipo\nmicro_batch_size: 1\n",
     "model.yaml": "base_model: m\nreward_model: true\nmicro_batch_size: 1\n",
     "nemo_rl.yaml": "grpo: {num_prompts_per_step: 32}\n"
@@ -739,6 +745,8 @@ def test_training_with_pairs_or_rewards_is_refused_in_every_form(
             "a = SFTConfig(per_device_train_batch_size=2)\n",
         ),
         ("run.yaml", f"{_YAML}stage: sft\nreward_model: null\noutput_dir: x/grpo\n"),
+        ("run.yaml", f"{_YAML}stage: sft\npref_beta: 0.1\npref_loss: sigmoid\n"),
+        ("run.yaml", f"{_YAML}loss_type: nll\nadam_beta2: 0.95\n"),
     ],
 )
 def test_names_of_methods_elsewhere_refuse_no_run(

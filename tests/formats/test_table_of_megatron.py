@@ -23,8 +23,8 @@ from hetopt.formats.reading import reading_of
 from hetopt.formats.runs import megatron as logs
 from hetopt.formats.runs.source import Source
 from hetopt.plans import TrainingPlan
-from hetopt.problems.training_plan.fields import fields_of
 from hetopt.schema import Instance
+from hetopt.schema.fields import fields_of
 from hetopt.schema.widths import LAUNCHED
 from hetopt.trainers.megatron import TABLE
 from hetopt.trainers.megatron.relatives import BRIDGE, FLAGSCALE

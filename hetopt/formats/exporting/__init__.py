@@ -80,7 +80,7 @@ def _reasons(target: Target, data: Instance, plan: TrainingPlan) -> list[str]:
         # What a target says of its own takes for granted that it has the features.
         if why := targets.lacking(name, data, plan, target.without):
             return [*cards, *why]
-        degrees = targets.bad_degrees(data, plan)
+        degrees = targets.bad_degrees(name, data, plan)
         ruled = targets.without_precision(data, _types(data, plan))
         ruled += [f"tensor-parallel degree {text}" for text in degrees]
         ruled += targets.refusals(name, data, plan)

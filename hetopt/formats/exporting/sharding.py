@@ -22,9 +22,7 @@ def reshards(data: Instance, plan: TrainingPlan) -> bool:
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Return what is wrong under ZeRO 3 with weights of eight bits, or kept whole."""
-    if why := indivisible(data):
-        return why
+    """Return what is wrong under ZeRO 3 with weights that are kept whole."""
     if data.workload.costs.updates.zero < 3 or reshards(data, plan):
         return []
     whole = plan.model_copy(update={"zero": None})
@@ -35,15 +33,3 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
             "not fit whole"
         ]
     return []
-
-
-def indivisible(data: Instance) -> list[str]:
-    """Return what of the frozen weights ZeRO 3 cannot divide."""
-    costs = data.workload.costs
-    if (
-        costs.updates.zero < 3
-        or costs.updates.lora is None
-        or costs.updates.lora.weight_bits != 8
-    ):
-        return []
-    return ["frozen weights of eight bits, which bitsandbytes cannot divide"]

@@ -76,6 +76,14 @@ _CHOOSING = frozenset(
         *("algorithm", "algo", "rl_algorithm", "task", "task_type", "loss_type"),
     }
 )
+#: Losses of pairs whose names are no method's (TRL 0.24, LLaMA-Factory 0.9).
+_LOSSES = frozenset(
+    {
+        *("sigmoid", "sigmoid_norm", "hinge", "robust", "exo_pair", "nca_pair"),
+        *("sppo_hard", "aot", "aot_pair", "aot_unpaired", "discopop", "bnpo"),
+        *("apo_zero", "apo_down", "apo_zero_unpaired"),
+    }
+)
 _OF_REWARDS = frozenset(
     {
         *("max_prompt_length", "max_completion_length", "num_generations"),
@@ -85,8 +93,18 @@ _OF_REWARDS = frozenset(
         *("rollout_batch_size", "rollout_num_gpus", "ref_model", "sync_ref_model"),
         *("ref_model_name_or_path", "precompute_ref_log_probs", "rpo_alpha"),
         *("desirable_weight", "undesirable_weight", "simpo_gamma", "cpo_alpha"),
+        *("pref_beta", "pref_loss", "pref_ftx", "pref_bco_weight", "ld_alpha"),
+        *("dpo_label_smoothing", "kto_chosen_weight", "kto_rejected_weight"),
+        *("reference_free", "f_divergence_type", "discopop_tau", "force_use_ref_model"),
+        *("ref_adapter_name", "ref_model_init_kwargs", "ref_model_adapters"),
+        *("reward_weights", "scale_rewards", "center_rewards_coefficient", "kl_coef"),
+        *("num_ppo_epochs", "whiten_rewards", "vf_coef", "missing_eos_penalty"),
+        *("num_sample_generations", "steps_per_generation", "token_level_kl"),
+        "teacher_model_name_or_path",
     }
 )
+#: With transformers' arguments, whose own have none of this name.
+_BESIDE_TRANSFORMERS = ("beta", "per_device_train_batch_size")
 #: Parts of a run that only such training has, with which dotted keys begin.
 _ROLES = frozenset(
     {"actor", "critic", "rollout", "ref", "ref_policy", "reward_model", "reward"}
@@ -122,7 +140,10 @@ def rewards_of(form: Form, place: str, text: str) -> str | None:
     }
     last = {key: key.rpartition(".")[2] for key in values}
     for key, value in values.items():
-        if last[key] in _CHOOSING and _methods(value):
+        words = re.findall(r"\w+", str(value)) if last[key] == "loss_type" else ()
+        if not _LOSSES.isdisjoint(words) or (
+            last[key] in _CHOOSING and _methods(value)
+        ):
             return f"{key} {value}"
     for name in _programs(form):
         if (found := _methods(name)) and (found != {"rm"} or name != "rm"):
@@ -151,7 +172,7 @@ def rewards_of(form: Form, place: str, text: str) -> str | None:
             return key
         if rest and first in _ROLES:
             return key
-    return None
+    return _BESIDE_TRANSFORMERS[0] if {*_BESIDE_TRANSFORMERS} <= {*values} else None
 
 
 def refuse(form: Form, place: str, text: str) -> None:

@@ -12,13 +12,12 @@ import shlex
 
 from ...errors import escaped
 from ...plans import Pipeline, TrainingPlan
-from ...problems.training_plan.fields import fields_of, fields_of_grid
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance
+from ...schema.fields import fields_of, fields_of_split
 from ...schema.targets import Feature
 from ...trainers.megatron import TABLE
 from ...trainers.megatron.stages import FIRST, LAST
-from ...trainers.table import text_of
 from ..contract import Held
 from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
@@ -74,20 +73,15 @@ def export(
     return {ARGUMENTS: "\n".join(lines) + "\n", **made}
 
 
-def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
-    """Return the rules of Megatron-LM that the arguments of a plan violate."""
-    made = given(data, normal(plan).pipelines[0])
-    texts = {name: text_of(value) for name, value in made.items()}
-    return [
-        f"{words}, which Megatron-LM does not start with"
-        for words in TABLE.violations(texts)
-    ]
-
-
 def given(data: Instance, pipeline: Pipeline) -> Document:
     """Arguments by the names of the table, True for a flag."""
-    plan = fields_of_grid(pipeline, data.workload.costs.split)
-    return TABLE.write(fields_of(data, plan["tp"]) | plan)
+    replica, split = pipeline.stages[0].replicas[0], data.workload.costs.split
+    plan = fields_of_split(split) | {
+        "pp": len(pipeline.stages),
+        "mbs": replica.samples,
+        "stage_layers": tuple(len(stage.span) for stage in pipeline.stages),
+    }
+    return TABLE.write(fields_of(data, replica.degree // split.context) | plan)
 
 
 def untold(data: Instance) -> list[str]:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import InstanceError
-from ...problems.training_plan.fields import fields_of
 from ...schema import Instance, Split
+from ...schema.fields import fields_of
 from ...trainers.megatron import FSDP, OLDER, SHARDED, TABLE
 from ...trainers.megatron.stages import EACH, Division
 from ...trainers.table import Fields, text_of

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from ...schema import Instance, ModelSpec
-from ...schema.targets import OF_FEATURES, Feature
+from ...schema.fields import fields_of, has_wide_norms
+from ...schema.targets import OF_FEATURES, Feature, violations
 from ...trainers.megatron import TABLE
 from . import shapes
-from .fields import fields_of, has_wide_norms
 
 #: HexiScale's names of models, by their width and attention heads.
 HEXISCALE: Mapping[tuple[int, int], str] = MappingProxyType(
@@ -122,6 +122,7 @@ def _megatron(data: Instance) -> Iterator[str]:
         yield "norms of the queries and of the keys of all heads together"
     own = fields_of(data, 1)  # what a feature says is not said again
     yield from TABLE.unsupported({k: own[k] for k in own if k not in OF_FEATURES})
+    yield from violations(data, 1)
 
 
 _RULES: Mapping[str, Callable[[Instance], Iterator[str]]] = MappingProxyType(

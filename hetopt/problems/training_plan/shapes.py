@@ -110,7 +110,9 @@ _OPTIMISERS = {
 
 def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
     """Return the features that a stage of ZeRO adds, by its states and their place."""
+    lora = costs.updates.lora
     asked = {
+        Feature.DIVIDED_BYTES: zero == 3 and lora is not None and lora.weight_bits == 8,
         Feature.DIVIDED_OTHERS: zero > 0 and costs.memory.optimiser != "adamw",
         Feature.HOSTED_UNDIVIDED: zero == 0 and costs.memory.hosts_update,
         Feature.WIDE_UNDIVIDED: zero == 0

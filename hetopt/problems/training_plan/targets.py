@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ...catalogue import GPU_MAKERS, find_gpu, maker_of
 from ...plans import Pipeline, TrainingPlan
 from ...schema import Instance
-from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, indivisible
+from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, barred
 from .. import Violation
 from . import models
 from .divided import blocks
@@ -27,7 +27,7 @@ def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     target = data.workload.runs_on
     if target == "any":
         return
-    for text in bad_degrees(data, plan):
+    for text in bad_degrees(target, data, plan):
         yield Violation("tensor_parallel", "plan", text)
     for text in lacking(target, data, plan):
         if text not in UNTOLD:
@@ -174,13 +174,13 @@ def refusals(
     return [text for _, check in checks for text in check(data, plan, pipeline)]
 
 
-def bad_degrees(data: Instance, plan: TrainingPlan) -> Iterator[str]:
-    """Yield the degrees of the plan with what each does not divide, in words."""
+def bad_degrees(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
+    """Yield in words the degrees of the plan that the target does not run."""
     split = split_of(data, plan)
     for gpus in sorted({replica.degree for replica in plan.replicas()}):
         t, rest = divmod(gpus, split.context)  # another rule is broken with a rest
-        if not rest and (whole := list(indivisible(data.model, t, split))):
-            yield f"{t} does not divide {' and '.join(whole)}"
+        if not rest:
+            yield from barred(target, data, t, split)
 
 
 # --- rules of one pipeline, into which a plan of a grid is merged -------------------

@@ -1,19 +1,24 @@
-"""An instance and its plan by the fields of trainers' tables.
+"""An instance by the fields of trainers' tables.
 
 Fields that a run's row has are called as there (`costs.runs.rows.Run`); `layers` are
 without those that predict further tokens. A field that is absent is not known.
 """
 
-from ...plans import Pipeline
-from ...schema import Instance, ModelSpec, Split
-from ...schema.architecture import Architecture
-from ...schema.layers import EXPERTS, WINDOW, Kind
-from ...trainers.table import Fields
+from typing import TYPE_CHECKING
+
+from ..trainers.table import Fields
+from .architecture import Architecture
+from .layers import EXPERTS, WINDOW, Kind
+from .model import ModelSpec
+from .splits import Split
+
+if TYPE_CHECKING:
+    from .instance import Instance
 
 _EIGHT = ("fp8", "mxfp8", "nvfp4")
 
 
-def fields_of(data: Instance, tp: int) -> Fields:
+def fields_of(data: "Instance", tp: int) -> Fields:
     """Return the fields of the model and of how it is trained, cut among `tp` GPUs."""
     model, workload = data.model, data.workload
     costs, timed = workload.costs, workload.costs.compute.calibration
@@ -54,18 +59,13 @@ def fields_of(data: Instance, tp: int) -> Fields:
     return made
 
 
-def fields_of_grid(pipeline: Pipeline, split: Split) -> Fields:
-    """Return the fields of a grid of ranks."""
-    replica = pipeline.stages[0].replicas[0]
+def fields_of_split(split: Split) -> Fields:
+    """Return the fields of how sequences, experts and layers of a stage are divided."""
     return {
-        "tp": replica.degree // split.context,
-        "pp": len(pipeline.stages),
-        "mbs": replica.samples,
         "cp": split.context,
         "ep": split.experts,
         "etp": 1 if split.experts > 1 else None,  # whole on a GPU then
         "vp": split.interleave,
-        "stage_layers": tuple(len(stage.span) for stage in pipeline.stages),
     }
 
 
