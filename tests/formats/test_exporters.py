@@ -282,7 +282,7 @@ def test_deepspeed_is_told_gpus_in_the_order_that_it_puts_them() -> None:
             "megatron",
             EVEN,
             {"parameters_per_layer": 7},
-            "told by numbers of parameters",
+            "given by parameter counts",
         ),
         (
             "megatron",
