@@ -131,7 +131,7 @@ class PluginBroken(HetoptError):
         frames = extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]
         place = f"{file}, line {lines[-1]}" if lines else file
-        words = f"{type(error).__name__}: {error}; mend it"
+        words = f"{type(error).__name__}: {error}; fix it"
         return cls(f"{place}: {words}", file=file)
 
 

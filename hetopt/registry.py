@@ -125,8 +125,8 @@ def _load(folder: str, name: str) -> Any:
     except Exception as error:  # whatever it is, it is not ours
         whose = point.dist.name if point.dist else point.value
         raise PluginBroken(
-            f"{name!r} of package {whose} cannot be loaded: "
-            f"{type(error).__name__}: {error}; mend or uninstall it"
+            f"{name!r} of package {whose} cannot be loaded: {type(error).__name__}: "
+            f"{error}; fix or uninstall it"
         ) from error
 
 

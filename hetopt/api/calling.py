@@ -103,8 +103,8 @@ def limits_of(limits: AnyLimits, *, counts_work: bool = False) -> Limits:
         raise Unsupported("work is a limit of plan, solve and compare: give seconds")
     if limits.work is not None and (limits.threads > 1 or limits.dask is not None):
         raise Unsupported(
-            "--work is not supported by several threads or processes, whose order "
-            "nobody knows: leave them out"
+            "--work needs a single thread and process, as the order of several is not "
+            "fixed: leave out --threads and --workers"
         )
     if limits.dask is not None:
         with dask.connected(limits.dask) as client:

@@ -167,10 +167,7 @@ def _read(
     """Return the problem, its data, and what to call them."""
     if problem is None:
         if options:
-            raise Unsupported(
-                f"found options {', '.join(options)} and no problem that they are of: "
-                "name one"
-            )
+            raise Unsupported(f"options {', '.join(options)} need a problem: name it")
         name, data = posed(given)
     else:
         from .posing import pose  # it knows planners of recoveries

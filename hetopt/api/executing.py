@@ -67,15 +67,15 @@ def run(
     place = None if config is None else Path(config)
     tell = progress or (lambda row: None)
     if address is not None and host is None:
-        raise Unsupported("--address: it is where other hosts reach a --host: add it")
+        raise Unsupported("--address needs --host: add it")
     if host is not None and not told.elastic:
-        raise Unsupported("--host: a run over hosts is --elastic: add it")
+        raise Unsupported("--host needs --elastic: add it")
     if told.nodes is not None and not told.elastic:
-        raise Unsupported("--nodes: a run whose nodes change is --elastic: add it")
+        raise Unsupported("--nodes needs --elastic: add it")
     if host is not None and told.nodes is not None:
         raise Unsupported(
-            "--nodes: found --host with it, and hosts say themselves that they are "
-            "there: leave one out"
+            "--nodes and --host exclude each other, as hosts report themselves: leave "
+            "one out"
         )
     with logging(told.logs, tell) as tell:
         if host is not None:

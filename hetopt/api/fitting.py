@@ -571,6 +571,5 @@ def _instance(model: Place | ModelSpec) -> Instance:
         except UnknownName:
             scheduling.load_model(model)  # says which models there are
     raise Unsupported(
-        "found a model and neither GPUs nor a cluster, expected one of them: name an "
-        "instance, or where the model is to fit"
+        "found neither GPUs nor a cluster for the model: give one, or an instance"
     )

@@ -79,7 +79,9 @@ def posed(problem: AnyProblem) -> tuple[str, Any]:
         raise not_one("problem", problem, _AN_INSTANCE)
     stated = getattr(problem, "problem", None)
     if stated is None:
-        raise MixedData(f"a {type(problem).__name__} poses no problem")
+        raise MixedData(
+            f"found a {type(problem).__name__}, expected an instance or a problem"
+        )
     return stated, problem
 
 
@@ -107,7 +109,7 @@ def posed_plan(
         raise InstanceError("a plan by itself cannot be judged: give its instance")
     name, data = posed(instance)
     if not isinstance(plan, problems.get(name).Plan):
-        raise MixedData(f"a {type(plan).__name__} is no plan of problem {name!r}")
+        raise MixedData(f"found a {type(plan).__name__}, expected a plan of {name}")
     return name, data, plan
 
 
@@ -148,7 +150,7 @@ def by_certificate(
     if not hasattr(module, "recheck") or certificate is None:
         raise Unsupported(
             f"{file}: a bound of {name} by {document.get('bound_source')!r} has no "
-            "certificate that could be checked: solve again to prove it"
+            "certificate to check: solve again to prove it"
         )
     if isinstance(certificate, dict) and "cases" in certificate:
         raise InstanceError(

@@ -38,9 +38,9 @@ def _makers(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     if len(found) < 2:
         return ()
     return (
-        f"cards of {' and '.join(found)} have no common library of collectives: of "
-        "the trainers that hetopt exports to at most FlagScale (FlagCX, for NVIDIA and "
-        "AMD) starts such a job; --for TARGET plans for one of them",
+        f"cards of {' and '.join(found)} have no common collectives library: of "
+        "hetopt's targets only FlagScale (FlagCX, for NVIDIA and AMD) may start such "
+        "a job; plan with --for TARGET",
     )
 
 

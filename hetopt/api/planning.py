@@ -127,19 +127,19 @@ def _refuse(
     if name is None and options:
         raise Unsupported(NO_PLANNER)
     if name is not None and exact:
-        raise Unsupported("a planner and exact were both asked for: choose one")
+        raise Unsupported("planner and exact exclude each other: choose one")
     if name is not None:
         known = registry.known_for("planners", "training_plan")
         refuse_unknown("planner", [name], known)
     if name is not None and start is not None:
         raise Unsupported(
-            "a planner and a start were both given: a planner makes its own plan; "
+            "planner and start exclude each other: a planner makes its own plan; "
             "leave one out"
         )
     if improve and exact:
         raise Unsupported(
-            "improve and exact were both asked for: choose one; the exact method "
-            "searches locally by itself"
+            "improve and exact exclude each other, as the exact method includes local "
+            "search: leave improve out"
         )
 
 
@@ -217,17 +217,16 @@ def compare(
     if problem is not None or stated is not None:
         if runs_on is not None or start is not None:
             raise Unsupported(
-                "found runs_on or start with a problem, expected them where training "
-                "plans are made: leave them out"
+                "runs_on and start are for training plans only: leave them out"
             )
         wanted = Chosen(planners, statements, backends, exact is not False)
         if known:
-            raise Unsupported("known is of training plans: leave it out")
+            raise Unsupported("known is for training plans only: leave it out")
         return report_of(given_as, problem, options, wanted, each, heard)
     if statements or backends or options:
         raise Unsupported(
-            "found statements, backends or options and no problem that they are of: "
-            "name one, such as training_plan"
+            "statements, backends and options need a problem: name it, such as "
+            "training_plan"
         )
     loaded = _instances_of(given_as, first, runs_on)
     chosen = Chosen(planners).planners_of("training_plan")

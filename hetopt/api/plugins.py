@@ -84,7 +84,10 @@ def loaded(path: Path) -> Any:
     name = f"hetopt_plugin_{path.stem}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PluginBroken(f"{path}: is no Python file; name one that ends in .py")
+        raise PluginBroken(
+            f"{path}: found another kind of file, expected Python; name one that ends "
+            "in .py"
+        )
     module = module_from_spec(spec)
     sys.modules[name] = module  # where its own records look for their names
     try:

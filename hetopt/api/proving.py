@@ -28,8 +28,7 @@ _WITNESS = "cpsat"  # exact in whole numbers
 _SHARE = 0.5  # of the time, for a statement before the exact method
 _NO_STATEMENT = ("training_plan",)  # theirs are of fewer plans than the problem has
 _NOTHING = (
-    "nothing to check it by: neither a certificate nor another derivation; --again 60 "
-    "solves again"
+    "it has no certificate, and no other code derives it; --again 60 solves again"
 )
 
 
@@ -78,9 +77,7 @@ def bound_checked(
     name, data, plan, document = files.load_claim(result, instance)
     status, bound = document.get("status"), None
     if status == Status.UNDECIDED.value and document.get("bound") is None:
-        return BoundCheck(
-            None, ("nothing is claimed that could be checked",), "", open=True
-        )
+        return BoundCheck(None, ("the document claims no bound",), "", open=True)
     if status != Status.INFEASIBLE.value:
         bound = bound_of(document, result)
     run = Run(name, data, asked)

@@ -268,7 +268,7 @@ def _problem_of(
     """An instance under other requirements, and its provisioning problem."""
     loaded = load(instance)
     if deadline_s is not None and budget_usd is not None:
-        raise InstanceError("found both a deadline and a budget: give one of them")
+        raise InstanceError("deadline and budget exclude each other: give one")
     if deadline_s is not None or budget_usd is not None:
         asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
         requirements = validated(Requirements, asked, "asked for", file="")
@@ -277,8 +277,8 @@ def _problem_of(
         if loaded.cluster is not None:
             raise InstanceError(
                 f"instance {loaded.name!r}: found a cluster, expected offers to rent; "
-                "`hetopt solve INSTANCE --problem provisioning` takes the GPUs of a "
-                "cluster for offers"
+                "`hetopt solve INSTANCE --problem provisioning` treats the GPUs of a "
+                "cluster as offers"
             )
         return loaded, judge.data(loaded)
 

@@ -86,8 +86,8 @@ def length_of(
     if tokens is not None:
         if epochs != 1:
             raise Unsupported(
-                f"found epochs {epochs:g} and tokens, which are of the whole run: give "
-                "the data set's tokens as dataset"
+                "epochs and tokens (of the whole run) exclude each other: give the "
+                "data set's tokens as dataset"
             )
         return _count("tokens", tokens)
     assert dataset is not None

@@ -38,7 +38,7 @@ _KINDS = {
     "formulations": "statement",
     "planners": "planner",
 }
-NO_PLANNER = "options were given, but no planner: name the one they are of"
+NO_PLANNER = "options need a planner: name it"
 
 
 @public
@@ -81,7 +81,7 @@ def solve(
         support.require(data)
     if planner is not None:
         if method is not None or backend is not None:
-            raise Unsupported("a planner and a method were both asked for: choose one")
+            raise Unsupported("planner and method exclude each other: choose one")
         return worked(given, partial(by_planner, name, named(planner), data, options))
     named_method = None if method is None else placed(method)[1]
     if options and backend:
@@ -122,7 +122,7 @@ def _solve(
     known = {kind: registry.known_for(kind, name) for kind in _KINDS}
     if name == "job_scheduling":
         raise Unsupported(
-            "a queue of jobs has policies, no methods: use `hetopt schedule`"
+            "queues of jobs have policies instead of methods: use `hetopt schedule`"
         )
     asked_for = named_method or name
     if asked_for not in chain.from_iterable(known.values()):

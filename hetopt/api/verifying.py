@@ -119,7 +119,9 @@ def _of_planner(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
     problem = entries.planner(name).problem
     places = PLANNED if problem == "training_plan" else POSED.get(problem, ())
     if not places:
-        raise PluginBroken(f"{name} plans {problem}, of which there is no small data")
+        raise PluginBroken(
+            f"{name} plans {problem}, for which hetopt has no small test data"
+        )
     found = 0
     for place in places:
         tell(place)
@@ -181,7 +183,9 @@ def _of_statement(name: str, tell: Callable[[str], object]) -> Iterator[Check]:
     problem = entries.statement(name).problem
     places = STATED.get(problem, [])
     if not places:
-        raise PluginBroken(f"{name} states {problem}, of which there is no small data")
+        raise PluginBroken(
+            f"{name} states {problem}, for which hetopt has no small test data"
+        )
     for place in places:
         tell(place)
         _, data = files.load_problem(place)

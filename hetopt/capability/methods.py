@@ -59,29 +59,29 @@ _SPLITS = (
     *("choice_of_context", "choice_of_experts"),
     *("choice_of_interleave", "choice_of_groups"),
 )
-_BY_COSTS = "it plans under the setting of workload.costs alone"
+_BY_COSTS = "it plans only with the setting of workload.costs"
 
 #: Of methods that take a plan apart: a stage is timed by its own layers and transfer,
 #: and weighed by its position, whatever else the plan has.
 _APART: Reasons = MappingProxyType(
     {
         **dict.fromkeys(("choice_of_recompute", "choice_of_zero", *_SPLITS), _BY_COSTS),
-        "context_parallel": "its groups of GPUs are tensor-parallel alone",
-        "expert_parallel": "GPUs that divide experts belong to several pipelines",
-        "zero": "what a replica holds of the states depends on other pipelines",
-        "zero_groups": "groups of replicas reach across pipelines",
+        "context_parallel": "its groups of GPUs are only tensor-parallel",
+        "expert_parallel": "GPUs that share experts belong to several pipelines",
+        "zero": "a replica's share of the states depends on other pipelines",
+        "zero_groups": "groups of replicas span pipelines",
         "gathers": "how often weights are gathered depends on the whole plan",
-        "flat_gradients": "what a stage copies depends on other pipelines",
+        "flat_gradients": "a stage's copies depend on other pipelines",
         "interleave": "it plans one virtual stage per GPU",
         "hops": "it charges a transfer to the stage that sends",
-        "hop_parts": "it has each GPU of a group send an equal part",
+        "hop_parts": "it assumes that each GPU of a group sends an equal part",
         "adapters": "stages share the ports of a node, and it times them one by one",
-        "tied_sync": "it does not time what the first and the last stage exchange",
+        "tied_sync": "it leaves out traffic between the first and the last stage",
         "profiled_update": "it does not read measured updates",
     }
 )
-_NO_HOST = "plans that a host cannot hold are dropped, others are not looked for"
-_HELD = "what hosts hold is left out"
+_NO_HOST = "plans too large for a host are dropped without a search for others"
+_HELD = "host memory is left out"
 _NO_UPDATE = "it times passes and synchronisation, not the optimiser"
 
 #: Besides, of those that know passes and synchronisation alone.
@@ -89,7 +89,7 @@ _PASSES: Reasons = MappingProxyType(
     {
         "timed_update": _NO_UPDATE,
         "calibrated_update": _NO_UPDATE,
-        "lora": "it takes all weights for trained",
+        "lora": "it assumes that all weights are trained",
         "offload": "it does not time links to hosts",
         "lockstep": "it times pipelines by their critical path",
         "sync_overlap": "it adds all of the synchronisation to the pipelines",
@@ -101,23 +101,23 @@ _NOT_LISTED: Reasons = MappingProxyType(
         **_only(_APART, *_SPLITS, "context_parallel", "expert_parallel", "zero_groups"),
         **_only(_APART, "gathers", "flat_gradients", "interleave", "hops", "hop_parts"),
         **_only(_APART, "tied_sync", "profiled_update"),
-        "zero_and_samples": "stages of several replicas divide states that depend on "
-        "all of them",
+        "zero_and_samples": "the states that replicas of a stage share depend "
+        "on all of these replicas",
     }
 )
 _LEAST_STATES = "states are as small as the most replicas could make them"
-_LEAST_UPDATE = "it counts the optimiser at the least that any plan needs"
-_FREE_GROUPS = "replicas in groups exchange for nothing"
-_FREE_EXPERTS = "what divided experts exchange is left out"
+_LEAST_UPDATE = "it counts the least optimiser time of any plan"
+_FREE_GROUPS = "synchronisation between groups is free"
+_FREE_EXPERTS = "the traffic of experts is left out"
 _LEAST_FLIGHT = "micro-batches in flight take the least memory that they can"
 
 #: Of lower bounds that count stages: what they do not count, or not in full.
 _NOT_COUNTED: Reasons = MappingProxyType(
     {
-        "runs_on": "plans of all shapes are bounded, those too that the program cannot "
-        "run",
+        "runs_on": "the bound is for plans of all shapes, including those that the "
+        "program cannot run",
         "micro_batch_sizes": "replicas of a stage in several nodes are priced one by "
-        "one, as if it could have any mix of them",
+        "one, as if any mix were possible",
         "expert_parallel": _FREE_EXPERTS,
         "choice_of_experts": _FREE_EXPERTS,
         "choice_of_zero": _LEAST_STATES,
@@ -126,15 +126,15 @@ _NOT_COUNTED: Reasons = MappingProxyType(
         "zero": _LEAST_STATES,
         "zero_and_samples": _LEAST_STATES,
         "zero_groups": _FREE_GROUPS,
-        "gathers": "weights are gathered once an iteration",
+        "gathers": "weights are gathered once per iteration",
         "flat_gradients": "copies of gradients are as small as they can be",
         "interleave": _LEAST_FLIGHT,
-        "lockstep": "the critical path is counted, which is no longer",
-        "tied_sync": "what the first and the last stage exchange is left out",
+        "lockstep": "the critical path is counted, which is at most as long",
+        "tied_sync": "traffic between the first and the last stage is left out",
         "hops": "a transfer is charged to the stage that sends",
         "hop_parts": "transfers are counted at their cheapest, to one GPU",
         "adapters": "every transfer and every ring has the whole link",
-        "pairs": "the fastest link of a node counts",
+        "pairs": "it uses the fastest link of a node",
         "offload": _LEAST_UPDATE,
         "host_memory": _HELD,
         "timed_update": _LEAST_UPDATE,
@@ -152,22 +152,21 @@ _STATEMENT: Reasons = MappingProxyType(
         **_PASSES,
         "micro_batch_sizes": "its stages have one replica",
         "sync": "it sums a ring over all replicas of a layer",
-        "iteration_overhead": "its objective has pipelines and synchronisation alone",
-        "unequal_layers": "it counts layers, whichever they are",
+        "iteration_overhead": "its objective has only pipelines and synchronisation",
+        "unequal_layers": "it counts layers, whatever their kind",
     }
 )
 _APPENDIX = "the appendix of the paper has no such term"
 _EXACT = "use the exact method training_plan (`hetopt plan`)"
 _PAPERS: Reasons = MappingProxyType(
     {
-        "runs_on": "it knows no programs: where the program cannot run its plan, it "
-        "has none",
+        "runs_on": "it ignores programs, so a program may be unable to run its plan",
         "choice_of_recompute": _BY_COSTS,
         "choice_of_zero": _BY_COSTS,
         "host_memory": _NO_HOST,
     }
 )
-_ALIKE = "its pipelines may differ, and these must be equal"
+_ALIKE = "its pipelines may differ, but must be equal here"
 _UNEQUAL: Reasons = {"expert_parallel": _ALIKE, "zero_groups": _ALIKE}
 _WITHOUT: Reasons = {
     "choice_of_experts": "it divides no experts",
@@ -194,7 +193,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 **dict.fromkeys(_NOT_LISTED, _BOUNDED),
                 **_only(_NOT_COUNTED, "runs_on", "adapters"),
                 "host_memory": _NO_HOST,
-                "many_layers": "the work of all GPUs alone bounds it",
+                "many_layers": "only total work bounds it",
             },
         ),
         "exact method one_pipeline": _method(
@@ -264,7 +263,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 **_only(_APART, "interleave", "hops", "context_parallel"),
                 "expert_parallel": _APART["expert_parallel"],
                 "lockstep": _PASSES["lockstep"],
-                "offload": "it says nothing of what travels to hosts",
+                "offload": "it leaves out transfers to hosts",
                 "weighed": _BY_FORMULA,
                 "calibrated_memory": _BY_FORMULA,
             },
@@ -275,7 +274,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             refused={
                 **dict.fromkeys(_SPLITS, _BY_COSTS),
                 **_only(_APART, "context_parallel", "expert_parallel"),
-                "unequal_layers": "stages are numbers of layers, whichever they are",
+                "unequal_layers": "stages are numbers of layers, whatever their kind",
                 "calibrated": _OFFERED,
                 "calibrated_memory": _BY_FORMULA,
                 **dict.fromkeys(

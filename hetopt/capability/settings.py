@@ -190,7 +190,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "choice_of_groups": _choice("a choice of groups of ZeRO", "zero_groups"),
         "zero": _every("ZeRO", "zero", 0),
         "zero_and_samples": Setting(
-            "ZeRO beside micro-batches of several sequences",
+            "ZeRO with micro-batches of several sequences",
             "workload.micro_batch_sizes",
             _samples_beside_zero,
         ),
@@ -203,14 +203,14 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "lora": Setting("adapters (LoRA)", f"{_COSTS}.lora", _lora),
         "offload": Setting("offloading", f"{_COSTS}.offload", _offload),
         "host_memory": Setting(
-            "memory of hosts that hold what is offloaded",
+            "host memory for offloading",
             "cluster.nodes.host_gib",
             _host_memory,
         ),
         "flat_gradients": _cost("flat copies of gradients", "flat_gradients", False),
-        "recompute": _cost("recomputation other than of all", "recompute", "full"),
+        "recompute": _cost("recomputation other than full", "recompute", "full"),
         "activations": _cost(
-            "activations beside checkpoints", "activations", "checkpoint"
+            "activations besides checkpoints", "activations", "checkpoint"
         ),
         "in_flight": _cost("memory of micro-batches in flight", "in_flight", "one"),
         "interleave": _every("interleaved pipelines", "interleave", 1),
@@ -219,7 +219,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "sync": _cost("synchronisation by the slowest link", "sync", "ring"),
         "sync_factor": _cost("a factor of synchronisation", "sync_factor", 1),
         "sync_overlap": _cost(
-            "synchronisation that backward passes hide", "sync_overlap", "none"
+            "synchronisation hidden by backward passes", "sync_overlap", "none"
         ),
         "tied_sync": _cost("timed all-reduce of tied embeddings", "tied_sync", False),
         "hops": _cost("transfers that occupy the receiver, too", "hops", "sender"),

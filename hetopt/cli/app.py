@@ -73,7 +73,10 @@ def _of_the_system(error: OSError) -> HetoptError:
     """Return what the system refused, such as room on a disk, and of which file."""
     place = error.filename if isinstance(error.filename, str) else None
     reason = error.strerror or str(error)
-    words = f"the system refused it: {reason}; make room, or correct the path or rights"
+    words = (
+        f"the system refused: {reason}; free some space, or correct the path or its "
+        "permissions"
+    )
     found = HetoptError.at(place, None, words)
     found.kind = "system_error"
     return found

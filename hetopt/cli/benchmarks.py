@@ -69,7 +69,7 @@ def bench(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="WORD", help="Only solves whose name holds this."),
+        typer.Option(metavar="WORD", help="Only solves whose name contains this."),
     ] = None,
     update_best: Annotated[
         bool,

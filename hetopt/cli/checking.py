@@ -78,8 +78,9 @@ _Measured = Annotated[
     duration(
         least=1e-6,
         metavar="S",
-        help="What an iteration took when it ran (14.2s, 850ms, 1.5min): shown next to "
-        "the prediction, and what other plans are corrected by. A log says it itself.",
+        help="Measured time per iteration (14.2s, 850ms, 1.5min): shown next to the "
+        "prediction, and used to correct the times of other plans. Read from a "
+        "log, if there is one.",
     ),
 ]
 
@@ -140,7 +141,9 @@ def check(
     run = CurrentRun(from_run, instance) if from_run else None
     if run is not None and run.data is None:
         if measured is not None:
-            raise Unsupported("--measured is compared with a prediction: --instance")
+            raise Unsupported(
+                "--measured is compared with a prediction: add --instance"
+            )
         _show_read(run, as_json=as_json)
         return
     subject = _subject(plan, instance, files, run).on(runs_on)
@@ -186,7 +189,8 @@ class _Subject:
             return self
         if self.problem != "training_plan":
             raise Unsupported(
-                f"--for: {self.place} has a plan of {self.problem}, no training plan"
+                f"--for: {self.place}: found a plan of {self.problem}, expected a "
+                "training plan"
             )
         return replace(self, data=self.data.on(target))
 
@@ -249,7 +253,10 @@ class _Judged:
         if told is None:
             return self
         if of.problem != "training_plan":
-            raise Unsupported(f"--measured: {of.place} has a plan of {of.problem}")
+            raise Unsupported(
+                f"--measured: {of.place}: found a plan of {of.problem}, expected a "
+                "training plan"
+            )
         bound = self.reached or api.no_plan_is_shorter(of.data)
         other = run.advice.best.us if run is not None and run.advice else None
         place = of.data if instance is None else instance

@@ -56,8 +56,8 @@ class CurrentRun:
         if self.claim is None or self.claim.settings is None:
             if is_written:
                 raise Unsupported(
-                    "--diff, --out: each rank of the run has its own settings, "
-                    "which are not changed one by one; plan anew with --for"
+                    "--diff, --out: not supported for runs whose ranks have different "
+                    "settings; plan again with --for"
                 )
             return
         limit = limit_s(time_limit)
@@ -137,8 +137,9 @@ class CurrentRun:
 
         if self.full_length is not None:
             yield (
-                f"all sequences are counted at {self.full_length:,} tokens, as nothing "
-                "packs them; shorter ones run faster and use less memory"
+                "sequences are not packed, so each is counted at "
+                f"{self.full_length:,} tokens; shorter ones run faster and use less "
+                "memory"
             )
         gpus = self.data.planned_cluster.gpus.values() if self.data is not None else ()
         cards = {gpu.card for gpu in gpus if gpu.card and not is_seen(gpu.card)}

@@ -240,7 +240,9 @@ def simulate(
     from ..text import writing
 
     if beside is not None and schedule is not None:
-        raise Unsupported("--beside: a run has the instance's schedule: no --schedule")
+        raise Unsupported(
+            "--beside: the run used the instance's schedule: leave out --schedule"
+        )
 
     output.check_writable(trace, "--trace")
     output.check_writable(out)
@@ -273,7 +275,7 @@ def _give_beside(
     document = ran.found.to_json() | {"beside": ran.to_json()}
     shown = [
         _simulation_table(ran.found),
-        f"step {ran.step} of {ran.steps}, the one of median time:",
+        f"step {ran.step} of {ran.steps} (median time):",
         writers.terminal(beside.table(ran)),
     ]
     output.give(document, shown, traced, drawn, as_json=as_json)
@@ -294,7 +296,7 @@ def doctor(
 
     if targets:
         rows = tools()
-        headings = ("target", "tool", "installed", "oldest", "held against")
+        headings = ("target", "tool", "installed", "oldest", "tested with")
         cells = [
             (
                 row["target"],
@@ -395,7 +397,7 @@ def _able(rows: list[Document]) -> Iterator[Any]:
         marks = ("yes" if each else "NO" for each in has.values())
         releases = f"{row['oldest']} on; {', '.join(row['held_against'])}"
         cells.append((row["name"], releases, *marks, told or "can run it"))
-    headings = ("target", "oldest; held against", *columns, "verdict")
+    headings = ("target", "oldest; tested with", *columns, "verdict")
     yield output.table(headings, cells, texts=headings)
 
 

@@ -51,7 +51,7 @@ def run(
     steps: Annotated[
         int,
         count(
-            metavar="N", help="Total number of steps, those before a resume included."
+            metavar="N", help="Total number of steps, including those before a resume."
         ),
     ],
     data: Annotated[
@@ -74,7 +74,8 @@ def run(
     eval_data: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Evaluate on these tokens, which --data lacks."
+            metavar="FILE",
+            help="Evaluate on these tokens, which should not be in --data.",
         ),
     ] = None,
     eval_every: Annotated[

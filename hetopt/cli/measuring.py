@@ -173,9 +173,7 @@ def profile(
         )
         return
     if rows is not None:
-        raise typer.BadParameter(
-            "found --rows and no --constants FILE, the fit of them"
-        )
+        raise typer.BadParameter("--rows needs --constants FILE: add it")
     if model is None or sequence_length is None or out is None:
         raise typer.BadParameter(
             "found no MODEL, --sequence-length or --out, expected all three; or "
@@ -259,7 +257,7 @@ def _fit_shown(found: "Fitted") -> Iterator[object]:
     kinds = ("fitted to", "rows", "median error")
     yield output.table(kinds, documents.errors_shown(found))
     if found.compared:
-        yield words.plain("layers and models, which nothing was fitted to")
+        yield words.plain("layers and models (not used for fitting)")
         runs = ("run", "measured ms", "predicted ms", "error", "as shipped")
         yield output.table(runs, documents.compared_shown(found))
 

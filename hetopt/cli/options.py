@@ -75,7 +75,7 @@ Seed = Annotated[
     typer.Option(
         min=0,
         metavar="N",
-        help="Same seed, same plan, where no time limit ends the work.",
+        help="Same seed, same plan, unless a time limit ends the search.",
     ),
 ]
 OldPlan = Annotated[
@@ -169,8 +169,8 @@ Known = Annotated[
     bool,
     flag(
         "--known",
-        help="Give what is known to the exact method and the portfolio: plans beside "
-        "the instance, the library's best. Their rows are marked.",
+        help="Let the exact method and the portfolio start from plans next to the "
+        "instance and the library's best. Their rows are marked.",
     ),
 ]
 AsJson = Annotated[

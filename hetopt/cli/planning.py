@@ -169,8 +169,8 @@ def plan(
         if objective is not Objective.TIME:
             if exact:
                 raise Unsupported(
-                    f"--exact minimises time, --objective {objective.value} does not: "
-                    f"choose one"
+                    "--exact minimises only time: leave out --objective "
+                    f"{objective.value} or --exact"
                 )
             nodes = api.choose_nodes(
                 instance, objective.value, limits=limits, progress=watch, **how
@@ -725,8 +725,8 @@ def _write_rented(result: "Result", path: Path) -> None:
     iteration = words.amount(judged.objective, "us")
     offered = words.amount(priced.parts["iteration_us"], "us")
     output.tell(
-        f"with what stages send each other, which offers are priced without, an "
-        f"iteration takes {iteration} in place of {offered}"
+        "offers are priced without transfers between stages; with them an iteration "
+        f"takes {iteration} instead of {offered}"
     )
     due = result.data.deadline_s
     whole = priced.parts["total_s"] * float(judged.objective or 0)

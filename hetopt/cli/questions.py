@@ -108,11 +108,10 @@ def fit(
     if out is not None:
         fitting.FILES.check(out)
     if cluster is not None and gpus is not None:
-        raise Unsupported("found both of --cluster and --gpus: give one of them")
+        raise Unsupported("--cluster and --gpus exclude each other: give one")
     if cluster is None and gpus is None and model in catalogue.models():
         raise Unsupported(
-            "found neither of --cluster and --gpus: give one of them, or an instance, "
-            "whose GPUs are meant"
+            "found neither --cluster nor --gpus: give one, or an instance"
         )
     with output.watch("MiB", time_limit) as watch:
         found = api.fit(
@@ -204,7 +203,7 @@ def rent(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="Only these cards: A100-80GB-SXM4,B200; A100 is each of that name.",
+            help="Only these cards: A100-80GB-SXM4,B200; A100 means every A100.",
         ),
     ] = None,
     prices: Annotated[

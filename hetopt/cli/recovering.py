@@ -202,14 +202,14 @@ def _tell_of_loaders(before: int, after: int | None) -> None:
     """Say what becomes of the states of data loaders, which are not moved."""
     if after is None:
         return
-    a_state_each = "a trainer that keeps one for each rank, as torchtitan does,"
-    skip = "have it skip the samples of the steps that are done, as hetopt run does"
+    a_state_each = "a trainer with one per rank (torchtitan)"
+    skip = "have it skip the samples already trained on, as hetopt run does"
     if after == before:
         became = "each rank resumes its own"
     elif after > before:
         became = (
-            f"{a_state_each} has none for {after - before} of the new ranks, and fails "
-            f"on missing keys; {skip}"
+            f"{a_state_each} fails on missing keys for {after - before} new ranks; "
+            f"{skip}"
         )
     else:
         lost = before - after

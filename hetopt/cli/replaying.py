@@ -113,8 +113,8 @@ def replay(
             min=0,
             max=1,
             metavar="SHARE",
-            help="Compare renting what is away: what a spot GPU costs, as a share of "
-            "usd_per_hour.",
+            help="Also compare renting replacements for lost GPUs: the price of a spot "
+            "GPU as a share of usd_per_hour.",
         ),
     ] = None,
     old_instance: options.OldInstance = None,

@@ -77,8 +77,8 @@ def _packed(file: str, *, keep_names: bool) -> Document:
         after = problems.get(name).evaluate(read[1], read[2])
         if after.objective != before.objective:
             raise Unsupported(
-                f"{file}: under new names of nodes the plan is judged otherwise; "
-                "give --keep-names"
+                f"{file}: renaming nodes would change how the plan is judged; add "
+                "--keep-names"
             )
         given["evaluation"] = after.to_json()
     versions = examination(findings()) | {"platform": platform.platform()}

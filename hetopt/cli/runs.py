@@ -73,9 +73,7 @@ def length(tokens: int | None, dataset: int | None, epochs: float) -> int | None
 
     if tokens is None and dataset is None:
         if epochs != 1:
-            raise Unsupported(
-                "--epochs needs the tokens of one: give --dataset 300B, too"
-            )
+            raise Unsupported("--epochs needs the tokens per epoch: add --dataset 300B")
         return None
     return length_of(tokens, dataset, epochs)
 

@@ -160,7 +160,9 @@ def _deliver(
     from ..report import schedule as reports
 
     if outcomes[-1].result.stop.value == "interrupted":
-        output.complain(f"interrupted in {outcomes[-1].policy}: these are the others")
+        output.complain(
+            f"interrupted during {outcomes[-1].policy}: these policies had finished"
+        )
     report = reports.Report(data, tuple(outcomes))
     failed = written(out, lambda path: reports.FILES.write(report, path))
     output.give(

@@ -87,7 +87,7 @@ def serve(
             output.print_json({"address": address})
         else:
             output.print_text(f"{address}\n")
-            output.tell("Ctrl-C ends it")
+            output.tell("Ctrl-C to stop")
         if shows:
             webbrowser.open(address)
 

@@ -7,15 +7,15 @@ from ..plans import TrainingPlan
 
 #: Terms in the order in which they are shown, and what they are.
 TERMS = {
-    "products": "products of matrices, both passes",
-    "attention": "scores and what they weigh, both passes",
+    "products": "matrix products, both passes",
+    "attention": "attention scores and weighted values, both passes",
     "traffic": "norms, sums and activations through memory",
-    "tensor_parallel": "all-reduces, as far as nothing hides them",
-    "exchange": "tokens on their way to experts and back",
-    "weights": "weights that are cast, gradients that are summed",
-    "launches": "what the host takes to launch kernels",
-    "recomputation": "what of the forward pass is computed again",
-    "host": "what links to the memory of hosts are waited for",
+    "tensor_parallel": "all-reduces that nothing hides",
+    "exchange": "tokens sent to experts and back",
+    "weights": "casting weights, summing gradients",
+    "launches": "kernel launches by the host",
+    "recomputation": "recomputed parts of the forward pass",
+    "host": "waiting for transfers to host memory",
 }
 
 

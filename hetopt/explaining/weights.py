@@ -21,9 +21,9 @@ PARTS = {
     "lora": "LoRA's adapters, their gradients and optimiser states",
     "measured_layers": "states and activations of the layers, from the profile",
     "embedding_and_head": "states of the embedding and of the head",
-    "activations": "what the backward passes of micro-batches in flight need",
+    "activations": "activations kept for micro-batches in flight",
     "logits": "logits of the last stage",
-    "flat_gradients": "the flat copy that gradients of several replicas are reduced in",
+    "flat_gradients": "flat buffer in which replicas reduce gradients",
     "reserve": "kept free by `reserve_mib`",
 }
 

@@ -165,7 +165,9 @@ def lacks_plan(tree: Document) -> bool:
 
 def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any, Any]:
     if tree.get("plan") is None:
-        state = "found no plan" if "plan" not in tree else "found plan null"
+        state = (
+            "found no plan" if "plan" not in tree else "found a result without a plan"
+        )
         raise InstanceError.at(
             file,
             None,

@@ -172,7 +172,7 @@ def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
     row = assumptions.Assumption(
         f"norms, activation and dropout of {name}",
         "layer norms, GELU, dropout",
-        "the catalogue has the model's shape alone",
+        "the catalogue has only the model's shape",
         "give the model's config.json",
     )
     made = {"model": shape_of(name), "source": f"shape of {name} in the catalogue"}

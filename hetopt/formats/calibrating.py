@@ -149,7 +149,7 @@ def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, 
         room = memory.room(constant, machine_of(gpu, None), framework, alone=alone)
         left = int(room / 2**30 * 1000) / 1000
         gpus[name] = fields | {"memory_gib": left}
-        why = "less CUDA context, NCCL and fragmentation as measured, and a margin"
+        why = "less CUDA context, NCCL and fragmentation (measured), and a margin"
         value = f"{left:.1f} of {whole:.1f} GiB"
         rows.append(Assumption(assumptions.room_of(name), value, why, _RESERVE))
     cluster = made["cluster"] | {"gpus": gpus}
@@ -204,10 +204,16 @@ def _without_flash(
         return made, ()
     if by_pytorch(framework) and options.get("kernel") is None:
         what, value = f"flash on {', '.join(without)}", "PyTorch's memory-efficient"
-        why = f"FlashAttention 2 wants capability 8.0; {framework} lets PyTorch choose"
+        why = (
+            f"FlashAttention 2 needs compute capability 8.0; {framework} lets PyTorch "
+            "choose"
+        )
         return made, (Assumption(what, value, why, "-o flash=false"),)
     names, change = ", ".join(without), "-o flash=false, or --times analytic"
-    why = "FlashAttention 2 and cuDNN want capability 8.0; scores stay in memory"
+    why = (
+        "FlashAttention 2 and cuDNN need compute capability 8.0; scores are kept in "
+        "memory"
+    )
     if len(without) < len(cards):
         row = Assumption(f"flash on {names}", "off", why, change)
         return made, () if "flash" in options else (row,)
@@ -215,9 +221,9 @@ def _without_flash(
     if options.get("flash") or kernel != "none":
         asked = f"kernel: found {kernel!r}" if kernel != "none" else "flash: found true"
         raise InstanceError(
-            f"option {asked}, which is not calibrated on {names}, as FlashAttention 2 "
-            "and cuDNN want compute capability 8.0; leave it out, or give --times "
-            "analytic, whose flash is PyTorch's memory-efficient attention as well"
+            f"option {asked}, which is not calibrated on {names}: FlashAttention 2 "
+            "and cuDNN need compute capability 8.0; leave it out, or give --times "
+            "analytic, which also counts PyTorch's memory-efficient attention as flash"
         )
     workload = {**made["workload"], "costs": {**costs, "flash": False}}
     row = Assumption("flash", "off", f"none on {names}: {why}", change)

@@ -148,7 +148,7 @@ def check(module: object, function: str) -> None:
     if found := faults(module, function):
         name = getattr(module, "__name__", repr(module))
         raise PluginBroken(
-            f"{name}: {'; '.join(found)}; mend it (hetopt.formats.contract)"
+            f"{name}: {'; '.join(found)}; fix it (hetopt.formats.contract)"
         )
 
 

@@ -40,12 +40,12 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     node = data.planned_cluster.node
     types = {node[r.node].gpu for stage in pipeline.stages for r in stage.replicas}
     found = [
-        f"GPU type {name!r} has a name that is no label: rename it in cluster.gpus"
+        f"the name of GPU type {name!r} is not a valid label: rename it in cluster.gpus"
         for name in sorted(types)
         if not re.fullmatch(LABEL, _kind(name))
     ]
     if len({_kind(name) for name in types}) < len(types):
-        found.append(f"GPU types {', '.join(sorted(types))} differ by blanks alone")
+        found.append(f"GPU types {', '.join(sorted(types))} differ only in blanks")
     return found
 
 
@@ -103,7 +103,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         system["distributed_backend"] = "flagcx"
     return {
         EXPERIMENT: _yaml(_experiment(data, pipeline)),
-        TRAIN: "".join(f"# not told: {word}\n" for word in untold(data))
+        TRAIN: "".join(f"# not set: {word}\n" for word in untold(data))
         + _yaml({"system": system, "model": model, "data": {}}),
         HOSTS: _hostfile(labelled, pipeline),
     }

@@ -45,9 +45,9 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
                 left_out.append(one)
         if not hosts and not left_out:
             raise InstanceError(
-                f"{place}: found no machine with GPUs, expected at least one: the "
-                "names by which these are rented are in no list of machines with GPUs "
-                "here; say how many a machine has, as resources: {GPU: 8}, and the card"
+                f"{place}: found no machine with GPUs, expected at least one: hetopt "
+                "does not know its machine types; say how many GPUs a machine has "
+                "(resources: {GPU: 8}), and which card"
             )
     return hosts, left_out
 
@@ -110,7 +110,7 @@ def _of_ray(tree: Values, place: str) -> Iterator[Host | LeftOut]:
                 card = str(key).partition(":")[2]
         if not gpus:
             if rents and card is None and name != head:
-                what = f"{rents[0]} is in no list of machines with GPUs here"
+                what = f"{rents[0]} is not a machine type that hetopt knows"
                 yield LeftOut(str(name), what, "add resources: {GPU: N}")
             continue
         least = 1 if name == head else _count(fields.get("min_workers", 0), at)
@@ -170,8 +170,8 @@ def _of_skypilot(
 ) -> Iterator[Host | LeftOut]:
     if more := [one for one in ("any_of", "ordered") if one in resources]:
         raise InstanceError(
-            f"{place}: resources.{more[0]}: found several machines to choose from, "
-            "expected one kind; keep the one that the job gets"
+            f"{place}: resources.{more[0]}: found several types of machines, expected "
+            "one; keep the one that the job gets"
         )
     many = _count(tree.get("num_nodes", 1), f"{place}: num_nodes")
     told, kind = resources.get("accelerators"), str(resources.get("instance_type", ""))
@@ -180,8 +180,8 @@ def _of_skypilot(
         card, gpus = _rented_card(kind)
         if not gpus:
             raise InstanceError(
-                f"{place}: resources.instance_type: found {quoted(kind)}, which is in "
-                "no list of machines with GPUs here; add accelerators: NAME:COUNT"
+                f"{place}: resources.instance_type: found {quoted(kind)}, expected a "
+                "machine type that hetopt knows; add accelerators: NAME:COUNT"
             )
         yield from _hosts_called(name, card, gpus, many, None, at, kind)
         return
@@ -192,8 +192,8 @@ def _of_skypilot(
         told = f"{card}:{gpus}"
     if not isinstance(told, str):
         raise InstanceError(
-            f"{at}: found several kinds of cards to choose from, expected one; keep "
-            "the one that the job gets"
+            f"{at}: found several types of cards, expected one; keep the one that the "
+            "job gets"
         )
     card, _, number = told.partition(":")
     gpus = _count(number or 1, at)
@@ -227,8 +227,8 @@ def _of_dstack(
         card = card[0]
     if not isinstance(card, str):
         raise InstanceError(
-            f"{at}: found {quoted(str(card or told))}, which leaves open the card, "
-            "expected one name; say it as H100:8 or A100:80GB:8"
+            f"{at}: found {quoted(str(card or told))}, which may be several cards, "
+            "expected one; write H100:8 or A100:80GB:8"
         )
     if memory is not None and re.fullmatch(r"[0-9]{1,4} ?(?:GB|GiB|gb)", str(memory)):
         card = f"{card}-{re.sub('[^0-9]', '', str(memory))}GB"
@@ -295,7 +295,7 @@ def _hosts_called(
     elif most is not None and least and _count(most, place) > least:
         extra = _count(most, place) - least
         what = f"{extra} more of {name}"
-        yield LeftOut(what, "they start when they are asked for", "min_workers: N")
+        yield LeftOut(what, "they start on demand", "min_workers: N")
 
 
 def _of_machine(card: str | None, gpus: int, kind: str, place: str) -> str | None:

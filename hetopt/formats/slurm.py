@@ -96,7 +96,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     found = allocation.refusals(data, plan)
     named = {node.gres for node in data.planned_cluster.nodes if node.gres is not None}
     found += [
-        f"gres {name!r} is no type of Slurm's: correct it in cluster.nodes"
+        f"gres {name!r} is not a valid Slurm type: correct it in cluster.nodes"
         for name in sorted(named)
         if not re.fullmatch(LABEL, name)
     ]
@@ -174,9 +174,9 @@ def _type_notes(
     silent = (x for x in nodes if x.gres is None and x.gpu not in named)
     for gpu, name in {node.gpu: _gres(node) for node in silent}.items():
         done = (
-            "its nodes are asked for by name" if name is None else f"{name} is assumed"
+            "its nodes are requested by name" if name is None else f"{name} is assumed"
         )
-        yield f"# Nothing tells Slurm's type of {gpu}: {done} (-o gres={gpu}:TYPE)."
+        yield f"# Slurm's type of {gpu} is unknown: {done} (-o gres={gpu}:TYPE)."
 
 
 def _gpus(share: Share) -> str:

@@ -66,7 +66,7 @@ class _Nearest:
         if bits:
             raise NoPlan(
                 f"autohet_recovery: a part of unit {unit!r}, which {node!r} needs, "
-                "lies nowhere any more"
+                "is lost"
             )
         return list(found.items())
 

@@ -70,8 +70,8 @@ def plan(
         raise NoPlan("marp: no degrees that fit were found in time")
     if passed:
         raise NoPlan(
-            "marp: what fits by its formula does not by the cost model, which counts "
-            "logits, too, and what is kept back"
+            "marp: plans fit by its formula, but not by the cost model, which also "
+            "counts logits and the reserve"
         )
     raise NoPlan(
         "marp: no data and tensor parallelism on GPUs of one type fits by its formula, "

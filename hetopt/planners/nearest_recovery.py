@@ -36,10 +36,7 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Recover
 def require_all(network: Network, name: str) -> None:
     """Raise `NoPlan` where a piece lies nowhere any more."""
     for node, unit in network.lost()[:1]:
-        raise NoPlan(
-            f"{name}: a part of unit {unit!r}, which {node!r} needs, lies nowhere any "
-            "more"
-        )
+        raise NoPlan(f"{name}: a part of unit {unit!r}, which {node!r} needs, is lost")
 
 
 def largest_first(network: Network) -> Iterator[tuple[int, Kind]]:

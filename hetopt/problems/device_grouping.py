@@ -148,7 +148,7 @@ def evaluate(data: Data, plan: plans.Grouping) -> Evaluation:
         what = f"{count} groups share {data.global_batch_micro_batches} micro-batches"
         broken.append(Violation("micro_batches", "plan", what))
     if data.groups is not None and count != data.groups:
-        what = f"{count} groups, {data.groups} asked for"
+        what = f"{count} groups, expected {data.groups}"
         broken.append(Violation("groups", "plan", what))
     effective: list[Fraction] = []
     for number, group in enumerate(plan.groups):
@@ -170,7 +170,7 @@ def evaluate(data: Data, plan: plans.Grouping) -> Evaluation:
             broken.append(Violation("empty_group", where, "no device"))
     for gpu in data.gpus:
         if used[gpu.type] != gpu.count:
-            what = f"{used[gpu.type]} placed, {gpu.count} there are"
+            what = f"{used[gpu.type]} placed, only {gpu.count} exist"
             broken.append(Violation("every_device_once", f"type {gpu.type!r}", what))
     if not effective:
         return Evaluation(None, tuple(broken))

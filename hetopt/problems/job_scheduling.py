@@ -60,7 +60,7 @@ class JobModel(Record):
     sequence_length: Count
     lora_rank: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
         default=None,
-        description="Of LoRA's adapters; without it all weights are trained.",
+        description="Rank of LoRA's adapters; without it all weights are trained.",
     )
 
     @model_validator(mode="after")
@@ -76,7 +76,7 @@ class Job(Record):
     name: Name
     model: Name
     batch: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        description="Sequences a step, over all GPUs."
+        description="Sequences per step, over all GPUs."
     )
     samples: Annotated[int, Field(ge=1, le=10**12)] = Field(
         description="Sequences to train in all."
@@ -127,8 +127,8 @@ class Assumptions(Record):
             )
         if self.costs.updates.lora is not None:
             raise ValueError(
-                "found costs.lora, and each model says what is trained of it: give "
-                "its lora_rank, and remove costs.lora"
+                "costs.lora is not for queues: give each model its lora_rank, and "
+                "remove costs.lora"
             )
         if self.costs.memory.offload is not None:
             raise ValueError(
@@ -339,7 +339,7 @@ def _job_violations(
             yield Violation("work", where, "goes on after the last step")
         left, worked = left - done, True
     if entry.leases[-1].trial:
-        yield Violation("work", job.name, f"{left} steps are never done")
+        yield Violation("work", job.name, f"{left} steps are missing")
 
 
 def _lease_violations(
@@ -358,7 +358,7 @@ def _lease_violations(
         yield Violation("degrees", where, f"{d} does not divide batch {job.batch}")
         return
     if t & (t - 1) or t > 64:
-        yield Violation("degrees", where, f"{t} is no power of two up to 64")
+        yield Violation("degrees", where, f"{t} is not a power of two up to 64")
         return
     if lease.end_us <= lease.start_us:
         yield Violation("time", where, "ends no later than it starts")

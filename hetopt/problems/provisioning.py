@@ -111,9 +111,9 @@ class Offer(Needs):
     ]
     gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = 1
     peak_gflops: Annotated[int, Field(ge=1, lt=10**9)] | None = Field(
-        None, description="What planners rank by; the judge has no use for it."
+        None, description="Used by planners for ranking; not by the judge."
     )
-    losses_per_hour: Frequency = Field(0, description="Losses of one machine an hour.")
+    losses_per_hour: Frequency = Field(0, description="Losses of one machine per hour.")
 
     _later = frozenset({"losses_per_hour"})
 
@@ -175,10 +175,10 @@ class Data(Record):
 
     storage_usd_per_hour: Annotated[
         float, Field(ge=0, le=1000), AfterValidator(_whole_micro_dollars)
-    ] = Field(0, description="Paid beside the GPUs as long as the run lasts.")
+    ] = Field(0, description="Paid in addition to GPUs while the run lasts.")
     egress_usd: Annotated[
         float, Field(ge=0, le=10**9), AfterValidator(_whole_micro_dollars)
-    ] = Field(0, description="Paid once a run.")
+    ] = Field(0, description="Paid once per run.")
 
     restart_s: Seconds | None = Field(
         None, description="From the loss of a machine until training goes on."
@@ -218,8 +218,8 @@ class Data(Record):
                 self.checkpoint_every_s,
             ):
                 raise ValueError(
-                    f"offer {offer.gpu!r} has losses_per_hour, and nothing says what "
-                    "a loss costs: give restart_s and checkpoint_every_s"
+                    f"offer {offer.gpu!r} has losses_per_hourwithout the cost of a "
+                    "loss: give restart_s and checkpoint_every_s"
                 )
         self._every_degree_is_timed(self.data_parallel, self.offers, "")
         self._variants_differ()
@@ -383,8 +383,8 @@ def data(
         instance = as_offers(instance, usd_per_hour)
     elif usd_per_hour is not None:
         raise InstanceError(
-            f"{where}: found usd_per_hour, expected it beside a cluster alone: offers "
-            "have their prices; leave it out"
+            f"{where}: usd_per_hour is for clusters only, as offers have prices: "
+            "leave it out"
         )
     fields = provisioning_data(on_target(instance))
     if (deadline_s, budget_usd) != (None, None):
@@ -464,14 +464,14 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         parts["egress_usd"] = data.egress_usd
     broken += _too_large(plan, headroom)
     broken += [
-        Violation("quota", g, f"{n} rented, {offers[g].quota} offered")
+        Violation("quota", g, f"{n} rented, only {offers[g].quota} offered")
         for g, n in rented.items()
         if n > offers[g].quota
     ]
     broken += _unmet(data, Fraction(total_us, MICRO), usd)
     count = sum(n // offers[g].gpus_per_instance for g, n in rented.items())
     if count in data.other_than_machines:
-        what = f"{count}, expected another number than that"
+        what = f"{count}, which is excluded"
         broken.append(Violation("machines", "plan", what))
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
 
@@ -517,7 +517,7 @@ def _placement_faults(data: Data, plan: Plan) -> Iterator[Violation]:
         what = f"{count} stages, at most {data.max_stages}"
         yield Violation("max_stages", "plan", what)
     if (placed := sum(stage.layers for stage in plan.stages)) != data.layers:
-        what = f"{placed} layers placed, {data.layers} there are"
+        what = f"{placed} layers placed, expected {data.layers}"
         yield Violation("every_layer_once", "plan", what)
 
 

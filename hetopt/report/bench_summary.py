@@ -40,7 +40,7 @@ class Report:
             ]
         none = sum(entry.status == "infeasible" for entry in found)
         if none:
-            parts[0] += f" ({none} of them that there is none)"
+            parts[0] += f" ({none} proved infeasible)"
         for status in statistics.UNSOLVED:
             if count := sum(entry.status == status for entry in found):
                 parts.append(f"{count} {status}")
@@ -50,12 +50,12 @@ class Report:
         if tables:
             parts.append(f"{len(tables)} tables of figures")
         if lost := sum(row["status"] != "figures" for row in tables):
-            parts.append(f"{lost} of them without an answer")
+            parts.append(f"{lost} without an answer")
         pages = [row for row in self.rows if row["kind"] == "page"]
         if pages:
             parts.append(f"{len(pages)} section{'s' * (len(pages) > 1)} of pages")
         if lost := sum(row["status"] != "made" for row in pages):
-            parts.append(f"{lost} of them without an answer")
+            parts.append(f"{lost} without an answer")
         if others := sum("commit" in row for row in self.rows):
             parts.append(f"{others} rows made at another commit than the first")
         missing = self.header.get("tasks", len(self.rows)) - len(self.rows)

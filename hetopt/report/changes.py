@@ -169,13 +169,13 @@ def sentence(found: Advice) -> str:
         return f"Other settings were not compared: {found.run.why}."
     if not found.changes and found.run.us is None:
         return (
-            f"No change of the settings that its files have makes the run fit: "
-            f"{looked}; `hetopt plan` looks for a plan with others, such as ZeRO 3."
+            f"No change to the settings in its files makes the run fit: {looked}; "
+            "`hetopt plan` also tries others, such as ZeRO 3."
         )
     if not found.changes and not found.is_whole:
         return (
-            f"No faster settings were found: {tried}, not all of them; a longer "
-            "--time-limit tries more."
+            f"No faster settings were found: only {tried}; a longer --time-limit "
+            "tries more."
         )
     if not found.changes:
         none = "no other settings are at least 0.5% faster"

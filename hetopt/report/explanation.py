@@ -104,7 +104,7 @@ def limits(found: Explanation) -> Iterator[str]:
     )
     yield f"GPU time: {shares}"
     spare = words.memory(abs(tight.headroom_mib))
-    left = "too little" if tight.headroom_mib < 0 else "to spare"
+    left = "too little" if tight.headroom_mib < 0 else "headroom"
     yield (
         f"least memory: {found.place(tight.pipeline, tight.stage)}, "
         f"{spare} {left} of {words.memory(tight.room_mib)}"
@@ -125,7 +125,7 @@ def _bar_table(bars: list[Bar], names: Mapping[str, str], *, mib: bool) -> Table
             tail = [words.amount(bar.whole, "us")]
             cells = [f"{x / bar.whole:.1%}" if x else "" for x in amounts]
         rows.append([bar.label, *cells, *tail])
-    last = ("free", "of") if mib else ("in all",)
+    last = ("free", "of") if mib else ("total",)
     return Table.of(("", *map(stacked.plain, used), *last), rows)
 
 
@@ -200,7 +200,7 @@ def _layers(found: Explanation) -> Section:
         cells = (words.duration(us / 1e6) if us else "" for us in each)
         whole = words.duration(row.whole_us / 1e6)
         rows.append([f"layer {row.layer} on {group}", *cells, whole])
-    table = Table.of(("", *map(stacked.plain, terms), "in all"), rows)
+    table = Table.of(("", *map(stacked.plain, terms), "total"), rows)
     return Section(
         "One layer", ("Both passes of a micro-batch, by term.",), table=table
     )

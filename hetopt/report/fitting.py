@@ -15,7 +15,7 @@ from .stacked import Bar, Panel
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-_COLUMNS = ("on", "fits", "to spare per GPU", "at most", "too few")
+_COLUMNS = ("hardware", "fits", "headroom per GPU", "at most", "too few")
 _CONTEXT = ("longest context", "does not fit")
 _MARP = (
     *("GPU", "GPUs", "d", "t", "MARP", "fits", "cost model", "fits", "weights"),
@@ -35,15 +35,15 @@ def terminal(found: Fitting) -> Iterator[RenderableType]:
     yield ""
     if found.marp:
         yield writers.terminal(_marp(found), narrow=False)
-        yield f"Rows above: {LOOKED_AT}."
+        yield f"Rows above: only {LOOKED_AT}."
     else:
-        yield f"With only these, nothing fits: {LOOKED_AT}."
+        yield f"Nothing fits with only {LOOKED_AT}."
     yield _SCOPE
 
 
 def answer(found: Fitting) -> str:
     """The answer in one sentence, or in one for each set of GPUs."""
-    told = _sentences(found) or [f"Whether {found.model} fits is open."]
+    told = _sentences(found) or [f"It is open whether {found.model} fits."]
     return " ".join(told) + words.unfinished(found.open, complete=found.complete)
 
 
@@ -55,15 +55,13 @@ def _sentence(model: str, one: Verdict) -> str:
     left, below = one.margin.value, one.margin.refuted
     if one.fits:
         assert left is not None
-        share = words.share(left / one.room_mib if one.room_mib else None)
+        share = f" ({left / one.room_mib:.0%})" if one.room_mib else ""
         said = (
-            f"{model} fits on {one.on}, with at least {words.memory(left)} of "
-            f"{words.memory(one.room_mib)} ({share}) free on each GPU that it uses"
+            f"{model} fits on {one.on}, with at least {words.memory(left)}{share} free "
+            "on every GPU in use"
         )
         if one.host_mib is not None:
-            said += (
-                f", if its host has {words.memory(one.host_mib)} for what is offloaded"
-            )
+            said += f", if its host has {words.memory(one.host_mib)} for offloading"
         if one.is_tight:
             chance = f"{one.oom_probability:.0%}"
             said += f"; it is tight: {chance} of such runs run out of memory"
@@ -76,13 +74,15 @@ def _sentence(model: str, one: Verdict) -> str:
             said += f": every GPU needs at least {words.memory(-below)} more"
         said += "."
     else:
-        sought = f"neither a plan of {model} on {one.on}"
-        said = f"Undecided: {sought} was found, nor a proof that there is none"
+        said = (
+            f"Undecided on {one.on}: no plan of {model} was found, and no proof that "
+            "there is none"
+        )
         if left is not None:
-            said += f"; with {words.memory(-left)} more on every GPU it would fit"
+            said += f"; it would fit with {words.memory(-left)} more per GPU"
         if one.too_few is not None:
             said += f"; {_too_few(one.too_few)}"
-        said += "; a longer --time-limit looks further." if one.complete else "."
+        said += "; a longer --time-limit searches further." if one.complete else "."
     return said + _context(one)
 
 
@@ -161,8 +161,8 @@ def page(found: Fitting) -> str:
     """The answer, the memory of each set of GPUs, and the tables of the terminal."""
     weighed = [one for one in found.verdicts if one.margin.value is not None]
     note = (
-        "What each GPU needs in the roomiest plan known, as a share of what tensors "
-        "have there: the card's memory without a reserve for CUDA and fragmentation."
+        "Memory per GPU in the plan with the most headroom, as a share of what "
+        "tensors may use: the card's memory less a reserve for CUDA and fragmentation."
     )
     drawn = Figure(
         "Memory per GPU",
@@ -196,9 +196,12 @@ def picture(found: Fitting, width: float = figures.WIDTH) -> "Drawing":
         if (spare := one.margin.value) is not None:
             parts = {"needed": one.room_mib - spare, "to_spare": max(0, spare)}
             bars.append(Bar(one.on, parts, one.room_mib))
-    names = {"needed": "needed by the roomiest plan", "to_spare": "to spare"}
+    names = {
+        "needed": "needed by the plan with the most headroom",
+        "to_spare": "headroom",
+    }
     lengths = [bar.whole / 1024 for bar in bars]
-    panel = Panel("memory per GPU, GiB", bars, names, lengths, "what tensors have")
+    panel = Panel("memory per GPU, GiB", bars, names, lengths, "memory for tensors")
     return stacked.picture([panel], width)
 
 

@@ -243,8 +243,8 @@ def _namesakes(report: GapReport) -> Iterator[str]:
     planners = {method.name for method in methods if method.kind == "heuristic"}
     if names := sorted(planners & set(TARGETS)):
         yield (
-            f"Rows are planners, also {' and '.join(names)}: `hetopt plan --for` has "
-            "the best plan that a trainer can run."
+            f"Rows named after trainers ({', '.join(names)}) are planners; `plan --for "
+            "TARGET` finds the best plan that a trainer can run."
         )
 
 
@@ -520,8 +520,8 @@ def _note(row: Row, of: GapRow) -> str:
         f"{row.amount} per iteration, of which "
         f"{words.amount(parts.get('sync_us'), 'us')} synchronisation; "
         f"{words.counted(row.pipelines or 0, 'pipeline')}, "
-        f"{words.counted(row.stages or 0, 'stage')}, "
-        f"{words.memory(row.headroom_mib)} of memory to spare on the fullest GPU"
+        f"{words.counted(row.stages or 0, 'stage')}, {words.memory(row.headroom_mib)} "
+        "headroom on the fullest GPU"
     )
 
 

@@ -20,8 +20,8 @@ _RUNS = (
 _ERRORS = ("set", "runs", "predicted", "mean error", "median", "bias", "worst")
 _MOST_MOVED = 12
 _MEMORY = (
-    "Memory: of the whole GPU, with CUDA context, buffers of NCCL and fragmentation; "
-    "`check` and `plan` count tensors, and keep a reserve for the rest."
+    "Memory is that of the whole GPU, with CUDA context, NCCL buffers and "
+    "fragmentation; `check` and `plan` count tensors and keep a reserve for the rest."
 )
 
 
@@ -49,7 +49,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
         rows.append((*names, *cells))
     yield writers.terminal(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
     if len(found.rows) > _MOST_ROWS:
-        yield Text(f"and {len(found.rows) - _MOST_ROWS} more; --json has all")
+        yield Text(f"and {len(found.rows) - _MOST_ROWS} more (--json has all)")
     if any(row.peak_gib is not None for row in found.rows):
         yield Text(_MEMORY, style="dim")
     yield Text()
@@ -84,7 +84,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     """Errors before, after and left out, and the constants that moved most."""
     if found.machine is not None:
         fits = (
-            f"{count} times of {kind} (median error {far:.1%})"
+            f"{count} timings of {kind} (median error {far:.1%})"
             for kind, (count, far) in found.machine.errors.items()
         )
         yield Text(f"{found.machine.machine.card}: {', '.join(fits)}")
@@ -94,7 +94,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
             {
                 "before": found.before.summary["all"],
                 "after": found.after.summary["all"],
-                "each from the others": found.left_out.summary,
+                "left out of its own fit": found.left_out.summary,
             }
         )
         yield Text()
@@ -107,7 +107,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
         rows.append(cells)
     yield writers.terminal(Table.of(("constant", "before", "after", "known to"), rows))
     if len(moved) > _MOST_MOVED:
-        yield Text(f"and {len(moved) - _MOST_MOVED} more; --json has all")
+        yield Text(f"and {len(moved) - _MOST_MOVED} more (--json has all)")
     if found.disagreement is not None:
         yield Text()
         yield Text(found.disagreement)

@@ -53,7 +53,7 @@ def _said(found: Rentals) -> str:
             f"{_further(found)}"
         )
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
-    said = f"{run} cost least{by} on {_price(best)}"
+    said = f"{run}: cheapest{by} is {_price(best)}"
     if found.least_usd is not None:
         least = f"{_usd(found.least_usd)} USD"
         said += f"; no plan on the machines tried costs less than {least} (proved)"
@@ -70,7 +70,7 @@ def _further(found: Rentals) -> str:
     cards = [card for card, why in found.without.items() if why == NO_TIME]
     if not cards:
         return "Allow more GPUs of a card with --quota, or more time."
-    return f"A longer --time-limit looks at {', '.join(cards)}, too."
+    return f"A longer --time-limit also tries {', '.join(cards)}."
 
 
 def _nothing(found: Rentals) -> str:
@@ -84,7 +84,7 @@ def _nothing(found: Rentals) -> str:
         )
     said = f"no machines were found that can run it{by}"
     if NO_TIME in found.without.values():
-        said += f", as {NO_TIME}; a longer --time-limit looks further"
+        said += f", as {NO_TIME}; a longer --time-limit searches further"
     return said
 
 

@@ -65,10 +65,10 @@ def answer(result: Result) -> str:
         return f"The best plan {takes}: no plan is faster (proved, {proof})."
     said = f"The best plan found {takes}"
     if result.bound is None:
-        return f"{said}; how much faster another may be is not known."
+        return f"{said}; its distance from the best is unknown."
     least = words.amount(result.bound.value, "us")
     return (
-        f"{said}; none takes less than {least} (proved, "
+        f"{said}; no plan takes less than {least} (proved, "
         f"{words.proof(result.bound.proof)}), so it is at most "
         f"{words.share(result.gap)} from optimal."
     )
@@ -231,7 +231,7 @@ def _totals(parts: Document) -> Iterator[tuple[str, str]]:
     }
     for key, (heading, text) in shown.items():
         if key == "oom_probability" and parts.get(key, 0) is None:
-            yield heading, "not known (DeepSpeed's ZeRO 2 and 3 hold more at times)"
+            yield heading, "unknown (DeepSpeed's ZeRO 2 and 3 sometimes hold more)"
         if parts.get(key) is not None and (said := text(parts[key])):
             yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):

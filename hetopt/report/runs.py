@@ -15,17 +15,17 @@ _MOST_NAMES = 4  # of nodes, in a row
 
 def run(found: TrainingRun) -> Iterator[RenderableType]:
     """Length, time, cost and energy of a run, or which field would tell."""
-    gpus = f"{found.gpus} GPUs of {found.nodes} node{'s' * (found.nodes != 1)}"
+    gpus = f"{found.gpus} GPUs on {found.nodes} node{'s' * (found.nodes != 1)}"
     missing = {
         field: ", ".join(name for name in found.missing if name.endswith(field))
         for field in ("usd_per_hour", "watts")
     }
     cost = f"unknown: set {missing['usd_per_hour']}"
     if found.usd is not None:
-        cost = f"{words.number(found.usd)} USD for {gpus}, whole nodes"
+        cost = f"{words.number(found.usd)} USD for {gpus} (whole nodes)"
     energy = f"unknown: set {missing['watts']}"
     if found.kwh is not None:
-        energy = f"at most {words.number(found.kwh)} kWh, the TDP of {gpus}"
+        energy = f"at most {words.number(found.kwh)} kWh (TDP of {gpus})"
     pairs = [
         ("run", f"{words.tokens(found.tokens)}, {found.iterations:,} iterations"),
         ("takes", words.duration(found.seconds)),
@@ -42,7 +42,7 @@ def sets(found: NodeChoice) -> Iterator[RenderableType]:
     """
     if found.best is None:
         return
-    yield Text("Nodes, all or some", style="bold")
+    yield Text("With and without nodes", style="bold")
     for one in found.sets:
         chosen = " (chosen)" if one is found.best and len(found.sets) > 1 else ""
         yield Text(words.plain(f"{set_line(found, one)}{chosen}"))
@@ -66,7 +66,7 @@ def set_line(found: NodeChoice, one: NodeSet) -> str:
     if one.without:
         name = f"without {names(one.without)}"
     if one.iteration_us is None:
-        why = "; ".join(one.reasons) or "none was found in time"
+        why = "; ".join(one.reasons) or "no plan was found in time"
         left_out = "not planned" if one.reasons == NO_BETTER else "no plan"
         return f"{name}: {left_out}, {why}"
     idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""

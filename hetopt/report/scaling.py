@@ -108,12 +108,12 @@ def _ordinal(count: int) -> str:
 def _at(found: Scaling, point: Point, count: int) -> str:
     own = "your " if point.gbits_per_s == found.own_gbits_per_s else ""
     mine, least = _time(point.iteration_us), found.fewer_us(point)
-    alone = "only one" if count == 2 else "fewer"
+    fewer = "one machine" if count == 2 else "fewer machines"
     many = {2: "two machines", 3: "all three"}.get(count, f"all {count}")
     said = f"at {own}{_gbits(point.gbits_per_s)} {many} take {mine} per iteration"
     if own and point.equal_us is not None and least is not None:
         said += f" ({_time(point.equal_us)} by data parallelism only)"
-    return said if least is None else f"{said}, {alone} {_time(least)}"
+    return said if least is None else f"{said}, {fewer} {_time(least)}"
 
 
 def _change(saves: float | None) -> str:

@@ -30,7 +30,7 @@ COLOURS = {
 _MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
 _MOST_DRAWN = 200_000
 STAGE_HEADINGS = (
-    *("stage", "busy", "idle: filling", "waiting", "draining", "idle in all"),
+    *("stage", "busy", "idle: filling", "waiting", "draining", "total idle"),
     "of the critical path",
 )
 PIPELINE_HEADINGS = (
@@ -42,9 +42,9 @@ PIPELINE_HEADINGS = (
 
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "zb-h1": "ZB-H1", "zb-h2": "ZB-H2"}
 _CAUSES = (
-    "The four columns after the judged time add up to judged less simulated: slots of "
-    "the slowest stage, or rounding; filling by the stages before the slowest one; "
-    "what it does while those behind it work; draining by the stages before it."
+    "The four columns after the judged time add up to judged minus simulated: slots "
+    "of the slowest stage, or rounding; filling by the stages before it; its work "
+    "while later stages run; draining by the stages before it."
 )
 
 

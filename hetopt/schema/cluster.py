@@ -114,9 +114,8 @@ def _as_link(value: object) -> object:
     if isinstance(value, list | tuple):
         if len(value) not in (3, 4, 5):
             raise ValueError(
-                f"a pair is [node, node, gbytes_per_s] or "
-                f"[node, node, gbytes_per_s, latency_us, back_gbytes_per_s], not "
-                f"{len(value)} values"
+                "a pair is [node, node, gbytes_per_s] or [node, node, gbytes_per_s, "
+                f"latency_us, back_gbytes_per_s], found {len(value)} values"
             )
         return dict(zip(Link.model_fields, value, strict=False))
     return value

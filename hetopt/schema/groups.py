@@ -116,8 +116,8 @@ class Memory(Record):
         if self.precision is None:
             if self.optimiser != "adamw":
                 raise ValueError(
-                    f"found optimiser {self.optimiser!r} and no precision, which says "
-                    "how wide its states are: give precision 'bf16_mixed' or another"
+                    f"optimiser {self.optimiser!r} needs a precision, which gives the "
+                    "width of its states: add precision 'bf16_mixed' or another"
                 )
             return self
         known = ceil(self.updated.whole)
@@ -135,8 +135,8 @@ class Memory(Record):
     def _a_fused_loss_keeps_no_gradients(self) -> Self:
         if self.fused_loss and self.logit_gradients:
             raise ValueError(
-                "found fused_loss and logit_gradients, expected one of them: a fused "
-                "loss writes gradients in place of the logits; remove one"
+                "fused_loss and logit_gradients exclude each other, as a fused loss "
+                "overwrites the logits with gradients: remove one"
             )
         return self
 

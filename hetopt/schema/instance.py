@@ -35,7 +35,7 @@ class Offer(Record):
 
     gpu: Name
     quota: Annotated[int, Field(ge=0, le=1_000_000)]
-    usd_per_hour: UsdPerHour = Field(description="Of one GPU.")
+    usd_per_hour: UsdPerHour = Field(description="USD per hour of one GPU.")
     peak_tflops: PeakTflops
     memory_gib: MemoryGib
     efficiency: Efficiency = 1.0
@@ -47,13 +47,12 @@ class Offer(Record):
         "that divide gpus_per_instance synchronise over.",
     )
     gpus_per_instance: Annotated[int, Field(ge=1, le=1024)] = Field(
-        1, description="GPUs that are rented together; quota and price are of one GPU."
+        1, description="GPUs that are rented together; quota and price are per GPU."
     )
 
     losses_per_hour: Frequency = Field(
         0,
-        description="Losses of one machine an hour, of a spot offer: 0.02 is one in 50 "
-        "hours.",
+        description="Losses of a spot machine per hour: 0.02 is one in 50 hours.",
     )
 
     _later = frozenset({"intra_gbytes_per_s", "losses_per_hour"})
@@ -73,14 +72,16 @@ class Storage(Record):
         NotNegative, Field(description="Kept as long as the run lasts.")
     ] = 0
     usd_per_gbyte_month: Annotated[
-        NotNegative, Field(description="Of one of them; a month has 730 hours.")
+        NotNegative, Field(description="Price of one gigabyte per month (730 hours).")
     ] = 0
     egress_gbytes: Annotated[
         NotNegative,
-        Field(description="What leaves the provider in the whole run: checkpoints."),
+        Field(
+            description="Gigabytes that leave the provider during the run: checkpoints."
+        ),
     ] = 0
     usd_per_egress_gbyte: Annotated[
-        NotNegative, Field(description="Of one of them.")
+        NotNegative, Field(description="Price of one gigabyte of egress.")
     ] = 0
 
 
@@ -113,9 +114,7 @@ class Instance(Record):
             found = "both" if self.cluster else "neither"
             raise ValueError(f"found {found} of cluster and offers: give one of them")
         if self.storage is not None and not self.offers:
-            raise ValueError(
-                "found storage and no offers, whose price it adds to: remove it"
-            )
+            raise ValueError("storage is for offers only: remove it")
         self._choices_are_of_offers()
         self._losses_cost_something()
         self._cards_are_told()
@@ -131,7 +130,7 @@ class Instance(Record):
                     f"the profile of {row.gpu!r} (tensor_parallel "
                     f"{row.tensor_parallel}, micro_batch {row.micro_batch}) times "
                     f"{len(row.layer_us)} layers, the model has {self.model.layers}: "
-                    "list one time a layer"
+                    "list one time per layer"
                 )
         return self
 
@@ -140,16 +139,16 @@ class Instance(Record):
         for field in FIELDS if self.offers else ():
             if getattr(other, field):
                 raise ValueError(
-                    f"found workload.alternatives.{field} and offers, whose stages "
-                    "are not divided so: remove it"
+                    f"workload.alternatives.{field} is not supported with offers: "
+                    "remove it"
                 )
 
     def _losses_cost_something(self) -> None:
         told = (self.workload.restart_s, self.workload.checkpoint_every_s)
         if not self.offers and told != (None, None):
             raise ValueError(
-                "found workload.restart_s or checkpoint_every_s and no offers, whose "
-                "losses they are for: remove them"
+                "workload.restart_s and checkpoint_every_s are for offers only: "
+                "remove them"
             )
         lost = [offer.gpu for offer in self.offers if offer.losses_per_hour]
         if lost and None in told:
@@ -176,8 +175,7 @@ class Instance(Record):
             return
         if self.cluster is None:
             raise ValueError(
-                "found workload.costs.offload and offers, whose price leaves it out: "
-                "remove it"
+                "workload.costs.offload is not supported with offers: remove it"
             )
         for name, gpu in self.cluster.gpus.items():
             if gpu.host_gbytes_per_s is None:
@@ -188,8 +186,8 @@ class Instance(Record):
         for field in ("update_us", "layer_mib"):
             if any(getattr(row, field) for row in self.workload.costs.compute.profile):
                 raise ValueError(
-                    f"found workload.costs.offload and a profile with {field}, which "
-                    "is measured with all on GPUs: remove one of them"
+                    f"found workload.costs.offload and a profile with {field}, "
+                    "measured without offloading: remove one of them"
                 )
 
     def _cards_are_told(self) -> None:

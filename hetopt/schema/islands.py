@@ -58,7 +58,7 @@ def _members(island: Island, names: Sequence[str], field: str) -> list[str]:
         found |= dict.fromkeys(fits)
     if len(found) == 1:
         raise ValueError(
-            f"{field} fits node {next(iter(found))!r} alone, expected two nodes or "
-            "more: correct it"
+            f"{field} matches only node {next(iter(found))!r}, expected at least two: "
+            "correct it"
         )
     return list(found)

@@ -28,7 +28,7 @@ def _kind(text: str) -> str:
     if len(parts) > _MOST_PARTS or not {*parts} <= {*PARTS}:
         raise ValueError(
             f"found {text[:60]!r}, expected 1 to {_MOST_PARTS} of {', '.join(PARTS)}, "
-            "with a plus between them: correct it"
+            "separated by plus signs: correct it"
         )
     return text
 

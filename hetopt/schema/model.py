@@ -135,7 +135,7 @@ class ModelSpec(Record):
             if listed is not None and len(listed) != self.layers:
                 raise ValueError(
                     f"{field} lists {len(listed)} layers, layers is {self.layers}: "
-                    "list one number a layer"
+                    "list one number per layer"
                 )
         if self.layer_parameters and self.parameters_per_layer:
             raise ValueError("give parameters_per_layer or layer_parameters, not both")
@@ -189,7 +189,7 @@ class ModelSpec(Record):
             if listed is not None and not 0 < len(listed) <= self.layers:
                 raise ValueError(
                     f"{field} lists {len(listed)} layers, layers is {self.layers}: "
-                    f"list one {word} a layer, or the fewer that repeat"
+                    f"list one {word} per layer, or the pattern that repeats"
                 )
         if self.mtp_layers >= self.layers:
             raise ValueError(

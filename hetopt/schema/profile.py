@@ -33,8 +33,8 @@ class Profile(Record):
     backward_us: _LayerUs | None = None
     layer_mib: _LayerMib | None = Field(
         None,
-        description="Memory that each layer takes on each GPU, states and activations, "
-        "with one micro-batch in flight.",
+        description="States and activations of each layer on each GPU, with one "
+        "micro-batch in flight.",
     )
     activation_mib: _LayerMib | None = Field(
         None, description="The part of layer_mib that each micro-batch in flight holds."
@@ -78,14 +78,14 @@ class Profile(Record):
             if listed is not None and len(listed) != count:
                 raise ValueError(
                     f"{field} lists {len(listed)} layers, layer_us {count}: list one "
-                    "number a layer"
+                    "number per layer"
                 )
         if self.forward_us is not None and self.layer_us != tuple(
             map(sum, zip(self.forward_us, self.backward_us or (), strict=False))
         ):
             raise ValueError(
-                "layer_us is not forward_us + backward_us: give both passes together "
-                "(layer_us) or apart (forward_us and backward_us)"
+                "layer_us is not forward_us + backward_us: give layer_us, or "
+                "forward_us and backward_us"
             )
         self._is_part("backward_us", "layer_us")
         if self.activation_mib is not None:
@@ -102,8 +102,7 @@ class Profile(Record):
             raise ValueError("found window_mib without layer_mib: add it")
         if self.activation_mib is not None:
             raise ValueError(
-                "found window_mib and activation_mib, and memory of runs is not told "
-                "apart by micro-batch: remove one of them"
+                "window_mib and activation_mib exclude each other: remove one"
             )
         count = len(self.layer_us)
         if len(windows) != count:

@@ -118,8 +118,8 @@ class CostSettings(Record):
             )
         if self.updates.zero and any(row.layer_mib for row in compute.profile):
             raise ValueError(
-                f"zero is {self.updates.zero} and profile has layer_mib, whose states "
-                "are not weighed separately: remove layer_mib, or zero"
+                f"zero is {self.updates.zero} and profile has layer_mib, which "
+                "includes states: remove layer_mib, or zero"
             )
         return self
 
@@ -283,7 +283,7 @@ def group_fields(costs: Fields) -> Document:
         own = made.get(group, {})
         if not isinstance(own, Mapping) or name in own:
             raise ValueError(
-                f"found {name} beside {group}, where it belongs: move it there"
+                f"found {name} next to {group}, expected it inside: move it there"
             )
         made[group] = {**own, name: value}
     return {name: made[name] for name in (*GROUPS, *made) if name in made}

@@ -75,8 +75,8 @@ class Offload(Record):
     def _something_is_there(self) -> Self:
         if not (self.optimiser or self.activations):
             raise ValueError(
-                "found optimiser false and activations 0, expected one of them on the "
-                "host: remove offload, or say what it is of"
+                "found optimiser false and activations 0, so nothing is offloaded: "
+                "remove offload, or set one of them"
             )
         return self
 
@@ -156,7 +156,7 @@ def lora_fault(model: ModelSpec) -> str | None:
         if getattr(model, field) is not None:
             return (
                 f"found {field} of model {model.name!r}, expected the shapes of its "
-                "matrices (intermediate, kv_heads, gated, ...), beside which LoRA puts "
-                "its adapters; give these, or train all weights"
+                "matrices (intermediate, kv_heads, gated, ...) for LoRA's adapters; "
+                "give these, or train all weights"
             )
     return None

@@ -48,11 +48,10 @@ class Workload(Record):
     runs_on: Annotated[
         RunsOn,
         Field(
-            description="The program that runs the plan: its rules, and the degrees "
-            "that the architecture allows, are the plan's. `executor` runs plans of "
-            "every shape, `architecture` is no program and takes whatever the "
-            "architecture allows; `any` has no rules. Where the program adds gradients "
-            "up in fp32 alone, precision bf16_mixed is read as bf16_fp32_gradients."
+            description="The program that will run the plan: plans keep its rules. "
+            "`executor` runs plans of every shape, `architecture` stands for all that "
+            "the architecture allows, `any` has no rules. If it sums gradients only in "
+            "fp32, precision bf16_mixed is read as bf16_fp32_gradients."
         ),
     ] = "any"
 
@@ -94,14 +93,14 @@ class Workload(Record):
         self._groups_divide_states()
         if other.recompute and costs.compute.layer_times == "profile":
             raise ValueError(
-                "found alternatives.recompute and layer_times 'profile', whose times "
-                "are of one rule: remove the alternatives, or the profile"
+                "found alternatives.recompute and layer_times 'profile', measured "
+                "with one rule: remove the alternatives, or the profile"
             )
         if other.recompute and costs.memory.activations == "checkpoint":
             raise ValueError(
-                "found alternatives.recompute and activations 'checkpoint', which "
-                "weighs all rules alike: give activations 'standard', "
-                "'architecture' or 'calibrated'"
+                "found alternatives.recompute and activations 'checkpoint', the same "
+                "for all rules: give activations 'standard', 'architecture' or "
+                "'calibrated'"
             )
         for field in ("context_parallel", "expert_parallel"):
             if max(getattr(other, field), default=1) > 1 and (
@@ -114,8 +113,8 @@ class Workload(Record):
                 )
         if other.zero and any(row.layer_mib for row in costs.compute.profile):
             raise ValueError(
-                "found alternatives.zero and profile with layer_mib, whose states are "
-                "not weighed separately: remove layer_mib, or the alternatives"
+                "found alternatives.zero and profile with layer_mib, which includes "
+                "states: remove layer_mib, or the alternatives"
             )
         return self
 
@@ -138,8 +137,8 @@ class Workload(Record):
             degrees = (self.costs.value(field), *getattr(self.alternatives, field))
             if max(degrees) > 1:
                 raise ValueError(
-                    f"found zero_groups {max(every)} and {field} {max(degrees)}, which "
-                    "are not priced together: give one of them"
+                    f"found zero_groups {max(every)} and {field} {max(degrees)}, "
+                    "which are not supported together: give one of them"
                 )
 
     @property

@@ -264,7 +264,7 @@ class Run:
         words = {Stop.TIME: "in time", Stop.MEMORY: "within the memory limit"}
         if self.plan is not None or self._why() not in words:
             return ()
-        return (f"{self.problem}: no plan was found {words[self._why()]}",)
+        return (f"no plan was found {words[self._why()]}",)
 
     def _status(self) -> Status:
         if self.infeasible():

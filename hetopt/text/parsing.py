@@ -223,8 +223,8 @@ def parse_value(text: str, where: str, *, is_json: bool) -> Any:
         raise InstanceError.at(
             where,
             None,
-            f"found {len(found)} YAML documents, expected one; give the one that is "
-            "meant as a file of its own",
+            f"found {len(found)} YAML documents, expected one; give the one that you "
+            "mean in a separate file",
         )
     return found[0] if found else None
 

@@ -110,8 +110,12 @@ def test_files_without_alternatives_keep_their_digest() -> None:
 @pytest.mark.parametrize(
     ("costs", "alternatives", "message"),
     [
-        ({"activations": "checkpoint"}, {"recompute": ["none"]}, "weighs all rules"),
-        ({"layer_times": "profile"}, {"recompute": ["none"]}, "times are of one rule"),
+        (
+            {"activations": "checkpoint"},
+            {"recompute": ["none"]},
+            "the same for all rules",
+        ),
+        ({"layer_times": "profile"}, {"recompute": ["none"]}, "measured with one rule"),
         ({}, {"recompute": ["some"]}, "full"),
         ({}, {"zero": [4]}, "less than or equal to 3"),
         ({}, {"precision": ["bf16"]}, "Extra inputs"),

@@ -184,7 +184,7 @@ def test_an_unknown_back_end_lists_the_known_ones() -> None:
 
 
 def test_what_poses_no_problem_is_refused() -> None:
-    with pytest.raises(MixedData, match="poses no problem"):
+    with pytest.raises(MixedData, match="expected an instance or a problem"):
         hetopt.solve(DEVICES.gpus[0])
 
 
@@ -292,7 +292,7 @@ def test_a_plan_by_itself_cannot_be_judged() -> None:
 def test_a_plan_of_another_problem_is_refused() -> None:
     result = hetopt.plan(SMALL, "megatron")
     assert result.plan is not None
-    with pytest.raises(MixedData, match="is no plan of problem 'device_grouping'"):
+    with pytest.raises(MixedData, match="expected a plan of device_grouping"):
         hetopt.check(result.plan, DEVICES)
 
 

@@ -147,9 +147,11 @@ def test_the_librarys_best_counts_for_offers_and_queues() -> None:
 def test_what_a_problem_does_not_know_is_refused() -> None:
     with pytest.raises(Unsupported, match="found options x, which device_grouping"):
         hetopt.compare(NAME, problem="device_grouping", options={"x": 1})
-    with pytest.raises(Unsupported, match="no problem that they are of"):
+    with pytest.raises(Unsupported, match="need a problem"):
         hetopt.compare(NAME, statements=["hexiscale_milp"])
-    with pytest.raises(Unsupported, match="found runs_on or start with a problem"):
+    with pytest.raises(
+        Unsupported, match="runs_on and start are for training plans only"
+    ):
         hetopt.compare(NAME, problem="device_grouping", runs_on="megatron")
     with pytest.raises(MixedData, match="expected one: compare them one by one"):
         hetopt.compare([tiny("device_grouping", 1), tiny("layer_partition", 1)])

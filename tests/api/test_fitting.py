@@ -229,7 +229,7 @@ def test_what_hosts_hold_is_part_of_the_answer() -> None:
     code, out, _ = told(*words, *offload)
     assert code == 0
     first = " ".join(out.split("\n\n")[0].split())
-    assert " for what is offloaded." in first
+    assert " for offloading." in first
     code, out, _ = told(*words, *offload, "--json")
     (row,) = json.loads(out)["verdicts"]
     states = 12 * scheduling.load_model("llama-2-70b").total_parameters
@@ -243,7 +243,7 @@ def test_an_instance_is_asked_about_its_own_gpus() -> None:
     code, out, _ = told("fit", TWO_NODES, "--longest")
     first = out.partition("\n")[0]
     assert code == 0
-    assert "free on each GPU that it uses" in first
+    assert "free on every GPU in use" in first
     assert "The longest context that fits is" in first
     assert "MARP" not in out
 

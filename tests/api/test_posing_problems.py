@@ -69,7 +69,7 @@ def test_a_problem_is_solved_by_statements_and_planners_too() -> None:
     assert own.bound is not None
     with pytest.raises(UnknownName, match="megatron"):
         hetopt.solve(NAME, planner="megatron", problem="one_pipeline")
-    with pytest.raises(Unsupported, match="a planner and a method were both asked"):
+    with pytest.raises(Unsupported, match="planner and method exclude each other"):
         hetopt.solve(NAME, "metis", planner="metis")
 
 

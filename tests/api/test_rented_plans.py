@@ -191,7 +191,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words += ["--plan-out", str(folder / "plan.json")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert "which offers are priced without, an iteration takes" in done.stderr
+    assert "offers are priced without transfers between stages" in done.stderr
     assert "beyond the deadline" not in done.stderr
     return folder
 

@@ -95,7 +95,7 @@ def test_no_proof_is_looked_for_where_there_is_a_plan_or_no_time(
     late = rent(FEW, TOKENS, [card], **how, limits=1e-9)
     assert late.rows == ()
     assert late.without == {card: "no plan was found in time"}
-    assert answer(late).endswith("in time; a longer --time-limit looks further.")
+    assert answer(late).endswith("in time; a longer --time-limit searches further.")
 
 
 def test_what_a_machine_lacks_is_no_reason_against_two(
@@ -189,7 +189,7 @@ def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:
         ("H100-80GB-SXM5", True): 8.0,
         ("A100-80GB-SXM4", False): 10.0,
     }
-    assert re.match(r"1B tokens of \S+ cost least on ", document["answer"])
+    assert re.match(r"1B tokens of \S+: cheapest is ", document["answer"])
     assert "what to rent" in page.read_text()
 
 

@@ -33,7 +33,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "training in single precision": ("torchtitan", {}, {"precision": "fp32"}),
-    "SGD in place of AdamW": (
+    "SGD instead of AdamW": (
         "sailor",
         {},
         {"precision": "bf16_mixed", "optimiser": "sgd"},
@@ -220,13 +220,13 @@ def over_both_nodes() -> TrainingPlan:
 def test_cards_of_two_makers_meet_where_a_target_joins_them(target: str) -> None:
     data, plan = of_two_makers(target), over_both_nodes()
     told = judge.evaluate(data, plan).violations
-    mixed = [x for x in told if "share no library of collectives" in x.by]
+    mixed = [x for x in told if "no common collectives library" in x.by]
     assert bool(mixed) != (target in JOINING)
     tree = data.model_dump(mode="json", exclude_unset=True)
     del tree["cluster"]["gpus"]["mine"]["card"]
     unknown = Instance.model_validate(tree, strict=False)
     found = judge.evaluate(unknown, plan).violations  # nobody's card joins any
-    assert not any("share no library" in x.by for x in found)
+    assert not any("no common collectives library" in x.by for x in found)
 
 
 def test_flagcx_joins_two_makers_and_no_third() -> None:

@@ -195,7 +195,7 @@ def test_every_row_is_counted_once(cases: list[tuple[str, str, str]]) -> None:
 
 def test_the_counts_say_what_was_not_solved() -> None:
     assert made().counts == (
-        "9 solves: 5 with a plan, 2 proved (1 of them that there is none), "
+        "9 solves: 5 with a plan, 2 proved (1 proved infeasible), "
         "1 undecided, 1 timeout, 1 crashed"
     )
     assert made(rows()[:4]).counts.endswith("5 not run yet")

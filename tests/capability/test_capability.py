@@ -261,6 +261,6 @@ def test_a_refusal_names_method_setting_value_reason_and_remedy() -> None:
     assert refused.value.field == "workload.costs.zero"
     assert str(refused.value) == (
         "not supported by the exact method one_pipeline: ZeRO (workload.costs.zero: "
-        "2): what a replica holds of the states depends on other pipelines; use the "
-        "exact method training_plan (`hetopt plan`)"
+        "2): a replica's share of the states depends on other pipelines; use the exact "
+        "method training_plan (`hetopt plan`)"
     )

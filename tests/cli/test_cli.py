@@ -106,7 +106,7 @@ def test_plans_answer_is_its_first_line(tmp_path: Path) -> None:
         assert first.startswith(said)
     else:
         least = texts.amount(document["bound"], "us")
-        said = f"The best plan found {takes}; none takes less than {least} (proved, "
+        said = f"The best plan found {takes}; no plan takes less than {least} (proved, "
         assert first.startswith(said)
         assert first.endswith(f"{texts.share(document['gap'])} from optimal.")
     assert proof.get(document["proof"], "derived again") in first
@@ -391,7 +391,7 @@ def test_a_written_bound_is_derived_again(
             {"bound_exact": None, "bound": None},
             "expected a whole number or bound_exact",
         ),
-        ({"certificate": None}, "has no certificate that could be checked"),
+        ({"certificate": None}, "has no certificate to check"),
         ({"certificate": {"claims": [{}]}}, "certificate.claims[0].ratio: missing"),
         ({"certificate": {"claims": []}}, "the bound is not proved: 3 groups"),
     ],

@@ -293,7 +293,7 @@ def test_fewest_gpus_hold_sixteen_bytes_of_each_parameter(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["gpt2", "--batch", "1"], "found neither of --cluster and --gpus"),
+        (["gpt2", "--batch", "1"], "found neither --cluster nor --gpus"),
         (["gpt2", "--batch", "1", "--gpus", "B"], "unknown GPU 'B': expected one of"),
         (["gpt9", "--batch", "1", "--gpus", "RTX4090"], "unknown model 'gpt9'"),
         (["gpt2", "--batch", "1", "--gpus", "a,,b"], "expected names separated"),

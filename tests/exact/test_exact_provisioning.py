@@ -416,7 +416,7 @@ def test_an_instance_says_what_is_stored_and_what_leaves():
 
 def test_storage_without_offers_is_refused():
     tree = hetopt.load("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
-    with pytest.raises(ValueError, match="found storage and no offers"):
+    with pytest.raises(ValueError, match="storage is for offers only"):
         Instance.model_validate_json(json.dumps({**tree, "storage": {"gbytes": 1}}))
 
 

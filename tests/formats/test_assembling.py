@@ -647,7 +647,7 @@ def test_who_can_where_the_executor_cannot_is_named(
     ("words", "message"),
     [
         (["finetune=dora"], "unknown way to fine-tune 'dora'"),
-        (["rank=8"], "option rank: found 8 and no adapters"),
+        (["rank=8"], "option rank: found 8 without adapters"),
         (["finetune=lora", "rank=0"], "option rank: found 0, expected 1 or more"),
         (["finetune=lora", "beside=mlp"], "unknown place of adapters 'mlp'"),
     ],

@@ -240,8 +240,8 @@ def test_a_run_that_is_best_is_left_as_it_is(advice: Advice, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("tried", "whole", "words"),
     [
-        (1, False, "No faster settings were found: 1 combination of settings was"),
-        (1200, False, "1,200 combinations of settings were tried, not all of them"),
+        (1, False, "No faster settings were found: only 1 combination of settings was"),
+        (1200, False, "only 1,200 combinations of settings were tried; a longer"),
         (7, True, "Change nothing: no other settings are at least 0.5% faster"),
     ],
 )
@@ -305,7 +305,7 @@ def test_what_is_no_run_of_a_known_trainer_is_refused(tmp_path: Path) -> None:
     for name, text in {"a.yaml": "lr: 1e-4\n", "b.sh": "ls --all\n"}.items():
         path = tmp_path / name
         path.write_text(text)
-        with pytest.raises(InstanceError, match="found no run of a trainer"):
+        with pytest.raises(InstanceError, match="found no run of a known trainer"):
             recognise([path])
 
 

@@ -221,14 +221,20 @@ def test_a_run_is_the_same_in_whichever_form_it_is_kept(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("--num-layers 12 $EXTRA", "found '$EXTRA', which may hold further arguments"),
-        ("--bf16 $EXTRA_ARGS", "found '$EXTRA_ARGS', which may hold further"),
-        ("--bf16 ${MORE[@]}", "found '${MORE[@]}', which may hold further"),
-        ("--seq-length 1 $(cat args)", "found '$(cat args)', which may hold further"),
+        (
+            "--num-layers 12 $EXTRA",
+            "found '$EXTRA', which may contain further arguments",
+        ),
+        ("--bf16 $EXTRA_ARGS", "found '$EXTRA_ARGS', which may contain further"),
+        ("--bf16 ${MORE[@]}", "found '${MORE[@]}', which may contain further"),
+        (
+            "--seq-length 1 $(cat args)",
+            "found '$(cat args)', which may contain further",
+        ),
         ("--micro-batch-size $MBS", "micro-batch-size: found '$MBS', expected a whole"),
         ("$FLAG--x", "found no argument, expected some as --num-layers"),
-        ("--$FLAG 1", "found '$FLAG', which may hold further"),
-        ("$ARGS", "found '$ARGS', which may hold further"),
+        ("--$FLAG 1", "found '$FLAG', which may contain further"),
+        ("$ARGS", "found '$ARGS', which may contain further"),
         (
             "\nif [ -f x ]; then\n  torchrun a.py --num-layers 4\nfi",
             "line 3: found a run under a condition that is not read",
@@ -575,7 +581,7 @@ def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
     _, asked = changes.recognise([path])
     told = " ".join(asked.notes)
     assert "env.sh: sourced, but not in the folder of the file" in told
-    assert "$@: words that the script is started with are taken as none" in told
+    assert "$@: the script is taken to be started without arguments" in told
 
 
 @pytest.mark.parametrize(
@@ -633,7 +639,7 @@ def test_a_run_has_the_gradients_that_its_flags_say(
     claim = claimed("megatron", path, data)
     assert claim.data is not None
     assert claim.data.workload.costs.precision == told
-    said = [note for note in claim.notes if "adds gradients up" in note]
+    said = [note for note in claim.notes if "adds up and reduces gradients" in note]
     assert len(said) == (told != own)
     assert all(told in note and own in note for note in said)
 

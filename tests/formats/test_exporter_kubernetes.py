@@ -104,7 +104,7 @@ def test_machines_are_asked_for_by_the_product_that_was_read(
     [
         ({"a0": "X", "a1": "Y"}, r"several products \(X, Y\)"),
         ({"a0": "X"}, r"several products \(X, big\)"),
-        ({"a0": "X # Y", "a1": "X # Y"}, "product 'X-#-Y' is no label"),
+        ({"a0": "X # Y", "a1": "X # Y"}, "product 'X-#-Y' is not a valid label"),
     ],
 )
 @pytest.mark.parametrize("target", TARGETS)

@@ -146,20 +146,20 @@ def test_where_nothing_tells_the_type_nodes_are_asked_for_by_name(
 ) -> None:
     data, plan = planned(tmp_path, "n1,n2 gpu:4\n", "gpu=L40S")
     assert asked(data, plan) == ["--gres=gpu:4 --nodelist=n1,n2"]
-    said = "# Nothing tells Slurm's type of L40S: its nodes are asked for by name"
+    said = "# Slurm's type of L40S is unknown: its nodes are requested by name"
     assert said in job(data, plan)
 
 
 def test_a_type_that_is_assumed_is_said(tmp_path: Path) -> None:
     assert asked(instance(), EVEN) == ["--gres=gpu:big:8"]
-    said = "# Nothing tells Slurm's type of big: big is assumed (-o gres=big:TYPE)."
+    said = "# Slurm's type of big is unknown: big is assumed (-o gres=big:TYPE)."
     assert said in job(instance(), EVEN)
     data, plan = planned(tmp_path, "n1 gpu:a100:8\n", CARDS)
-    assert "Nothing tells" not in job(data, plan)
+    assert "is unknown" not in job(data, plan)
 
 
 def test_a_type_that_slurm_cannot_have_is_refused() -> None:
     text = instance().model_dump_json()
     wrong = text.replace('"gres":null', '"gres":"a100 # x"', 1)
-    with pytest.raises(Unsupported, match="is no type of Slurm's"):
+    with pytest.raises(Unsupported, match="is not a valid Slurm type"):
         job(Instance.model_validate_json(wrong), EVEN)

@@ -282,7 +282,7 @@ def test_deepspeed_is_told_gpus_in_the_order_that_it_puts_them() -> None:
             "megatron",
             EVEN,
             {"parameters_per_layer": 7},
-            "told by numbers of parameters",
+            "given by parameter counts",
         ),
         (
             "megatron",
@@ -313,12 +313,14 @@ def test_hosts_with_names_for_no_shell_are_refused() -> None:
     for target in TARGETS:
         text = even_for(target).model_dump_json().replace("a0:", "a0; rm -rf ~:")
         plan = TrainingPlan.model_validate_json(text)
-        with pytest.raises(Unsupported, match="has a name that is no host's"):
+        with pytest.raises(Unsupported, match="is not a valid host name"):
             exporting.export_plan(target, named, plan)
 
 
 def test_a_plan_that_the_judge_refuses_is_not_exported() -> None:
-    with pytest.raises(InstanceError, match="breaks rules: global_batch"):
+    with pytest.raises(
+        InstanceError, match="breaks rules and cannot be exported: global_batch"
+    ):
         exporting.export_plan("megatron", instance(batch=31), EVEN)
 
 

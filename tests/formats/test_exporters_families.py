@@ -137,9 +137,9 @@ def test_patterns_are_the_lists_that_they_are_short_for() -> None:
 @pytest.mark.parametrize(
     ("name", "lacks"),
     [
-        ("gemma-3", "norms behind attention and MLP"),
+        ("gemma-3", "norms after attention and MLP"),
         ("llama-4", "attention within chunks of the sequence"),
-        ("deepseek-v3.2", "attention to tokens that an indexer chooses (DSA)"),
+        ("deepseek-v3.2", "sparse attention with an indexer (DSA)"),
         ("nemotron-h", "Mamba-2 layers"),
     ],
 )

@@ -52,13 +52,13 @@ def arguments(config: dict[str, Any], *options: str) -> set[str]:
 def test_megatron_is_told_the_whole_model(config: dict[str, Any], told: str) -> None:
     found = arguments(config)
     assert set(told.split("|")) <= found
-    assert not any("not told" in line for line in found)
+    assert not any("not set" in line for line in found)
     assert ("--disable-bias-linear" in found) == (config is not GPT)
 
 
 def test_what_no_configuration_told_is_named() -> None:
     files = exporting.export_plan("megatron", instance(), EVEN)
-    assert "# not told: normalization" in files["arguments.txt"]
+    assert "# not set: normalization" in files["arguments.txt"]
 
 
 @pytest.mark.parametrize(

@@ -152,12 +152,12 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
     if target == "flagscale":
         yield from _flagscale(rows)
     if target == "torchtitan" and count < len(cuts):
-        yield "are fewer than the"
+        yield "expected at least as many"
     if target == "galvatron":
         if len({sum(len(gpus) for gpus, _ in row) for row in rows}) > 1:
             yield "must have the same number"
         if len(rows[0][0][0]) != len(rows[-1][0][0]):
-            yield "must be cut alike"
+            yield "must be cut in the same way"
     if target == "sailor":
         yield from _sailor(rows)
     if target == "accelerate" and len({*map(hosts_of(rows).count, hosts)}) > 1:
@@ -291,12 +291,12 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
             ("sgd", "SGD", {"megatron", "flagscale", "deepspeed"}),
             ("muon", "Muon", {"megatron"}),
             ("adafactor", "Adafactor", {*OF_WHOLE}),
-            ("adamw_8bit", "8 bits", {*OF_WHOLE}),
+            ("adamw_8bit", "8-bit states", {*OF_WHOLE}),
         )
     ),
     (
         MIXED | {"zero": 1, "offload": {}},
-        "optimiser states in the memory of hosts",
+        "optimiser states in host memory",
         {"megatron", "deepspeed", "llamafactory"},
     ),
     (
@@ -306,7 +306,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     ),
     (
         {"offload": {"optimiser": False, "activations": 1}},
-        "activations in the memory of hosts",
+        "activations in host memory",
         set(),
     ),
     (
@@ -356,8 +356,8 @@ def _refused_or_exported(
 @pytest.mark.parametrize(
     ("costs", "reason"),
     [
-        (SGD | {"zero": 1}, "other optimisers' states than AdamW's divided"),
-        (HOSTED | {"zero": 0}, "states of hosts that replicas do not divide"),
+        (SGD | {"zero": 1}, "states of optimisers other than AdamW divided"),
+        (HOSTED | {"zero": 0}, "states in host memory without ZeRO"),
     ],
 )
 def test_states_are_divided_where_the_target_can_divide_them(

@@ -357,7 +357,7 @@ def test_a_card_is_what_skypilot_means_by_its_name(
     (node,) = made["cluster"]["nodes"]
     assert node["gpu"] == card
     (row,) = [one for one in made["assumed"] if one.what == f"card of {name}"]
-    assert row[1:] == (card, "what the tool means by it", f"-o types={name}:CARD")
+    assert row[1:] == (card, "what the tool calls so", f"-o types={name}:CARD")
     other = read(paths, types=f"{name}:{name}-80GB-PCIe")
     assert other.nodes[0].gpu == f"{name}-80GB-PCIe"
 
@@ -374,7 +374,10 @@ def test_cards_of_one_name_whose_memory_differs_are_told(tmp_path: Path) -> None
     card = "NVIDIA GeForce RTX 4090"
     alike = {"a.csv": csv(card, 2, 24564), "b.csv": csv(card, 2, 24217)}
     unlike = {"a.csv": f"0, {card}, 49140\n1, {card}, 24564\n"}
-    for files, told in ((alike, []), (unlike, ["24564 MiB, the least of its cards"])):
+    for files, told in (
+        (alike, []),
+        (unlike, ["24564 MiB, the smallest of its cards"]),
+    ):
         rows = document(AUTO, put(tmp_path, files), {"inter_gbytes_per_s": 1.0})
         found = [x.value for x in rows["assumed"] if x.what.endswith("which differs")]
         assert found == told
@@ -699,10 +702,10 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("x.yaml", "resources: {accelerators: [A100:8, H100:8]}", "several kinds of"),
-        ("x.yaml", "resources: {any_of: [{cloud: aws}]}", "several machines to choose"),
+        ("x.yaml", "resources: {accelerators: [A100:8, H100:8]}", "several types of"),
+        ("x.yaml", "resources: {any_of: [{cloud: aws}]}", "several types of machines"),
         ("x.yaml", "resources: {instance_type: t3.small}", "add accelerators: NAME"),
-        ("x.yaml", "resources: {gpu: '24GB'}", "leaves open the card"),
+        ("x.yaml", "resources: {gpu: '24GB'}", "may be several cards"),
         ("x.yaml", "resources: {gpu: 'A100:1..8'}", "a range, expected a number"),
         ("x.yaml", "resources: {gpu: 'A100,H100:8'}", "several cards to choose from"),
         ("x.yaml", "available_node_types: {a: 3}", "expected named fields"),

@@ -130,7 +130,7 @@ def test_shares_that_differ_are_refused_where_all_ranks_are_told_alike() -> None
         with pytest.raises(Unsupported, match="different numbers of micro-batches"):
             exporting.export_plan(target, data, plan)
     data = offering(batch, {"precision": "fp32", "zero": 2})
-    with pytest.raises(Unsupported, match=r"ZeRO 2\), and differ in their micro-batch"):
+    with pytest.raises(Unsupported, match=r"ZeRO 2\), but differ in micro-batch"):
         exporting.export_plan("transformers", data, plan)
 
 

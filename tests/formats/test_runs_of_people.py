@@ -230,8 +230,8 @@ def test_micro_batches_that_no_file_tells_make_up_the_batch(
     module, asked = changes.recognise([put(tmp_path, ALONE[name])])
     claim = module.claimed(asked, instance(48))
     assert claim.settings == WANTED._replace(recompute="none")
-    (note,) = [note for note in claim.notes if "size of micro-batches" in note]
-    assert "taken as 1" in note
+    (note,) = [note for note in claim.notes if "no micro-batch size" in note]
+    assert "assumed 1" in note
     text = "model_name_or_path: m\nlearning_rate: 1e-5\nfsdp: full_shard\n"
     trainer = {"run.yaml": text}
     module, asked = changes.recognise([put(tmp_path, trainer)])
@@ -498,7 +498,7 @@ FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
         ),
         (
             {"run.yaml": ZERO_2.replace("adamw_torch_fused", "lion")},
-            "another cannot be weighed",
+            "the memory of others is unknown",
         ),
         (
             {"run.yaml": TRAINER, "ds.json": hosted("offload_optimizer")},
@@ -649,7 +649,7 @@ def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(
     text = OF_MEGATRON["NeMo recipe"]["recipe.py"]
     path = put(tmp_path, {"recipe.py": text})
     told = " ".join(judged([path], instance(48)).notes)
-    assert "taken as --context-parallel-size 1;" in told
+    assert "assumed --context-parallel-size 1;" in told
     plugins = "    recipe.trainer.plugins = bf16_with_fp8_mixed()\n"
     text = text.replace("    return", f"{plugins}    return")
     with pytest.raises(InstanceError, match="products of layers: found fp8"):
@@ -668,7 +668,7 @@ def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(
         ("--optim adamw_torch_4bit", "found adamw_torch_4bit, expected adamw"),
         ("--optim adamw_anyprecision", "found adamw_anyprecision, expected adamw"),
         ("--use_galore", "--use_galore: found galore, expected adamw"),
-        ("--mixed_precision fp8", "found fp8, expected products of 16 bits"),
+        ("--mixed_precision fp8", "found fp8, expected 16-bit products"),
     ],
 )
 def test_a_script_of_ones_own_trains_what_its_flags_say(
@@ -797,7 +797,7 @@ def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
     full = "with sequences of 2,048 tokens each"
     assert text.count("does not fit") - text.count("(does not fit)") == text.count(full)
     assert text.startswith(f"The run does not fit {full}, according to the model.")
-    assert "all sequences are counted at 2,048 tokens, as nothing packs them" in text
+    assert "sequences are not packed, so each is counted at 2,048 tokens" in text
     told = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1", "--json"])
     assert json.loads(told.stdout)["counted_at_full_length"] == 2048
 
@@ -830,7 +830,7 @@ def test_adapters_that_nothing_asks_for_are_told(tmp_path: Path) -> None:
     text = "torchrun train.py --per_device_train_batch_size 1 --lora_r 8 "
     text += "--gradient_accumulation_steps 2\n"
     told = judged([put(tmp_path, {"run.sh": text})], instance(48)).notes
-    assert any("nothing says that adapters are trained" in note for note in told)
+    assert any("use_peft is not set" in note for note in told)
 
 
 @pytest.mark.parametrize(
@@ -838,7 +838,7 @@ def test_adapters_that_nothing_asks_for_are_told(tmp_path: Path) -> None:
     [
         ("--training.enable_cpu_offload=true", "training.enable_cpu_offload: found"),
         ("--optimizer.name Muon", "optimizer.name: found Muon, expected adamw"),
-        ("--model.converters lora", "adapters are not supported"),
+        ("--model.converters lora", "hetopt does not plan adapters"),
         ("--parallelism.enable_async_tensor_parallel=true", None),
     ],
 )
@@ -909,7 +909,11 @@ def test_whose_constants_time_a_run_is_told_where_they_are_anothers(
     data, _ = boxes.instance_of(spec, [boxes.Cards("H100-80GB-SXM5", 8)], shape, told)
     path = put(tmp_path, {"run.yaml": TRAINER, "ds.json": json.dumps(AUTO)})
     module, asked = changes.recognise([path])
-    notes = [x for x in module.claimed(asked, data).notes if "timed and weighed" in x]
+    notes = [
+        x
+        for x in module.claimed(asked, data).notes
+        if "time and memory are those of" in x
+    ]
     assert len(notes) == (framework == "megatron")
     for note in notes:
         assert note.endswith("assemble one with -o framework=trainer")

@@ -393,7 +393,7 @@ def test_rows_from_elsewhere_become_a_file(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["llama-2-7b"], "found no MODEL, --sequence-length or --out"),
-        (["--rows", "x.jsonl"], "found --rows and no --constants FILE"),
+        (["--rows", "x.jsonl"], "--rows needs --constants FILE"),
         (["llama-2-7b", "--constants", "OUT"], "found MODEL with --constants"),
         (["--constants", "OUT", "--gpu-name", "H9000"], "found GPU 'H9000'"),
         (["--constants", "OUT", "--seconds", "1"], "expected 5 to 3600"),

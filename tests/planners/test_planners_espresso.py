@@ -223,7 +223,7 @@ def test_the_tree_counts_scarce_or_strong_gpus_in_place_of_dollars(
 
 def test_a_budget_is_of_dollars() -> None:
     data = job("llama-1.3b").model_copy(update={"deadline_s": None, "budget_usd": 9})
-    with pytest.raises(NoPlan, match="leave metric scarcity out"):
+    with pytest.raises(NoPlan, match="leave out metric scarcity"):
         espresso.plan(data, metric="scarcity")
 
 

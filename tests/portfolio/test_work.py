@@ -104,7 +104,7 @@ def test_what_counts_no_work_is_refused_by_name() -> None:
     limits = Limits(work=10)
     with pytest.raises(Unsupported, match="not supported by back end scip"):
         hetopt.solve(TINY, problem="device_grouping", backend="scip", limits=limits)
-    with pytest.raises(Unsupported, match="not supported by several threads"):
+    with pytest.raises(Unsupported, match="needs a single thread"):
         hetopt.plan(TINY, limits=Limits(work=10, threads=2))
     with pytest.raises(Unsupported, match="a limit of plan, solve and compare"):
         hetopt.fit("gpt2-7b", ["A100-40G"], limits=limits)

@@ -167,7 +167,7 @@ def test_stages_by_name_are_those_of_a_plan_on_the_same_gpus() -> None:
         ({"stages": ("nowhere",)}, "found 'nowhere', expected nodes of instance"),
         ({"stages": ("node0",) * 9}, "9 stages of 1 GPUs on node 'node0'"),
         ({"tensor_parallel": 64}, "found 0, expected from 1 to 32"),
-        ({"pipeline": 1}, "found pipeline 1 and no plan"),
+        ({"pipeline": 1}, "pipeline 1 needs a plan"),
     ],
 )
 def test_stages_that_there_cannot_be_are_refused(
@@ -180,7 +180,7 @@ def test_stages_that_there_cannot_be_are_refused(
 def test_a_plan_says_its_stages_itself() -> None:
     instance = shipped("tiny/two-nodes")
     plan = planned("megatron", instance)
-    with pytest.raises(InstanceError, match="found tensor_parallel beside a plan"):
+    with pytest.raises(InstanceError, match="found tensor_parallel and a plan"):
         layer_partition.data(instance, plan=plan, tensor_parallel=2)
     with pytest.raises(InstanceError, match="pipeline: found 99, expected one from 0"):
         layer_partition.data(instance, plan=plan, pipeline=99)
@@ -207,7 +207,7 @@ def test_what_a_cluster_costs_is_asked_for_by_its_types() -> None:
         provisioning.data(instance, usd_per_hour={"A100": 2.0})
     with pytest.raises(InstanceError, match="found 'B200', expected types"):
         provisioning.data(instance, usd_per_hour=PRICES | {"B200": 4.0})
-    with pytest.raises(InstanceError, match="found usd_per_hour, expected it beside"):
+    with pytest.raises(InstanceError, match="usd_per_hour is for clusters only"):
         provisioning.data(shipped("tiny/offers"), usd_per_hour=PRICES)
 
 
@@ -260,7 +260,7 @@ def test_a_round_of_a_queue_is_that_of_its_first_jobs() -> None:
     _, queue = hetopt.files.load_problem("frenzy/simulator-30")
     assert job_round.data(queue).jobs == 30
     assert job_round.data(queue, jobs=4).jobs == 4
-    with pytest.raises(InstanceError, match="found batches beside a queue"):
+    with pytest.raises(InstanceError, match="found batches and a queue"):
         job_round.data(queue, batches=(4,))
 
 

@@ -231,7 +231,7 @@ RULES = [
         "group_across_types: pipelines[0].stages[0].replicas[0]: big, small; "
         "group_across_nodes: pipelines[0].stages[0].replicas[0]: node0, node1",
     ),
-    ("0.micro_batches", 3, "global_batch: plan: 3 sequences, 4 asked for"),
+    ("0.micro_batches", 3, "global_batch: plan: 3 sequences, expected 4"),
     (
         "0.micro_batch_size",
         2,
@@ -240,7 +240,7 @@ RULES = [
         "the micro-batch has 2; "
         "samples: pipelines[0].stages[1]: replicas take 1 samples, "
         "the micro-batch has 2; "
-        "global_batch: plan: 8 sequences, 4 asked for",
+        "global_batch: plan: 8 sequences, expected 4",
     ),
     (
         "0.stages.1.replicas.0.samples",

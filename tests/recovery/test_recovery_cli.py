@@ -92,7 +92,7 @@ def test_states_that_lie_nowhere_are_no_plan(old: Path) -> None:
     assert told.exit_code == output.NO_PLAN
     document = json.loads(told.stdout)
     assert document["status"] == "infeasible"
-    assert "lies nowhere any more" in document["reasons"][0]
+    assert "is lost" in document["reasons"][0]
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,4 @@ def test_planners_are_told_from_the_trainers_of_their_names(report: GapReport) -
         method = Method(name, "heuristic")
         named = replace(row, result=replace(row.result, method=method))
         notes = [*gaps._namesakes(GapReport((named,)))]
-        assert [f"also {name}: `hetopt plan --for`" in note for note in notes] == (
-            [True] * told
-        )
+        assert [f"({name}) are planners" in note for note in notes] == [True] * told

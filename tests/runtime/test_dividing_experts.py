@@ -96,9 +96,9 @@ def test_pipelines_whose_passes_would_not_meet_are_refused() -> None:
     )
     broken = training_plan.evaluate(data, unlike).violations
     assert [one.rule for one in broken] == ["target"]
-    assert "pipelines 0 and 1 divide experts together" in broken[0].by
+    assert "pipelines 0 and 1 share experts" in broken[0].by
     assert any("pipelines 0 and 1" in text for text in torchrun.refusals(data, unlike))
-    with pytest.raises(Unsupported, match="pipelines 0 and 1 divide experts together"):
+    with pytest.raises(Unsupported, match="pipelines 0 and 1 share experts"):
         job(data.on("any"), unlike, Settings(steps=1, cpu=True))
     # Each divides by itself, and may go its own way.
     own = [stage(0, 2, (1, "n0:0 n0:1")), stage(0, 2, (1, "n1:0 n1:1"))]

@@ -35,9 +35,9 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 #: Of a model, of its costs, the rule's words.
 RULED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"gated": True, "mtp_layers": 1}, {}, "predict further tokens"),
-    ({"layer_kinds": ["window+dense"], "window": 4}, {}, "sees a window"),
-    ({"layer_kinds": ["attention", "dense"]}, {}, "attention or an MLP alone"),
-    ({"gated": True, "norm": "rms", "post_norm": True}, {}, "norms behind attention"),
+    ({"layer_kinds": ["window+dense"], "window": 4}, {}, "attention to a window"),
+    ({"layer_kinds": ["attention", "dense"]}, {}, "only attention or only an MLP"),
+    ({"gated": True, "norm": "rms", "post_norm": True}, {}, "norms after attention"),
     ({}, {"optimiser": "sgd", "precision": "bf16_mixed"}, "SGD"),
     ({}, {"lora": {"rank": 4}}, "LoRA"),
 ]
@@ -76,7 +76,7 @@ def plan(degree: int = 1, **more: Any) -> TrainingPlan:
         ({}, {}, plan(zero=3), "ZeRO 3"),
         ({}, {"precision": "bf16"}, plan(), "without a master copy"),
         ({"layer_parameters": [9, 9]}, {}, plan(), "--model"),
-        ({"parameters_per_layer": 9}, {}, plan(), "numbers of parameters"),
+        ({"parameters_per_layer": 9}, {}, plan(), "parameter counts"),
         ({"vocabulary": 0}, {}, plan(), "vocabulary of 0"),
         *((*settings, plan(), words) for *settings, words in RULED),
         ({"kv_heads": 2}, {}, plan(3), "degree 3 is above the 2 key-value heads"),

@@ -216,7 +216,7 @@ def test_islands_are_the_pairs_that_they_stand_for(seed: int) -> None:
     ("nodes", "message"),
     [
         (["m*"], "expected the name of a node or a pattern"),
-        (["n0"], "fits node 'n0' alone"),
+        (["n0"], "matches only node 'n0'"),
     ],
 )
 def test_an_island_joins_nodes_that_there_are(nodes: list[str], message: str) -> None:

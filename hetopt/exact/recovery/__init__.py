@@ -57,7 +57,7 @@ def solve(
         network = Network(data)
         if lost := network.lost():
             run.reasons = tuple(
-                f"a part of unit {unit!r}, which {node!r} needs, lies nowhere any more"
+                f"a part of unit {unit!r}, which {node!r} needs, is lost"
                 for node, unit in lost[:10]
             )
         else:

@@ -86,9 +86,7 @@ def _reasons(target: Target, data: Instance, plan: TrainingPlan) -> list[str]:
         ruled += targets.refusals(name, data, plan)
         ruled += models.unfit(name, data)
         if data is not asked and _lacks_memory(data, plan):
-            ruled.append(
-                f"{name} keeps gradients of four bytes, for which there is no memory"
-            )
+            ruled.append(f"{name} keeps fp32 gradients, for which there is no memory")
     own = target.refusals(*choices.settled(data, plan))
     parts = [] if target.name in BY_TYPE else bad_parts(data, plan)
     return [*bad_hosts(plan), *parts, *cards, *ruled, *own]
@@ -144,7 +142,7 @@ def export_plan(
     support.require(data)
     if broken := training_plan.evaluate(data, plan).violations:
         listed = "; ".join(map(str, broken[:5]))
-        raise InstanceError(f"the plan cannot be exported, it breaks rules: {listed}")
+        raise InstanceError(f"the plan breaks rules and cannot be exported: {listed}")
     if why := _reasons(target, data, plan):
         raise Unsupported(_refusal(name, target.rules, data, why))
     data, plan = choices.settled(data.launched_by(target.rules), plan)

@@ -134,12 +134,12 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     types = sorted({share.gpu for share in shares(data, plan)})
     labels = [share.label for share in shares(data, plan)]
     found = [
-        f"GPU type {name!r} has a name that is no label: rename it in cluster.gpus"
+        f"the name of GPU type {name!r} is not a valid label: rename it in cluster.gpus"
         for name in types
         if not re.fullmatch(LABEL, name)
     ]
     if len(set(labels)) < len(labels):
-        found.append(f"GPU types {', '.join(types)} differ by case or dots alone")
+        found.append(f"GPU types {', '.join(types)} differ only in case or dots")
     return found
 
 

@@ -74,7 +74,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
         if card is not None and card.maker != "NVIDIA":
             found.append(f"GPU type {gpu!r} is not NVIDIA's")
         elif "" in labels:
-            found.append(f"what nvidia-smi calls GPU type {gpu!r} is not known")
+            found.append(f"nvidia-smi's name of GPU type {gpu!r} is not known")
         elif len(labels) > 1:
             listed = ", ".join(sorted(labels))
             found.append(
@@ -82,7 +82,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
                 "each a type in cluster.gpus"
             )
         found += [
-            f"product {label!r} is no label: correct it in cluster.nodes"
+            f"product {label!r} is not a valid label: correct it in cluster.nodes"
             for label in sorted(labels)
             if label and label != gpu and not re.fullmatch(LABEL, label)
         ]

@@ -23,7 +23,7 @@ def bad_hosts(plan: TrainingPlan) -> list[str]:
     """Reasons to refuse nodes whose names no launcher takes for a host."""
     nodes = sorted({replica.node for replica in plan.replicas()})
     return [
-        f"node {name!r} has a name that is no host's: rename it in cluster.nodes"
+        f"node {name!r} is not a valid host name: rename it in cluster.nodes"
         for name in nodes
         if not re.fullmatch(HOST, name)
     ]

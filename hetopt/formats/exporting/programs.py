@@ -33,7 +33,7 @@ fail() {{
 for word in --steps --data; do
   case " ${{ARGS:-}} " in
   *" $word "* | *" $word="*) ;;
-  *) fail "found no $word in ARGS, expected the words of hetopt run behind the plan;\
+  *) fail "found no $word in ARGS, expected options of hetopt run;\
  set ARGS='--steps 1000 --data tokens.bin'" ;;
   esac
 done

@@ -104,7 +104,7 @@ def _shape(layers: list[tuple[int, int]], place: str) -> tuple[int, int]:
         degrees = ", ".join(str(degree) for degree, _ in found)
         raise InstanceError(
             f"{place}: found layers of degrees {degrees}, expected one degree and one "
-            "flag in a stage; a stage of ours cuts all its layers alike"
+            "flag in a stage; in hetopt all layers of a stage are cut alike"
         )
     return found[0] if found else (1, 1)
 
@@ -116,9 +116,9 @@ def _groups(
     count, rest = divmod(len(gpus), degree) if degree else (0, 0)
     if rest or not 0 < count <= size:
         raise InstanceError(
-            f"{place}: found degree {degree} for {len(gpus)} GPUs and micro-batches of "
-            f"{size} sequences, expected whole groups with a sequence each; read it "
-            "against the instance it is for"
+            f"{place}: found degree {degree} for {len(gpus)} GPUs and micro-batches "
+            f"of {size} sequences, expected whole groups with a sequence each; give "
+            "the plan's own instance"
         )
     if near:
         groups = [gpus[r * degree : (r + 1) * degree] for r in range(count)]

@@ -133,8 +133,8 @@ def _machines(files: Mapping[str, _File], options: Values) -> tuple[int, int]:
     nodes, each = told
     if nodes is None or each is None or nodes < 1 or each < 1:
         raise InstanceError(
-            "import galvatron: no file's name tells nodes and gpus_per_node, expected "
-            "positive numbers; give --nodes N --gpus-per-node N"
+            "import galvatron: no file name contains the numbers of nodes and of GPUs "
+            "per node; give --nodes N --gpus-per-node N"
         )
     return nodes, each
 

@@ -147,7 +147,7 @@ def training(
         made["runs_on"] = target = _target(options)
         why = "degrees divide the heads; stages may have any shape"
         if target != _RUNNERS[0]:
-            why = "divides sequences, experts or weights as asked for"
+            why = "divides sequences, experts or weights as requested"
         change = "-o runs_on=megatron, or plan --for megatron"
         rows.append(Assumption(_RUNS, target, why, change))
     if options.get("precision") is None:
@@ -221,7 +221,7 @@ def _sixteen_bits(cards: Mapping[str, Gpu | None]) -> tuple[str, str]:
         return "fp16_mixed", f"no bf16 on {', '.join(without)}"
     unknown = [name for name, gpu in cards.items() if gpu is None]
     if unknown:
-        return "bf16_mixed", f"taken for granted of {', '.join(unknown)}"
+        return "bf16_mixed", f"assumed for {', '.join(unknown)}"
     return "bf16_mixed", "all cards have bf16"
 
 

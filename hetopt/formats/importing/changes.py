@@ -133,10 +133,10 @@ def recognise(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
     names = sorted({name for file in files for name in file.form.values})
     some = ", ".join(names[:6]) or "no name with a value"
     raise InstanceError(
-        f"found no run of a trainer that is known in {listed} (with {some}); expected "
-        "arguments or a configuration of Megatron-LM, Megatron-Bridge, NeMo, ms-swift, "
-        "torchtitan, transformers, Accelerate, DeepSpeed, TRL, LLaMA-Factory or "
-        "Axolotl; name the file that has them"
+        f"found no run of a known trainer in {listed} (with {some}); expected "
+        "arguments or a configuration of Megatron-LM, Megatron-Bridge, NeMo, "
+        "ms-swift, torchtitan, transformers, Accelerate, DeepSpeed, TRL, "
+        "LLaMA-Factory or Axolotl; name the file that has them"
     )
 
 

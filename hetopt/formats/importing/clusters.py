@@ -199,7 +199,7 @@ def _with_network(
     if settings.ports is not None or None in rates:
         return settings, []
     rate = min(one for one in rates if one is not None)
-    source = "of a machine, by the cloud's page; a cluster may get less"
+    source = "per machine, from the cloud's page; a cluster may get less"
     change = "-o inter_gbytes_per_s=X"
     row = Assumption("rate between machines", f"{rate:g} GB/s", source, change)
     return settings._replace(inter_gbytes_per_s=rate), [row]
@@ -436,7 +436,7 @@ def _unlike_memory(hosts: Sequence[Host], settings: Settings) -> Iterator[Assump
         if sizes and max(sizes) > _UNLIKE * min(sizes):
             yield Assumption(
                 f"memory of {name}, which differs",
-                f"{min(sizes)} MiB, the least of its cards",
+                f"{min(sizes)} MiB, the smallest of its cards",
                 f"lists of up to {max(sizes)} MiB",
                 "the list: another name for others, and -o types=NAME:TFLOPS/GIB",
             )
@@ -450,7 +450,7 @@ def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
     if held.sheet.is_called(found):
         return None
     change = f"-o types={found}:CARD"
-    source = "its short name" if host.usual is None else "what the tool means by it"
+    source = "its short name" if host.usual is None else "what the tool calls so"
     return Assumption(f"card of {found}", held.name, source, change)
 
 
@@ -558,8 +558,8 @@ def _intra(host: Host, card: Card, settings: Settings) -> float | None:
         return None
     if (gpu := card.sheet) is None:
         raise InstanceError(
-            f"{host.place}: found GPU {card.name!r}, whose links are not known; give "
-            "-o intra_gbytes_per_s=X"
+            f"{host.place}: found GPU {card.name!r}, whose links are unknown; give -o "
+            "intra_gbytes_per_s=X"
         )
     if host.links is None:
         return gpu.link_gbytes_per_s

@@ -217,7 +217,7 @@ def claim_of(
     if timed is not None and timed.framework != framework:
         notes = [
             *notes,
-            f"timed and weighed as {timed.framework} runs it, as the instance is; "
+            f"time and memory are those of {timed.framework}, as in the instance; "
             f"assemble one with -o framework={framework}",
         ]
     own = offering.workload.runs_on

@@ -65,7 +65,7 @@ def with_choices(data: Instance, words: Iterable[str]) -> Instance:
     for name, text in options.pairs(words).items():
         if name not in Alternatives.model_fields:
             raise Unsupported(
-                f"found options with a cluster whose instance says what is trained "
+                "found options with an instance, which says itself what is trained "
                 f"({name}), expected some of {', '.join(Alternatives.model_fields)}; "
                 "give others with names of GPUs (--gpus)"
             )

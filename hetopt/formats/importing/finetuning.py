@@ -44,8 +44,7 @@ def optimiser_fields(
     if not options.get("offload"):
         if "host_gbytes_per_s" in options:
             raise InstanceError(
-                "option host_gbytes_per_s: found no offload, which it is for; give "
-                "both, or neither"
+                "option host_gbytes_per_s needs offload: give both, or neither"
             )
         return made, ()
     parts = options["offload"].split(",")
@@ -59,7 +58,7 @@ def optimiser_fields(
     row = Assumption(
         "memory of hosts",
         f"{rate:g} GB/s",
-        "about half of what two processors' memory has by their sheets",
+        "about half the peak memory rate of two processors",
         "workload.costs.offload.memory_gbytes_per_s",
     )
     return made, (row,)
@@ -104,14 +103,14 @@ def trained_part(
         for name in ("rank", "beside"):
             if name in options:
                 raise InstanceError(
-                    f"option {name}: found {options[name]!r} and no adapters, which it "
-                    "is of; give finetune=lora or finetune=qlora, too"
+                    f"option {name}: found {options[name]!r} without adapters; give "
+                    "finetune=lora or finetune=qlora, too"
                 )
         return {}, ()
     rank, rows = options.get("rank"), []
     if rank is None:
         rank = _RANK
-        source = "usual, as MLPerf's fine-tuning of Llama-2 70B has it"
+        source = "usual (MLPerf's fine-tuning of Llama-2 70B)"
         rows.append(Assumption("rank of LoRA", str(rank), source, "-o rank=N"))
     elif rank < 1:
         raise InstanceError(f"option rank: found {rank}, expected 1 or more; raise it")

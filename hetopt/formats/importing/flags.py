@@ -108,8 +108,8 @@ def read(
     for call in runs or calls:
         if call.hidden is not None:
             raise InstanceError(
-                f"{place}: found {quoted(call.hidden)}, which may hold further "
-                f"arguments and is not read; {remedy}"
+                f"{place}: found {quoted(call.hidden)}, which may contain further "
+                f"arguments; {remedy}"
             )
         if runs and not call.is_sure:
             raise InstanceError(

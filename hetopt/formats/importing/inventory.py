@@ -176,8 +176,8 @@ def _refuse_ambiguous(
         other = any(_OTHER.fullmatch(word) for word in told)
         if not other and not _DEVICES.isdisjoint(told):
             raise InstanceError(
-                f"{where}: column {quoted(name)}: found numbers of something of GPUs, "
-                "expected a column gpu_count; rename it so, or remove it"
+                f"{where}: column {quoted(name)}: found numbers whose meaning is "
+                "unclear, expected a column gpu_count; rename it, or remove it"
             )
     hosts = cells_of[known["host"].name]
     has_ids = any(name.lower() in _OF_ONE for name in cells_of)

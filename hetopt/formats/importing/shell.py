@@ -662,8 +662,8 @@ class _Script:
         values = self.variables.get(match["name"])
         if match["name"] in "@*#" and not self.has_words:
             self.notes.append(
-                f"{written}: words that the script is started with are taken as none; "
-                "give a file with the command that starts it, if there are any"
+                f"{written}: the script is taken to be started without arguments; if "
+                "it has any, give a file with the command that starts it"
             )
         if values is not None and match["name"] in "@*":
             values = [*values]

@@ -189,8 +189,8 @@ def refuse(form: Form, place: str, text: str) -> None:
         if one in _OF_ROLLOUTS:
             raise Unsupported(
                 f"{place}: found {name}, a run of {one.name}: rollouts (reinforcement "
-                "learning) are not supported by hetopt, whose plans are of training by "
-                "the model's own loss"
+                "learning) are not supported by hetopt, which plans training by the "
+                "model's own loss"
             )
         raise Unsupported(
             f"{place}: found {name or one.program}, a run of {one.name}, whose files "
@@ -209,7 +209,7 @@ def refuse(form: Form, place: str, text: str) -> None:
         )
     if learns := rewards_of(form, place, text):
         raise Unsupported(
-            f"{place}: found {learns}: training with pairs or rewards is not supported "
-            "by hetopt, whose plans are of training by the model's own loss and weigh "
-            "no second model"
+            f"{place}: found {learns}: training with pairs or rewards is not "
+            "supported by hetopt, which plans training by the model's own loss, "
+            "without a second model"
         )

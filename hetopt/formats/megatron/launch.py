@@ -60,7 +60,7 @@ def export(
     pipeline = normal(plan).pipelines[0]
     layers = [len(stage.span) for stage in pipeline.stages]
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
-    lines += [f"# not told: {word}" for word in untold(data)]
+    lines += [f"# not set: {word}" for word in untold(data)]
     if len(set(layers)) > 1 and data.workload.costs.schedule.interleave == 1:
         lines += _older(layers)
     for name, value in given(data, pipeline).items():
@@ -92,8 +92,7 @@ def untold(data: Instance) -> list[str]:
         *((LATENT_POSITIONS,) if data.model.latent else ()),
         "normalization, positions, biases, dropout, activations: add --normalization, "
         "--position-embedding-type, --disable-bias-linear, --quick-geglu and their "
-        "like, or assemble the instance from the config.json of a family that is told "
-        "whole",
+        "like, or assemble the instance from a config.json of a known family",
     ]
 
 

@@ -312,8 +312,8 @@ def _of_model(told: Reading, own: Fields) -> Iterator[str]:
     ):
         if not has:
             yield (
-                f"the run is without --{flag}, which the instance's model has: "
-                "assemble one of the run's config.json, if that is so"
+                f"the run has no --{flag}, but the instance's model does: if the run "
+                "is right, assemble the instance from its config.json"
             )
     if (vocabulary := told.get("vocabulary", own["vocabulary"])) != own["vocabulary"]:
         yield (
@@ -370,8 +370,8 @@ def _in_precision(
             if name == "hosted":
                 remedy = f"{'with' if found else 'without'} -o offload=optimiser"
             raise InstanceError(
-                f"{place}: {title}: found {one}, expected {other} as the instance has "
-                f"it; assemble one {remedy}"
+                f"{place}: {title}: found {one}, expected {other} as in the instance; "
+                f"assemble one {remedy}"
             )
     adapters = told.get("lora_rank") if told.get("tuner") == "lora" else None
     same_adapters(adapters, data, place)
@@ -379,20 +379,20 @@ def _in_precision(
     kind, weighed = told.get("precision"), data.workload.costs.memory.precision
     if kind is None and weighed != "fp32":
         notes.append(
-            f"found neither --bf16 nor --fp16, which is fp32 for Megatron-LM: judged "
+            "found neither --bf16 nor --fp16, so Megatron-LM would use fp32: judged "
             f"in the instance's precision, {weighed or '16 bits'}"
         )
     elif kind is not None and weighed is not None and kind != weighed:
         if {kind, weighed} != {"bf16_mixed", "bf16_fp32_gradients"}:
             raise InstanceError(
-                f"{place}: precision: found {kind}, expected {weighed} as the instance "
-                f"has it; assemble one with -o precision={kind}"
+                f"{place}: precision: found {kind}, expected {weighed} as in the "
+                f"instance; assemble one with -o precision={kind}"
             )
         wide = "fp32" if kind == "bf16_fp32_gradients" else "bf16"
         data = data.in_precision(kind)
         notes.append(
-            f"the run adds gradients up and reduces them in {wide}: judged with "
-            f"precision {kind}, the instance has {weighed}"
+            f"the run adds up and reduces gradients in {wide}: judged with precision "
+            f"{kind}, not the instance's {weighed}"
         )
     divided = told.get("sequence_parallel", False)
     if (
@@ -401,7 +401,7 @@ def _in_precision(
     ):
         with_it, without = ("with", "without")[:: 1 if divided else -1]
         notes.append(
-            f"the run is {with_it} --sequence-parallel: judged {without}, as the "
+            f"the run is {with_it} --sequence-parallel: judged {without}, as in the "
             "instance"
         )
     if unread := list(_not_read(told)):

@@ -55,8 +55,8 @@ def _of_nemo(read: Read) -> Iterator[str]:
     if silent:
         listed = ", ".join(f"--{name} {value}" for name, value in silent.items())
         yield (
-            f"what the recipe itself sets is not read: taken as {listed}; give what "
-            "the run printed or saved of its configuration, if it has others"
+            f"settings made by the recipe itself are not read: assumed {listed}; if "
+            "they differ, give the configuration that the run printed or saved"
         )
     if "fp16" not in given:
         yield from read.usual({"bf16": ""}, "a recipe of NeMo or Megatron-Bridge")

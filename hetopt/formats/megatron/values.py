@@ -51,7 +51,7 @@ class Read:
             if name not in self.given and name not in self.off:
                 self.given[name] = value
                 told = f"--{name} {value}".rstrip()
-                yield f"{told}: as {tool} has it where nothing is told"
+                yield f"{told} ({tool}'s default)"
 
     def done(self, what: str, notes: tuple[str, ...]) -> Arguments:
         """Return all of them, with notes of how they were read."""

@@ -101,9 +101,9 @@ def _form(source: Source) -> Form:
     raise InstanceError.at(
         source.path,
         None,
-        f"found no run in a form that is known, expected one of: {known}; give the "
-        "whole output of the rank that prints the iterations, or read what starts a "
-        "run, a script or a configuration, by hetopt check --from",
+        f"found no run in a known form, expected one of: {known}; give the whole "
+        "output of the rank that prints the iterations; for a script or configuration "
+        "use hetopt check --from",
     )
 
 

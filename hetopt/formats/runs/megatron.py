@@ -207,7 +207,7 @@ def _refuse(arguments: Arguments, source: Source, place: str) -> None:
         raise InstanceError.at(
             source.path,
             f"{name} ({place})",
-            f"found {value}, and {what} are not supported by runs that hetopt reads; "
+            f"found {value}, and {what} are not supported when hetopt reads runs; "
             "plan such a model with hetopt assemble, which times its layers",
         )
 

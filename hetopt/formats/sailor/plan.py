@@ -63,7 +63,7 @@ def _replica(one: Any) -> tuple[str, int]:
     if len(set(kinds)) > 1:
         raise ValueError(
             f"found types {', '.join(sorted(set(kinds)))} in one replica, expected "
-            "one; a tensor-parallel group of ours has GPUs of one type"
+            "one; in hetopt a tensor-parallel group has GPUs of one type"
         )
     return kinds[0], _whole(degree)
 

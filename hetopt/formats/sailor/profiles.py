@@ -105,7 +105,7 @@ def _notes(options: Values, fits: network.Fits, *, weighed: bool) -> list[str]:
         said.append("16-bit, where Sailor trains in fp32: --precision fp32")
     if fits.disagreements:
         told = ", ".join(fits.disagreements)
-        said.append(f"fits of one link disagree, the slower counts: {told}")
+        said.append(f"fits of one link disagree; the slower is used: {told}")
     return said
 
 

@@ -21,7 +21,7 @@ from ..importing.assumptions import Assumption
 
 _DEGREES = (1, 2, 4, 8)
 MOST_STAGES = 16
-UNTOLD = "no list tells it"
+UNTOLD = "not in the list"
 NOT_PRICED = "sends between stages, tensor parallelism, writing checkpoints"
 #: What other times than a formula's bring along, by the layer_times of an instance.
 _BESIDE = {
@@ -65,7 +65,7 @@ def _by_formula(workload: Document) -> tuple[Document, tuple[Assumption, ...]]:
     other = dict(workload.get("alternatives", {}))
     if (times := costs.get("layer_times")) in _BESIDE:
         costs = {k: v for k, v in costs.items() if k not in _BESIDE[times]}
-        why = f"offers are not timed by the {_TIMES[times]} of the instance"
+        why = f"offers do not use the {_TIMES[times]} of the instance"
         value = "by formula, a share of the peak"
         rows.append(Assumption("times and memory", value, why, "--efficiency 40%"))
     for field in FIELDS:
@@ -87,7 +87,7 @@ def _by_formula(workload: Document) -> tuple[Document, tuple[Assumption, ...]]:
 def _length(workload: Document, options: Values) -> dict[str, int]:
     if "iterations" in options and "tokens" in options:
         raise InstanceError(
-            "found both of the options iterations and tokens: give one of them"
+            "options iterations and tokens exclude each other: give one"
         )
     if "iterations" in options:
         return {"iterations": options["iterations"]}

@@ -156,8 +156,8 @@ def _with_config(files: Sequence[File], notes: list[str]) -> tuple[File, ...]:
         path = next(filter(_is_file, places), None)
         if path is None:
             raise InstanceError(
-                f"{file.place}: {_CONFIG}: found {quoted(name)}, which is not beside "
-                f"the file, expected to read it; give it, too: --from {name}"
+                f"{file.place}: {_CONFIG}: found {quoted(name)}, which was not found "
+                f"next to the file; give it, too: --from {name}"
             )
         found += opened([path])
         notes.append(f"{_CONFIG}: {path} was also read")
@@ -396,8 +396,8 @@ def _same_products(given: Values, data: Instance, place: str) -> None:
     found = "16 bits" if kind is None else {"float8": "fp8"}.get(kind, kind)
     remedy = "bf16" if kind is None else found
     raise InstanceError(
-        f"{place}: products of layers: found {found}, expected {timed} as the instance "
-        f"times them; assemble one with -o products={remedy}"
+        f"{place}: products of layers: found {found}, expected {timed} as in the "
+        f"instance; assemble one with -o products={remedy}"
     )
 
 
@@ -406,8 +406,8 @@ def _same_training(given: Values, data: Instance, place: str) -> None:
     converters = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
     if "lora" in converters:
         raise InstanceError(
-            f"{place}: found the converter lora: adapters are not supported by "
-            "hetopt's plans for torchtitan"
+            f"{place}: found the converter lora: hetopt does not plan adapters for "
+            "torchtitan"
         )
     same_adapters(None, data, place)
     if given.get(_OFFLOAD) is True:
@@ -418,15 +418,15 @@ def _same_training(given: Values, data: Instance, place: str) -> None:
     memory = data.workload.costs.memory
     if memory.hosts_update:
         raise InstanceError(
-            f"{place}: optimiser states: found on GPUs, expected on hosts as the "
-            "instance has it; assemble one without -o offload=optimiser"
+            f"{place}: optimiser states: found on GPUs, expected on hosts as in the "
+            "instance; assemble one without -o offload=optimiser"
         )
     told = str(given.get("optimizer.name", "AdamW"))
     own = {"adam": "adamw"}.get(told.lower(), told.lower())
     if own != memory.optimiser:
         raise InstanceError(
             f"{place}: optimizer.name: found {told}, expected {memory.optimiser} as "
-            f"the instance weighs it; assemble one with -o optimiser={own}"
+            f"in the instance; assemble one with -o optimiser={own}"
         )
 
 

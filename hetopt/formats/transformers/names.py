@@ -279,13 +279,13 @@ def with_references(files: Sequence[File]) -> tuple[list[File], list[str]]:
             elif match := _STAGE.search(last.lower()):
                 hosted = ", partly on hosts," if "offload" in last.lower() else ""
                 notes.append(
-                    f"{key}: {name} is not beside the file, and is taken as ZeRO "
-                    f"{match[1]}{hosted} by its name; give it, too"
+                    f"{key}: {name} was not found next to the file: assumed ZeRO "
+                    f"{match[1]}{hosted} from its name; give it, too"
                 )
             else:
                 raise InstanceError(
-                    f"{file.place}: {key}: found {quoted(name)}, which is not beside "
-                    f"the file, expected to read it; give it, too: --from {name}"
+                    f"{file.place}: {key}: found {quoted(name)}, which was not found "
+                    f"next to the file; give it, too: --from {name}"
                 )
     return found, notes
 

@@ -93,12 +93,11 @@ def asked(files: Sequence[File]) -> Asked | None:
         values |= names.told_by_name(found)
     if "zero" not in values and names.uses_deepspeed(found):
         values["zero"] = "2"
-        notes.append("zero_stage 2: as Accelerate has it where nothing is told")
+        notes.append("zero_stage 2 (Accelerate's default)")
     notes += _add_usual(values, tool, is_named=bool(tools))
     if "model" in values:
         notes.append(
-            f"model {values['model']}: not compared with the instance's, which a name "
-            "does not tell"
+            f"model {values['model']}: only a name, so not compared with the instance's"
         )
     kinds = ", ".join(dict.fromkeys(file.form.kind for file in found))
     parts = dict.fromkeys(names.settings_of(file.form) for file in found)
@@ -181,7 +180,7 @@ def _add_usual(values: Document, tool: str, *, is_named: bool) -> Iterator[str]:
         if name not in values:
             values[name] = value
             told = names.usual(tool).get(name, name)
-            yield f"{told} {value}: as {tool} has it where nothing is told"
+            yield f"{told} {value} ({tool}'s default)"
 
 
 def _kind(name: str, text: str) -> str | None:
@@ -241,8 +240,7 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         size = _size(given, asked, replicas, data)
         given = {**given, "samples": str(size)}
         told.append(
-            f"the size of micro-batches is not told: taken as {size}, which make up "
-            "the batch"
+            f"no micro-batch size was given: assumed {size}, which matches the batch"
         )
     samples, steps, found = _samples(given, asked, replicas, shares)
     length = _number(given, "length", asked, data.workload.sequence_length)
@@ -270,15 +268,15 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     )
     if "rank" in given and "adapter" not in given and not _bits_told(given):
         told.append(
-            f"{asked.spelled('rank')} {given['rank']}: nothing says that adapters are "
-            "trained (use_peft), so that all weights are taken to be"
+            f"{asked.spelled('rank')} {given['rank']}: use_peft is not set, so all "
+            "weights are assumed to be trained"
         )
     if "length" not in given:
-        told.append(f"tokens of a sequence are not told: taken as {length}")
+        told.append(f"no sequence length was given: assumed {length} tokens")
     notes = [
         *asked.notes,
         *told,
-        f"weights and states are weighed in the instance's precision, "
+        "memory is computed in the instance's precision, "
         f"{workload.costs.memory.precision or '16 bits'}",
     ]
     how = layout, ranks, data, place
@@ -476,8 +474,8 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
     where = asked.spelled("kind") if "kind" in asked.written else "what is trained"
     if (task := given.get("kind", "sft").lower()) not in ("pt", "sft"):
         raise InstanceError(
-            f"{place}: {where}: found {task}, expected training by the "
-            "model's own loss (pt, sft): plans weigh no second model and no rollouts"
+            f"{place}: {where}: found {task}, expected training by the model's own "
+            "loss (pt, sft): hetopt plans no second model and no rollouts"
         )
     _same_weights(given, asked, data)
     _same_precision(given, asked, data)
@@ -520,16 +518,15 @@ def _same_precision(given: Mapping[str, str], asked: Asked, data: Instance) -> N
         if timed is None or timed.precision not in ("fp8", "mxfp8"):
             raise InstanceError(
                 f"{place}: {asked.spelled('mixed_precision')}: found fp8, expected "
-                "products of 16 bits as the instance times them; assemble one with "
-                "-o products=fp8"
+                "16-bit products as in the instance; assemble one with -o products=fp8"
             )
     for name in ("fp16", "bf16"):
         is_told = given.get(name) == "true" or given.get("mixed_precision") == name
         own = costs.memory.precision or name
         if is_told and not own.startswith(name):
             raise InstanceError(
-                f"{place}: precision: found {name}, expected {own} as the instance has "
-                f"it; assemble one with -o precision={name}_mixed"
+                f"{place}: precision: found {name}, expected {own} as in the "
+                f"instance; assemble one with -o precision={name}_mixed"
             )
 
 
@@ -539,20 +536,20 @@ def _same_optimiser(given: Mapping[str, str], asked: Asked, data: Instance) -> N
     told = given.get("optimiser", "adamw")
     optimiser = _optimiser(told)
     if optimiser != costs.memory.optimiser:
-        remedy = "another cannot be weighed"
+        remedy = "the memory of others is unknown"
         if optimiser is not None:
             remedy = f"assemble one with -o optimiser={optimiser}"
         raise InstanceError(
             f"{place}: {asked.spelled('optimiser')}: found {told}, expected "
-            f"{costs.memory.optimiser} as the instance weighs it; {remedy}"
+            f"{costs.memory.optimiser} as in the instance; {remedy}"
         )
     hosted = given.get("hosted", "none").lower() not in ("none", "false")
     if hosted != costs.memory.hosts_update:
         own = "on hosts" if costs.memory.hosts_update else "on GPUs"
         found = "on hosts" if hosted else "on GPUs"
         raise InstanceError(
-            f"{place}: optimiser states: found {found}, expected {own} as the instance "
-            "has it; assemble one "
+            f"{place}: optimiser states: found {found}, expected {own} as in the "
+            "instance; assemble one "
             + ("with" if hosted else "without")
             + " -o offload=optimiser"
         )

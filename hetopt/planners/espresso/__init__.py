@@ -52,7 +52,7 @@ def counted_by(data: Data, metric: Metric) -> Data:
     if metric == "usd":
         return data
     if data.minimises_time:
-        raise NoPlan(f"espresso: a budget is of dollars: leave metric {metric} out")
+        raise NoPlan(f"espresso: a budget is in dollars: leave out metric {metric}")
     offers = []
     for offer in data.offers:
         price = round(1 / max(1, offer.quota), 6)

@@ -65,7 +65,7 @@ def data(
     elif batches is None:
         queue = instance
     else:
-        raise InstanceError("found batches beside a queue, whose jobs have theirs")
+        raise InstanceError("found batches and a queue, whose jobs have batches")
     first = sorted(queue.jobs, key=lambda job: job.submit_s)[:jobs]
     able = [job for job in first if queue.refusal(job) is None]
     if not able:
@@ -141,11 +141,11 @@ def evaluate(data: Data, plan: plans.Round) -> Evaluation:
                 held[slots.gpu, slots.size] += row.jobs * row.gpus
     for name, number in served.items():
         if number > classes[name].jobs:
-            by = f"{number} served, {classes[name].jobs} there are"
+            by = f"{number} served, only {classes[name].jobs} exist"
             broken.append(Violation("each_job_once", name, by))
     for slots in data.slots:
         if (used := held[slots.gpu, slots.size]) > slots.gpus:
-            by = f"{used} held by jobs of {slots.size} or more, {slots.gpus} there are"
+            by = f"{used} held by jobs of {slots.size} or more, only {slots.gpus} exist"
             broken.append(Violation("slots", slots.gpu, by))
     parts = {
         "served": sum(served.values()),

@@ -63,20 +63,20 @@ class Data(Record):
         want = len(self.layer_mib)
         if (got := len(self.in_flight_mib)) != want:
             raise ValueError(
-                f"in_flight_mib has {got} layers, layer_mib has {want}: "
-                "list one number a layer"
+                f"in_flight_mib has {got} layers, layer_mib has {want}: list one "
+                "number per layer"
             )
         for stage in self.stages:
             if (got := len(stage.layer_us)) != want:
                 raise ValueError(
                     f"stage {stage.name!r} times {got} layers, layer_mib has {want}: "
-                    "list one time a layer"
+                    "list one time per layer"
                 )
             for own in (stage.layer_mib, stage.in_flight_mib):
                 if own is not None and (got := len(own)) != want:
                     raise ValueError(
                         f"stage {stage.name!r} weighs {got} layers, layer_mib of the "
-                        f"problem has {want}: list one number a layer"
+                        f"problem has {want}: list one number per layer"
                     )
         names = [stage.name for stage in self.stages]
         if twice := sorted({n for n in names if names.count(n) > 1}):
@@ -128,15 +128,13 @@ def data(
         }
         if told := [name for name, value in chosen.items() if value is not None]:
             raise InstanceError(
-                f"found {', '.join(told)} beside a plan, which says them: leave them "
+                f"found {', '.join(told)} and a plan, which defines them: leave them "
                 "or the plan out"
             )
         line = posing.line_of_plan(instance, plan, pipeline)
     else:
         if pipeline:
-            raise InstanceError(
-                f"found pipeline {pipeline} and no plan that it is of: give plan"
-            )
+            raise InstanceError(f"pipeline {pipeline} needs a plan: give plan")
         line = posing.line_of_nodes(
             instance, stages, tensor_parallel or 1, micro_batch, micro_batches
         )
@@ -163,7 +161,7 @@ def evaluate(data: Data, plan: plans.Partition) -> Evaluation:
         what = f"the order is given: {given}"
         broken.append(Violation("order", ", ".join(plan.order), what))
     if (placed := sum(plan.layers)) != len(data.layer_mib):
-        what = f"{placed} layers placed, {len(data.layer_mib)} there are"
+        what = f"{placed} layers placed, expected {len(data.layer_mib)}"
         broken.append(Violation("every_layer_once", "plan", what))
         return Evaluation(None, tuple(broken))
     times: list[int] = []

@@ -85,7 +85,7 @@ def line_of_nodes(
         if count * t > known[name].count:
             raise InstanceError(
                 f"stages: found {count} stages of {t} GPUs on node {name!r}, which "
-                f"has {known[name].count}; name it less often"
+                f"has {known[name].count}; name it fewer times"
             )
     if not 0 < len(nodes) <= table.layers:
         raise InstanceError(
@@ -157,7 +157,7 @@ def _layer_us(line: Line, j: int) -> tuple[int, ...]:
     if any(a > b for row in rows for a, b in zip(row, slowest, strict=True)):
         raise Unsupported(
             f"stage {j}: which of its replicas is the slowest depends on the layers, "
-            "which layer_partition has no words for: give stages of equal replicas"
+            "which layer_partition cannot express: give stages of equal replicas"
         )
     return slowest
 

@@ -63,8 +63,8 @@ def between(old: Instance, new: Instance, lost: Iterable[str] = ()) -> Change:
         was = before.node.get(node.name)
         if was is not None and was.gpu != node.gpu:
             raise InstanceError(
-                f"node {node.name!r} has GPUs {node.gpu!r} and had {was.gpu!r}: "
-                "expected another name for another machine; rename it"
+                f"node {node.name!r} has GPUs {node.gpu!r} and had {was.gpu!r}: a "
+                "different machine needs a different name; rename it"
             )
         gone = gpus.get(node.name, set())
         count = was.count if was is not None else node.count
@@ -112,8 +112,7 @@ def _same_model(old: Instance, new: Instance) -> None:
     if was != now:
         raise MixedData(
             f"costs.lora is {_adapters(old)} in the old plan's instance, "
-            f"{_adapters(new)} in {new.name!r}: make them equal, or other weights are "
-            "trained"
+            f"{_adapters(new)} in {new.name!r}: make them equal"
         )
 
 

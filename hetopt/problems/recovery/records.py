@@ -129,8 +129,8 @@ class Data(Record):
         self._each_need_once()
         if large := [name for name, n in self.grid.items() if n > MOST_PIECES]:
             raise ValueError(
-                f"unit {large[0]!r} falls into {self.grid[large[0]]} pieces, at most "
-                f"{MOST_PIECES} are expected: use degrees with a common measure"
+                f"unit {large[0]!r} has {self.grid[large[0]]} pieces, expected at "
+                f"most {MOST_PIECES}: use degrees with a common divisor"
             )
         return self
 

@@ -193,7 +193,7 @@ def _structure(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
         for j, stage in enumerate(pipeline.stages):
             yield from _replicas(instance, f"{where}.stages[{j}]", pipeline, stage)
     if samples != (asked := instance.workload.global_batch):
-        what = f"{samples} sequences, {asked} asked for"
+        what = f"{samples} sequences, expected {asked}"
         yield Violation("global_batch", "plan", what)
     yield from _every_gpu_once(plan)
 
@@ -302,12 +302,14 @@ def _holders(layers: int, plan: TrainingPlan) -> list[int]:
 def _runs_of_layers(v: int, number: int, pipeline: Pipeline) -> Iterator[Violation]:
     stages = len(pipeline.stages)
     if v > 1 and pipeline.micro_batches % stages:
-        what = f"{pipeline.micro_batches} micro-batches, no multiple of {stages} stages"
+        what = (
+            f"{pipeline.micro_batches} micro-batches, not a multiple of {stages} stages"
+        )
         yield Violation("interleave", f"pipelines[{number}]", what)
     for j, stage in enumerate(pipeline.stages):
         if len(stage.span) < v:
             where = f"pipelines[{number}].stages[{j}]"
-            what = f"{len(stage.span)} layers make no {v} runs"
+            what = f"{len(stage.span)} layers cannot form {v} virtual stages"
             yield Violation("interleave", where, what)
 
 

@@ -56,14 +56,14 @@ def groups_broken(table: CostTable, plan: TrainingPlan) -> Iterator[Violation]:
     if r == 1:
         return
     if not table.workload.costs.updates.zero:
-        yield Violation("zero_groups", "plan", f"{r} groups divide nothing at zero 0")
+        yield Violation("zero_groups", "plan", f"{r} groups need zero 1, 2 or 3")
     held: Counter[int] = Counter()
     for pipeline in plan.pipelines:
         for stage in pipeline.stages:
             held.update(dict.fromkeys(stage.span, len(stage.replicas)))
     for layer, replicas in sorted(held.items()):
         if (replicas % r or replicas == r) and held.get(layer - 1) != replicas:
-            what = f"{replicas} replicas of layer {layer} make no {r} groups of several"
+            what = f"{replicas} replicas of layer {layer} do not form {r} groups"
             yield Violation("zero_groups", "plan", what)
 
 
@@ -75,7 +75,7 @@ def groups(plan: TrainingPlan, split: Split) -> Iterator[Violation]:
             for r, replica in enumerate(stage.replicas):
                 if replica.degree % c:
                     where = f"pipelines[{number}].stages[{j}].replicas[{r}]"
-                    what = f"{replica.degree} GPUs are no multiple of {c}"
+                    what = f"{replica.degree} GPUs are not a multiple of {c}"
                     yield Violation("context_parallel", where, what)
 
 
@@ -93,9 +93,9 @@ def _experts(data: Instance, plan: TrainingPlan, e: int) -> Iterator[Violation]:
         replicas = [replica for stage in stages for replica in stage.replicas]
         gpus = sum(replica.degree for replica in replicas)
         if gpus % e:
-            what = f"{gpus} GPUs hold layer {layer}, no multiple of {e}"
+            what = f"{gpus} GPUs hold layer {layer}, not a multiple of {e}"
             yield Violation("expert_parallel", "plan", what)
         kinds = {(cluster.node[r.node].gpu, r.degree, r.samples) for r in replicas}
         if len(kinds) > 1 or len({stage.layers for stage in stages}) > 1:
-            what = f"replicas that divide the experts of layer {layer} are not alike"
+            what = f"replicas that share the experts of layer {layer} differ"
             yield Violation("expert_parallel", "plan", what)

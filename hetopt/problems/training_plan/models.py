@@ -71,7 +71,7 @@ def _torchtitan(data: Instance) -> Iterator[str]:
 def _galvatron(data: Instance) -> Iterator[str]:
     told = data.model.architecture
     if told is not None and told.rope_scaling is not None:
-        yield f"rope scaling {told.rope_scaling.kind}, for which it has no word"
+        yield f"rope scaling {told.rope_scaling.kind}, which it cannot express"
 
 
 def _hexiscale(data: Instance) -> Iterator[str]:
@@ -84,8 +84,8 @@ def _no_hexiscale_model(model: ModelSpec) -> Iterator[str]:
     if (model.hidden, model.heads) not in HEXISCALE:
         known = (f"{name} of {h} with {n} heads" for (h, n), name in HEXISCALE.items())
         yield (
-            f"its models are {', '.join(known)}, none is of {model.hidden} with "
-            f"{model.heads}"
+            f"its models are {', '.join(known)}, none has width {model.hidden} and "
+            f"{model.heads} heads"
         )
     if model.kv_heads not in (None, model.heads) or model.head_dim is not None:
         yield "its models have no grouped keys, and no heads of another width"

@@ -115,7 +115,7 @@ def _apart(target: str, data: Instance, plan: TrainingPlan) -> list[str]:
     if len(_groups(target, found)) < 2:
         return []
     cards = " and ".join(f"{maker} ({', '.join(own)})" for maker, own in found.items())
-    return [f"cards of {cards} in one job, which share no library of collectives"]
+    return [f"cards of {cards} in one job, which have no common collectives library"]
 
 
 def without_precision(data: Instance, types: Iterable[str]) -> list[str]:
@@ -192,13 +192,13 @@ def _full_machines(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> li
     count, stages = pipeline.micro_batches, len(pipeline.stages)
     if count >= stages:
         return []
-    return [f"{count} micro-batches are fewer than the {stages} stages"]
+    return [f"{count} micro-batches for {stages} stages, expected at least as many"]
 
 
 def _tied_together(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     if len(pipeline.stages) == 1 or not data.model.tied_embeddings:
         return []
-    return ["embedding and head are tied, and lie on different stages"]
+    return ["the tied embedding and head are on different stages"]
 
 
 def _ends_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
@@ -207,7 +207,7 @@ def _ends_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[
         return []
     return [
         f"the first and the last stage have tensor-parallel degrees {first} and "
-        f"{last}, and embedding and head must be cut alike"
+        f"{last}, but embedding and head must be cut in the same way"
     ]
 
 
@@ -248,7 +248,7 @@ def _whole_shares(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> lis
 def _handed_on(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     if apart(plan) is not None:
         return []
-    return ["replicas hand their samples on to replicas that take another number"]
+    return ["replicas send their samples to replicas that take another number"]
 
 
 def _alone(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
@@ -272,10 +272,13 @@ def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     made = list(blocks(plan, e))
     held = sum(len(block.gpus) for block in made)
     if split.interleave > 1 and held < sum(r.degree for r in plan.replicas()):
-        return [f"interleaved stages whose GPUs are no multiple of {e} divide experts"]
+        return [
+            f"the GPUs of interleaved stages are not a multiple of the {e} that share "
+            "experts"
+        ]
     return [
-        f"GPUs of pipelines {' and '.join(map(str, mates))} divide experts together, "
-        "and these differ in cuts, micro-batches or recomputation"
+        f"GPUs of pipelines {' and '.join(map(str, mates))} share experts, but differ "
+        "in cuts, micro-batches or recomputation"
         for mates in sorted({block.pipelines for block in made})
         if len({_order(data, plan.pipelines[p]) for p in mates}) > 1
     ]
@@ -287,7 +290,7 @@ def _in_step(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str
     if zero < 2 or len({_order(data, one) for one in plan.pipelines}) == 1:
         return []
     return [
-        f"replicas divide states (ZeRO {zero}), and differ in their micro-batches or "
+        f"replicas share states (ZeRO {zero}), but differ in micro-batches or "
         "recomputation"
     ]
 

@@ -171,7 +171,7 @@ def test_a_run_without_words_for_it_is_refused(
     with pytest.raises(InstanceError) as caught:
         read(path)
     assert next(iter(changes)) in str(caught.value)
-    assert "not supported by runs that hetopt reads" in str(caught.value)
+    assert "not supported when hetopt reads runs" in str(caught.value)
 
 
 def test_a_packed_log_is_the_run_of_its_text(tmp_path: Path) -> None:

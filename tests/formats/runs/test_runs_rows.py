@@ -77,7 +77,7 @@ def test_columns_may_have_blanks_and_whole_numbers_a_point(tmp_path: Path) -> No
         ("r.json", '[{"layers": 2}, 3]', r"\[1\]: found 3, expected an object"),
         ("r.json", '[{"layers": 0}]', r"\[0\].layers: found 0, expected a whole"),
         ("r.json", '[{"layers": 1', "line 1, column"),
-        ("r.log", "nothing\n", "found no run in a form that is known"),
+        ("r.log", "nothing\n", "found no run in a known form"),
     ],
 )
 def test_a_fault_is_named_by_its_place(
