@@ -22,7 +22,7 @@ and asked for where these leave a microsecond open. So every number is the evalu
 enum { FLIGHT_ONE, FLIGHT_1F1B, FLIGHT_GPIPE };
 enum { SYNC_ASKED, SYNC_RING, SYNC_SLOWEST }; /* by formula over plain links, or not */
 enum { KEY_PREFIX, KEY_HEAD, KEY_HOP, KEY_CAP, KEY_FITS, KEY_TIED, KEY_UPDATE,
-       KEY_USABLE, KEY_CUTS };
+       KEY_USABLE, KEY_CUTS, KEY_ALONE };
 
 typedef struct {
     int32_t node, t, first, last, rule;
@@ -777,6 +777,18 @@ static int update_of(walk_t *w, line_t *line, int64_t replicas)
     return 0;
 }
 
+/* The time of all micro-batches of a plan on one GPU, which waits for no other. */
+static int alone_of(walk_t *w, const line_t *line, int64_t n, int64_t *us)
+{
+    const slot_t *slot = line->slots;
+    int64_t parts[] = {KEY_ALONE, w->kind[slot->node], line->size, slot->rule};
+    int64_t given[] = {slot->node, line->size, slot->rule};
+    if (asked(w, parts, 4, "alone", given, 3, us) < 0)
+        return -1;
+    *us *= n;
+    return 0;
+}
+
 /* The objective and the score of `next`, whose layers are placed; -1 for an error. */
 static int score(walk_t *w)
 {
@@ -800,6 +812,9 @@ static int score(walk_t *w)
         line_t *line = next->lines[i];
         const timing_t *timing = &line->timing;
         int64_t us = pipeline_us(w->lockstep, next->counts[i], timing), own = 0;
+        if (count == 1 && line->stages == 1 && line->slots[0].t == 1 &&
+            alone_of(w, line, next->counts[i], &us) < 0)
+            return -1;
         passes = us > passes ? us : passes;
         for (int64_t j = 0; j < line->stages; j++) {
             const slot_t *slot = line->slots + j;

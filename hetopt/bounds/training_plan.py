@@ -15,6 +15,9 @@ crossing  samples that stay in one node need the layers in many nodes, whose gra
 ports     the same for clusters whose nodes tell their network ports, whatever the
           stages and times (in `ports`).
 
+None is above the best plan on a single GPU, which may be faster than tables of several
+say (`single_gpu`).
+
 To each comes the optimiser, which all GPUs together run for every parameter.
 
 Where stages choose how they recompute, every layer costs what it costs at the least
@@ -31,7 +34,7 @@ slowest stage j, stage k is active; then j is, n times; then each stage behind i
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import fsum
@@ -46,6 +49,7 @@ from ..result import CHAIN, CROSSING, PORTS, WORK, Bound
 from ..schema import GpuType, Instance, exact
 from .crossing import Crossing
 from .ports import Ports
+from .single_gpu import below_single_gpus, single_gpu_plans
 
 _WORTH = 1 + 1e-6  # a smaller gain is not worth another round
 
@@ -108,7 +112,8 @@ def _bound(instance: Instance) -> Bound:
     if (ports := Ports.of(own, list(kinds), works)) is not None:
         value = ports.least_us(max(work, chain)) + end
         found.append(Bound(value, PORTS))
-    return max(found, key=lambda bound: bound.value)
+    best = max(found, key=lambda bound: bound.value)
+    return replace(best, value=below_single_gpus(instance, int(best.value)))
 
 
 def _ways(instance: Instance) -> list[Instance]:
@@ -141,6 +146,8 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     value = (
         exact(workload.costs.schedule.pipeline_factor) * workload.global_batch * spent
     )
+    for gpu, single in single_gpu_plans(instance).items():
+        value = min(value, single.us * prices[gpu])
     return Bound(value, "all work where it is cheapest")
 
 

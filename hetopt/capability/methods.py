@@ -152,6 +152,7 @@ _STATEMENT: Reasons = MappingProxyType(
         **_PASSES,
         "micro_batch_sizes": "its stages have one replica",
         "sync": "it sums a ring over all replicas of a layer",
+        "calibrated": "it gives plans on one GPU the times of plans on several",
         "iteration_overhead": "its objective has only pipelines and synchronisation",
         "unequal_layers": "it counts layers, whatever their kind",
     }

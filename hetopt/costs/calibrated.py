@@ -11,7 +11,12 @@ profile's would, for every size and degree, each rounded up once to whole us.
 - A GPU without bf16 has no fused kernel of attention but PyTorch's own: where the
   framework does not leave the choice to PyTorch its scores pass through memory.
 - The optimiser moves 40 bytes of a parameter, times the constant `update`.
-- With several GPUs in the cluster layers take `pace` times as long.
+- Layers take `pace` times as long, but where the plan is on one GPU.
+- Tokens on their way to divided experts share what leaves a node among the GPUs of it
+  that the plan uses, at the rate of the slowest link between nodes that it uses.
+
+The last two depend on a plan. Where it is not given, times are those of plans on
+several GPUs, and none takes less.
 
 Times are sums of what every micro-batch takes and of what is in proportion to its
 sequences: a larger one takes longer, and each of its sequences less long. Bounds
@@ -19,6 +24,7 @@ sequences: a larger one takes longer, and each of its sequences less long. Bound
 """
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -39,7 +45,7 @@ from ..schema.layers import (
 from ..schema.states import Lora
 from .compute import LinkRate, NodeClass
 from .constants import Stated
-from .formulas import kernels, step
+from .formulas import kernels, step, wires
 from .formulas.architecture import Architecture, Indexer, Layer, Mixer, mamba_2
 from .formulas.frameworks import by_pytorch, framework
 from .formulas.layout import BESIDE_ALL, Layout
@@ -53,10 +59,9 @@ _SOME_LINK = (Fraction(0), Fraction(10**9))
 
 
 class Around(NamedTuple):
-    """Bytes of tokens that leave a GPU's node: through its GPUs, or its adapters."""
+    """GPUs of a node that send tokens, and what these have between nodes together."""
 
     gpus: int
-    adapters: int
     bytes_per_s: float
 
 
@@ -119,7 +124,7 @@ def machine_of(
     if gpu.card is None or gpu.generation is None or not gpu.peaks:
         raise InstanceError("a GPU type has no card, generation or peaks: add them")
     link = float(intra[1]) if intra is not None else 1.0
-    around = node or Around(_ANY, 1, link)
+    around = node or Around(_ANY, link)
     return Machine(
         card=gpu.card,
         generation=gpu.generation,
@@ -129,8 +134,8 @@ def machine_of(
         gpus=around.gpus,
         domain=around.gpus,
         link_bytes_per_s=link if intra is not None else around.bytes_per_s,
-        adapters=around.adapters,
-        adapter_bytes_per_s=around.bytes_per_s / around.adapters,
+        adapters=1,
+        adapter_bytes_per_s=around.bytes_per_s,
         host=host_of(gpu.card),
         linked=_is_linked(gpu.card),
     )
@@ -150,15 +155,23 @@ def _adapted(lora: Lora | None) -> tuple[str, ...]:
 class Calibrated:
     """Times of one instance whose costs have a calibration."""
 
-    def __init__(self, instance: Instance, calibration: Calibration) -> None:
-        """Times of `instance` by `calibration`, which its costs have."""
-        self.calibration = calibration
+    def __init__(
+        self,
+        instance: Instance,
+        calibration: Calibration,
+        used: Mapping[str, int] | None = None,
+    ) -> None:
+        """Times of `instance` by `calibration`, which its costs have.
+
+        `used` are the GPUs of each node that a plan uses, if it is known.
+        """
+        self.calibration, self._used = calibration, used
         self.model, self.workload = instance.model, instance.workload
         cluster = instance.planned_cluster
         self.gpus = cluster.gpus
-        #: Bytes/s between nodes at the least: what tokens on their way to experts have.
-        self._between = slowest_between(cluster)
         self._divided = self.workload.costs.compute.expert_parallel > 1
+        #: Bytes/s between nodes that tokens on their way to experts have.
+        self._between = _between(cluster, used) if self._divided else 1.0
         #: What gives a constant; its `read` are the names that were asked for.
         self.constant = Stated(calibration.constants)
         self.architecture = architecture_of(instance.model)
@@ -167,7 +180,8 @@ class Calibrated:
             for kind in dict.fromkeys(instance.model.kinds)
         }
         pace = self.constant("pace", calibration.framework, calibration.style)
-        self.pace = pace if cluster.gpu_count > 1 else 1.0
+        gpus = sum(used.values()) if used is not None else cluster.gpu_count
+        self.pace = pace if gpus > 1 else 1.0
         #: The sort of each layer.
         self.sorts = self._sorts()
 
@@ -210,9 +224,12 @@ class Calibrated:
         part: str,
         shape: LayerShape | None,
     ) -> LayerTimes:
-        run = self.layout(place.gpu, t, b, rule)
-        machine = self._machine(place)
-        return step.part_times(self.constant, machine, self._shaped[shape], run, part)
+        run, a = self.layout(place.gpu, t, b, rule), self._shaped[shape]
+        machine = min(
+            self._machines(place, run, t),
+            key=lambda one: wires.experts_s(one, a, run, run.tokens),
+        )
+        return step.part_times(self.constant, machine, a, run, part)
 
     def layout(self, gpu: str, t: int, b: int, rule: str, stages: int = 1) -> Layout:
         """A group of `t` GPUs that recompute by `rule`, micro-batches of `b` sequences.
@@ -256,11 +273,20 @@ class Calibrated:
         """Return the shape that a layer of `kind` has."""
         return self._shaped[shape_of(kind)]
 
-    def _machine(self, place: NodeClass) -> Machine:
-        around = None
-        if self._divided and place.gpus is not None:
-            around = Around(place.gpus, place.adapters or 1, self._between)
-        return machine_of(self.gpus[place.gpu], place.intra, around)
+    def _machines(self, place: NodeClass, run: Layout, t: int) -> list[Machine]:
+        """Return a GPU in a group of `t`, by how many of its node the plan may use.
+
+        A node that all GPUs of an expert fit into may have any number more.
+        """
+        gpu = self.gpus[place.gpu]
+        if place.gpus is None:
+            return [machine_of(gpu, place.intra)]
+        most = min(place.gpus, run.ep * run.experts.cut)
+        counts = [place.gpus] if self._used is not None else range(t, max(t, most) + 1)
+        return [
+            machine_of(gpu, place.intra if n > 1 else None, Around(n, self._between))
+            for n in counts
+        ]
 
     def layer_s(self, place: NodeClass, t: int, b: int, rule: str, sort: Sort) -> float:
         """Seconds of one layer, both passes."""
@@ -318,7 +344,7 @@ class Calibrated:
         by = (self.calibration.style, self.calibration.framework)
         c = workload.costs.compute.context_parallel
         tokens, degree = b * workload.sequence_length / c, max(1, t // c)
-        machine = self._machine(place)
+        machine = machine_of(self.gpus[place.gpu], place.intra)
         frozen = workload.costs.updates.lora is not None
         return kernels.head_s(
             self.constant, machine, a, tokens, degree, by, lora=frozen
@@ -352,15 +378,17 @@ def _weights(a: Architecture, parts: Layer) -> float:
     return sum(matrix.parameters * matrix.rows for matrix in matrices)
 
 
-def slowest_between(cluster: Cluster) -> float:
-    """Bytes/s of the slowest link between two nodes; where there is one, of its own."""
-    if len(cluster.nodes) < 2:
-        (node,) = cluster.nodes
-        return float(cluster.link(node.name, node.name)[1]) if node.count > 1 else 1.0
-    if cluster.inter.pairs:
-        return float(cluster.links.bytes_per_s.min())
-    first, second = cluster.nodes[:2]
-    return float(cluster.link(first.name, second.name)[1])
+def _between(cluster: Cluster, used: Mapping[str, int] | None) -> float:
+    """Return the bytes/s of the slowest link between two nodes that a plan uses.
+
+    Of the fastest link where these are not known; 1 where nothing leaves a node.
+    """
+    links = cluster.links
+    if used is None:
+        return float(max((links.exactly(x)[1] for x in links.present), default=1))
+    at = [cluster.number[name] for name in used if name in cluster.number]
+    found = {link for one in at for link in links.row(one)[at].tolist()} - {-1}
+    return float(min((links.exactly(link)[1] for link in found), default=1))
 
 
 def _us(seconds: float) -> int:

@@ -44,7 +44,7 @@ def of_dying(instance: Instance, peaks: Mapping[str, int]) -> float | None:
     calibration = costs.compute.calibration
     if calibration is None or costs.memory.activations != "calibrated":
         return None
-    alone, most = cluster.gpu_count == 1, dict[str, int]()
+    alone, most = len(peaks) == 1, dict[str, int]()
     for gpu, weighed in peaks.items():
         kind = cluster.node[gpu.rpartition(":")[0]].gpu
         most[kind] = max(most.get(kind, 0), weighed - costs.memory.reserve_mib)

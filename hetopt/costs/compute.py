@@ -37,7 +37,8 @@ Share = tuple[Fraction, int]  # parameters on a GPU, replicas that hold them
 class NodeClass(NamedTuple):
     """Facts that a group's speed depends on: its GPUs, their link, adapters.
 
-    `gpus` are those of the node where experts are divided; None elsewhere.
+    `gpus` are those of the node that a plan uses, or has at the most, where experts are
+    divided and times calibrated; None elsewhere.
     """
 
     gpu: str

@@ -1,6 +1,6 @@
 """Integer tables of one instance with a cluster, computed when asked for and kept."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
@@ -22,9 +22,15 @@ _Times = tuple[int, ...]  # by layer
 class CostTable:
     """Times in us and memory in MiB of one instance; nodes are named."""
 
-    def __init__(self, instance: Instance) -> None:
-        """Make the tables of `instance`; `InstanceError` where it has no cluster."""
-        self.instance = instance
+    def __init__(
+        self, instance: Instance, used: Mapping[str, int] | None = None
+    ) -> None:
+        """Make the tables of `instance`; `InstanceError` where it has no cluster.
+
+        `used` are the GPUs of each node that a plan uses, which calibrated times may
+        depend on. Without it they are of plans on several GPUs, at the least.
+        """
+        self.instance, self._used = instance, used
         self.cluster = instance.planned_cluster
         self.model = instance.model
         self.workload = instance.workload
@@ -34,7 +40,9 @@ class CostTable:
         self.profile = Measurements(instance)
         calibration = instance.workload.costs.compute.calibration
         #: Where times are calibrated.
-        self.calibrated = Calibrated(instance, calibration) if calibration else None
+        self.calibrated = (
+            Calibrated(instance, calibration, used) if calibration else None
+        )
         #: Where activations are calibrated, too.
         self.weighing: Weighing | None = None
         if (
@@ -82,8 +90,14 @@ class CostTable:
         if key == (costs.compute.recompute, costs.updates.zero, costs.split):
             return self
         if key not in self._others:
-            self._others[key] = CostTable(settings.under(self.instance, *key))
+            other = settings.under(self.instance, *key)
+            self._others[key] = CostTable(other, self._used)
         return self._others[key]
+
+    @property
+    def is_paced(self) -> bool:
+        """Return whether a plan on one GPU takes other times than these."""
+        return self.calibrated is not None and self.calibrated.pace != 1
 
     def gpu(self, node: str) -> GpuType:
         """The GPU type of a node."""
@@ -96,7 +110,9 @@ class CostTable:
         found = {}
         for node in self.cluster.nodes:
             intra = (node.intra_gbytes_per_s, node.intra_latency_us)
-            count = node.count if self.split.experts > 1 else None
+            count = None
+            if self.split.experts > 1:
+                count = (self._used or {}).get(node.name, node.count)
             key = (node.gpu, intra if node.count > 1 else None, node.adapters, count)
             if key not in made:
                 link = self.link(node.name, node.name) if node.count > 1 else None

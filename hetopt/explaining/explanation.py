@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from ..costs import CostTable
 from ..errors import InstanceError
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
-from ..problems.training_plan.shapes import split_of
+from ..problems.training_plan.shapes import split_of, table_of
 from ..schema import Instance
 from ..text.documents import Document
 from .changes import changes
@@ -142,7 +141,7 @@ def explain(
             f"the plan cannot be timed: {'; '.join(map(str, judged.violations[:5]))}; "
             "expected one whose stages and GPUs `hetopt check` accepts; correct it"
         )
-    table = CostTable(instance)
+    table = table_of(instance, plan)
     stages = tuple(stage_times(table, plan, judged.parts))
     gpus = instance.planned_cluster.gpu_count
     memory = tuple(gpu_memory(table, plan))

@@ -23,7 +23,7 @@ from ..costs import CostTable, Position
 from ..errors import InstanceError
 from ..plans import Pipeline, Replica, TrainingPlan
 from ..problems import training_plan
-from ..problems.training_plan.shapes import split_of
+from ..problems.training_plan.shapes import split_of, table_of
 from ..schema import Instance, exact
 from ..text.documents import Document
 from .delays import Delays, Idle, delays, idle
@@ -178,7 +178,7 @@ def simulate(
     if schedule is None:
         schedule = "gpipe" if costs.schedule.in_flight == "gpipe" else "1f1b"
     runs = split_of(data, plan).interleave if schedule == "1f1b" else 1
-    table = CostTable(data).under(zero=plan.zero, split=split_of(data, plan))
+    table = table_of(data, plan)
     capability.require(f"schedule {schedule}", data)
     lines = tuple(
         run_passes(times, pipeline.micro_batches, schedule, runs)

@@ -19,7 +19,6 @@ from itertools import accumulate
 from ..costs import CostTable, compute, memory
 from ..costs.communication import rounds
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
-from ..problems.training_plan.shapes import split_of
 from ..schema import Cluster, exact
 from ..text.documents import Document
 from ..text.numbers import spans
@@ -70,8 +69,10 @@ def named(cluster: Cluster, pipeline: Pipeline, interleave: int) -> list[str]:
 def stage_times(
     table: CostTable, plan: TrainingPlan, judged: Document
 ) -> list[StageTime]:
-    """Return the parts of every stage; `judged` are the judge's parts of the plan."""
-    table = table.under(zero=plan.zero, split=split_of(table.instance, plan))
+    """Return the parts of every stage of the plan that the `table` is of.
+
+    `judged` are the judge's parts of it.
+    """
     costs = table.workload.costs
     slowest_us = max(judged["pipeline_us"])
     passes_us = judged.get("ports", {}).get("pipelines", {"us": 0})["us"]

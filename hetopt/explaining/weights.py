@@ -10,7 +10,6 @@ from fractions import Fraction
 
 from ..costs import CostTable, Position, memory, parameters
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
-from ..problems.training_plan.shapes import split_of
 from .times import holders_of
 
 #: Parts in the order in which they are shown, and what they are.
@@ -51,8 +50,7 @@ class GpuMemory:
 
 
 def gpu_memory(table: CostTable, plan: TrainingPlan) -> Iterator[GpuMemory]:
-    """Yield a row for every replica of the plan."""
-    table = table.under(zero=plan.zero, split=split_of(table.instance, plan))
+    """Yield a row for every replica of the plan that the `table` is of."""
     stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
     holders = holders_of(table.layers, stages)
     for number, pipeline in enumerate(plan.pipelines):

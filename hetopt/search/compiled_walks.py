@@ -65,6 +65,12 @@ class Oracle:
         """Return the time of a transfer to the next stage."""
         return self._cost.hop_us(sender, receiver, t, b, by)
 
+    def alone(self, node: int, b: int, rule: int) -> int:
+        """Return the time of a micro-batch of a plan on one GPU."""
+        slot = Slot(node, 1, 0, self._cost.layers, self._rules[rule])
+        timing = self._cost.timing(b, (slot,))
+        return timing.total if timing.alone is None else timing.alone
+
     def usable(self, node: int, t: int, b: int) -> bool:
         """Return whether a stage may have so many GPUs of a node."""
         return self._cost.table.usable(self._cost.names[node], t, b)

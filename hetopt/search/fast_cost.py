@@ -13,7 +13,7 @@ its time is over: with a deadline, what is not known yet raises `OutOfTime`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..caching import cached_method
 from ..clock import monotonic
 from ..costs import CostTable, memory
 from ..costs.communication import rounds
@@ -55,19 +56,26 @@ class Timing(NamedTuple):
     taus: tuple[int, ...]  # each stage's, with what it sends and what keeps it busy
     behind: tuple[int, ...]  # backward times of all stages before each
     sent: Sent = ()  # bytes of a micro-batch through each port
+    alone: int | None = None  # on the one GPU of a plan, where that takes another time
 
 
 class FastCost:
     """Evaluator of compact plans of one instance; everything computed is kept."""
 
-    def __init__(self, instance: Instance, deadline: float | None = None) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        deadline: float | None = None,
+        used: Mapping[str, int] | None = None,
+    ) -> None:
         """Make the evaluator; `InstanceError` where there is no cluster.
 
-        `deadline` is a `clock.monotonic()` instant; it may be set anew.
+        `deadline` is a `clock.monotonic()` instant; it may be set anew. `used` is as
+        `CostTable` has it.
         """
         self.instance = instance
         self.deadline = deadline
-        self.table = CostTable(instance)
+        self.table = CostTable(instance, used)
         self.costs = instance.workload.costs
         self.layers = instance.model.layers
         self.nodes = instance.planned_cluster.nodes
@@ -205,7 +213,20 @@ class FastCost:
         slowest = max(taus)
         total = slowest - (slowest - whole) // runs  # filling is runs times as fast
         sent = self._sent(b, slots) if self.syncs.ports.any else ()
-        return Timing(total, slowest, tuple(taus), behind_all, sent)
+        alone = None
+        if self.table.is_paced and len(slots) == slots[0].t == 1:
+            alone = self._on_one_gpu.timing(b, slots).total
+        return Timing(total, slowest, tuple(taus), behind_all, sent, alone)
+
+    @cached_property
+    def _on_one_gpu(self) -> "FastCost":
+        """Return the evaluator of plans on a single GPU."""
+        return FastCost(self.instance, self.deadline, {self.names[0]: 1})
+
+    @cached_method
+    def _on(self, used: tuple[tuple[str, int], ...]) -> "FastCost":
+        """Return the evaluator of plans on so many GPUs of each node."""
+        return FastCost(self.instance, self.deadline, dict(used))
 
     def _sent(self, b: int, slots: tuple[Slot, ...]) -> Sent:
         """Activations and their gradients of a micro-batch, where ports are shared."""
@@ -227,6 +248,8 @@ class FastCost:
         `counts` are the micro-batches of each.
         """
         pairs = list(zip(counts, timings, strict=True))
+        if len(pairs) == 1 and (alone := pairs[0][1].alone) is not None:
+            return pairs[0][0] * alone
         slowest = max(self.pipeline_us(n, timing) for n, timing in pairs)
         if not self.syncs.ports.any:
             return slowest
@@ -449,7 +472,13 @@ class FastCost:
     def iteration_us(self, pipes: Sequence[Pipe]) -> int:
         """Iteration time of a plan, computed afresh; memory is not looked at."""
         self.check()
-        timings = [self.timing(pipe.size, pipe.slots) for pipe in pipes]
+        own = self
+        if self.table.calibrated and self.table.split.experts > 1:
+            used = Counter[str]()
+            for slot in (slot for pipe in pipes for slot in pipe.slots):
+                used[self.names[slot.node]] += slot.t
+            own = self._on(tuple(sorted(used.items())))
+        timings = [own.timing(pipe.size, pipe.slots) for pipe in pipes]
         passes = self.passes_us((pipe.micro_batches for pipe in pipes), timings)
         signatures = self.syncs.signatures(pipe.slots for pipe in pipes)
         sync = self.sync_us(

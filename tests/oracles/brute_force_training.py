@@ -116,6 +116,7 @@ def _best(
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch
     shared = _has_ports(instance)
+    tokens = costs.expert_parallel > 1 and costs.calibration is not None
     behind: dict[object, tuple[int, int]] = {}
     for last, slowest in enumerate(options):
         floor = judge._up(factor * slowest.us) + over
@@ -134,15 +135,21 @@ def _best(
                 busy = judge.ports.passes(table, _plan(chosen)).us
                 passes = max(floor, judge._up(factor * busy) + over)
             value = passes + judge._up(sync_factor * sync_us) + end_us
+            if tokens:  # times are the least that there can be
+                value = judge.evaluate(instance, _checked(chosen)).objective
             if (below is None or value < below) and _held(table, chosen):
                 best, below = (value, chosen), value
     if best is None:
         return None
-    plan = TrainingPlan.model_validate_json(_plan(best[1]).model_dump_json())
+    plan = _checked(best[1])
     judged = judge.evaluate(instance, plan)
     assert judged.valid, judged.violations
     assert judged.objective == best[0]
     return best[0], plan
+
+
+def _checked(chosen: tuple[Option, ...]) -> TrainingPlan:
+    return TrainingPlan.model_validate_json(_plan(chosen).model_dump_json())
 
 
 def _ordered(table: CostTable) -> bool:
@@ -247,6 +254,7 @@ def _options(
     room = tuple(node.count for node in table.cluster.nodes)
     batch = instance.workload.global_batch
     costs = instance.workload.costs
+    alone = CostTable(instance, {table.cluster.nodes[0].name: 1})
     factor = exact(costs.pipeline_factor)
     over = judge._up(exact(costs.iteration_overhead_us))
     told_apart = costs.sync_overlap != "none" or costs.zero or costs.flat_gradients
@@ -263,10 +271,13 @@ def _options(
         for stages, used in _stage_rows(table, stage_places, room):
             placed = _placed(stages, Counter())
             rows = None
+            single = sum(used) == 1
             for n in range(1, batch // size + 1):
                 pipeline = Pipeline.model_construct(
                     micro_batches=n, micro_batch_size=size, stages=placed
                 )
+                if single and n * size == batch:  # the whole plan
+                    rows = judge._stage_times(alone, pipeline)
                 rows = rows or judge._stage_times(table, pipeline)
                 us = judge._pipeline_us(costs, n, rows)
                 if below is not None and judge._up(factor * us) + over >= below:

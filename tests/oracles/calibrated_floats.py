@@ -33,6 +33,7 @@ class FloatTimes:
         assert self.costs.calibration is not None
         self.calibration = self.costs.calibration
         self.constant = Table(self.calibration.constants)
+        self.gpus = self.cluster.gpu_count  # of the plan
 
     def shape(self, layer: int) -> Architecture:
         """A model of two layers like this one."""
@@ -275,8 +276,8 @@ class FloatTimes:
 
     @property
     def pace(self) -> float:
-        """Of layers, where there are several GPUs."""
-        if sum(node.count for node in self.cluster.nodes) == 1:
+        """Of layers, where the plan is on several GPUs."""
+        if self.gpus == 1:
             return 1.0
         return self.constant("pace", self.calibration.framework, self.calibration.style)
 

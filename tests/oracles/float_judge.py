@@ -651,6 +651,9 @@ class FloatJudge:
 
     def iteration(self, plan: TrainingPlan) -> float:
         """Seconds of one iteration."""
+        if self.costs.calibration:
+            for rule in self.instance.workload.recomputes:
+                self.under(rule).calibrated.gpus = plan.gpu_count
         slowest = max(self.pipeline(p) for p in plan.pipelines)
         slowest = max(slowest, float_ports.passes(self, plan))
         sync = self.synchronisation(plan)

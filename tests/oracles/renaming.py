@@ -54,12 +54,19 @@ def plan_under(plan: TrainingPlan, nodes: dict[str, str]) -> TrainingPlan:
 
 
 def with_an_idle_gpu(rng: Random, tree: Tree) -> Tree:
-    """The instance with one more GPU on a node of several, or on a node of its own."""
+    """The instance with a GPU more on a node, or on one of its own, on any links."""
     tree = json.loads(json.dumps(tree))
-    nodes = tree["cluster"]["nodes"]
-    several = [node for node in nodes if node["count"] > 1]
-    if several and rng.random() < 0.6:
-        rng.choice(several)["count"] += 1
-    elif tree["cluster"].get("inter", {}).get("gbytes_per_s"):
-        nodes.append(rng.choice(nodes) | {"name": "idle", "count": 1})
+    cluster = tree["cluster"]
+    nodes, inter = cluster["nodes"], cluster.setdefault("inter", {})
+    if rng.random() < 0.5:
+        node = rng.choice(nodes)
+        node["count"] += 1
+        node["intra_gbytes_per_s"] = node.get("intra_gbytes_per_s") or 50.0
+        return tree
+    names, rate = [node["name"] for node in nodes], inter.get("gbytes_per_s")
+    nodes.append(rng.choice(nodes) | {"name": "idle", "count": 1})
+    if len(names) == 1 or inter.get("pairs") or rate is None or rng.random() < 0.5:
+        far = rng.choice([0.01, 1.0, 1000.0])
+        pairs = [{"first": x, "second": "idle", "gbytes_per_s": far} for x in names]
+        inter["pairs"] = [*inter.get("pairs", ()), *pairs]
     return tree

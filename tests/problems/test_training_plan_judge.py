@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from inputs import drawn, examples, plans_of
 from places import INSTANCES, TESTS
 from random_plans import any_plan, random_plan
-from renaming import plan_under, renamed
+from renaming import plan_under, renamed, with_an_idle_gpu
 
 from hetopt.files import load_instance, load_plan
 from hetopt.files.clusters import generate
@@ -23,6 +23,8 @@ from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan.shapes import normal, place
 from hetopt.schema import CostSettings, Instance
+from hetopt.search import choices
+from hetopt.search.fast_cost import FastCost
 
 MIB = 2**20
 FAMILIES = ("equal", "unequal", "islands", "tight_memory", "steep")
@@ -459,7 +461,7 @@ def test_two_judgements_of_one_plan_are_equal(family: str, seed: int) -> None:
     ("plans", "us"),
     [
         (("zero-groups-in-order", "zero-groups-named-out-of-order"), 21_263),
-        (("experts-in-order", "experts-renamed"), 291_616),
+        (("experts-in-order", "experts-renamed"), 294_464),
         (("offload-1-gpu", "offload-7-idle-gpus"), 160_393),
     ],
 )
@@ -496,6 +498,26 @@ def test_names_and_the_order_of_nodes_change_nothing(
             theirs = training_plan.evaluate(other, plan_under(plan, names))
             assert ours.objective == theirs.objective
             assert len(ours.violations) == len(theirs.violations)
+
+
+@examples(20)
+@given(drawn(_drawn))
+def test_idle_gpus_and_nodes_change_no_time(case: tuple[Random, Instance]) -> None:
+    """Nor does the fast evaluator, which searches ask, see them."""
+    rng, instance = case
+    tree = instance.model_dump(mode="json", exclude_unset=True)
+    more = drawing.read(with_an_idle_gpu(rng, tree))
+    for plan in (any_plan(instance, rng) for _ in range(4)):
+        if plan is None:
+            continue
+        ours = training_plan.evaluate(instance, plan)
+        theirs = training_plan.evaluate(more, plan)
+        assert (ours.valid, ours.objective) == (theirs.valid, theirs.objective)
+        for data in (instance, more):
+            settled, chosen = choices.settled(data, plan)
+            pipes = FastCost(settled).compact(chosen)
+            if pipes is not None and ours.objective is not None:
+                assert FastCost(settled).iteration_us(pipes) == ours.objective
 
 
 @examples(15)

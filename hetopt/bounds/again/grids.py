@@ -19,6 +19,8 @@ such plan. Times and memory are looked up in the judge's tables.
 
 Targets that give whole models on single GPUs unequal shares of the batch: D of them do
 no more samples within R than the D fastest GPUs, by the sizes and rules that fit there.
+
+Plans on a single GPU that take other times than tables say are judged one by one.
 """
 
 from collections.abc import Iterator
@@ -34,6 +36,7 @@ from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...schema.rates import slower
 from ...schema.targets import Rule
+from ..single_gpu import below_single_gpus
 
 SOURCE = "every shape of grids refuted, by code of its own"
 _MANY_NODES = 64  # whose links are all looked at
@@ -65,6 +68,8 @@ def refuted(instance: Instance, time_us: float) -> bool:
     target = instance.workload.target
     if not (target.symmetric or target.whole):
         return False
+    if below_single_gpus(instance, ceil(time_us)) < time_us:
+        return False
     for way in settings.split_variants(instance):
         offered = settings.state_choices(way)
         for zero in {zero for zero, _ in offered}:
@@ -85,7 +90,7 @@ def _shares_refuted(rules: "list[_Setting]", time_us: float) -> bool:
     """Tell whether no number of whole models, each under any rule, is quicker."""
     batch = rules[0].work.global_batch
     most = sum(node.count for node in rules[0].nodes)
-    for d in range(1, min(batch, most) + 1):
+    for d in range(1 + rules[0].table.is_paced, min(batch, most) + 1):
         rates: list[float] = []
         for node in rules[0].nodes:
             each = [rate for one in rules for rate in one.rates(node.name, d)]
@@ -133,6 +138,8 @@ class _Setting:
                     for p in range(1, min(groups // d, self.layers) + 1):
                         unfilled = Rule.FILLED in rules and n < p
                         if unfilled or (alone and p > 1) or not self._chunks(n, p):
+                            continue
+                        if self.table.is_paced and t * d * p == 1:
                             continue
                         yield _Shape(t, d, p, size, n)
 

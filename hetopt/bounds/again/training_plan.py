@@ -16,7 +16,8 @@ chain  Of m pipelines one has B / m sequences or more. Its first micro-batch pas
 
 What must cross links between nodes beside the work is in `crossing` and `ports`. The
 optimiser and what an iteration takes beside all that come to each. Of stages of ZeRO,
-rules of recomputation and splits it is the least over all that the target runs.
+rules of recomputation and splits it is the least over all that the target runs. Plans
+on a single GPU that take other times are judged one by one.
 """
 
 from collections import Counter
@@ -29,6 +30,7 @@ from ...modelling import look
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, exact
+from ..single_gpu import below_single_gpus
 from . import crossing, ports
 
 WORK = "total work, by the judge's tables"
@@ -49,11 +51,12 @@ def derived(instance: Instance) -> list[Bound]:
     """Times in us that no plan of the instance is below, by each argument."""
     each = [_all(variant) for variant in settings.variants(instance)]
     found = [
-        Bound(min(values), name)
+        Bound(below_single_gpus(instance, min(values)), name)
         for values, name in zip(zip(*each, strict=True), _NAMES, strict=True)
     ]
     if len(each) > 1:
-        found.append(Bound(min(map(max, each)), BEST))
+        best = below_single_gpus(instance, min(map(max, each)))
+        found.append(Bound(best, BEST))
     return found
 
 

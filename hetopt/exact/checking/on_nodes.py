@@ -155,7 +155,10 @@ class OnNodes:
             return
         times = self._times[self._kind[node], t]
         head = table.head_us(name, t, 1) if last == self._layers else 0
-        for first in range(last - 1, self._begin(node, t, last, place) - 1, -1):
+        begin = self._begin(node, t, last, place)
+        if table.is_paced and t == 1 and last == self._layers:
+            begin = max(1, begin)  # a plan on one GPU, which others look at
+        for first in range(last - 1, begin - 1, -1):
             yield first, times[last] - times[first] + head
 
     @cached_property

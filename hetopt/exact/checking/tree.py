@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from math import floor
+from math import ceil, floor
 
+from ...bounds.single_gpu import below_single_gpus
 from ...modelling import look
 from ...problems import Objective
 from ...problems.training_plan import settings
@@ -36,6 +37,8 @@ def missing(
     each = (certificate, *certificate.further)
     if len(each) != len(chosen):
         return [f"{len(each)} certificates for {len(chosen)} choices of settings"]
+    if (least := below_single_gpus(instance, ceil(bound))) < bound:
+        return [f"a plan on one GPU takes {least} us, less than {bound}"]
     found: list[str] = []
     whole, done = sum(map(_leaves, each)), 0
     for given, mine in zip(chosen, each, strict=True):

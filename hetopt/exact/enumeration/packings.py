@@ -108,6 +108,9 @@ class Packings:
         seen = set()
         for chosen in self._extend((), self._tables.gpus, self._tables.batch, 0):
             columns = tuple(self._columns[k] for k in chosen)
+            gpus = sum(sum(column.used) for column in columns)
+            if gpus == 1 and self._tables.table.is_paced:
+                continue  # a plan on one GPU, which takes another time
             if len(self._renamings) > 1:
                 key = self._least_key(columns)
                 if key in seen:

@@ -31,7 +31,7 @@ class ClusterTables:
         self.instance = instance
         self.cost = FastCost(instance)
         self.table = self.cost.table
-        self.layers = self.cost.layers
+        self.layers, self._batch = self.cost.layers, instance.workload.global_batch
         self.count = [node.count for node in self.cost.nodes]
         self.kind = self.cost.kind
         self.kinds = range(max(self.kind) + 1)
@@ -69,6 +69,9 @@ class ClusterTables:
         if last == self.layers:
             us += sums[:, -1]
         times[fits] = us[fits]
+        whole = last - first == self.layers and n * most == self._batch
+        if t == 1 and whole and self.table.is_paced:
+            times[-1] = BIG  # a plan on one GPU, which is looked at elsewhere
         return times
 
     def _measured(self, kind: int, t: int, most: int) -> tuple[Array, Flags]:

@@ -49,8 +49,7 @@ def line_of_plan(instance: Instance, plan: TrainingPlan, number: int) -> Line:
         for stage in one.stages:
             for layer in stage.span:
                 held[layer] += len(stage.replicas)
-    split = shapes.split_of(instance, plan)
-    table = CostTable(instance).under(zero=plan.zero, split=split)
+    table = shapes.table_of(instance, plan)
     holders = tuple(held[layer] for layer in range(table.layers))
     if 0 in holders or max(held, default=0) >= table.layers:
         raise InstanceError(
@@ -105,7 +104,7 @@ def line_of_nodes(
         micro_batch_size=size,
         stages=tuple(stages),
     )
-    return Line(table, pipeline, (1,) * table.layers)
+    return Line(CostTable(instance, taken), pipeline, (1,) * table.layers)
 
 
 def fields(line: Line, order: str) -> Fields:

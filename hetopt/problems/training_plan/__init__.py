@@ -87,7 +87,7 @@ def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
 
 def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     split = shapes.split_of(data, plan)
-    table = CostTable(data).under(zero=plan.zero, split=split)
+    table = shapes.table_of(data, plan)
     broken = [*_structure(data, plan), *divided.groups(plan, split)]
     if broken:
         return Evaluation(None, tuple(broken))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from ...costs import CostTable
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, ModelSpec, Split
 from ...schema.splits import FIELDS
@@ -169,6 +170,12 @@ def split_of(data: Instance, plan: TrainingPlan) -> Split:
     """Return the split of a plan: sequences, experts and the layers of its stages."""
     costs = data.workload.costs
     return Split(*(getattr(plan, field) or costs.value(field) for field in FIELDS))
+
+
+def table_of(data: Instance, plan: TrainingPlan) -> CostTable:
+    """Return the cost table under the settings of a plan, on the GPUs that it uses."""
+    table = CostTable(data, plan.gpus_by_node)
+    return table.under(zero=plan.zero, split=split_of(data, plan))
 
 
 def of_split(split: Split) -> frozenset[Feature]:

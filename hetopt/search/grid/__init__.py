@@ -18,6 +18,7 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
+from ...bounds.single_gpu import single_gpu_plans
 from ...costs import under
 from ...errors import OutOfTime, keeping
 from ...plans import TrainingPlan
@@ -93,6 +94,7 @@ def search(
     """
     look = _Search(instance, deadline, report, below)
     with suppress(OutOfTime), keeping(lambda: look.plan):
+        look.list_single_gpus()
         look.share()
         look.run(most)
         look.polish(Random(seed))
@@ -118,6 +120,7 @@ class _Search:
         self._filled = inf  # the least bound of the shapes that were filled
         self._listed = False
         self._shares_us: float | None = None  # of whole models with unequal shares
+        self._single_us = inf  # on one GPU, where that takes other times
 
     def bound_us(self) -> float:
         """Return what no grid beats: 0 while not all shapes are listed.
@@ -125,12 +128,20 @@ class _Search:
         Of whole models with shares what none of these beats.
         """
         if self._shares_us is not None:
-            return self._shares_us
+            return min(self._shares_us, self._single_us)
         if not self._listed:
             return 0
         waiting = self._waiting[0][0] if self._waiting else inf
         best = inf if self.objective is None else self.objective
-        return min(waiting, self._filled, best)
+        return min(waiting, self._filled, best, self._single_us)
+
+    def list_single_gpus(self) -> None:
+        """Keep the best plan on one GPU, where these take other times than shapes."""
+        singles = single_gpu_plans(self._instance).values()
+        if single := min(singles, key=lambda one: one.us, default=None):
+            self._single_us, self.objective, self.plan = single.us, *single
+            if self._report is not None:
+                self._report(single.us)
 
     def run(self, most: int | None) -> None:
         """Fill shapes, those with the least time first, until none can be better."""

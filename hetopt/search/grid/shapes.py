@@ -54,6 +54,8 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
                         break
                     if runs > 1 and (n % stages or stages * runs > cost.layers):
                         continue
+                    if cost.table.is_paced and t * replicas * stages == 1:
+                        continue  # judged one by one
                     yield Shape(t, replicas, stages, size, n, together)
 
 

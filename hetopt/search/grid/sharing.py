@@ -50,7 +50,7 @@ def least_us(cost: FastCost, least: Least, rules: Sequence[Recompute]) -> float:
     divides = cost.costs.updates.zero or cost.costs.memory.flat_gradients
     best: dict[tuple[int, int], float | None] = {}
     found = inf
-    for replicas in range(1, min(batch, gpus.total()) + 1):
+    for replicas in range(1 + cost.table.is_paced, min(batch, gpus.total()) + 1):
         cost.check()
         rates = []
         for kind, node in speakers.items():

@@ -158,7 +158,8 @@ def charged(rng: Random, instance: Instance, plans: Random) -> int:
     sites = Sites(stages, names)
     for plan in random_plans(instance, plans, 12):
         judged = judge.evaluate(only, plan)
-        if not judged.valid:
+        apart = plan.gpu_count == 1 and stages.table.is_paced  # judged by themselves
+        if apart or not judged.valid:
             continue
         uses = Uses(stages, plan)
         box = boxed(rng, uses, judged, names)

@@ -150,7 +150,8 @@ def charged(seed: int) -> int:
     options = stages.options(size, 1)
     for plan in plans(Random(seed), instance):
         judged = evaluated(instance, plan)
-        if judged is None:
+        apart = plan.gpu_count == 1 and stages.table.is_paced  # judged by themselves
+        if apart or judged is None:
             continue
         uses, number = Uses(stages, plan), number + 1
         sync, least = int(judged.parts["sync_us"]), min(uses.replicas.values())

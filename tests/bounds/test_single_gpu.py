@@ -1,0 +1,76 @@
+"""A plan on one GPU takes other times than tables of several say: all proofs know."""
+
+from fractions import Fraction
+from math import inf
+from random import Random
+
+import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import drawn, examples
+from random_calibrations import calibrated
+
+from hetopt.bounds import again
+from hetopt.bounds.again import grids
+from hetopt.bounds.single_gpu import single_gpu_plans
+from hetopt.bounds.training_plan import spending_bound, training_plan_bound
+from hetopt.exact import training_plan
+from hetopt.modelling import Limits
+from hetopt.problems.training_plan import evaluate
+from hetopt.result import Status
+from hetopt.schema import Instance
+from hetopt.search import grid
+
+
+def paced(rng: Random, pace: float) -> Instance:
+    """Two or three GPUs with room for the model, on links that are fast or slow."""
+    tree = calibrated(rng, random_tiny_instance(rng, 3)).model_dump(mode="json")
+    workload, cluster = tree["workload"], tree["cluster"]
+    constants = workload["costs"]["calibration"]["constants"]
+    for name in constants:
+        if name.startswith("pace"):
+            constants[name] = pace if name == "pace" else 1.0
+    for gpu in cluster["gpus"].values():
+        gpu["memory_gib"] = 1000.0
+    if rng.random() < 0.5 and not cluster["inter"].get("pairs"):
+        cluster["inter"]["gbytes_per_s"] = 0.001
+    return Instance.model_validate(tree, strict=False)
+
+
+@pytest.mark.parametrize("pace", [0.4, 3.0])
+@examples(8)
+@given(data=st.data())
+def test_proofs_hold_where_one_gpu_is_best(pace: float, data: st.DataObject) -> None:
+    instance = data.draw(drawn(paced, pace))
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several)
+    assert best is not None
+    found = training_plan.solve(instance, limits=Limits(time_s=60))
+    assert (found.status, found.objective) == (Status.OPTIMAL, best[0])
+    assert training_plan_bound(instance).value <= best[0]
+    assert again.reaching("training_plan", instance, best[0] + 1) is None
+    singles = single_gpu_plans(instance)
+    assert min(one.us for one in singles.values()) >= best[0]
+    for gpu, one in singles.items():
+        assert evaluate(instance, one.plan).objective == one.us
+        dear = dict.fromkeys(instance.planned_cluster.gpus, Fraction(10**6))
+        assert spending_bound(instance, dear | {gpu: Fraction(1)}).value <= one.us
+
+
+@pytest.mark.parametrize("pace", [0.4, 3.0])
+@pytest.mark.parametrize("target", ["megatron", "transformers"])
+@examples(8)
+@given(data=st.data())
+def test_grids_hold_where_one_gpu_is_best(
+    target: str, pace: float, data: st.DataObject
+) -> None:
+    tree = data.draw(drawn(paced, pace)).model_dump(mode="json")
+    tree["workload"] |= {"runs_on": target}
+    instance = Instance.model_validate(tree, strict=False)
+    found, singles = grid.search(instance), single_gpu_plans(instance).values()
+    least = min([one.us for one in singles], default=inf)
+    assert found.bound_us <= least
+    if found.plan is not None:
+        assert evaluate(instance, found.plan).objective == found.objective <= least
+        assert not grids.refuted(instance, found.objective + 1)
