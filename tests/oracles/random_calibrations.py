@@ -6,7 +6,7 @@ from typing import Any
 from hetopt.costs.constants.shipped import values
 from hetopt.schema import Instance
 
-FRAMEWORKS = ["megatron", "torchtitan", "llm-foundry"]
+FRAMEWORKS = ["megatron", "torchtitan", "llm-foundry", "deepspeed"]
 CARDS = [("A100", "Ampere"), ("H100", "Hopper"), ("V100", "Volta"), ("X1", "New")]
 
 
