@@ -1,10 +1,11 @@
 """A race of settings: most of the time goes to the few whose plans are best.
 
-A setting is a way to divide the model, a stage of ZeRO and one rule of recomputation
-everywhere. First come the grids of each way to divide, which are plans of every target,
-then islands of each setting, those that recompute least first, and none whose bound is
-no better than the best plan. The best settings are searched for longer, and local
-search starts from the best two, where stages choose their rules anew.
+A setting is a way to divide the model, a stage of ZeRO (but those for which others
+stand) and one rule of recomputation everywhere. First come the grids of each way to
+divide, which are plans of every target, then islands of each setting, those that
+recompute least first, and none whose bound is no better than the best plan. The best
+settings are searched for longer, and local search starts from the best two, where
+stages choose their rules anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -92,6 +93,7 @@ class _Race:
             under(way, rule, zero)
             for way in map(settings.on_target, settings.split_variants(instance))
             for zero, rule in settings.state_choices(way)
+            if zero in settings.lightest_zeros(way.workload)
         ]
         self.settings.sort(
             key=lambda one: grid.RULES.index(one.workload.costs.compute.recompute)

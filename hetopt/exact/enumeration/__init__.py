@@ -163,13 +163,10 @@ def _parts(instance: Instance) -> list[_Part]:
     own = workload.costs.updates.zero
     if not max(workload.zeros):
         return [_Part(instance)]
-    apart = has_buckets(workload.costs)
-    light = sorted(zero for zero in {*workload.zeros} if zero < 3)
-    light = light if apart else light[-1:]
-    heavy = [3] if 3 in workload.zeros else []
+    zeros = settings.lightest_zeros(workload)
+    alone = zeros if has_buckets(workload.costs) else zeros[:1]
     most = min(instance.planned_cluster.gpu_count, workload.global_batch)
-    pairs = [(zero, 1) for zero in (light + heavy if apart else light or heavy)]
-    pairs += [(zero, d) for d in range(2, most + 1) for zero in light + heavy]
+    pairs = [(zero, d) for d in range(1, most + 1) for zero in (zeros, alone)[d == 1]]
     return [
         _Part(under(instance, zero=zero), d, None if zero == own else zero)
         for zero, d in pairs

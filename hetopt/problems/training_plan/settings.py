@@ -5,7 +5,7 @@ from itertools import product
 from typing import TypeVar
 
 from ...costs import has_buckets, under
-from ...schema import Instance, Recompute, Split
+from ...schema import Instance, Recompute, Split, Workload
 from ...schema.splits import FIELDS
 from . import shapes, targets
 
@@ -64,19 +64,28 @@ def variants(instance: Instance) -> list[Instance]:
     return [one for _, one in _by_way(instance)]
 
 
-def lightest(instance: Instance) -> list[int]:
-    """Return for each of `variants` the number of one that has plans as good.
+def lightest_zeros(workload: Workload) -> list[int]:
+    """Return stages of ZeRO that have plans as good as those of all offered ones.
 
     A plan under ZeRO 0 or 1 runs under 2: it takes no more memory, as more is divided,
     exchanges as much, and updates no more parameters on a GPU. DeepSpeed is calibrated
     with buckets from stage 1 on: there each stage stands for itself.
     """
-    each = _by_way(instance)
-    apart, keys = has_buckets(instance.workload.costs), list[tuple[int, int]]()
-    last = dict[tuple[int, int], int]()
+    zeros = sorted({*workload.zeros})
+    if has_buckets(workload.costs):
+        return zeros
+    light = [zero for zero in zeros if zero < 3]
+    return light[-1:] + zeros[len(light) :]
+
+
+def lightest(instance: Instance) -> list[int]:
+    """Return for each of `variants` the number of one that has plans as good."""
+    each, last = _by_way(instance), dict[tuple[int, int], int]()
+    keys = []
     for number, (way, one) in enumerate(each):
         zero = one.workload.costs.updates.zero
-        keys.append((way, zero if apart else zero == 3))
+        offered = lightest_zeros(instance.workload)
+        keys.append((way, next((x for x in offered if x >= zero), zero)))
         last[keys[-1]] = number
     return [last[key] for key in keys]
 
