@@ -230,6 +230,8 @@ class Packing:
                     raise _too_large() from None
                 count = len(part) // 2  # fewer intervals at once
                 continue
+            if v > 1:  # a path may be left out where one on fewer GPUs is as good
+                sums = -self._above(-sums[:, ::-1])[:, ::-1]
             able = sums < NONE // 2
             sums = np.where(able, sums, 0)
             for i in range(len(part)):
@@ -252,19 +254,16 @@ class Packing:
     def _rounds(self, n: Whole, sums: Whole, high: int) -> Whole:
         """Return the most micro-batches up to n that whole rounds of all stages have.
 
-        Interleaved pipelines have no others. None of their stages is slower than
-        `high`, so a sum that is no less has `sum / high` of them or more, each with a
-        layer for every virtual stage and a GPU. What is true of a path is true of one
-        on fewer GPUs that is no slower: of more numbers of stages.
+        Interleaved pipelines have no others. A stage has a GPU or more of its own, and
+        a layer for each virtual stage; none is slower than `high`, so there are
+        `sum / high` of them or more. `sums` are the least on as many GPUs or fewer.
         """
-        v, kinds = self._stages.costs.schedule.interleave, self._stages.kinds
+        v = self._stages.costs.schedule.interleave
         if v == 1:
             return n
-        gpus = sum(kind.gpus * len(kind.nodes) for kind in kinds)
-        most = min(self._stages.layers // v, gpus)
-        found = np.zeros_like(n)
-        for number in range(1, most + 1):
-            able = sums <= number * high
+        found, most = np.zeros_like(n), self._states.use.sum(1)
+        for number in range(1, min(self._stages.layers // v, int(most.max())) + 1):
+            able = (number <= most) & (sums <= number * high)
             found = np.maximum(found, able * (n // number * number))
         return found
 

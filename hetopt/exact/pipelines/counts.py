@@ -23,9 +23,7 @@ micro-batch does not quite fit may be too dear for what it takes.
 what the others leave: no less than `batch - others(N - u)`. This limits its sum of
 times, and says which intervals have to be looked at more finely.
 
-*Dominance.* A label goes where one of no more GPUs is neither slower nor dearer. Nor
-does such a path take less where micro-batches are a multiple of its stages: a shorter
-sum may have as many stages, or fewer, and how many there can be is the same of all.
+*Dominance.* A label goes where one of no more GPUs is neither slower nor dearer.
 """
 
 from collections.abc import Callable, Sequence
@@ -300,21 +298,28 @@ class _Part:
         return found
 
     def taken(self, low: int, high: int, sums: Whole) -> Whole:
-        """Return the most sequences of paths with such sums, or longer ones.
+        """Return the most sequences of paths with such sums, or longer ones, by GPUs.
 
         Their slowest stages take from `low` to `high`. Interleaved, a pipeline has a
         multiple of its stages in micro-batches: as many as a multiple of any number of
-        stages that may be, of which a sum has `sum / high` or more.
+        stages that may be, on GPUs of their own, of which a sum has `sum / high` or
+        more. A sum of fewer GPUs counts as well: it may stand for a path of these.
         """
+        if self.v > 1:
+            sums = sums.reshape((self.states.gpus + 1).tolist())
+            for axis in range(sums.ndim):
+                sums = np.minimum.accumulate(sums, axis)
+            sums = sums.reshape(-1)
         spare = self.v * self.pricing.limits.left_us + low - sums
         n = np.clip(spare // (self.v * low), 0, self.pricing.most(low) // self.b)
         n[sums >= HALF] = 0
         if self.v == 1:
             return self.b * n
         fewest, whole = -(-sums // high), np.zeros_like(n)
-        most = min(self.pricing.layers // self.v, sum(self.pricing.rows.gpus))
-        for stages in range(max(1, fewest.min()), min(most, n.max()) + 1):
-            np.maximum(whole, (fewest <= stages) * (n - n % stages), out=whole)
+        most = np.minimum(self.states.use.sum(1), self.pricing.layers // self.v)
+        for stages in range(max(1, fewest.min()), min(most.max(), n.max()) + 1):
+            able = (fewest <= stages) & (stages <= most)
+            np.maximum(whole, able * (n - n % stages), out=whole)
         return self.b * whole
 
     def most_us(self, span: Span, wanted: Whole) -> Whole:

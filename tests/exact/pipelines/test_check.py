@@ -162,7 +162,9 @@ def _hold_the_optimum_to_lies(rng: Random, instance: Instance, *, whole: bool) -
     if (best := best_training_plan(instance)) is None:
         return False
     instance = tightened(instance, best[1])  # of which it is the best plan, too
-    assert box_forger.honest(instance, *best[:1] * 2, STEPS, whole=whole) is None
+    found = box_forger.honest(instance, best[0], best[0], STEPS, whole=whole)
+    # Boxes leave out plans on one GPU, which may take other times.
+    assert found is None or checking.missing(instance, found, best[0] + 1)
     honest = None
     for share in (0.5, 0.9, 0.99, 1 - 1 / best[0]):
         found = box_forger.honest(

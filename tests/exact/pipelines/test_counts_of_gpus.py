@@ -285,28 +285,37 @@ def test_interleaved_pipelines_take_whole_rounds_and_no_more_than_is_counted():
         sum_us = slowest + sum(rng.randint(1, slowest) for _ in range(count - 1))
         left, layers = rng.randint(1, 30 * slowest), v * count + rng.randint(0, 9)
         n = (v * left + slowest - sum_us) // (v * slowest)  # n M + (S - M) / v <= left
-        asked = sum_us - rng.choice([0, 0, rng.randint(0, sum_us // 2)])
         most = rng.choice([10**6, b * rng.randint(1, 20)])
+        states = States.of([3, 4])
+        used = states.use.sum(1)
+        sums = np.array([rng.choice([BIG, rng.randint(1, 300)]) for _ in used])
+        at = rng.choice(np.flatnonzero(used >= count).tolist() or [None])
+        if at is not None:  # a path on fewer GPUs may stand for the pipeline
+            other = rng.choice(np.flatnonzero((states.use <= states.use[at]).all(1)))
+            sums[other] = sum_us - rng.choice([0, 0, rng.randint(0, sum_us // 2)])
         pricing = SimpleNamespace(
             limits=SimpleNamespace(left_us=left),
-            rows=SimpleNamespace(gpus=(count, rng.choice([0, 0, 5]))),
             layers=layers,
             most=lambda _, most=most: most,
         )
-        part = SimpleNamespace(v=v, b=b, pricing=pricing)
-        (taken,) = counts._Part.taken(part, low, high, np.array([asked]))
-        at_most = min((v * left + low - asked) // (v * low), most // b)
-        numbers = range(1, min(layers // v, sum(pricing.rows.gpus)) + 1)
-        rounds = (at_most // p * p for p in numbers if p * high >= asked)
-        assert taken == b * max(0, *rounds, 0)
-        assert taken >= b * (max(0, min(n, most // b)) // count * count)
-        gpus = pricing.rows.gpus
-        kinds = [SimpleNamespace(gpus=x, nodes=("n",)) for x in gpus]
+        part = SimpleNamespace(v=v, b=b, pricing=pricing, states=states)
+        taken = counts._Part.taken(part, low, high, sums)
         costs = SimpleNamespace(schedule=SimpleNamespace(interleave=v))
-        stages = SimpleNamespace(costs=costs, kinds=kinds, layers=layers)
-        given = np.array([max(0, at_most)]), np.array([asked]), high
-        (found,) = Packing._rounds(SimpleNamespace(_stages=stages), *given)
-        assert b * found == taken
+        stages = SimpleNamespace(costs=costs, layers=layers)
+        checker = SimpleNamespace(_stages=stages, _states=states)
+        for state, use in enumerate(states.use):
+            least = int(sums[(states.use <= use).all(1)].min())
+            at_most = 0
+            if least < HALF:
+                at_most = max(0, min((v * left + low - least) // (v * low), most // b))
+            numbers = range(1, min(layers // v, int(use.sum())) + 1)
+            rounds = (at_most // p * p for p in numbers if p * high >= least)
+            assert taken[state] == b * max(0, 0, *rounds)
+            checker._states = SimpleNamespace(use=use[None])
+            given = np.array([at_most]), np.array([least]), high
+            assert b * Packing._rounds(checker, *given)[0] == taken[state]
+        if at is not None:
+            assert taken[at] >= b * (max(0, min(n, most // b)) // count * count)
 
 
 def test_processes_look_at_whole_pipelines_as_the_bound_does():
