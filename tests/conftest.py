@@ -21,6 +21,8 @@ from hetopt import registry
 # every assertion in each worker, and each command in a process compiles the house.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# As on the command line: threads for small matrices take more time than they save.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A shell ignores Ctrl-C for what it starts in the background, and so would tests of it
 # and the commands that they start: each would last until its limit.
