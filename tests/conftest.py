@@ -5,6 +5,7 @@ Back ends and statements are found in their folders: a new one is tested at once
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator
 from functools import cache
@@ -20,6 +21,12 @@ from hetopt import registry
 # every assertion in each worker, and each command in a process compiles the house.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# As on the command line: threads for small matrices take more time than they save.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A shell ignores Ctrl-C for what it starts in the background, and so would tests of it
+# and the commands that they start: each would last until its limit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: New objects after which unreachable ones are looked for, as on the command line: a
 #: look at Python's usual 700 takes a tenth of the time of tests that make many.

@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import signal
 import sys
 from types import FrameType
@@ -68,6 +69,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Run the command line; SIGTERM ends the work as Ctrl-C does."""
     gc.set_threshold(_NEW_OBJECTS)
+    # Matrices here are small: threads for them take more time than they save.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # All memory goes back at the end: looking for cycles first takes a tenth of a s.
     atexit.register(gc.freeze)
     signal.signal(signal.SIGTERM, _interrupt)

@@ -344,6 +344,9 @@ def test_no_number_of_an_instance_is_too_small_or_large_to_plan(name: str) -> No
     tree = yaml.safe_load(re.sub(r"1(\.0)?e-3[02]0", "1.0", text))
     tree.pop("schema", None)
     tree["model"]["layers"], tree["cluster"]["nodes"] = 2, tree["cluster"]["nodes"][:2]
+    tree["workload"] |= {"alternatives": {"interleave": [2]}}  # few, to be bounded soon
+    for node in tree["cluster"]["nodes"]:
+        node["count"] = 2
     constants = ("pace", "product.bf16", "traffic", "exchange", "hop", "update")
     for path in _numbers(tree):
         if "constants" in path and path[-1] not in constants:

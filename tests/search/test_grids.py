@@ -23,7 +23,7 @@ from hetopt.portfolio import exactly
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.schema.targets import TARGETS, indivisible
+from hetopt.schema.targets import TARGETS, barred
 from hetopt.search import grid
 
 TRAINERS = [name for name in TARGETS if name in formats.exporters()]
@@ -90,9 +90,9 @@ def test_degrees_divide_what_they_cut_and_the_judge_says_which_do_not() -> None:
         broken = judge.evaluate(instance.on(target), plan).violations
         rules = {violation.rule for violation in broken}
         assert ("tensor_parallel" in rules) == (target != "any")
-    assert [t for t in range(1, 9) if not list(indivisible(instance.model, t))] == [
-        *(1, 2, 4)
-    ]
+    assert [
+        t for t in range(1, 9) if not list(barred("architecture", instance, t))
+    ] == [*(1, 2, 4)]
 
 
 @given(drawn(random_tiny_instance))

@@ -54,7 +54,7 @@ def test_what_the_engine_refutes_is_checked(number: int) -> None:
     assert sum(checked(some_instance(seed)) for seed in range(number)) > number
 
 
-@pytest.mark.parametrize("number", trials(12, 20))
+@pytest.mark.parametrize("number", trials(8, 20))
 def test_what_whole_pipelines_refute_is_checked(number: int) -> None:
     seeds = range(40, 40 + 3 * number)
     tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in seeds)
