@@ -6,7 +6,7 @@ few: a type of node, a size of micro-batches, settings. The judge looks at each 
 be the best of its type.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
@@ -41,9 +41,17 @@ def single_gpu_plans(instance: Instance) -> dict[str, Single]:
     return _KEPT[instance.digest]
 
 
-def below_single_gpus(instance: Instance, value: int) -> int:
-    """Return the value, or the least time on one GPU where that is less, in us."""
-    return min([value, *(one.us for one in single_gpu_plans(instance).values())])
+def single_gpu_us(instance: Instance) -> list[int]:
+    """Return the times of these plans."""
+    return [one.us for one in single_gpu_plans(instance).values()]
+
+
+def offer_single_gpus(
+    instance: Instance, offer: Callable[[TrainingPlan], object]
+) -> None:
+    """Offer these plans to who knows plans on several GPUs only."""
+    for one in single_gpu_plans(instance).values():
+        offer(one.plan)
 
 
 def _best(instance: Instance) -> dict[str, Single]:

@@ -49,7 +49,7 @@ from ..result import CHAIN, CROSSING, PORTS, WORK, Bound
 from ..schema import GpuType, Instance, exact
 from .crossing import Crossing
 from .ports import Ports
-from .single_gpu import below_single_gpus, single_gpu_plans
+from .single_gpu import single_gpu_plans, single_gpu_us
 
 _WORTH = 1 + 1e-6  # a smaller gain is not worth another round
 
@@ -113,7 +113,7 @@ def _bound(instance: Instance) -> Bound:
         value = ports.least_us(max(work, chain)) + end
         found.append(Bound(value, PORTS))
     best = max(found, key=lambda bound: bound.value)
-    return replace(best, value=below_single_gpus(instance, int(best.value)))
+    return replace(best, value=min([best.value, *single_gpu_us(instance)]))
 
 
 def _ways(instance: Instance) -> list[Instance]:

@@ -36,7 +36,7 @@ from ...problems.training_plan import settings
 from ...schema import Instance, exact
 from ...schema.rates import slower
 from ...schema.targets import Rule
-from ..single_gpu import below_single_gpus
+from ..single_gpu import single_gpu_us
 
 SOURCE = "every shape of grids refuted, by code of its own"
 _MANY_NODES = 64  # whose links are all looked at
@@ -68,7 +68,7 @@ def refuted(instance: Instance, time_us: float) -> bool:
     target = instance.workload.target
     if not (target.symmetric or target.whole):
         return False
-    if below_single_gpus(instance, ceil(time_us)) < time_us:
+    if any(us < time_us for us in single_gpu_us(instance)):
         return False
     for way in settings.split_variants(instance):
         offered = settings.state_choices(way)

@@ -30,7 +30,7 @@ from ...modelling import look
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, exact
-from ..single_gpu import below_single_gpus
+from ..single_gpu import single_gpu_us
 from . import crossing, ports
 
 WORK = "total work, by the judge's tables"
@@ -50,13 +50,13 @@ _Row = tuple[Fraction | None, ...]  # of a layer by kind; None: none can hold it
 def derived(instance: Instance) -> list[Bound]:
     """Times in us that no plan of the instance is below, by each argument."""
     each = [_all(variant) for variant in settings.variants(instance)]
+    singles = single_gpu_us(instance)
     found = [
-        Bound(below_single_gpus(instance, min(values)), name)
+        Bound(min([*values, *singles]), name)
         for values, name in zip(zip(*each, strict=True), _NAMES, strict=True)
     ]
     if len(each) > 1:
-        best = below_single_gpus(instance, min(map(max, each)))
-        found.append(Bound(best, BEST))
+        found.append(Bound(min([*map(max, each), *singles]), BEST))
     return found
 
 

@@ -25,6 +25,7 @@ from math import inf
 
 from ... import capability
 from ...bounds.longest import longest
+from ...bounds.single_gpu import offer_single_gpus
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...costs import has_buckets, under
@@ -109,6 +110,7 @@ def solve(
         clock.start_from(warm_start)
     elif warm_start is not None:
         clock.offer(warm_start)
+    offer_single_gpus(instance, clock.offer)
     cheap = training_plan_bound(instance)
     clock.tighten(cheap.value, cheap.source)
     lowest = int(clock.bound.value if clock.bound else cheap.value)

@@ -27,7 +27,7 @@ from heapq import heappop, heappush, nsmallest
 
 from ... import capability
 from ...bounds.longest import longest
-from ...bounds.single_gpu import single_gpu_plans
+from ...bounds.single_gpu import offer_single_gpus
 from ...errors import ObjectiveMismatch, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
@@ -109,8 +109,7 @@ def require(instance: Instance) -> None:
 
 
 def _work(run: Run, instance: Instance) -> None:
-    for single in single_gpu_plans(instance).values():
-        run.offer(single.plan)
+    offer_single_gpus(instance, run.offer)
     cluster = ClusterTables(instance)
     batch = instance.workload.global_batch
     sizes = []

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
+from ...bounds.single_gpu import single_gpu_us
 from ...errors import InternalError
 from ...schema import Instance
 from ...solving.certificates import BoxCertificate
@@ -166,6 +167,8 @@ class PipelineBound:
         self.is_levelled = instance is not given
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
+        #: Of plans on one GPU, which tables do not time.
+        self._single_us = min(single_gpu_us(given), default=inf)
         # Whole pipelines are too slow without the compiled core.
         self.whole = whole and is_compiled()
         least, most = schedule.counting.early_labels
@@ -315,6 +318,8 @@ class PipelineBound:
     def settles(self, box: Box, time_us: int) -> bool:
         """Tell whether no plan in the box takes `time_us` or less."""
         box.laid, box.proof, box.whole = False, None, None
+        if time_us >= self._single_us:
+            return False
         if box.listed or self._prices_settle(box, time_us):
             return True
         box.listed = self._is_listed(box, time_us)

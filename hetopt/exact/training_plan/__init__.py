@@ -24,7 +24,7 @@ from math import inf
 
 from ... import capability, registry
 from ...bounds import impossible
-from ...bounds.single_gpu import single_gpu_plans
+from ...bounds.single_gpu import offer_single_gpus
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...costs import CostTable, without_update
@@ -220,12 +220,6 @@ def _on_target(task: _Task) -> None:
     run.check()
 
 
-def _offer_single_gpus(run: Run) -> None:
-    """Offer plans on one GPU whose times are not those of tables, nor of bounds."""
-    for single in single_gpu_plans(run.data).values():
-        run.offer(single.plan)
-
-
 def _no_grid(instance: Instance) -> str:
     if not instance.workload.target.symmetric:
         return (
@@ -240,7 +234,6 @@ def _no_grid(instance: Instance) -> str:
 
 def _small(task: _Task) -> None:
     run, instance, shares, alone_us = task.run, task.instance, task.shares, 0
-    _offer_single_gpus(run)
     if max(instance.workload.micro_batch_sizes) > 1:
         _start(task, shares.planners)  # stages of several replicas take long to list
         alone_us = _lay_one(task)
@@ -302,7 +295,7 @@ def _large(task: _Task) -> None:
     # What follows keeps to the usual settings, or to those of the plan it starts from.
     if run.plan is None and settings.has_choices(instance):
         _choose(task)
-    _offer_single_gpus(run)
+    offer_single_gpus(instance, run.offer)
     if unlike:  # planners have nothing like the best of these
         alone_us = _lay_one(task)
         _line_up(task)
