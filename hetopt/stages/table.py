@@ -92,6 +92,24 @@ class StageTable:
             self._kept[number, flight] = _fixed(self._replicas(number, flight))
         return self._kept[number, flight]
 
+    @cached_property
+    def most_replicas(self) -> int:
+        """Return how many replicas of all layers have room together, at the most.
+
+        A node holds the parameters of as many runs of layers as its GPUs are shared by.
+        """
+        behind = np.cumsum([0, *self.instance.model.parameters])
+        first, last = self.runs.spans.T
+        size, held = behind[last] - behind[first], 0
+        for number, count in enumerate(self.nodes.tolist()):
+            able = (self.replica_us(number) < NEVER).any(1)
+            largest = (able * size).max(1).tolist()  # by degree
+            most = [0]
+            for k in range(1, len(largest)):
+                most.append(max(most[k - t] + largest[t] for t in range(1, k + 1)))
+            held += count * most[-1]
+        return held // max(1, int(behind[-1]))
+
     def _replicas(self, number: int, flight: int) -> Whole:
         each, runs = self.classes[number], self.runs
         node = each.nodes[0]

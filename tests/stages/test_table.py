@@ -11,6 +11,7 @@ from claims import random_plans, tightened
 from soaking import pipelines as soaked
 
 from hetopt.costs import under
+from hetopt.exact.checking.stages import Stages
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
 from hetopt.problems.training_plan.shapes import split_of
@@ -61,6 +62,22 @@ def test_no_stage_of_a_valid_plan_is_quicker_than_the_table_says(drawn):
                 for j, row in enumerate(each):
                     met.update(_checked(table, pipeline, j, row))
     assert not _MET - set(met), "never drawn"
+
+
+def test_no_valid_plan_has_more_replicas_or_pipelines_than_have_room(drawn):
+    met = Counter()
+    for instance, plans in drawn:
+        most = StageTable(instance).most_replicas
+        assert Stages(instance).most_replicas == most, "the checker counts otherwise"
+        for plan, _ in plans:
+            stages = [stage for each in plan.pipelines for stage in each.stages]
+            held = Counter[int]()
+            for stage in stages:
+                held.update({x: len(stage.replicas) for x in range(*stage.layers)})
+            least = min(held.values())
+            assert len(plan.pipelines) <= least <= most
+            met.update(["least" if least < most else "most"])
+    assert met["most"] > 10, "never as many as have room"
 
 
 def _settings(table):

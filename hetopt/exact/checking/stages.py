@@ -272,6 +272,26 @@ class Stages:
         return found
 
     @cached_property
+    def most_replicas(self) -> int:
+        """Return how many replicas of all layers have room together, at the most.
+
+        In parameters: all that nodes can hold, of which a replica of each layer has its
+        own. Of a node's GPUs, t hold the largest run that fits t of them.
+        """
+        behind = [*accumulate(self.table.model.parameters, initial=0)]
+        size = np.array(behind)[self.last] - np.array(behind)[self.first]
+        room = 0
+        for number, kind in enumerate(self.kinds):
+            fits = np.any(self._replica_us(number, 1) < NONE_US, axis=1)
+            held = [0] * (kind.gpus + 1)
+            for t in range(1, kind.gpus + 1):
+                run = int(np.max(size, where=fits[t], initial=0))
+                for k in range(t, kind.gpus + 1):
+                    held[k] = max(held[k], held[k - t] + run)
+            room += len(kind.nodes) * held[kind.gpus]
+        return room // max(1, behind[-1])
+
+    @cached_property
     def hops(self) -> list[tuple[Whole, Whole]]:
         """Least transfers of each kind by samples: inside the node, and to others."""
         return [self._hops_of(kind) for kind in self.kinds]

@@ -94,7 +94,7 @@ class Check:
         if fault := Sites.fault(stages, given.sites):
             return [fault]
         gpus = sum(kind.gpus * len(kind.nodes) for kind in stages.kinds)
-        most = max(1, min(gpus, stages.batch))
+        most = max(1, min(gpus, stages.batch, stages.most_replicas))
         sizes = 0, len(stages.sizes) - 1
         hosts = tuple((0, len(kind.nodes)) for kind in stages.kinds)
         ranges = (0, None), (1, most), (1, most), sizes

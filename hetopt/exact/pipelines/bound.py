@@ -283,7 +283,8 @@ class PipelineBound:
 
     def _first(self) -> list[Box]:
         """Return boxes that cover all plans."""
-        most = max(1, min(int(self.table.gpus.sum()), self.batch))
+        gpus, held = int(self.table.gpus.sum()), self.table.most_replicas
+        most = max(1, min(gpus, self.batch, held))
         low_shares, high_shares = tuple[int, ...](), tuple[int, ...]()
         if self.sites and self.priced:
             whole = ceil(self.table.layers * self.table.sync.layer)
@@ -383,11 +384,12 @@ class PipelineBound:
         Single pipelines come first.
         """
         box = self.division.by_count(self.first[0])
+        parts = [x for x in (box.low, box.high) if x.count_low <= x.count_high]
         most = self.division.most_sync_us
         times = sorted({most >> i for i in range(1, 7)}) if self.priced else [None]
         return [
             part.part(sync_low_us=us or 0, sync_high_us=us)
-            for part in (box.low, box.high)
+            for part in parts
             for us in times
         ]
 
