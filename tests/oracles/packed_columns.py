@@ -330,9 +330,11 @@ class Packing:
         self.columns: list[Mapped] = []
         self.faults: list[str] = []
         self.reached: set[str] = set()
+        gpus = sum(stage.gpus for one in plan.pipelines for stage in one.stages)
         open_ways = {
             "no time": any(low == 0 for low, _ in ranges.values()),
             "too long": not bound.scale,
+            "one GPU": gpus == 1 and time_us >= bound._single_us,
         }
         if any(open_ways.values()):  # nothing is refuted there
             self.reached |= {way for way, is_so in open_ways.items() if is_so}
