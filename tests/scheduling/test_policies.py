@@ -479,16 +479,14 @@ def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
     tmp_path: Path,
 ) -> None:
     page = tmp_path / "queue.html"
-    code, said, _ = told(
-        "frenzy/testbed-30", "--policy", "frenzy,opportunistic", "--out", page
-    )
+    code, said, _ = told(FEW, "--policy", "frenzy,opportunistic", "--out", page)
     assert code == 0
     assert "opportunistic" in said
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 2
     assert text.count("since the first submission") == 1
     assert 'aria-label="Who held which GPU"' in text
-    for job in load_problem("frenzy/testbed-30")[1].jobs:
+    for job in load_problem(FEW)[1].jobs:
         assert f">{job.name}</td>" in text
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!--.*?-->', "", strip(text))
 

@@ -13,7 +13,7 @@ from hetopt.api.scheduling import load_queue
 from hetopt.result import Status, Stop
 from hetopt.scheduling import bounds, certificate, prices, simulator
 
-QUEUE = "frenzy/simulator-30"
+QUEUE, FEW = "frenzy/simulator-30", "generated:queue/8/1"
 
 
 def test_without_time_no_policy_has_a_schedule() -> None:
@@ -27,7 +27,7 @@ def test_without_time_no_policy_has_a_schedule() -> None:
 
 def test_a_limit_that_is_not_reached_changes_no_schedule() -> None:
     free, limited = (
-        hetopt.schedule(QUEUE, ["opportunistic"], limits=limit)[0].result
+        hetopt.schedule(FEW, ["opportunistic"], limits=limit)[0].result
         for limit in (None, 10_000)
     )
     assert limited.plan == free.plan
