@@ -10,10 +10,10 @@ from the bound of its iteration time.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 
@@ -59,6 +59,9 @@ _HOUR = 3600
 #: A quick look takes so long, and such a part of what is left; the best cards are then
 #: planned again, so many of them where no cards were named.
 _QUICK_S, _LOOK, _IMPROVED = 2.0, 0.1, 3
+
+#: A method plans an instance within limits, from results that are known.
+_Method = Callable[[Instance, Limits, Sequence[Result]], Result]
 
 
 @dataclass(frozen=True)
@@ -355,29 +358,47 @@ class _Search:
         self.refuted: set[str] = set()
 
     def look(self) -> None:
-        """Look at every card, those that may be the cheapest first."""
+        """Take a quick look at every card, those that may be the cheapest first."""
         least = {card: self._least_usd(card, 1) for card in self._offers}
         for card in sorted(least, key=lambda card: least[card]):
             if not self._looked_at(card):
                 self.without.setdefault(card, NO_TIME)
 
     def improve(self) -> None:
-        """Plan the cheapest of each card again, in the time that is left.
+        """Plan every card again, quickly, then the cheapest in the time that is left.
 
-        And on fewer machines, where these may be fast enough.
+        The cheapest are planned on fewer machines, too, where these may suffice.
         """
-        best: dict[str, int] = {}
-        for row in sorted(self.rows, key=self._rank):
-            best.setdefault(row.price.card, row.machines)
-        chosen = [*best.items()][: None if self._every else _IMPROVED]
+        self._plan_again(self._best.items(), _by_planners, _LOOK)
         waiting = []
-        for card, most in chosen:
+        for card, most in [*self._best.items()][: None if self._every else _IMPROVED]:
             if self._is_over:
                 return
             some = dict.fromkeys((most, self._fewest(card, most)))
             waiting += [(card, machines) for machines in some]
+        self._plan_again(waiting, portfolio.search)
+
+    @property
+    def _best(self) -> dict[str, int]:
+        """Return each card, the cheapest first, with the machines of its best plan."""
+        best: dict[str, int] = {}
+        for row in sorted(self.rows, key=self._rank):
+            best.setdefault(row.price.card, row.machines)
+        return best
+
+    def _plan_again(
+        self,
+        turns: Iterable[tuple[str, int]],
+        plan: _Method,
+        part: float | None = None,
+    ) -> None:
+        """Plan some machines again, each in a part of the time that is left.
+
+        Without `part` the time is shared equally.
+        """
+        waiting = [turn for turn in turns if not self._is_dear(*turn)]
         for number, (card, machines) in enumerate(waiting):
-            left = self._time_left().part(1 / (len(waiting) - number))
+            left = self._time_left().part(part or 1 / (len(waiting) - number))
             if left.time_s == 0:
                 return
             self._reason(card, machines)
@@ -385,7 +406,7 @@ class _Search:
             start = None if known is None else known.plan
             plans = () if start is None else (("a quick look", start),)
             data = self._on(card, machines)
-            result = portfolio.search(data, left, Known(plans).results(data))
+            result = plan(data, left, Known(plans).results(data))
             self._keep(card, machines, result)
             uninterrupted(result)
 
@@ -442,11 +463,13 @@ class _Search:
         machines are by the plan that is known.
         """
         may_do = partial(self._may_do, card)
-        fewest = 1 + bisect_left(range(1, most), True, key=may_do)
         known, deadline_s = self.found[card, most], self._job.deadline_s
-        if deadline_s is None or not self._job.is_in_time(self._run_s(known)):
-            return fewest
-        return max(fewest, ceil(most * self._run_s(known) / deadline_s))
+        least = 1
+        if deadline_s is not None and self._job.is_in_time(self._run_s(known)):
+            least = ceil(most * self._run_s(known) / deadline_s)
+        if may_do(least):
+            return least
+        return least + bisect_left(range(least, most), True, key=may_do)
 
     def _may_do(self, card: str, machines: int) -> bool:
         return self._job.is_in_time(self._least_s(card, machines))
@@ -465,7 +488,7 @@ class _Search:
             if not self._may_do(card, machines):
                 self._say_too_slow(card, machines, most)
             elif self._is_dear(card, machines):
-                return any(one == card for one, _ in self.found)
+                break
             else:
                 self._reason(card, machines)
                 result = self._quickly(data)
@@ -522,18 +545,12 @@ class _Search:
         return True
 
     def _quickly(self, data: Instance) -> Result:
-        """Return the best plan of all planners in a short time."""
-        left = self._time_left()
-        share = _QUICK_S if left.time_s is None else min(_QUICK_S, left.time_s * _LOOK)
-        limits = replace(left, time_s=share)
+        """Return the first plan that is found in a short time, if there is one."""
+        limits = _short(self._time_left().part(_LOOK))
         found = feasibility.cheapest_plan(data, limits)
-        results = [found]
-        if found.stop is not Stop.INTERRUPTED:
-            results += portfolio.in_turn(data, limits, known=[found])
-        best = portfolio.least(results)
-        if any(result.stop is Stop.INTERRUPTED for result in results):
-            return portfolio.as_interrupted(best)
-        return best
+        if found.plan is not None or found.stop is Stop.INTERRUPTED:
+            return found
+        return _by_planners(data, limits, [found])
 
     def _refute(self, card: str, data: Instance, result: Result) -> None:
         """Say why a card has no plan on all machines, as far as there is time."""
@@ -555,6 +572,20 @@ class _Search:
 
     def _run_s(self, result: Result) -> float:
         return float(result.objective or 0) / 1e6 * self._job.iterations
+
+
+def _short(limits: Limits) -> Limits:
+    """Return the limits with no more time than a quick look takes."""
+    return limits.within(min(_QUICK_S, inf if limits.time_s is None else limits.time_s))
+
+
+def _by_planners(data: Instance, limits: Limits, given: Sequence[Result]) -> Result:
+    """Return the best plan of all planners in a short time, or of those given."""
+    results = [*given, *portfolio.in_turn(data, _short(limits), known=given)]
+    best = portfolio.least(results)
+    if any(result.stop is Stop.INTERRUPTED for result in results):
+        return portfolio.as_interrupted(best)
+    return best
 
 
 def _machines_text(machines: int) -> str:

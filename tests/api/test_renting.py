@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import INSTANCES
@@ -116,6 +118,28 @@ def test_what_a_machine_lacks_is_no_reason_against_two(
     found = rent("llama-2-70b", TOKENS, [card], **how)
     assert found.without == {card: "no plan was found in time"}
     assert "no plan was found in time" in answer(found)
+
+
+def test_every_card_is_looked_at_before_any_is_planned_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns: list[tuple[str, str]] = []
+
+    def noted(kind: str, plan: Callable[..., Any]) -> Callable[..., Any]:
+        def planned(data: Instance, *words: Any, **more: Any) -> Any:
+            turns.append((kind, next(iter(data.planned_cluster.gpus))))
+            return plan(data, *words, **more)
+
+        return planned
+
+    looked, again = renting.feasibility.cheapest_plan, renting.portfolio.in_turn
+    monkeypatch.setattr(renting.feasibility, "cheapest_plan", noted("look", looked))
+    monkeypatch.setattr(renting.portfolio, "in_turn", noted("again", again))
+    cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "L40S"]
+    rent(FEW, TOKENS, cards, **ENDS, batch=16, sequence=512)
+    first = [kind for kind, _ in turns].index("again")
+    assert {card for _, card in turns[:first]} == {*cards}
+    assert all(kind == "again" for kind, _ in turns[first:])
 
 
 def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -> None:
