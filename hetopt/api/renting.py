@@ -529,8 +529,8 @@ class _Search:
         return True
 
     def _say_too_slow(self, card: str, machines: int, most: int) -> None:
-        many = f"{'even ' * (machines == most)}{_machines_text(machines)}"
-        self.without[card] = f"{many} too slow for the deadline (proved)"
+        many = f"{'even ' * (machines == most)}on {_machines_text(machines)}"
+        self.without[card] = f"too slow for the deadline {many} (proved)"
         if machines == most:
             self.refuted.add(card)
 
