@@ -231,16 +231,17 @@ def rent(
 ) -> Rentals:
     """Say what to rent for a run of so many tokens, and what it costs on each card.
 
-    `gpus` are cards by name, by default all that the prices have; `A100` are all of
-    that name. With `deadline_s` machines are added until the run ends within it;
-    without one each card is looked at on the fewest machines that hold the model.
-    `prices` are SkyPilot's lists (`vms.csv`), in place of the catalogue's. With
-    `losses` spot offers count, too. `micro_batches` are sizes to choose from, `options`
-    those of `hetopt assemble`, such as `finetune=lora`. Of an instance batch, sequence,
-    micro-batches, adapters, optimiser, what lies on hosts and the program that times
-    are of are its own unless they are told; else a batch has 256 sequences of 4,096
-    tokens. Limits are shared among all that is planned; Ctrl-C ends the work, and what
-    is known is returned.
+    `gpus` are names of cards, by default all with a price; `A100` means every A100.
+    With `deadline_s` machines are added until the run ends within it; without, each
+    card is tried on the fewest machines that hold the model. `prices` are SkyPilot's
+    lists (`vms.csv`), instead of the catalogue's. With `losses` spot offers are
+    considered, too. `micro_batches` are sizes to choose from, `options` those of
+    `hetopt assemble`, such as `finetune=lora`. Batch, sequence, micro-batches,
+    adapters, optimiser, offloading and trainer are those of an instance, unless given;
+    the default is a batch of 256 sequences of 4,096 tokens. All searches share the
+    limits; Ctrl-C ends them, and what is known is returned. Raises `InstanceError` for
+    a card without a price or micro-batches that do not divide the batch, `Unsupported`
+    for a deadline of 0.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     count, trained = length_of(tokens, None), Training.of(model)
