@@ -97,10 +97,10 @@ class GapRow:
 
 @dataclass(frozen=True)
 class GapReport:
-    """Methods beside each other, instance by instance.
+    """The report compares methods, instance by instance.
 
-    A row may quote what was known before (`GapRow.is_quoted`); `runs` are the others,
-    of which summary and spreads are.
+    A row may quote what was known before (`GapRow.is_quoted`); summary and spreads are
+    about the other rows, `runs`.
     """
 
     rows: tuple[GapRow, ...]

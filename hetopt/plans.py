@@ -138,13 +138,13 @@ class Group(Record):
 
 
 class Grouping(Record):
-    """Devices in groups, each of which becomes one pipeline."""
+    """The plan divides devices into groups, each of which becomes one pipeline."""
 
     groups: Annotated[tuple[Group, ...], Field(min_length=1)]
 
 
 class Partition(Record):
-    """Stages in order, and how many layers each takes."""
+    """The plan gives each stage, in order, a number of layers."""
 
     order: Annotated[tuple[Name, ...], Field(min_length=1)]
     layers: tuple[Count, ...]

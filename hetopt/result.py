@@ -18,7 +18,7 @@ from .text.editions import marked
 
 
 def gap(objective: Objective, reference: Objective) -> float:
-    """Distance of `objective` from `reference`, relative to `reference`."""
+    """Return the distance of `objective` from `reference`, relative to `reference`."""
     if objective == reference:
         return 0.0
     if not reference:
@@ -43,7 +43,7 @@ class Status(StrEnum):
 
 
 class Stop(StrEnum):
-    """Why the work ended."""
+    """The stop says why the work ended."""
 
     PROVED = "proved"
     TIME = "time"
@@ -75,7 +75,7 @@ _DERIVED = (WORK, CHAIN, CROSSING, PORTS, GRIDS, WHOLE_MODELS, ALONE, MACHINE)
 
 @dataclass(frozen=True)
 class Bound:
-    """No plan is better than `value`; `source` says what proves it."""
+    """A bound is a value that no plan beats; `source` names its proof."""
 
     value: Objective
     source: str

@@ -39,7 +39,7 @@ Report = Callable[[Any, Any], None]
 
 @runtime_checkable
 class Progress(Protocol):
-    """Hears how far the work is."""
+    """An object of this kind is told how far the work is."""
 
     @property
     def report(self) -> Report:

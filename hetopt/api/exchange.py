@@ -29,12 +29,12 @@ def assemble(
     times: str = "calibrated",
     options: Options | None = None,
 ) -> Instance:
-    """Make an instance of a model's config.json and lists of hosts.
+    """Return an instance made of a model's config.json and lists of hosts.
 
     `config` is a file or a model's name in the catalogue; `hosts` are files of a
-    `format` (`hetopt list formats`). `islands` are hosts joined by a faster network, as
-    `a100-*=400Gb/s`; `options` those of `hetopt assemble -o`, by name. Raises
-    `InstanceError` for what the files lack or cannot be, `UnknownName`, `Unsupported`.
+    `format` (`hetopt list formats`). `islands` are hosts joined by a faster network,
+    such as `a100-*=400Gb/s`; `options` those of `hetopt assemble -o`, by name. Raises
+    `InstanceError` for files that cannot be used, `UnknownName`, `Unsupported`.
     """
     files = [hosts] if isinstance(hosts, str | Path) else hosts
     listed = assembling.Listed(format, [*map(Path, files)], islands)

@@ -27,12 +27,12 @@ def explain(
     limits: AnyLimits = None,
     progress: AnyProgress = None,
 ) -> "Explanation":
-    """Take a training plan apart: its iteration, its memory, its bottlenecks.
+    """Explain where the time and memory of a training plan go, and what would help.
 
-    Changes of hardware, settings and plan are judged and planned again within
-    `limits`, 0 to leave them out; without a limit the same seed gives the same answer.
-    They are planned from this plan or from one that is known (`hetopt.api.starts`):
-    `known` false leaves those out. `plan` and `instance` are as in `check`. Raises
+    Changes of hardware, settings and plan are judged and planned again within `limits`
+    (0 leaves them out); without a limit the same seed gives the same answer. Planning
+    starts from this plan or from one that is known (`hetopt.api.starts`); with `known`
+    false only from this one. `plan` and `instance` are as in `check`. Raises
     `InstanceError` for a plan that cannot be timed and `Unsupported` for a plan of
     another problem.
     """

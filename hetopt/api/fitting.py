@@ -189,15 +189,14 @@ def fit(
 ) -> Fitting:
     """Say whether a model fits, with what margin, and how many GPUs it needs.
 
-    `model` is an instance with a cluster, whose own GPUs are meant where `on` is None;
-    else a preset, a `config.json`, an instance or a `ModelSpec`. `on` is a list of
-    GPUs' names, of which the fewest that hold the model are found (`A100-80GB-SXM4`),
-    or that many are meant (`8xA100-80GB-SXM4`); or the name of an instance or queue for
-    its cluster. With `longest` the longest context that fits is found, too. `options`
-    are those of `hetopt assemble` for named GPUs, such as `finetune=lora`; of an
-    instance, how it is divided (`expert_parallel=8`, `zero=1,3`), which its file may
-    say otherwise. Limits are shared among what is asked; after Ctrl-C what is known by
-    then is returned.
+    `model` is a preset, a `config.json`, a `ModelSpec` or an instance; without `on` an
+    instance is tried on its own GPUs. `on` is a list of GPU types, to find the fewest
+    GPUs of each that hold the model (`A100-80GB-SXM4`) or to try that many
+    (`8xA100-80GB-SXM4`); or an instance or queue, for its cluster. With `longest` the
+    longest context that fits is found, too. `options` are those of `hetopt assemble`,
+    such as `finetune=lora`; for an instance those that divide it (`expert_parallel=8`,
+    `zero=1,3`). All searches share the limits; Ctrl-C ends them, and what is known is
+    returned. Margins are in MiB, contexts in tokens.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     for word, value in (("batch", batch), ("sequence", sequence)):

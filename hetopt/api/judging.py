@@ -35,7 +35,7 @@ _A_PLAN = "a Result, a plan file, a plan, or a dict of one"
 
 
 def load(instance: AnyInstance) -> Instance:
-    """The instance of that name or path, or of a dict of what its file would say.
+    """Return the instance of a name or path, or of a dict with a file's content.
 
     Raises `UnknownName` for a name that the library lacks, `InstanceError` for a file
     that cannot be used.

@@ -7,7 +7,7 @@ from .judging import load
 
 @public
 def capabilities(instance: AnyInstance | None = None) -> list[dict[str, object]]:
-    """Return which method carries which setting: a row a method, as `hetopt list` has.
+    """Return which method carries which setting, with one row per method.
 
     A row has `name`, `kind`, `description`, and `carries`: by setting how it is carried
     (`exactly`, `in part`, `not`) and the reason. With an `instance` they are of the

@@ -186,11 +186,11 @@ def without_each_group(
 ) -> NodeChoice:
     """Return what each group of equal nodes adds to a plan, by planning without it.
 
-    Each group gets an equal share of the limits, in which the other nodes are planned
-    as `plan` does; one that the plan does not use costs nothing to leave out. Where a
-    plan without a group is faster, it is the best one known of all nodes, and the
-    choice's `result` has it. `start` and `known` as in `plan`. `InstanceError` for a
-    result that is of no training plan.
+    Each group has an equal share of the limits; the other nodes are planned as `plan`
+    does. A group that the plan does not use costs nothing to leave out. If a plan
+    without a group is faster, it becomes the choice's `result`. `start` and `known` as
+    in `plan`. Raises `InstanceError` for a result of another problem than a training
+    plan.
     """
     data = _planned_on(result)
     asked = _Asked("time", limits_of(limits), progress_of(progress))
@@ -214,14 +214,14 @@ def choose_nodes(
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> NodeChoice:
-    """The nodes to use, and the plan on them, so that an iteration takes least.
+    """Choose the nodes to use, and return them with the best plan on them.
 
-    `objective` is `time`, `usd` or `energy`, of the nodes that are used alone. All sets
-    of up to four groups of equal nodes are looked at; of more, each without one, then
-    the best without another one, and so on. The limits are those of `plan` for all
-    nodes, and once more for the other sets together. The bound is proved for all plans
-    on all nodes. Raises what `plan` raises, `UnknownName` for another objective, and
-    `InstanceError` where a type of GPU does not say its price or draw.
+    `objective` is what an iteration should take least of: `time`, `usd` or `energy`, of
+    the used nodes only. With up to four groups of equal nodes all sets of groups are
+    tried; with more, each group is left out in turn, then a second one, and so on. The
+    limits are those of `plan` for all nodes, and once more for all smaller sets. The
+    bound holds for all plans on all nodes. Raises what `plan` raises, `UnknownName` for
+    another objective, and `InstanceError` if a type of GPU has no price or power draw.
     """
     whole, heard = limits_of(limits), progress_of(progress)
     refuse_unknown("objective", [objective], list(OBJECTIVES))

@@ -189,23 +189,23 @@ def compare(
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> GapReport:
-    """Set planners side by side, and with `exact` the exact method as well.
+    """Compare planners, and with `exact` the exact method as well.
 
-    All planners by default; one that is named `portfolio` is what `plan` does without a
-    planner. Every method has the time limit for itself and starts from nothing. What
-    the library has is quoted in a row of its own, which no summary counts. Each gap is
-    to the best bound that is proved for the instance, by a method of this report or in
-    the library. The plans of `start`, and with `known` the best that is known
-    (`hetopt.api.starts`), are given to the exact method and the portfolio, whose rows
-    are marked. `runs_on` as in `plan`. Raises as `plan` does, before any work is done.
+    The default is all planners; `portfolio` is what `plan` does without a planner.
+    Every method has the whole time limit and starts from nothing. A row quotes what the
+    library has; no summary counts it. Gaps are to the best bound that a method of this
+    report or the library has proved. The plans of `start`, and with `known` the best
+    known plans (`hetopt.api.starts`), are given to the exact method and the portfolio,
+    whose rows are marked. `runs_on` as in `plan`. Raises as `plan` does, before any
+    work is done.
 
-    Every method runs with each of `seeds` seeds, from that of the limits on: how much a
-    plan owes to its seed is in `GapReport.spreads`.
+    Every method runs with each of `seeds` seeds, from that of the limits on;
+    `GapReport.spreads` shows how much plans depend on the seed.
 
     With a `problem` that the instances pose, with these `options` (`api.pose`), and for
-    files that state one, the rows are all methods of that problem: its planners, its
+    problem files, the rows are all methods of that problem: its planners, its
     `statements` on each of the `backends` that carry them, and unless `exact` is false
-    the exact method, each with the time limit for itself.
+    the exact method, each with the whole time limit.
     """
     asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
     each = with_seeds(asked, seeds)

@@ -133,12 +133,12 @@ def predict(
     fit_on: Runs | None = None,
     **told: object,
 ) -> Predicted:
-    """Set the model's seconds and memory beside measured runs, row by row.
+    """Predict seconds and memory of measured runs, and compare row by row.
 
     `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
-    runs first. `told` gives fields that the files leave out, such as `gpu`, and files
-    beside them (`configs`). Rows that the model cannot express say why in
-    `not_modelled`. Raises `InstanceError` for a file that cannot be read.
+    runs first. `told` gives fields that the files leave out, such as `gpu`, and further
+    files (`configs`). Rows that the model cannot express say why in `not_modelled`.
+    Raises `InstanceError` for a file that cannot be read.
     """
     rows = _runs(runs, **told)
     known = _constants_of(constants)

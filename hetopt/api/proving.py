@@ -54,12 +54,13 @@ def check_bound(
     again: AnyLimits = 0,
     limits: AnyLimits = None,
 ) -> list[str]:
-    """Derive the bound of a result document again: what is missing, empty if proved.
+    """Derive the bound of a result document again, and return what is missing.
 
-    The document may also say that there is no plan. `limits` are those of time and
-    memory for that; `again` for solving again where nothing else derives the bound.
-    Raises `InstanceError` for a document without a bound or with a certificate that
-    no method of ours left, `Unsupported` where a bound cannot be derived so.
+    The answer is empty if the bound, or the claim that there is no plan, is proved.
+    `limits` are those of time and memory for that, `again` those for solving again if
+    nothing else derives the bound. Raises `InstanceError` for a document without a
+    bound or with an unreadable certificate, `Unsupported` if a bound cannot be derived
+    so.
     """
     found = bound_checked(result, instance, again=again, limits=limits)
     return list(found.missing)

@@ -153,12 +153,12 @@ def alternatives(
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> list[Result]:
-    """The best plan, then the best with another number of machines, and so on.
+    """Return the best plan, then the best with another number of machines, and so on.
 
-    At most `count` results, each with its own bound: no plan whose number of machines
-    differs from those of the results before it is better than that. They end where
-    such plans do; a last result without a plan says so. `limits` are for all together.
-    Raises as `provision` does, and `Unsupported` for a count below 1.
+    There are at most `count` results. Each has its own bound: no plan is better whose
+    number of machines differs from those of the results before. A last result without a
+    plan says that there are no more. `limits` are for all together. Raises as
+    `provision` does, and `Unsupported` for a count below 1.
     """
     if count < 1:
         raise Unsupported(f"found {count} alternatives, expected at least 1")
@@ -186,10 +186,10 @@ def frontier(
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> "Frontier":
-    """All plans of an instance with offers that none beats in both cost and time.
+    """Return all plans that none beats in both cost and time, on an instance's offers.
 
-    The instance's own deadline or budget leaves out what exceeds it. `progress`
-    hears the number of plans so far, and no bound.
+    Plans beyond the instance's own deadline or budget are left out. `progress` gets the
+    number of plans so far, and no bound.
     """
     from ..exact import provisioning as exact
 

@@ -10,10 +10,10 @@ from the bound of its iteration time.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 
@@ -59,6 +59,9 @@ _HOUR = 3600
 #: A quick look takes so long, and such a part of what is left; the best cards are then
 #: planned again, so many of them where no cards were named.
 _QUICK_S, _LOOK, _IMPROVED = 2.0, 0.1, 3
+
+#: A method plans an instance within limits, from results that are known.
+_Method = Callable[[Instance, Limits, Sequence[Result]], Result]
 
 
 @dataclass(frozen=True)
@@ -228,16 +231,17 @@ def rent(
 ) -> Rentals:
     """Say what to rent for a run of so many tokens, and what it costs on each card.
 
-    `gpus` are cards by name, by default all that the prices have; `A100` are all of
-    that name. With `deadline_s` machines are added until the run ends within it;
-    without one each card is looked at on the fewest machines that hold the model.
-    `prices` are SkyPilot's lists (`vms.csv`), in place of the catalogue's. With
-    `losses` spot offers count, too. `micro_batches` are sizes to choose from, `options`
-    those of `hetopt assemble`, such as `finetune=lora`. Of an instance batch, sequence,
-    micro-batches, adapters, optimiser, what lies on hosts and the program that times
-    are of are its own unless they are told; else a batch has 256 sequences of 4,096
-    tokens. Limits are shared among all that is planned; Ctrl-C ends the work, and what
-    is known is returned.
+    `gpus` are names of cards, by default all with a price; `A100` means every A100.
+    With `deadline_s` machines are added until the run ends within it; without, each
+    card is tried on the fewest machines that hold the model. `prices` are SkyPilot's
+    lists (`vms.csv`), instead of the catalogue's. With `losses` spot offers are
+    considered, too. `micro_batches` are sizes to choose from, `options` those of
+    `hetopt assemble`, such as `finetune=lora`. Batch, sequence, micro-batches,
+    adapters, optimiser, offloading and trainer are those of an instance, unless given;
+    the default is a batch of 256 sequences of 4,096 tokens. All searches share the
+    limits; Ctrl-C ends them, and what is known is returned. Raises `InstanceError` for
+    a card without a price or micro-batches that do not divide the batch, `Unsupported`
+    for a deadline of 0.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     count, trained = length_of(tokens, None), Training.of(model)
@@ -355,29 +359,47 @@ class _Search:
         self.refuted: set[str] = set()
 
     def look(self) -> None:
-        """Look at every card, those that may be the cheapest first."""
+        """Take a quick look at every card, those that may be the cheapest first."""
         least = {card: self._least_usd(card, 1) for card in self._offers}
         for card in sorted(least, key=lambda card: least[card]):
             if not self._looked_at(card):
                 self.without.setdefault(card, NO_TIME)
 
     def improve(self) -> None:
-        """Plan the cheapest of each card again, in the time that is left.
+        """Plan every card again, quickly, then the cheapest in the time that is left.
 
-        And on fewer machines, where these may be fast enough.
+        The cheapest are planned on fewer machines, too, where these may suffice.
         """
-        best: dict[str, int] = {}
-        for row in sorted(self.rows, key=self._rank):
-            best.setdefault(row.price.card, row.machines)
-        chosen = [*best.items()][: None if self._every else _IMPROVED]
+        self._plan_again(self._best.items(), _by_planners, _LOOK)
         waiting = []
-        for card, most in chosen:
+        for card, most in [*self._best.items()][: None if self._every else _IMPROVED]:
             if self._is_over:
                 return
             some = dict.fromkeys((most, self._fewest(card, most)))
             waiting += [(card, machines) for machines in some]
+        self._plan_again(waiting, portfolio.search)
+
+    @property
+    def _best(self) -> dict[str, int]:
+        """Return each card, the cheapest first, with the machines of its best plan."""
+        best: dict[str, int] = {}
+        for row in sorted(self.rows, key=self._rank):
+            best.setdefault(row.price.card, row.machines)
+        return best
+
+    def _plan_again(
+        self,
+        turns: Iterable[tuple[str, int]],
+        plan: _Method,
+        part: float | None = None,
+    ) -> None:
+        """Plan some machines again, each in a part of the time that is left.
+
+        Without `part` the time is shared equally.
+        """
+        waiting = [turn for turn in turns if not self._is_dear(*turn)]
         for number, (card, machines) in enumerate(waiting):
-            left = self._time_left().part(1 / (len(waiting) - number))
+            left = self._time_left().part(part or 1 / (len(waiting) - number))
             if left.time_s == 0:
                 return
             self._reason(card, machines)
@@ -385,7 +407,7 @@ class _Search:
             start = None if known is None else known.plan
             plans = () if start is None else (("a quick look", start),)
             data = self._on(card, machines)
-            result = portfolio.search(data, left, Known(plans).results(data))
+            result = plan(data, left, Known(plans).results(data))
             self._keep(card, machines, result)
             uninterrupted(result)
 
@@ -442,11 +464,13 @@ class _Search:
         machines are by the plan that is known.
         """
         may_do = partial(self._may_do, card)
-        fewest = 1 + bisect_left(range(1, most), True, key=may_do)
         known, deadline_s = self.found[card, most], self._job.deadline_s
-        if deadline_s is None or not self._job.is_in_time(self._run_s(known)):
-            return fewest
-        return max(fewest, ceil(most * self._run_s(known) / deadline_s))
+        least = 1
+        if deadline_s is not None and self._job.is_in_time(self._run_s(known)):
+            least = ceil(most * self._run_s(known) / deadline_s)
+        if may_do(least):
+            return least
+        return least + bisect_left(range(least, most), True, key=may_do)
 
     def _may_do(self, card: str, machines: int) -> bool:
         return self._job.is_in_time(self._least_s(card, machines))
@@ -465,7 +489,7 @@ class _Search:
             if not self._may_do(card, machines):
                 self._say_too_slow(card, machines, most)
             elif self._is_dear(card, machines):
-                return any(one == card for one, _ in self.found)
+                break
             else:
                 self._reason(card, machines)
                 result = self._quickly(data)
@@ -506,8 +530,8 @@ class _Search:
         return True
 
     def _say_too_slow(self, card: str, machines: int, most: int) -> None:
-        many = f"{'even ' * (machines == most)}{_machines_text(machines)}"
-        self.without[card] = f"{many} too slow for the deadline (proved)"
+        many = f"{'even ' * (machines == most)}on {_machines_text(machines)}"
+        self.without[card] = f"too slow for the deadline {many} (proved)"
         if machines == most:
             self.refuted.add(card)
 
@@ -522,18 +546,12 @@ class _Search:
         return True
 
     def _quickly(self, data: Instance) -> Result:
-        """Return the best plan of all planners in a short time."""
-        left = self._time_left()
-        share = _QUICK_S if left.time_s is None else min(_QUICK_S, left.time_s * _LOOK)
-        limits = replace(left, time_s=share)
+        """Return the first plan that is found in a short time, if there is one."""
+        limits = _short(self._time_left().part(_LOOK))
         found = feasibility.cheapest_plan(data, limits)
-        results = [found]
-        if found.stop is not Stop.INTERRUPTED:
-            results += portfolio.in_turn(data, limits, known=[found])
-        best = portfolio.least(results)
-        if any(result.stop is Stop.INTERRUPTED for result in results):
-            return portfolio.as_interrupted(best)
-        return best
+        if found.plan is not None or found.stop is Stop.INTERRUPTED:
+            return found
+        return _by_planners(data, limits, [found])
 
     def _refute(self, card: str, data: Instance, result: Result) -> None:
         """Say why a card has no plan on all machines, as far as there is time."""
@@ -555,6 +573,20 @@ class _Search:
 
     def _run_s(self, result: Result) -> float:
         return float(result.objective or 0) / 1e6 * self._job.iterations
+
+
+def _short(limits: Limits) -> Limits:
+    """Return the limits with no more time than a quick look takes."""
+    return limits.within(min(_QUICK_S, inf if limits.time_s is None else limits.time_s))
+
+
+def _by_planners(data: Instance, limits: Limits, given: Sequence[Result]) -> Result:
+    """Return the best plan of all planners in a short time, or of those given."""
+    results = [*given, *portfolio.in_turn(data, _short(limits), known=given)]
+    best = portfolio.least(results)
+    if any(result.stop is Stop.INTERRUPTED for result in results):
+        return portfolio.as_interrupted(best)
+    return best
 
 
 def _machines_text(machines: int) -> str:

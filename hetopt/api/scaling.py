@@ -199,13 +199,13 @@ def scale(
 ) -> Scaling:
     """Say what more machines bring, at each rate of the network between them.
 
-    `machines` is the most that are looked at: by default those of the instance, and two
-    where it has one. `gbits_per_s` are rates of a machine's network, which replace the
-    links of the instance; its own is always among them, where it has one. The limits
-    are shared among all points, of which those that are not reached in time are `open`
-    and have what plans of the others take there. Searches start from the plans that
-    `plan` knows beforehand, with `known` false from nothing. Ctrl-C ends the work, and
-    what is known by then is returned. Raises as `plan` does.
+    `machines` is the largest number to try: by default those of the instance, or two if
+    it has one. `gbits_per_s` are rates of a machine's network in Gbit/s, instead of the
+    links of the instance; the instance's own rate is always included. All points share
+    the limits; those not reached in time are `open`, and have the times of plans of
+    other points. Searches start from the plans that `plan` knows, with `known` false
+    from nothing. Ctrl-C ends the work, and what is known is returned. Raises as `plan`
+    does.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     data = load(instance)

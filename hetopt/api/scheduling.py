@@ -68,16 +68,14 @@ def schedule(
     limits: AnyLimits = None,
     progress: AnyProgress = None,
 ) -> list[Outcome]:
-    """Simulate a queue under policies, all by default, and judge what they do.
+    """Simulate a queue under policies, all by default, and judge their schedules.
 
-    Ctrl-C ends the work: the policy that it found has no schedule, and is the last.
-    `rounds` makes all of them decide at the same round boundaries (True) or at every
-    event (False). The time of `limits` is of all of it: each policy has an equal share
-    of what is left, and a policy whose queue has no end by then no schedule; without a
-    limit all are simulated to the end. Each result has a bound that no schedule beats
-    (`scheduling.bounds`).
-    A queue of which no job fits is infeasible. Raises `UnknownName` for a policy or
-    queue that is not there.
+    `rounds` makes all policies decide at the same round boundaries (True) or at every
+    event (False). All policies share the time of `limits`: a policy whose queue has not
+    ended by then has no schedule; without a limit all are simulated to the end. After
+    Ctrl-C the interrupted policy is the last, without a schedule. Each result has a
+    bound that no schedule beats (`scheduling.bounds`). A queue is infeasible if no job
+    fits. Raises `UnknownName` for a policy or queue that does not exist.
     """
     start, asked = monotonic(), limits_of(limits)
     data = load_queue(queue)

@@ -56,16 +56,15 @@ def solve(
 ) -> Result:
     """Solve one problem: of an instance, or stated by itself, in a file or a record.
 
-    `problem` names the problem that the instance poses (`hetopt.problems`); by default
-    it is the one that it is made for. `method` is an exact method (the default), a
-    statement or a planner, as listed by `methods_for`, or a Python file of one; a name
-    of both a statement and a planner is the statement, and `planner` names one for
-    sure; for an instance also the exact method of a
-    problem that narrows its own, such as `one_pipeline`: the result is then of that.
-    With `backend` it is a statement, by default the first that the back end carries.
-    `options` are of a planner or an exact method, by name (`options_of`), and of the
-    problem that is named (`options_of_problem`). Raises
-    `InstanceError`, `UnknownName`, `BackendMissing` and `Unsupported`.
+    `problem` names the problem that the instance poses (`hetopt.problems`), by default
+    its own. `method` is an exact method (the default), a statement or a planner
+    (`methods_for`), or a Python file with one; a name of both a statement and a planner
+    means the statement, and `planner` always a planner. For an instance it may be the
+    exact method of a narrower problem, such as `one_pipeline`; the result is then of
+    that. With `backend` it is a statement, by default the first that the back end
+    carries. `options` are those of a planner or exact method (`options_of`), and of the
+    named problem (`options_of_problem`). Raises `InstanceError`, `UnknownName`,
+    `BackendMissing` and `Unsupported`.
     """
     if instance is None:  # what the first argument was called before
         instance, problem = problem, None
@@ -164,10 +163,10 @@ def by_planner(
 def write_statement(
     problem: AnyProblem, statement: str | None, path: Place
 ) -> list[Path]:
-    """Write a linear statement of a problem as an LP or MPS file; the files.
+    """Write a linear statement of a problem as LP or MPS, and return the files.
 
-    By default the first statement of the problem that is linear. Raises what `load`
-    raises, `UnknownName` and `Unsupported`.
+    The default is the problem's first linear statement. Raises what `load` raises,
+    `UnknownName` and `Unsupported`.
     """
     name, data = posed(problem)
     return model_files.write(name, data, _formulation(name, statement, "pulp"), path)

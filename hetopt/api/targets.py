@@ -73,12 +73,12 @@ def compare_targets(
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> TargetReport:
-    """The best plan that each target can run, and how much slower that is.
+    """Compare targets: the best plan that each can run, and how much slower it is.
 
-    All targets by default, `executor` always among them: it runs plans of every shape,
-    so where it runs any, its bound holds for all. `start` and `known` as in `compare`.
-    The limits are of each target. A target that the instance asks too much of is a row
-    that says so. Raises as `plan` does otherwise.
+    The default is all targets. `executor` is always included: it runs plans of every
+    shape, so its bound holds for all targets. `start` and `known` as in `compare`. Each
+    target has the whole limits. A target that cannot run the instance has a row that
+    says so. Raises as `plan` does otherwise.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     given = several(instances)

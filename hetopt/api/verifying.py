@@ -85,9 +85,9 @@ class Verified(NamedTuple):
 def verify(
     plugin: Plugin, tell: Callable[[str], object] = lambda name: None
 ) -> Verified:
-    """Hold a planner, policy or statement to the rules, by name, file or function.
+    """Test a planner, policy or statement, given by name, file or function.
 
-    `tell` hears the name of each piece of data before it is tried. Takes a minute or
+    `tell` gets the name of each piece of data before it is tried. Takes a minute or
     two. Raises `PluginBroken` for a file that is none of these.
     """
     kind, name = _kind(plugin)

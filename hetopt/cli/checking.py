@@ -17,7 +17,7 @@ from .quantities import duration
 if TYPE_CHECKING:
     from ..api.measured import Footing
     from ..api.proving import BoundCheck
-    from ..files import Origin
+    from ..files import Origin, PlanFile
     from ..plans import Plan
     from ..problems import Evaluation
     from ..result import Bound
@@ -134,10 +134,14 @@ def check(
 
         limits = Limits(time_limit, memory_mib=limit_mib(memory))
         proof = api.bound_checked(plan, instance, again=limit_s(again), limits=limits)
-    if plan is not None and _answered_without_plan(
-        plan, instance, proof, as_json=as_json
-    ):
-        return
+    read = None
+    if plan is not None:
+        from ..files import load_claim
+
+        read = load_claim(plan, instance)
+        if read.plan is None:
+            _answer_without_plan(plan, read, proof, as_json=as_json)
+            return
     run = CurrentRun(from_run, instance) if from_run else None
     if run is not None and run.data is None:
         if measured is not None:
@@ -146,7 +150,7 @@ def check(
             )
         _show_read(run, as_json=as_json)
         return
-    subject = _subject(plan, instance, files, run).on(runs_on)
+    subject = _subject(plan, read, instance, files, run).on(runs_on)
     judged = replace(_judge(subject, asked), proof=proof)
     if run is not None:
         run.improve(time_limit, is_written=diff or out is not None)
@@ -197,20 +201,20 @@ class _Subject:
 
 def _subject(
     plan: str | None,
+    read: "PlanFile | None",
     instance: str | None,
     files: Mapping[str, Path],
     run: CurrentRun | None,
 ) -> _Subject:
     """Return what is judged: a plan, a run by its arguments, or one by its files."""
-    if plan is not None:
-        from .. import api
+    if plan is not None and read is not None:
         from ..files import origin_of
 
-        problem, data, made = api.posed_plan(plan, instance)
-        origin = None if instance is None else origin_of(plan)
+        name, data, made, document = read
+        origin = None if instance is None else origin_of(document, plan)
         if origin is not None and origin.digest == data.digest:
             origin = None
-        return _Subject(plan, problem, data, made, is_running=False, made_for=origin)
+        return _Subject(plan, name, data, made, is_running=False, made_for=origin)
     if run is not None:
         claim = run.claim
         assert claim is not None
@@ -343,17 +347,13 @@ def _end_unproved(place: str, claim: str, proof: "BoundCheck") -> NoReturn:
     raise typer.Exit(output.NOT_FOUND if proof.open else output.BAD_INPUT)
 
 
-def _answered_without_plan(
-    place: str, instance: str | None, proof: "BoundCheck | None", *, as_json: bool
-) -> bool:
-    """Say what a document claims, and what proves it; False where it has a plan."""
-    from .. import files
+def _answer_without_plan(
+    place: str, read: "PlanFile", proof: "BoundCheck | None", *, as_json: bool
+) -> None:
+    """Say what a document without a plan claims, and what proves it."""
     from ..result import Status
-    from ..text.parsing import read_tree
 
-    if not files.lacks_plan(read_tree(Path(place))):
-        return False
-    name, data, _, document = files.load_claim(place, instance)
+    name, data, _, document = read
     claims_none = document["status"] == Status.INFEASIBLE.value
     told = [str(reason) for reason in document.get("reasons") or ()]
     if as_json:
@@ -368,7 +368,6 @@ def _answered_without_plan(
         _end_unproved(place, claim, proof)
     if not as_json:
         output.show([f"{claim} is verified: {proof.by} ({proof.proof})", *told])
-    return True
 
 
 def _judge(subject: _Subject, tokens: int | None) -> _Judged:

@@ -395,9 +395,9 @@ def _able(rows: list[Document]) -> Iterator[Any]:
         if (unsupported := row["unsupported"]) is not None:
             told = f"not supported: {unsupported}"
         marks = ("yes" if each else "NO" for each in has.values())
-        releases = f"{row['oldest']} on; {', '.join(row['held_against'])}"
+        releases = f"from {row['oldest']} (tested: {', '.join(row['held_against'])})"
         cells.append((row["name"], releases, *marks, told or "can run it"))
-    headings = ("target", "oldest; tested with", *columns, "verdict")
+    headings = ("target", "releases", *columns, "verdict")
     yield output.table(headings, cells, texts=headings)
 
 

@@ -200,13 +200,13 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     ):
         for rule in _RECOMPUTES:
             if rule != costs.compute.recompute:
-                words = f"recompute: {rule}, in place of {costs.compute.recompute}"
+                words = f"recompute: {rule} instead of {costs.compute.recompute}"
                 changed = with_costs(instance, recompute=rule)
                 yield Change("recompute", words, changed, (plan,))
     if not any(row.layer_mib for row in costs.compute.profile):
         for level in range(4):
             if level != costs.updates.zero:
-                words = f"zero: {level}, in place of {costs.updates.zero}"
+                words = f"zero: {level} instead of {costs.updates.zero}"
                 changed = with_costs(instance, zero=level)
                 yield Change("zero", words, changed, (plan,))
 

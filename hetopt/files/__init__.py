@@ -25,10 +25,10 @@ from .guide import guide
 
 __all__ = [
     "Origin",
+    "PlanFile",
     "in_library",
     "instance_names",
     "instance_of",
-    "lacks_plan",
     "load_claim",
     "load_instance",
     "load_plan",
@@ -147,20 +147,22 @@ def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any
     return _plan(unmarked(read_tree(file), file), file, instance)
 
 
-def load_claim(
-    path: str | Path, instance: Given | None = None
-) -> tuple[str, Any, Any, Document]:
-    """As `load_plan`, with the document; the plan of a result without one is None."""
+class PlanFile(NamedTuple):
+    """A plan file is read as its parts; a result document may have no plan."""
+
+    problem: str
+    data: Any
+    plan: Any
+    document: Document
+
+
+def load_claim(path: str | Path, instance: Given | None = None) -> PlanFile:
+    """Return what `load_plan` returns, with the document; the plan may be None."""
     file = Path(path)
     tree = unmarked(read_tree(file), file)
-    if lacks_plan(tree):
-        return *_of_plan(tree, file, instance), None, tree
-    return *_plan(tree, file, instance), tree
-
-
-def lacks_plan(tree: Document) -> bool:
-    """Return whether a document is that of a result without a plan."""
-    return "status" in tree and tree.get("plan", tree) is None
+    if "status" in tree and tree.get("plan", tree) is None:  # a result's without one
+        return PlanFile(*_of_plan(tree, file, instance), None, tree)
+    return PlanFile(*_plan(tree, file, instance), tree)
 
 
 def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any, Any]:
@@ -268,18 +270,16 @@ class Origin(NamedTuple):
     digest: str
 
 
-def origin_of(path: str | Path) -> Origin | None:
+def origin_of(tree: Document, path: str | Path) -> Origin | None:
     """Return what the plan of a plan file was made for; None where it does not say.
 
     A result document has the digest; of another file it is that of its own instance.
     """
-    file = Path(path)
-    tree = read_tree(file)
     own, digest = tree.get("instance"), tree.get("digest")
     name = own.get("name") if isinstance(own, dict) else own
     if not isinstance(digest, str):
         try:
-            digest = load_plan(file)[1].digest
+            digest = _of_plan(tree, Path(path), None)[1].digest
         except HetoptError:  # its own instance may be gone, or be none
             return None
     return Origin(name if isinstance(name, str) else None, digest)

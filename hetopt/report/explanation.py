@@ -104,11 +104,9 @@ def limits(found: Explanation) -> Iterator[str]:
     )
     yield f"GPU time: {shares}"
     spare = words.memory(abs(tight.headroom_mib))
-    left = "too little" if tight.headroom_mib < 0 else "headroom"
-    yield (
-        f"least memory: {found.place(tight.pipeline, tight.stage)}, "
-        f"{spare} {left} of {words.memory(tight.room_mib)}"
-    )
+    whole = words.memory(tight.room_mib)
+    left = f"over {whole}" if tight.headroom_mib < 0 else f"of {whole} free"
+    yield f"least memory: {found.place(tight.pipeline, tight.stage)}, {spare} {left}"
 
 
 def _bar_table(bars: list[Bar], names: Mapping[str, str], *, mib: bool) -> Table:

@@ -53,7 +53,7 @@ def sets(found: NodeChoice) -> Iterator[RenderableType]:
 def _asked(found: NodeChoice) -> Iterator[tuple[str, str]]:
     unit = UNITS[found.objective]
     assert found.value is not None
-    yield "least found", f"{words.number(float(found.value))} {unit} per iteration"
+    yield "best found", f"{words.number(float(found.value))} {unit} per iteration"
     if found.bound is not None:
         value = words.number(float(found.bound.value))
         yield "bound", f"{value} {unit} ({found.bound.source})"

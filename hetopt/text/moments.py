@@ -30,12 +30,12 @@ def seconds_until(text: str, now: datetime) -> float:
             raise
         except ValueError:
             raise ValueError(
-                f"found {quoted(text)}, expected a time such as 10d, a day of the week "
-                "or a date, as friday or 2026-12-01"
+                f"found {quoted(text)}, expected a time such as 10d, a day of the "
+                "week such as friday, or a date such as 2026-12-01"
             ) from None
     seconds = (end - now).total_seconds()
     if seconds <= 0:
-        raise ValueError(f"found {quoted(text)}, which is over; name a later moment")
+        raise ValueError(f"found {quoted(text)}, which is past; name a later time")
     return seconds
 
 

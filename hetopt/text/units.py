@@ -60,7 +60,7 @@ class Quantity:
     def __str__(self) -> str:
         *first, last = self.examples
         shown = f"{', '.join(first)} or {last}" if first else last
-        return f"{self.name}, as {shown}"
+        return f"{self.name} such as {shown}"
 
 
 def parse(text: str, quantity: Quantity) -> Fraction:
@@ -122,8 +122,7 @@ def _factor(
 
 def _unread(text: str, quantity: Quantity) -> str:
     return (
-        f"found {quoted(text)}, expected {quantity}; write such a one, or a plain "
-        "number"
+        f"found {quoted(text)}, expected {quantity}; write it so, or as a plain number"
     )
 
 

@@ -286,7 +286,7 @@ def test_an_instance_is_asked_with_another_split_than_its_files(
 def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(Unsupported, match="neither GPUs nor a cluster"):
         hetopt.fit("gpt2")
-    with pytest.raises(Unsupported, match="found options with a cluster"):
+    with pytest.raises(Unsupported, match="found options with an instance"):
         hetopt.fit(TWO_NODES, options=["finetune=lora"])
     with pytest.raises(InstanceError, match="batch: found 0"):
         hetopt.fit("gpt2", ["RTX4090"], 0)

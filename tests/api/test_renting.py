@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import INSTANCES
@@ -118,6 +120,28 @@ def test_what_a_machine_lacks_is_no_reason_against_two(
     assert "no plan was found in time" in answer(found)
 
 
+def test_every_card_is_looked_at_before_any_is_planned_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns: list[tuple[str, str]] = []
+
+    def noted(kind: str, plan: Callable[..., Any]) -> Callable[..., Any]:
+        def planned(data: Instance, *words: Any, **more: Any) -> Any:
+            turns.append((kind, next(iter(data.planned_cluster.gpus))))
+            return plan(data, *words, **more)
+
+        return planned
+
+    looked, again = renting.feasibility.cheapest_plan, renting.portfolio.in_turn
+    monkeypatch.setattr(renting.feasibility, "cheapest_plan", noted("look", looked))
+    monkeypatch.setattr(renting.portfolio, "in_turn", noted("again", again))
+    cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "L40S"]
+    rent(FEW, TOKENS, cards, **ENDS, batch=16, sequence=512)
+    first = [kind for kind, _ in turns].index("again")
+    assert {card for _, card in turns[:first]} == {*cards}
+    assert all(kind == "again" for kind, _ in turns[first:])
+
+
 def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -> None:
     assert found.best is found.rows[0]
     assert found.best.usd == min(row.usd for row in found.rows)
@@ -168,7 +192,7 @@ def test_nothing_in_time_is_an_answer(tmp_path: Path) -> None:
     first = out.partition("\n")[0]
     assert "no machines within the quota can run it within 1.00 h (proved)" in first
     assert "--quota" in first
-    assert "even 2 machines too slow for the deadline (proved)" in out
+    assert "too slow for the deadline even on 2 machines (proved)" in out
 
 
 def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:

@@ -132,8 +132,8 @@ def test_a_number_stands_for_all_that_round_to_it() -> None:
         ),
         (
             "many",
-            "option parameters: found 'many', expected a count, as 500k, 1M, 15T or "
-            "128Ki; write such a one, or a plain number",
+            "option parameters: found 'many', expected a count such as 500k, 1M, 15T "
+            "or 128Ki; write it so, or as a plain number",
         ),
         (
             "0",
@@ -142,8 +142,8 @@ def test_a_number_stands_for_all_that_round_to_it() -> None:
         ),
         (
             "8b",
-            "option parameters: found '8b', expected a count, as 500k, 1M, 15T or "
-            "128Ki; write such a one, or a plain number",
+            "option parameters: found '8b', expected a count such as 500k, 1M, 15T "
+            "or 128Ki; write it so, or as a plain number",
         ),
     ],
 )

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt import api, cli, registry
+from hetopt import api, cli, files, registry
 from hetopt.cli import planning
 from hetopt.errors import BoundContradicted
 from hetopt.planners import megatron
 from hetopt.report import words as texts
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.solving import run
+from hetopt.text import parsing
 
 SMALL = "tiny/two-nodes"
 GROUPING = {
@@ -173,6 +174,22 @@ def test_provision_shows_the_front() -> None:
         hetopt("provision", "tiny/offers", "--frontier", "--json").stdout
     )
     assert len(document["points"]) >= 1
+
+
+@pytest.mark.parametrize("more", [(), ("--instance", SMALL)])
+def test_check_reads_its_plan_file_once(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, read = tmp_path / "plan.json", []
+    assert hetopt("plan", SMALL, "--planner", "megatron", "--out", out).exit_code == 0
+
+    def noted(path: Path) -> Any:
+        read.append(path)
+        return parsing.read_tree(path)
+
+    monkeypatch.setattr(files, "read_tree", noted)
+    assert hetopt("check", out, *more).exit_code == 0
+    assert read.count(out) == 1
 
 
 def test_check_shows_stage_times_and_headroom(tmp_path: Path) -> None:

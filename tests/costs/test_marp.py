@@ -269,7 +269,7 @@ def test_fit_says_when_nothing_fits() -> None:
     code, out, _ = told("llama-65b", "--gpus", "8xRTX2080Ti", "--batch", "1")
     assert code == 3
     assert "does not fit on 8 × RTX2080Ti (proved)" in out.partition("\n")[0]
-    assert "nothing fits" in out
+    assert "Nothing fits" in out
 
 
 def test_fit_says_what_it_looks_at_and_where_to_ask_for_more(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_field_says_type_unit_default_and_source() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("qlora", 8, "adapters beside frozen weights are workload.costs.lora"),
+        ("qlora", 8, "adapters on frozen weights are workload.costs.lora"),
         ("fsdp", True, "full sharding is costs.zero 3"),
         ("context-parallel-size", 2, "workload.costs.context_parallel"),
         ("expert-parallel-size", 2, "workload.costs.expert_parallel"),

@@ -159,7 +159,7 @@ def test_the_papers_instances_are_of_their_presets() -> None:
             r"updates\.zeros: unknown field; did you mean zero",
         ),
         ({"updates": {"flash": True}}, r"updates\.flash: unknown field"),
-        ({"updates": {"zero": 1}, "zero": 1}, "found zero beside updates"),
+        ({"updates": {"zero": 1}, "zero": 1}, "found zero next to updates"),
         ({"updates": 3}, r"costs\.updates: found 3, expected an object"),
         ({"interleave": 2, "in_flight": "gpipe"}, r"costs: interleave 2 is a 1F1B"),
         (

@@ -131,9 +131,9 @@ def recognise(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
             return module, found
     listed = "; ".join(f"{file.place}: {file.form.kind}" for file in files)
     names = sorted({name for file in files for name in file.form.values})
-    some = ", ".join(names[:6]) or "no name with a value"
+    some = ", ".join(names[:6]) or "no settings"
     raise InstanceError(
-        f"found no run of a known trainer in {listed} (with {some}); expected "
+        f"found no run of a known trainer in {listed}, with {some}; expected "
         "arguments or a configuration of Megatron-LM, Megatron-Bridge, NeMo, "
         "ms-swift, torchtitan, transformers, Accelerate, DeepSpeed, TRL, "
         "LLaMA-Factory or Axolotl; name the file that has them"
