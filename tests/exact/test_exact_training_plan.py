@@ -19,6 +19,7 @@ from sites_of_nodes import in_sites
 from small_instances import small
 
 import hetopt
+from hetopt import registry
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import training_plan
@@ -33,6 +34,8 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.search.improving import improve
+from hetopt.solving.certificates import BoxCertificate
+from hetopt.stages import StageTable
 
 
 @pytest.fixture(autouse=True)
@@ -205,6 +208,34 @@ def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
     fewer = plan.model_copy(update={"pipelines": plan.pipelines[1:]})
     with pytest.raises(InstanceError, match="global_batch"):
         training_plan.solve(instance, limits=Limits(time_s=10), warm_start=fewer)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_planners_are_asked_only_where_no_plan_is_given(
+    given: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = hetopt.load("generated:equal/16/0")
+    plan = islands.plan(instance, seed=0, deadline=None) if given else None
+    entry, asked = registry.entry, list[str]()
+
+    def asked_for(kind: str, name: str) -> object:
+        asked.extend([name] if kind == "planners" else [])
+        return entry(kind, name)
+
+    monkeypatch.setattr(registry, "entry", asked_for)
+    training_plan.solve(instance, limits=Limits(time_s=1), warm_start=plan)
+    assert bool(asked) is not given
+
+
+def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:
+    instance = hetopt.load("generated:tight_memory/16/2")
+    assert StageTable(instance).most_replicas == 1
+    result = training_plan.solve(instance, limits=Limits(time_s=60))
+    assert result.status is Status.OPTIMAL
+    assert isinstance(result.certificate, BoxCertificate)
+    bound = result.bound and result.bound.value
+    assert training_plan.recheck(instance, result.certificate, bound) == []
 
 
 def test_the_same_seed_gives_the_same_plan_of_a_small_cluster() -> None:

@@ -283,8 +283,10 @@ class PipelineBound:
 
     def _first(self) -> list[Box]:
         """Return boxes that cover all plans."""
-        gpus, held = int(self.table.gpus.sum()), self.table.most_replicas
-        most = max(1, min(gpus, self.batch, held))
+        most = min(int(self.table.gpus.sum()), self.batch)
+        if self.scale:  # tables are not too large
+            most = min(most, self.table.most_replicas)
+        most = max(1, most)
         low_shares, high_shares = tuple[int, ...](), tuple[int, ...]()
         if self.sites and self.priced:
             whole = ceil(self.table.layers * self.table.sync.layer)

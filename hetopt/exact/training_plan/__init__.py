@@ -295,12 +295,14 @@ def _large(task: _Task) -> None:
     # What follows keeps to the usual settings, or to those of the plan it starts from.
     if run.plan is None and settings.has_choices(instance):
         _choose(task)
+    begun = run.plan is not None
     offer_single_gpus(instance, run.offer)
     if unlike:  # planners have nothing like the best of these
         alone_us = _lay_one(task)
         _line_up(task)
     _visit_sites(task)
-    _start(task, shares.few_planners if few else shares.planners)
+    if not begun:
+        _start(task, shares.few_planners if few else shares.planners)
     if run.plan is None and _fit(task):
         return
     if not unlike:
