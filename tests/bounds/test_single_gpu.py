@@ -5,6 +5,7 @@ from math import inf
 from random import Random
 
 import pytest
+from box_forger import honest, random_tree
 from brute_force_training import best_training_plan, random_tiny_instance
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hetopt.bounds import again
 from hetopt.bounds.again import grids
 from hetopt.bounds.single_gpu import single_gpu_plans
 from hetopt.bounds.training_plan import spending_bound, training_plan_bound
-from hetopt.exact import training_plan
+from hetopt.exact import checking, training_plan
 from hetopt.modelling import Limits
 from hetopt.problems.training_plan import evaluate
 from hetopt.result import Status
@@ -51,7 +52,13 @@ def test_proofs_hold_where_one_gpu_is_best(pace: float, data: st.DataObject) -> 
     assert training_plan_bound(instance).value <= best[0]
     assert again.reaching("training_plan", instance, best[0] + 1) is None
     singles = single_gpu_plans(instance)
-    assert min(one.us for one in singles.values()) >= best[0]
+    least = min(one.us for one in singles.values())
+    assert least >= best[0]
+    # Neither the engine nor the check of a certificate goes beyond it.
+    assert honest(instance, least, 2 * least, 50) is None
+    lie = random_tree(Random(0), instance, least)
+    assert lie is not None
+    assert any("on one GPU" in x for x in checking.missing(instance, lie, least + 1))
     for gpu, one in singles.items():
         assert evaluate(instance, one.plan).objective == one.us
         dear = dict.fromkeys(instance.planned_cluster.gpus, Fraction(10**6))
@@ -71,6 +78,8 @@ def test_grids_hold_where_one_gpu_is_best(
     found, singles = grid.search(instance), single_gpu_plans(instance).values()
     least = min([one.us for one in singles], default=inf)
     assert found.bound_us <= least
+    if singles:
+        assert found.plan is not None
     if found.plan is not None:
         assert evaluate(instance, found.plan).objective == found.objective <= least
         assert not grids.refuted(instance, found.objective + 1)
