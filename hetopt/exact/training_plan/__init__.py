@@ -334,6 +334,7 @@ def _together(task: _Task) -> None:
     run.tighten(cheap.value, cheap.source)
     if run.plan is None:
         _choose(task)
+    offer_single_gpus(instance, run.offer)
     if run.plan is None and _nowhere_at_all(task):
         return
     first, seeds = run.plan, count(run.limits.seed)
