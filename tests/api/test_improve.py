@@ -233,7 +233,7 @@ def test_any_plan_is_within_an_infinite_gap() -> None:
 
 
 def test_improve_and_the_exact_method_are_a_choice() -> None:
-    with pytest.raises(Unsupported, match="choose one"):
+    with pytest.raises(Unsupported, match="exclude each other"):
         api.plan("tiny/two-nodes", exact=True, improve=True)
 
 

@@ -115,7 +115,7 @@ def test_muon_multiplies_matrices_with_themselves() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="optimiser 'muon' and no precision"):
+    with pytest.raises(ValueError, match="optimiser 'muon' needs a precision"):
         CostSettings(optimiser="muon")
     tree = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
     tree["workload"]["costs"] = {"offload": {}}

@@ -80,7 +80,7 @@ def test_windows_by_hand() -> None:
     wrong: dict[str, Any]
     for wrong, said in (
         ({"layer_mib": None}, "without layer_mib: add it"),
-        ({"activation_mib": [1] * 4}, "remove one of them"),
+        ({"activation_mib": [1] * 4}, "exclude each other: remove one"),
         ({"window_mib": [[50, 60]]}, "lists 1 layers, layer_us 4"),
         (
             {"window_mib": [[50, 60], [50], [65], []]},

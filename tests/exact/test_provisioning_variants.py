@@ -240,7 +240,9 @@ def test_a_plan_of_settings_that_nobody_offers_is_refused():
 def test_settings_that_divide_stages_are_refused_on_offers():
     document = load_instance("tiny/offers").model_dump(mode="json", exclude_unset=True)
     document["workload"]["alternatives"] = {"interleave": [2]}
-    with pytest.raises(InstanceError, match=r"alternatives.interleave and offers"):
+    with pytest.raises(
+        InstanceError, match=r"alternatives.interleave is not supported with offers"
+    ):
         hetopt.load(document)
 
 

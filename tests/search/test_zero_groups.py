@@ -169,7 +169,7 @@ def test_planners_make_groups_or_say_that_they_know_none(planner: str) -> None:
         (
             {"zero_groups": 2, "zero": 1, "context_parallel": 2},
             {},
-            "not priced together",
+            "not supported together",
         ),
     ],
 )
