@@ -9,9 +9,11 @@ from places import TESTS
 
 from hetopt import portfolio
 from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.exact import training_plan as exact
 from hetopt.modelling import Limits
 from hetopt.portfolio import variants
 from hetopt.problems import Objective
+from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan import settings
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
@@ -20,9 +22,11 @@ from hetopt.solving.certificates import BoxCertificate, BoxTree
 OPTIONS = {"context_parallel": [2], "interleave": [2]}
 
 
-def chosen(zeros: list[int]) -> Instance:
+def chosen(
+    zeros: list[int], counts: tuple[int, ...] = (4,), runs_on: str = "megatron"
+) -> Instance:
     """A mixture whose plans choose a stage of ZeRO, and between four ways."""
-    tree = mixture([4]).model_dump(mode="json")
+    tree = mixture([*counts], runs_on=runs_on).model_dump(mode="json")
     tree["workload"]["costs"]["zero"] = zeros[0]
     tree["workload"]["alternatives"] = OPTIONS | {"zero": zeros}
     return Instance.model_validate(tree, strict=False)
@@ -46,6 +50,29 @@ def test_what_bounds_one_way_to_divide_is_told_of_none() -> None:
     plans = [point.incumbent for point in found.trace]
     assert plans == sorted({*plans}, reverse=True)
     assert found.course[-1].bound == found.bound.value
+
+
+def test_ways_of_larger_clusters_are_refuted_together_below_one_plan() -> None:
+    instance = chosen([0, 1], (8, 4), "any")
+    ways = settings.split_variants(instance)
+    assert len(ways) == 4
+    assert exact.goes_together(ways)
+    assert not exact.goes_together(settings.split_variants(chosen([0, 1])))
+    told: list[tuple[Objective | None, Objective | None]] = []
+    heard = lambda incumbent, bound: told.append((incumbent, bound))  # noqa: E731
+    found = portfolio.exactly("training_plan", instance, Limits(2), None, heard)
+    assert found.plan is not None
+    assert found.bound is not None
+    assert judge.evaluate(instance, found.plan).objective == found.objective
+    known = [bound for _, bound in told if bound is not None]
+    assert known == sorted(known)
+    assert known[-1] == found.bound.value <= found.objective
+    least = min(training_plan_bound(way).value for way in ways)
+    assert found.bound.value >= least
+    if (whole := found.certificate) is not None:
+        assert isinstance(whole, BoxCertificate)
+        assert len(whole.further) == len(settings.variants(instance)) - 1
+        assert not exact.recheck(instance, whole, int(whole.time_us))
 
 
 def proof(zero: int, way: int) -> BoxCertificate:
