@@ -29,7 +29,7 @@ def choosing_zero(rng: Random) -> Instance:
     return drawing.read(tree)
 
 
-@examples(60)
+@examples(25)
 @given(drawn(lambda rng: (choosing_zero(rng), rng.randrange(10**6))))
 def test_what_stands_for_a_choice_has_all_its_plans_no_slower(
     data: tuple[Instance, int],
