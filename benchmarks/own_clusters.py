@@ -151,8 +151,9 @@ def page() -> str:
         for limit in limits:
             row = latest.get((limit, name), {"time_s": None, "gap": None})
             more = row["time_s"] and row["time_s"] / best[name] - 1
-            cells += [_pages.shown(row["time_s"]), _pages.shown(more), ""]
-            cells[-1] = "–" if row["gap"] is None else f"{row['gap']:.1%}"
+            shares = (more, row["gap"])
+            cells += [_pages.shown(row["time_s"])]
+            cells += ["–" if share is None else f"{share:.1%}" for share in shares]
         rows.append(cells)
     heads = [h for x in limits for h in (f"{x:g} s: plan, s", "over the best", "gap")]
     text = ["# Clusters as users assemble them", ""]
