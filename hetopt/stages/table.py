@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterator
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -97,8 +98,11 @@ class StageTable:
         """Return how many replicas of all layers have room together, at the most.
 
         A node holds the parameters of as many runs of layers as its GPUs are shared by.
+        Layers without any are counted: whatever they weigh, it is a bound.
         """
-        behind = np.cumsum([0, *self.instance.model.parameters])
+        own = self.instance.model.parameters
+        weights = own if any(own) else (1,) * self.layers
+        behind = np.array([*accumulate(weights, initial=0)])
         first, last = self.runs.spans.T
         size, held = behind[last] - behind[first], 0
         for number, count in enumerate(self.nodes.tolist()):
@@ -108,7 +112,7 @@ class StageTable:
             for k in range(1, len(largest)):
                 most.append(max(most[k - t] + largest[t] for t in range(1, k + 1)))
             held += count * most[-1]
-        return held // max(1, int(behind[-1]))
+        return int(held // behind[-1])
 
     def _replicas(self, number: int, flight: int) -> Whole:
         each, runs = self.classes[number], self.runs

@@ -1,5 +1,6 @@
 """The stage table is never on the wrong side of what the judge says of a stage."""
 
+import json
 from collections import Counter
 from fractions import Fraction
 from random import Random
@@ -8,6 +9,7 @@ import drawing
 import numpy as np
 import pytest
 from claims import random_plans, tightened
+from places import TESTS
 from soaking import pipelines as soaked
 
 from hetopt.costs import under
@@ -78,6 +80,14 @@ def test_no_valid_plan_has_more_replicas_or_pipelines_than_have_room(drawn):
             assert len(plan.pipelines) <= least <= most
             met.update(["least" if least < most else "most"])
     assert met["most"] > 10, "never as many as have room"
+
+
+def test_layers_without_parameters_have_room_in_every_node():
+    """Then layers count: two GPUs have room for all of them, so two replicas do."""
+    path = TESTS / "found" / "training_plan-307379.json"
+    instance = drawing.read(json.loads(path.read_text())["data"]["instance"])
+    assert not any(instance.model.parameters)
+    assert StageTable(instance).most_replicas == Stages(instance).most_replicas == 2
 
 
 def _settings(table):

@@ -278,7 +278,10 @@ class Stages:
         In parameters: all that nodes can hold, of which a replica of each layer has its
         own. Of a node's GPUs, t hold the largest run that fits t of them.
         """
-        behind = [*accumulate(self.table.model.parameters, initial=0)]
+        weights = list(self.table.model.parameters)
+        if not sum(weights):  # any weights do: these are of layers
+            weights = [1] * self.layers
+        behind = [*accumulate(weights, initial=0)]
         size = np.array(behind)[self.last] - np.array(behind)[self.first]
         room = 0
         for number, kind in enumerate(self.kinds):
@@ -289,7 +292,7 @@ class Stages:
                 for k in range(t, kind.gpus + 1):
                     held[k] = max(held[k], held[k - t] + run)
             room += len(kind.nodes) * held[kind.gpus]
-        return room // max(1, behind[-1])
+        return room // behind[-1]
 
     @cached_property
     def hops(self) -> list[tuple[Whole, Whole]]:
