@@ -215,18 +215,21 @@ class FastCost:
         sent = self._sent(b, slots) if self.syncs.ports.any else ()
         alone = None
         if self.table.is_paced and len(slots) == slots[0].t == 1:
-            alone = self._on_one_gpu.timing(b, slots).total
+            alone = self._on(((self.names[0], 1),)).timing(b, slots).total
         return Timing(total, slowest, tuple(taus), behind_all, sent, alone)
 
-    @cached_property
-    def _on_one_gpu(self) -> "FastCost":
-        """Return the evaluator of plans on a single GPU."""
-        return FastCost(self.instance, self.deadline, {self.names[0]: 1})
+    def _on(self, used: tuple[tuple[str, int], ...]) -> "FastCost":
+        """Return the evaluator of plans on so many GPUs of each node.
+
+        Its time is over when this one's is.
+        """
+        found = self._evaluator(used)
+        found.deadline = self.deadline
+        return found
 
     @cached_method
-    def _on(self, used: tuple[tuple[str, int], ...]) -> "FastCost":
-        """Return the evaluator of plans on so many GPUs of each node."""
-        return FastCost(self.instance, self.deadline, dict(used))
+    def _evaluator(self, used: tuple[tuple[str, int], ...]) -> "FastCost":
+        return FastCost(self.instance, used=dict(used))
 
     def _sent(self, b: int, slots: tuple[Slot, ...]) -> Sent:
         """Activations and their gradients of a micro-batch, where ports are shared."""

@@ -21,7 +21,7 @@ from hetopt.modelling import Limits
 from hetopt.problems.training_plan import evaluate
 from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.search import grid
+from hetopt.search import fast_cost, grid
 
 
 def paced(rng: Random, pace: float) -> Instance:
@@ -37,6 +37,23 @@ def paced(rng: Random, pace: float) -> Instance:
     if rng.random() < 0.5 and not cluster["inter"].get("pairs"):
         cluster["inter"]["gbytes_per_s"] = 0.001
     return Instance.model_validate(tree, strict=False)
+
+
+def test_times_of_one_gpu_end_with_the_search_that_asks_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search that goes on has a later deadline, and so has all that it asks."""
+    now, instance = 0.0, paced(Random(3), 3.0)
+    monkeypatch.setattr(fast_cost, "monotonic", lambda: now)
+    (single, *_) = single_gpu_plans(instance).values()
+    cost = fast_cost.FastCost(instance, deadline=1.0)
+    pipes = cost.compact(single.plan)
+    assert pipes is not None
+    assert cost.iteration_us(pipes) == single.us
+    now, cost.deadline = 2.0, 3.0
+    cost._timings.clear()
+    cost._on(((cost.names[0], 1),))._timings.clear()
+    assert cost.iteration_us(pipes) == single.us
 
 
 @pytest.mark.parametrize("pace", [0.4, 3.0])
