@@ -1,8 +1,11 @@
-"""A method whose values are kept, in a cache of each object that dies with it."""
+"""Methods and functions whose values are kept.
+
+Those of a method are in a cache of each object that dies with it.
+"""
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -35,3 +38,27 @@ class cached_method(Generic[_P, _R]):
         kept: Callable[..., _R] = lru_cache(None)(self._method.__get__(instance, owner))
         instance.__dict__[self._name] = kept
         return kept
+
+
+class _Digested(Protocol):
+    @property
+    def digest(self) -> str: ...
+
+
+_D = TypeVar("_D", bound=_Digested)
+_KEPT = 256  # values of one function, of which the oldest go first
+
+
+def kept_by_digest(function: Callable[[_D], _R]) -> Callable[[_D], _R]:
+    """Return the function of a record, whose latest values are kept by its digest."""
+    kept: dict[str, _R] = {}
+
+    @wraps(function)
+    def known(record: _D) -> _R:
+        if record.digest not in kept:
+            while len(kept) >= _KEPT:
+                del kept[next(iter(kept))]
+            kept[record.digest] = function(record)
+        return kept[record.digest]
+
+    return known

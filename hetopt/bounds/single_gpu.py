@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
+from ..caching import kept_by_digest
 from ..costs import CostTable, Position
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems import training_plan
 from ..schema import Instance, exact
 from ..schema.splits import FIELDS
-
-_KEPT: dict[str, dict[str, "Single"]] = {}  # by the instance's digest, oldest first
-_KEPT_MOST = 256
 
 
 class Single(NamedTuple):
@@ -27,18 +25,24 @@ class Single(NamedTuple):
     plan: TrainingPlan
 
 
+@kept_by_digest
 def single_gpu_plans(instance: Instance) -> dict[str, Single]:
     """Return the best plan on one GPU of each type that has any.
 
     Empty where they take the times of the tables.
     """
-    if instance.workload.costs.compute.calibration is None:
+    timed = instance.workload.costs.compute.calibration
+    if timed is None or not CostTable(instance).is_paced:
         return {}
-    if instance.digest not in _KEPT:
-        while len(_KEPT) >= _KEPT_MOST:
-            del _KEPT[next(iter(_KEPT))]
-        _KEPT[instance.digest] = _best(instance)
-    return _KEPT[instance.digest]
+    found: dict[str, Single] = {}
+    for least_us, gpu, plan in sorted(_plans(instance), key=lambda row: row[0]):
+        if gpu in found and least_us >= found[gpu].us:
+            continue
+        judged = training_plan.evaluate(instance, plan)
+        if judged.valid and isinstance(judged.objective, int):
+            best = Single(judged.objective, plan)
+            found[gpu] = min(found.get(gpu, best), best, key=lambda one: one.us)
+    return found
 
 
 def single_gpu_us(instance: Instance) -> list[int]:
@@ -54,18 +58,6 @@ def offer_single_gpus(
         offer(one.plan)
 
 
-def _best(instance: Instance) -> dict[str, Single]:
-    found: dict[str, Single] = {}
-    for least_us, gpu, plan in sorted(_plans(instance), key=lambda row: row[0]):
-        if gpu in found and least_us >= found[gpu].us:
-            continue
-        judged = training_plan.evaluate(instance, plan)
-        if judged.valid and isinstance(judged.objective, int):
-            best = Single(judged.objective, plan)
-            found[gpu] = min(found.get(gpu, best), best, key=lambda one: one.us)
-    return found
-
-
 def _plans(instance: Instance) -> Iterator[tuple[int, str, TrainingPlan]]:
     """Yield plans that fit, each with the type and no more than an iteration takes."""
     work, span = instance.workload, range(instance.model.layers)
@@ -73,8 +65,6 @@ def _plans(instance: Instance) -> Iterator[tuple[int, str, TrainingPlan]]:
     # Nodes of one type take and hold as much, but for what hosts hold.
     nodes = {(x.gpu, x.host_gib): x.name for x in instance.planned_cluster.nodes}
     sizes = [b for b in {*work.micro_batch_sizes} if work.global_batch % b == 0]
-    if not CostTable(instance).is_paced:
-        return
     table = CostTable(instance, {name: 1 for name in [*nodes.values()][:1]})
     settings = product(work.recomputes, work.zeros, work.splits)
     for (rule, zero, split), (kind, node), b in product(settings, nodes.items(), sizes):

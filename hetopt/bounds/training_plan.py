@@ -42,6 +42,7 @@ from typing import Any
 
 import numpy as np
 
+from ..caching import kept_by_digest
 from ..costs import CostTable, Position, compute, memory, traffic
 from ..costs.compute import ceil
 from ..problems.training_plan import settings
@@ -52,9 +53,6 @@ from .ports import Ports
 from .single_gpu import single_gpu_plans, single_gpu_us
 
 _WORTH = 1 + 1e-6  # a smaller gain is not worth another round
-
-_KEPT: dict[str, Bound] = {}  # by the instance's digest, the oldest first
-_KEPT_MOST = 256
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,7 @@ class _Column:
     pass_us: tuple[Fraction | None, ...]  # time of a micro-batch, at the least
 
 
+@kept_by_digest
 def training_plan_bound(instance: Instance) -> Bound:
     """No plan that the judge accepts has a shorter iteration, in us.
 
@@ -76,14 +75,6 @@ def training_plan_bound(instance: Instance) -> Bound:
     has bounds too: those of its work. Planners, searches, exact method and judge all
     ask for it: the latest ones are kept.
     """
-    if instance.digest not in _KEPT:
-        while len(_KEPT) >= _KEPT_MOST:
-            del _KEPT[next(iter(_KEPT))]
-        _KEPT[instance.digest] = _bound(instance)
-    return _KEPT[instance.digest]
-
-
-def _bound(instance: Instance) -> Bound:
     if len(ways := _ways(instance)) > 1:
         # Of every one by itself, the least.
         return min(map(training_plan_bound, ways), key=lambda bound: bound.value)

@@ -80,13 +80,11 @@ def lightest_zeros(workload: Workload) -> list[int]:
 
 def lightest(instance: Instance) -> list[int]:
     """Return for each of `variants` the number of one that has plans as good."""
-    each, last = _by_way(instance), dict[tuple[int, int], int]()
-    keys = []
-    for number, (way, one) in enumerate(each):
+    offered, keys = lightest_zeros(instance.workload), list[tuple[int, int]]()
+    for way, one in _by_way(instance):
         zero = one.workload.costs.updates.zero
-        offered = lightest_zeros(instance.workload)
         keys.append((way, next((x for x in offered if x >= zero), zero)))
-        last[keys[-1]] = number
+    last = {key: number for number, key in enumerate(keys)}
     return [last[key] for key in keys]
 
 
