@@ -1,15 +1,17 @@
 """What the scripts of this folder share: medians, the machine, JSON lines."""
 
+import argparse
 import json
 import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import _ages
 
@@ -34,6 +36,27 @@ def measured(solve: Callable[[], Answer], runs: int) -> tuple[Answer, float]:
         result = solve()
         seconds.append(perf_counter() - started)
     return result, median(seconds)
+
+
+def asked(about: str | None, limit_s: float) -> argparse.Namespace:
+    """Return the words of a script: its limit, names of what runs, and `--page`."""
+    parser = argparse.ArgumentParser(description=(about or "").split("\n", 1)[0])
+    parser.add_argument("--limit", type=float, default=limit_s)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--page", action="store_true")
+    return parser.parse_args()
+
+
+def wanted(names: Iterable[str], given: argparse.Namespace) -> list[str]:
+    """Return the names that have one of the words, none where only a page is made."""
+    some = () if given.page else names
+    return [x for x in some if not given.only or any(word in x for word in given.only)]
+
+
+def by_cpu_clock(work: Callable[[], Answer]) -> Answer:
+    """Return what work returns whose limits are CPU seconds of this process."""
+    with patch("time.monotonic", time.process_time):
+        return work()
 
 
 def commit() -> str | None:

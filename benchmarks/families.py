@@ -9,16 +9,21 @@ writes results/families.md, and `python benchmarks/proofs.py --page` the table o
 README.md, of the seeds that were run. 100 minutes at 60 s.
 """
 
-import argparse
-import time
 from collections.abc import Iterator
 from statistics import median
 from typing import Any
-from unittest.mock import patch
 
 import _ages
 import _pages
-from _measuring import RESULTS, keep, kept, publish
+from _measuring import (
+    RESULTS,
+    asked,
+    by_cpu_clock,
+    keep,
+    kept,
+    publish,
+    wanted,
+)
 
 import hetopt
 from hetopt.bench import journal
@@ -43,10 +48,11 @@ def names() -> Iterator[tuple[str, str]]:
 
 def measured(name: str, limit_s: float) -> dict[str, Any]:
     """What the exact method knows of a cluster after so many CPU seconds."""
-    with patch("time.monotonic", time.process_time):
-        result = uninterrupted(
+    result = by_cpu_clock(
+        lambda: uninterrupted(
             hetopt.solve(hetopt.load(name), limits=hetopt.Limits(time_s=limit_s))
         )
+    )
     return {
         "instance": name,
         "limit_s": limit_s,
@@ -114,21 +120,16 @@ def page() -> str:
 
 def main() -> None:
     """Measure what is asked for and not there yet, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--limit", type=float, default=60.0)
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
+    given = asked(__doc__, 60.0)
     code = _ages.digest("families")
     done = {
         (line["instance"], line["limit_s"])
         for line in kept(LINES)
         if line["machine"].get("code") == code
     }
-    for _, name in () if asked.page else names():
-        wanted = not asked.only or any(word in name for word in asked.only)
-        if wanted and (name, asked.limit) not in done:
-            found = measured(name, asked.limit)
+    for name in wanted((name for _, name in names()), given):
+        if (name, given.limit) not in done:
+            found = measured(name, given.limit)
             keep(LINES, found, "ortools")
             print(*found.values(), flush=True)
     publish(PAGE, page(), LINES)

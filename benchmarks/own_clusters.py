@@ -10,17 +10,14 @@ is a line of results/own_clusters.jsonl; `--page` writes results/own_clusters.md
 latest ones. 30 minutes at 60 s.
 """
 
-import argparse
 import json
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import _pages
-from _measuring import keep, kept, publish
+from _measuring import asked, by_cpu_clock, keep, kept, publish, wanted
 
 import hetopt
 from hetopt.schema import Instance
@@ -122,8 +119,7 @@ def instance(name: str) -> Instance:
 def measured(name: str, limit_s: float) -> dict[str, Any]:
     """What the default plan is after so many CPU seconds."""
     data = instance(name)
-    with patch("time.monotonic", time.process_time):
-        result = hetopt.plan(data, limits=limit_s, known=False)
+    result = by_cpu_clock(lambda: hetopt.plan(data, limits=limit_s, known=False))
     return {
         "instance": name,
         "gpus": data.planned_cluster.gpu_count,
@@ -171,16 +167,11 @@ def page() -> str:
 
 def main() -> None:
     """Measure what is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--limit", type=float, default=10.0)
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
-    for name in () if asked.page else CLUSTERS:
-        if not asked.only or any(word in name for word in asked.only):
-            found = measured(name, asked.limit)
-            keep(LINES, found, "ortools")
-            print(*found.values(), flush=True)
+    given = asked(__doc__, 10.0)
+    for name in wanted(CLUSTERS, given):
+        found = measured(name, given.limit)
+        keep(LINES, found, "ortools")
+        print(*found.values(), flush=True)
     publish(PAGE, page(), LINES)
 
 
