@@ -294,7 +294,7 @@ def _large(task: _Task) -> None:
     few, unlike, alone_us = _few(task), lines_up(instance), 0
     # What follows keeps to the usual settings, or to those of the plan it starts from.
     if run.plan is None and settings.has_choices(instance):
-        _choose(task)
+        _choose(task, shares.choices)
     begun = run.plan is not None
     offer_single_gpus(instance, run.offer)
     if unlike:  # planners have nothing like the best of these
@@ -322,7 +322,7 @@ def _large(task: _Task) -> None:
             _refute(task, shares.bound, alone_us)
         if run.plan is None:
             _start(task, shares.late_planners)
-        if not _search_on(task, first, seeds):
+        if not _search_on(task, first, seeds) and not _choose_again(task):
             break
     run.check()
 
@@ -333,7 +333,7 @@ def _together(task: _Task) -> None:
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     if run.plan is None:
-        _choose(task)
+        _choose(task, shares.choices)
     offer_single_gpus(instance, run.offer)
     if run.plan is None and _nowhere_at_all(task):
         return
@@ -341,7 +341,7 @@ def _together(task: _Task) -> None:
     while True:
         if run.plan is None or task.deadline(shares.bound) > monotonic():
             _refute(task, shares.bound)
-        if not _search_on(task, first, seeds):
+        if not _search_on(task, first, seeds) and not _choose_again(task):
             break
     run.check()
 
@@ -485,13 +485,27 @@ def _few(task: _Task) -> bool:
     return Vectors(StageTable(task.instance), task.schedule).are_few
 
 
-def _choose(task: _Task) -> None:
-    """Settings that the plan may choose, in as much time as the search has."""
-    end, seed = task.deadline(task.shares.choices), task.run.limits.seed
+def _choose(task: _Task, share: float) -> None:
+    """Settings that the plan may choose, until a share of the time is over."""
+    end, seed = task.deadline(share), task.run.limits.seed
     found = racing.raced(task.instance, deadline=end, seed=seed)
     if found is not None:
         task.run.offer(found)
     task.run.check()
+
+
+def _choose_again(task: _Task) -> bool:
+    """Choose settings in all time that is left; whether a plan is better.
+
+    A race of settings before had less time.
+    """
+    run, known = task.run, task.run.objective
+    if run.limits.time_s is None or not settings.has_choices(task.instance):
+        return False
+    if run.closed() or task.deadline(1.0) <= monotonic():
+        return False
+    _choose(task, 1.0)
+    return run.objective != known
 
 
 def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
