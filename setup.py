@@ -1,17 +1,24 @@
-"""Builds the compiled core where there is a C compiler; pyproject.toml has the rest.
+"""Builds the compiled core; pyproject.toml has the rest.
 
-The extension is optional: without a compiler, or where it fails, hetopt installs all
-the same, and the wheel is then one for every platform.
+Without a C compiler, a build on Linux asks for the one in the package `ziglang`.
 """
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
-from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 FOLDER = Path("hetopt", "_kernels")
 ABI = "cp311"  # the oldest Python of pyproject.toml, and all later ones
+LACKS_COMPILER = os.name == "posix" and not any(
+    shutil.which(name.split()[0]) for name in (os.environ.get("CC", "cc"), "gcc")
+)
+if LACKS_COMPILER:
+    os.environ["CC"] = f"{sys.executable} -m ziglang cc"
+    os.environ["LDSHARED"] = f"{os.environ['CC']} -shared"
 
 
 class Build(build_ext):
@@ -20,34 +27,14 @@ class Build(build_ext):
     def build_extensions(self) -> None:
         if self.compiler.compiler_type == "unix":
             for extension in self.extensions:
-                # The twin in Python adds floats one by one, and so must C; sums of
-                # whole numbers wrap as numpy's do.
+                # Sums of whole numbers wrap, and floats are added one by one.
                 flags = ["-std=c11", "-O3", "-ffp-contract=off", "-fwrapv"]
                 extension.extra_compile_args = flags
         super().build_extensions()
 
-    @property
-    def missing(self) -> bool:
-        """Whether an extension was not built."""
-        paths = map(self.get_ext_fullpath, map(self.get_ext_fullname, self._names()))
-        return not all(Path(path).is_file() for path in paths)
-
-    def _names(self) -> list[str]:
-        return [extension.name for extension in self.extensions]
-
-
-class Wheel(bdist_wheel):
-    """Makes a wheel of one platform where something was compiled, or of all."""
-
-    def run(self) -> None:
-        self.run_command("build_ext")
-        if self.get_finalized_command("build_ext").missing:
-            self.root_is_pure, self.py_limited_api = True, False
-            self.distribution.ext_modules = []  # all lies at the root, then
-        super().run()
-
 
 setup(
+    setup_requires=["ziglang"] if LACKS_COMPILER else [],
     ext_modules=[
         Extension(
             "hetopt._kernels._core",
@@ -55,9 +42,8 @@ setup(
             depends=[str(path) for path in sorted(FOLDER.glob("*.h"))],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
-            optional=True,
         )
     ],
-    cmdclass={"build_ext": Build, "bdist_wheel": Wheel},
+    cmdclass={"build_ext": Build},
     options={"bdist_wheel": {"py_limited_api": ABI}},
 )

@@ -32,7 +32,6 @@ import hetopt
 from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import HetoptError, OutOfTime
-from hetopt.exact.pipelines import kernels
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Division
 from hetopt.exact.pipelines.coupling import Coupling
@@ -158,10 +157,6 @@ def _no_hosts(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Division, "_by_host", lambda *_: None))
 
 
-def _no_core(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(kernels, "is_compiled", lambda: False))
-
-
 WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "all": lambda stack: None,
     "hops": _no_hops,
@@ -174,7 +169,6 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "whole pipelines": _no_whole_pipelines,
     "enumeration": _no_enumeration,
     "hosts": _no_hosts,
-    "compiled core": _no_core,
 }
 
 
@@ -301,8 +295,8 @@ between stages; gradients, and the shares of nodes for which replicas compete; m
 that limits what all replicas can hold; stages that need more memory the further they
 are from the end; equal layers in any order, so that each node is visited once; single
 pipelines of micro-batches of one sequence, searched for on named nodes; whole pipelines
-by the GPUs that they use; how many nodes hold all replicas of a layer; boxes whose
-pipelines are all listed; and the compiled core in place of numpy.
+by the GPUs that they use; how many nodes hold all replicas of a layer; and boxes whose
+pipelines are all listed.
 """
 
 

@@ -15,7 +15,6 @@ import zipfile
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from places import ROOT
@@ -59,16 +58,9 @@ def build(kind: str, source: Path, out: Path, **settings: str) -> None:
     )
 
 
-class Wheels(NamedTuple):
-    """Two wheels of one source archive, without and with the compiled core."""
-
-    plain: Path
-    compiled: Path
-
-
 @pytest.fixture(scope="module")
-def wheels(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    """Both wheels, built in one folder: first that of no compiler, then in a hurry."""
+def compiled(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the source archive, compiled in a hurry."""
     quick = tmp_path_factory.mktemp("compiler") / "cc"
     quick.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
     quick.chmod(0o755)
@@ -76,8 +68,7 @@ def wheels(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheels:
     with tarfile.open(archive) as tar:
         tar.extractall(place, filter="data")
     (source,) = place.iterdir()
-    compilers = "false", str(quick)
-    return Wheels(*(wheel(source, tmp_path_factory, CC=cc) for cc in compilers))
+    return wheel(source, tmp_path_factory, CC=str(quick))
 
 
 def wheel(
@@ -99,9 +90,9 @@ def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked wheel with the core, where there is a compiler."""
-    return unpacked(wheels.compiled, tmp_path_factory)
+def site(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel."""
+    return unpacked(compiled, tmp_path_factory)
 
 
 def run(site: Path, code: str, folder: Path, *words: str) -> str:
@@ -191,15 +182,6 @@ def read(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def files(wheel: Path) -> dict[str, bytes]:
-    """What it installs, but for the compiled core."""
-    return {
-        name: data
-        for name, data in read(wheel).items()
-        if ".dist-info/" not in name and not re.search(r"/_core\.[^/]*so$", name)
-    }
-
-
 def tags(wheel: Path) -> list[str]:
     """The tags of a wheel, and whether its code is for every platform."""
     (told,) = (data for name, data in read(wheel).items() if name.endswith("/WHEEL"))
@@ -207,33 +189,32 @@ def tags(wheel: Path) -> list[str]:
     return [line for line in lines if line.startswith(("Tag", "Root-Is-Purelib"))]
 
 
-def test_a_wheel_without_a_compiler_is_for_every_platform(wheels: Wheels) -> None:
-    assert tags(wheels.plain) == ["Root-Is-Purelib: true", "Tag: py3-none-any"]
-    assert not [name for name in read(wheels.plain) if "/_core" in name]
-    assert files(wheels.plain) == files(wheels.compiled)
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-def test_the_wheel_plans_without_the_core_too(site: Path, tmp_path: Path) -> None:
-    """All else is the same in both wheels: what is compiled is taken away for it."""
-    (core,) = site.rglob("_core*.so")
-    away = core.rename(tmp_path / core.name)
-    try:
-        words = ("plan", "tiny/two-nodes", "--planner", "megatron")
-        assert "megatron" in run(site, RUN, tmp_path, *words)
-    finally:
-        away.rename(core)
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-def test_a_wheel_with_the_core_is_for_every_python(
-    wheels: Wheels, site: Path, tmp_path: Path
+def test_a_wheel_is_for_every_python(
+    compiled: Path, site: Path, tmp_path: Path
 ) -> None:
-    pure, *named = tags(wheels.compiled)
+    pure, *named = tags(compiled)
     assert pure == "Root-Is-Purelib: false"
     assert all(tag.startswith("Tag: cp311-abi3-") for tag in named)
-    code = "from hetopt._kernels import status; print(status.active)"
-    assert run(site, code, tmp_path).strip() == "compiled"
+    code = "from hetopt._kernels import core; print(core.__file__)"
+    assert Path(run(site, code, tmp_path).strip()).is_relative_to(site)
+
+
+@pytest.mark.slow
+def test_a_build_without_a_compiler_asks_for_one(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    code = "import setuptools.build_meta as b; print(b.get_requires_for_build_wheel())"
+    for path, wanted in ((os.environ["PATH"], "[]"), (str(tmp_path), "['ziglang']")):
+        told = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=source,
+            env={**os.environ, "PATH": path},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert told.stdout.splitlines()[-1] == wanted
 
 
 # --- what the release says of itself ----------------------------------------------

@@ -1,7 +1,5 @@
-/* The twin in Python is `hetopt.search.balancing`: the same results, number by number.
-
-Floats are used where both add them up in the same order; nothing here may be
-contracted to fused operations (setup.py switches that off). */
+/* Floats are added up one by one; nothing here may be contracted to fused operations
+   (setup.py switches that off), so that all machines find the same. */
 
 #include "balance.h"
 

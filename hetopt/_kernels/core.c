@@ -58,11 +58,12 @@ static PyObject *core_best_counts(PyObject *self, PyObject *args)
         return NULL;
     int64_t stages = view.len / 24, caps = 0;
     const row_t *rows = view.buf;
-    int right = stages > 0 && view.len == stages * 24 && n > 0 && n < MOST_BATCH;
+    int right = stages > 0 && view.len == stages * 24 && n > 0;
+    int64_t largest = right ? LARGEST_FOR(n) : 0;
     right = right && stages <= layers && layers < LARGEST;
     for (int64_t k = 0; right && k < stages; k++) {
-        right = 0 < rows[k].each && rows[k].each < LARGEST / layers &&
-                0 <= rows[k].fixed && rows[k].fixed < LARGEST && 0 < rows[k].cap &&
+        right = 0 < rows[k].each && rows[k].each < largest / layers &&
+                0 <= rows[k].fixed && rows[k].fixed < largest && 0 < rows[k].cap &&
                 rows[k].cap <= layers;
         caps += rows[k].cap;
     }
@@ -98,7 +99,8 @@ static PyObject *shared_of(int64_t batch, int lockstep, Py_buffer *rows,
     entry_t *heap = (entry_t *)(sizes + pipes);
     double *fills = (double *)(heap + pipes);
     PyObject *found = NULL;
-    int right = batch < MOST_BATCH;
+    int right = batch > 0;
+    int64_t largest = right ? LARGEST_FOR(batch) : 0;
     for (Py_ssize_t i = 0; right && i < pipes; i++) {
         timing_t *timing = timings + i;
         sizes[i] = given[4 * i];
@@ -108,8 +110,8 @@ static PyObject *shared_of(int64_t batch, int lockstep, Py_buffer *rows,
         timing->taus = times + end;
         each_of[i] = timing;
         right = 0 < sizes[i] && sizes[i] < LARGEST && 0 <= timing->total &&
-                timing->total < LARGEST && 0 <= timing->slowest &&
-                timing->slowest < LARGEST && 0 < timing->stages &&
+                timing->total < largest && 0 <= timing->slowest &&
+                timing->slowest < largest && 0 < timing->stages &&
                 timing->stages < LARGEST;
         if (!right || !lockstep)
             continue;
@@ -160,14 +162,15 @@ static PyObject *cuts_of(const int64_t *given, int64_t stages, int64_t layers,
         return PyErr_NoMemory();
     stage_t *rows = (stage_t *)(work + room);
     int right = 1;
+    int64_t largest = LARGEST_FOR(n);
     for (int64_t k = 0; right && k < stages; k++) {
         stage_t *row = rows + k;
         row->fixed = *given;
         row->sums = given + 1;
         row->reach = row->sums + layers + 1;
         given = row->reach + layers + 1;
-        right = 0 <= row->fixed && row->fixed < LARGEST && row->sums[0] == 0;
-        right = right && row->sums[layers] < LARGEST;
+        right = 0 <= row->fixed && row->fixed < largest && row->sums[0] == 0;
+        right = right && row->sums[layers] < largest;
         for (int64_t i = 0; right && i < layers; i++)
             right = row->sums[i] <= row->sums[i + 1] &&
                     row->reach[i] <= row->reach[i + 1];
@@ -194,7 +197,7 @@ static PyObject *core_best_cuts(PyObject *self, PyObject *args)
     if (open_numbers(from, -1, &view) < 0)
         return NULL;
     int64_t numbers = view.len / 8;
-    int right = 0 < layers && layers < MOST_BATCH && 0 < n && n < MOST_BATCH;
+    int right = 0 < layers && layers < MOST_BATCH && 0 < n;
     right = right && 0 < fewest && fewest < MOST_BATCH && 0 < numbers;
     if (!right || numbers % (2 * layers + 3) || numbers / (2 * layers + 3) >= MOST_STAGES)
         PyErr_SetString(PyExc_OverflowError, "these are no stages");

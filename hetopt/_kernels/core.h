@@ -13,6 +13,7 @@
 /* Times in us and numbers of micro-batches stay below these, so that their products
    have room, and four times as much. */
 #define LARGEST ((int64_t)1 << 40)
+#define LARGEST_FOR(batch) ((batch) < MOST_BATCH ? LARGEST : ((int64_t)1 << 60) / (batch))
 #define MOST_BATCH ((int64_t)1 << 20)
 #define MOST_STAGES ((int64_t)1 << 20)
 

@@ -333,9 +333,6 @@ def _tables(found: Document) -> Iterator[Any]:
         for one in found["backends"]
     )
     yield output.table(headings, rows, texts=headings)
-    core = found["core"]
-    slower = "" if core["active"] == "compiled" else ": proofs and searches take longer"
-    yield f"core: {core['active']} ({core['reason']}){slower}"
 
 
 def _schedule(word: str | None) -> "Schedule | None":

@@ -698,16 +698,12 @@ def _deliver_plan(
     result: "Result", found: runs.Answers, out: Path | None, *, as_json: bool
 ) -> NoReturn:
     """Write and show a plan with what else was asked, and leave with its exit code."""
-    from .. import _kernels
     from ..text.writing import write_json
 
     failed = output.written(out, lambda path: write_json(path, result.to_file()))
     document = result.to_json() | found.to_json()
     shown = chain(output.solved(result), found.shown())
     output.give(document, shown, failed, as_json=as_json)
-    if not as_json and _kernels.core is None:
-        why = _kernels.status.reason
-        output.tell(f"kernels are not compiled, so proofs take longer: {why}")
     raise typer.Exit(output.exit_of(result.status))
 
 

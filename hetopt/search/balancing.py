@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from heapq import heapify, heappop, heapreplace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from .._kernels import core
 from . import cuts
-from .fast_cost import FastCost, Pipe, Slot, Timing, run_us
+from .fast_cost import FastCost, Pipe, Slot, Timing
 
 Chain = tuple[tuple[int, int], ...]  # (node number, degree) of each stage, in order
 
@@ -325,85 +324,15 @@ def _enough(rows: Sequence[_Row], layers: int) -> bool:
 
 def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
     """Layers of each stage; the caps allow `layers` and at least one each."""
-    if core is not None:
-        with suppress(OverflowError):  # times beyond what whole numbers there hold
-            flat = array("q")
-            for each, fixed, cap in rows:
-                flat.extend((each, fixed, min(cap, layers)))
-            counts: list[int] = core.best_counts(flat, layers, n)
-            return counts
-    return best_counts(rows, layers, n)
 
+    def ask(shift: int) -> list[int]:
+        flat = array("q")
+        for each, fixed, cap in rows:
+            flat.extend((max(1, each >> shift), fixed >> shift, min(cap, layers)))
+        counts: list[int] = core.best_counts(flat, layers, n)
+        return counts
 
-def best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
-    """Layers of each stage in Python: the twin of the compiled core's."""
-    slowest = _least_bottleneck(rows, layers)
-    cheapest = sorted(range(len(rows)), key=lambda k: rows[k].each)
-    best, best_value = _filled(rows, layers, slowest, cheapest)
-    value = best_value + (n - 1) * slowest
-    # A slower bottleneck pays only while it can still shorten the sum: at best all
-    # caps but memory are gone.
-    floor = _filled(rows, layers, None, cheapest)[1]
-    while True:
-        slowest = min(
-            (
-                row.fixed + ((slowest - row.fixed) // row.each + 1) * row.each
-                for row in rows
-                if (slowest - row.fixed) // row.each < row.cap
-            ),
-            default=-1,
-        )
-        if slowest < 0 or floor + (n - 1) * slowest >= value:
-            return best
-        counts, total = _filled(rows, layers, slowest, cheapest)
-        if total + (n - 1) * slowest < value:
-            best, value = counts, total + (n - 1) * slowest
-
-
-def _least_bottleneck(rows: Sequence[_Row], layers: int) -> int:
-    """The least maximum of fixed + layers x each, by giving layers out one by one."""
-    counts = [1] * len(rows)
-    level = (layers + sum(r.fixed / r.each for r in rows)) / sum(
-        1 / r.each for r in rows
-    )
-    start = [max(1, min(r.cap, int((level - r.fixed) / r.each))) for r in rows]
-    # Rounding down from the fluid level never exceeds the optimum where it fits.
-    if sum(start) <= layers and all(
-        r.fixed + r.each * c <= level or c == 1
-        for r, c in zip(rows, start, strict=True)
-    ):
-        counts = start
-    heap = [
-        (r.fixed + r.each * (c + 1), k)
-        for k, (r, c) in enumerate(zip(rows, counts, strict=True))
-        if c < r.cap
-    ]
-    heapify(heap)
-    for _ in range(layers - sum(counts)):
-        reached, k = heap[0]
-        counts[k] += 1
-        full = counts[k] == rows[k].cap
-        heapreplace(heap, (1 << 62 if full else reached + rows[k].each, k))
-    return max(r.fixed + r.each * c for r, c in zip(rows, counts, strict=True))
-
-
-def _filled(
-    rows: Sequence[_Row], layers: int, slowest: int | None, cheapest: Sequence[int]
-) -> tuple[list[int], int]:
-    """The least sum of stage times below a bottleneck: cheapest stages filled first."""
-    counts = [1] * len(rows)
-    left = layers - len(rows)
-    for k in cheapest:
-        row = rows[k]
-        cap = row.cap
-        if slowest is not None:
-            cap = min(cap, (slowest - row.fixed) // row.each)
-        more = min(left, cap - 1)
-        counts[k] += more
-        left -= more
-        if not left:
-            break
-    return counts, sum(r.fixed + r.each * c for r, c in zip(rows, counts, strict=True))
+    return cuts.within(ask)
 
 
 def shared(
@@ -415,49 +344,18 @@ def shared(
     greedily. None where the batch cannot be shared with at least one micro-batch each.
     """
     batch, rule = cost.instance.workload.global_batch, cost.costs.schedule.pipeline
-    if core is not None:
-        lockstep = rule == "lockstep"
-        with suppress(OverflowError):
-            rows, taus = array("q"), array("q")
-            for t, size in zip(timings, sizes, strict=True):
-                rows.extend((size, t.total, t.slowest, len(t.taus)))
-                if lockstep:
-                    taus.extend(t.taus)
-            counts: list[int] | None = core.shared(batch, lockstep, rows, taus)
-            return counts
-    return share(batch, rule, timings, sizes)
+    lockstep = rule == "lockstep"
 
+    def ask(shift: int) -> list[int] | None:
+        rows, taus = array("q"), array("q")
+        for t, size in zip(timings, sizes, strict=True):
+            rows.extend((size, t.total >> shift, t.slowest >> shift, len(t.taus)))
+            if lockstep:
+                taus.extend(tau >> shift for tau in t.taus)
+        counts: list[int] | None = core.shared(batch, lockstep, rows, taus)
+        return counts
 
-def share(
-    batch: int, rule: str, timings: Sequence[Timing], sizes: Sequence[int]
-) -> list[int] | None:
-    """Micro-batches of each pipeline in Python: the twin of the compiled core's.
-
-    Floats are added one by one, as there: `sum` rounds otherwise in newer Pythons.
-    """
-    if sum(sizes) > batch:
-        return None
-    slowest = [max(1, t.slowest) for t in timings]  # stages may take no time
-    fills = [run_us(rule, len(t.taus), t) - len(t.taus) * t.slowest for t in timings]
-    rates = filled = 0.0
-    for size, most, fill in zip(sizes, slowest, fills, strict=True):
-        rate = size / most
-        rates += rate
-        filled += rate * fill
-    level = (batch + filled) / rates  # when all end at once, in fluid
-    counts = [
-        max(1, int((level - fill) / most))
-        for fill, most in zip(fills, slowest, strict=True)
-    ]
-    if rule == "lockstep":  # short runs take longer than the line
-        for i, t in enumerate(timings):
-            while counts[i] > 1 and run_us(rule, counts[i], t) > level:
-                counts[i] -= 1
-    left = batch - sum(map(int.__mul__, counts, sizes))
-    if left < 0:
-        counts = [1] * len(timings)
-        left = batch - sum(sizes)
-    return _topped_up(rule, timings, sizes, counts, left)
+    return cuts.within(ask)
 
 
 def with_batch(
@@ -470,30 +368,3 @@ def with_batch(
         return None
     pipes = tuple(Pipe(n, *row) for n, row in zip(counts, rows, strict=True))
     return pipes if all(cost.fits(pipe, len(pipes)) for pipe in pipes) else None
-
-
-def _topped_up(
-    rule: str,
-    timings: Sequence[Timing],
-    sizes: Sequence[int],
-    counts: list[int],
-    left: int,
-) -> list[int] | None:
-    """Give what is left, one micro-batch at a time, to whoever ends soonest."""
-    heap = [
-        (run_us(rule, n + 1, t), i)
-        for i, (n, t) in enumerate(zip(counts, timings, strict=True))
-    ]
-    heapify(heap)
-    while left and heap:
-        reached, i = heap[0]
-        if sizes[i] > left:
-            heappop(heap)
-            continue
-        counts[i] += 1
-        left -= sizes[i]
-        later = reached + timings[i].slowest
-        if rule == "lockstep":
-            later = run_us(rule, counts[i] + 1, timings[i])
-        heapreplace(heap, (later, i))
-    return None if left else counts

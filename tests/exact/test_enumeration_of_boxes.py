@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 from brute_force_training import best_training_plan
-from checked_kernels import KERNELS, check, compiled
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from inputs import drawn, examples
@@ -82,14 +81,6 @@ def test_limits_leave_every_column_of_a_packing(instance, factor):
 def test_limits_leave_columns_whose_transfers_take_longest():
     path = TESTS / "exact" / "slow_transfers.json"
     leave_every_column(hetopt.load(path), 1.0)
-
-
-@compiled
-@pytest.mark.parametrize("gpus", ["A2", "A1 B2", "A2 B1"])
-def test_the_core_fills_in_the_same_tables_as_loops(monkeypatch, gpus):
-    called = check(monkeypatch)
-    leave_every_column(cluster_of(gpus, layers=3, global_batch=2), 1.2)
-    assert called == KERNELS
 
 
 def leave_every_column(instance, factor):

@@ -1,27 +1,16 @@
-"""Loops of single pipelines: numpy, the compiled core, and what they stand for."""
+"""Loops of single pipelines: what they stand for."""
 
 from itertools import product
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt import _kernels
 from hetopt.exact.one_pipeline import loops
 from hetopt.exact.one_pipeline.cluster_tables import BIG
 from hetopt.exact.one_pipeline.shares import least_us
 
 SEEDS = st.integers(0, 2**32)
-
-
-@pytest.fixture(params=["core", "numpy"])
-def way(request, monkeypatch):
-    """Run the loops in the core, or by numpy."""
-    if request.param == "numpy":
-        monkeypatch.setattr(_kernels, "core", None)
-    elif _kernels.core is None:
-        pytest.skip("the compiled core is not built")
 
 
 def some(rng, shape, missing=0.3, most=30):
@@ -51,36 +40,6 @@ def drawn_cells(rng, moves):
     shared, apart = some(rng, shape, 0.5), some(rng, shape, 0.5)
     inside = np.tril(np.ones(shape[:2], bool), -1)[:, :, None]
     return np.where(inside, shared, BIG), np.where(inside, apart, BIG)
-
-
-@given(SEEDS)
-def test_the_core_has_the_same_numbers_as_numpy(seed):
-    if _kernels.core is None:
-        pytest.skip("the compiled core is not built")
-    found = []
-    for core in (_kernels.core, None):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_kernels, "core", core)
-            found.append(everything(np.random.default_rng(seed)))
-    for one, other in zip(*found, strict=True):
-        assert np.array_equal(one, other)
-
-
-def everything(rng):
-    moves = drawn_moves(rng)
-    cells = drawn_cells(rng, moves)
-    value = loops.swept(*cells, moves)
-    steps, wanted, gpus = drawn_steps(rng, moves)
-    times, replicas, most = drawn_patterns(rng)
-    options, columns, paid = drawn_options(rng)
-    return (
-        *loops.cells_us(options, columns, paid, 20, 6),
-        loops.below(options, columns, paid, some(rng, 6), 40),
-        value,
-        loops.through(*cells, moves, value),
-        loops.completed_by_count(steps, moves, wanted, gpus),
-        loops.pattern_us(times, replicas, most),
-    )
 
 
 def drawn_options(rng):
@@ -122,11 +81,7 @@ def drawn_steps(rng, moves):
     return steps, wanted, gpus
 
 
-# --- what the loops stand for ---------------------------------------------------------
-
-
 @given(SEEDS)
-@pytest.mark.usefixtures("way")
 def test_a_patterns_time_is_that_of_the_best_shares(seed):
     times, replicas, most = drawn_patterns(np.random.default_rng(seed))
     found = loops.pattern_us(times, replicas, most)
@@ -137,7 +92,6 @@ def test_a_patterns_time_is_that_of_the_best_shares(seed):
 
 
 @given(SEEDS)
-@pytest.mark.usefixtures("way")
 def test_cells_have_their_least_options_and_paths_those_below_a_limit(seed):
     rng = np.random.default_rng(seed)
     options, columns, paid = drawn_options(rng)
@@ -181,7 +135,6 @@ def hop_of(moves, before, state):
 
 
 @given(SEEDS)
-@pytest.mark.usefixtures("way")
 def test_paths_are_the_least_of_all_chains(seed):
     rng = np.random.default_rng(seed)
     moves = drawn_moves(rng)
@@ -208,7 +161,6 @@ def test_paths_are_the_least_of_all_chains(seed):
 
 
 @given(SEEDS)
-@pytest.mark.usefixtures("way")
 def test_completion_is_the_least_of_all_chains_within_the_gpus(seed):
     rng = np.random.default_rng(seed)
     moves = drawn_moves(rng)

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..pipelines.arcs import least_cover
-from ..pipelines.compiling import kernel
+from ..pipelines.compiling import compiled
 from ..pipelines.count_kernels import States, most_taken
 from .stages import NEVER, Matrix, Replica, Stage, StageTables, TooMany, lies_in
 
@@ -175,7 +175,8 @@ class Limits:
         if state not in self._kept:
             found = np.full((len(self.highs) + 1, *self._sums.shape[2:]), -1, np.int64)
             if len(self.highs):
-                _longest(self._left, self._sums, self._of.states.use, state, found)
+                given = self._left, self._sums, self._of.states.use, state, found
+                compiled("longest", *given)
                 found[:-1] = np.maximum.accumulate(found[-2::-1])[::-1]
             self._kept[state] = found
         return self._kept[state]
@@ -278,60 +279,5 @@ def _least(moves: _Moves, states: States, high: int) -> tuple[Matrix, Matrix]:
     count, side = len(states.use), moves.us.shape[1]
     least = np.empty((count, moves.hops.shape[1], side), np.int64)
     whole = np.empty(count, np.int64)
-    _completed(moves, states.use, states.strides, high, least, whole)
+    compiled("completed", moves, states.use, states.strides, high, least, whole)
     return least, whole
-
-
-@kernel
-def _completed(
-    moves: _Moves,
-    use: Matrix,
-    strides: Matrix,
-    high: int,
-    least: Matrix,
-    whole: Matrix,
-) -> None:
-    us, final_us, hops, used, need, pool = moves
-    layers, count = us.shape[1] - 1, len(use)
-    least[:], whole[:] = BIG, BIG
-    least[:, :, 0] = 0
-    for v in range(count):
-        for s in range(len(need)):
-            able = True
-            for p in range(len(strides)):
-                able = able and used[s, p] <= use[v, p]
-            if not able:
-                continue
-            before = least[v - need[s], pool[s]]
-            for first in range(layers):
-                began = before[first]
-                if began >= BIG:
-                    continue
-                if final_us[s, first, layers] <= high:
-                    whole[v] = min(whole[v], began + final_us[s, first, layers])
-                for last in range(first + 1, layers):
-                    for q in range(hops.shape[1]):
-                        t = us[s, first, last] + hops[s, q]
-                        if t <= high:
-                            least[v, q, last] = min(least[v, q, last], began + t)
-
-
-@kernel
-def _longest(
-    left: Matrix, sums: Matrix, use: Matrix, state: int, found: Matrix
-) -> None:
-    """Fill in how long suffixes on the GPUs of a state may take: most of all v."""
-    most = use[len(use) - 1]
-    for v in range(len(use) - state):
-        able = True
-        for p in range(len(most)):
-            able = able and use[v, p] + use[state, p] <= most[p]
-        if not able:
-            continue
-        for i in range(len(left)):
-            if left[i, state + v] < 0:
-                continue
-            for q in range(found.shape[1]):
-                for layer in range(found.shape[2]):
-                    spare = left[i, state + v] - sums[i, v, q, layer]
-                    found[i, q, layer] = max(found[i, q, layer], spare)

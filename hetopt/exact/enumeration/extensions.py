@@ -1,15 +1,11 @@
-"""Extensions: stages put in front of a suffix of stages, many at once.
-
-By the compiled core where it is there, by numpy elsewhere; both add the same whole
-numbers.
-"""
+"""Extensions: stages put in front of a suffix of stages, many at once."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ..pipelines.compiling import compiled, is_compiled
-from .stages import NEVER, Counts, Matrix
+from ..pipelines.compiling import compiled
+from .stages import Counts, Matrix
 
 
 class Extensions(NamedTuple):
@@ -36,13 +32,5 @@ def extended(
     """
     shape = len(some), len(extensions.rank), extensions.fits.shape[1]
     total, top = np.empty((2, *shape), np.int64)
-    if is_compiled():
-        compiled("extended", some, extensions, sums, maxima, total, top)
-        return total, top
-    us, hops, fits, rank = extensions
-    times = us[some, : fits.shape[1]] + hops[some, None, None]
-    fit = fits[some][:, None] >= rank[:, None, None]
-    each = np.where(fit, times[:, None], NEVER)
-    total[:] = np.minimum((each + sums[:, None]).min(axis=3), NEVER)
-    top[:] = np.minimum(np.maximum(each, maxima[:, None]).min(axis=3), NEVER)
+    compiled("extended", some, extensions, sums, maxima, total, top)
     return total, top

@@ -1,13 +1,13 @@
-"""Loops of single pipelines: in the compiled core, or by numpy where it is not there.
+"""Loops of single pipelines, in the compiled core.
 
-Both give the same whole numbers. What is in no cell, or behind no cut, is `BIG`.
+What is in no cell, or behind no cut, is `BIG`.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ... import _kernels
+from ..._kernels import core
 from .cluster_tables import BIG, Array, Flags
 
 
@@ -52,29 +52,8 @@ def pattern_us(times: Array, replicas: Array, most: Array) -> Array:
     take together; `replicas` [pattern, class] take no more than `most` [cap] each, and
     at least one.
     """
-    core = _kernels.core
-    if core is None:
-        return pattern_us_by_numpy(times, replicas, most)
     found = np.empty((len(most), len(replicas)), np.int64)
     core.pattern_us(times, replicas, most, found)
-    return found
-
-
-def pattern_us_by_numpy(times: Array, replicas: Array, most: Array) -> Array:
-    """Return what `pattern_us` does."""
-    found = np.full((len(most), len(replicas)), BIG, np.int64)
-    events = np.unique(times)
-    events = events[events < BIG]
-    if not len(events):
-        return found
-    # Samples that a replica of each class can take by each event.
-    taken = np.stack([np.searchsorted(row, events, side="right") for row in times])
-    lacking = ((replicas[:, :, None] > 0) & (taken == 0)).any(axis=1)
-    for row, cap in zip(found, most, strict=True):
-        sums = replicas @ np.minimum(taken, cap)
-        enough = ~lacking & (sums >= times.shape[1])
-        reached = enough.any(axis=1)
-        row[reached] = events[enough.argmax(axis=1)][reached]
     return found
 
 
@@ -104,16 +83,7 @@ def cells_us(
     is slower than `slowest` with its least hop.
     """
     one, two = np.empty((2, count), np.int64)
-    core = _kernels.core
-    if core is not None:
-        core.cells_us(options, *columns[:3], paid, *columns[3:], slowest, one, two)
-        return one, two
-    one[:] = two[:] = BIG
-    cell, us, pattern, *ways = (column[options] for column in columns)
-    priced = us + paid[pattern]
-    for found, least in zip((one, two), ways, strict=True):
-        fits = least <= slowest
-        np.minimum.at(found, cell[fits], priced[fits])
+    core.cells_us(options, *columns[:3], paid, *columns[3:], slowest, one, two)
     return one, two
 
 
@@ -124,13 +94,8 @@ def below(
 
     `through` is by cell, what all of a path but the option takes.
     """
-    core = _kernels.core
-    if core is None:
-        cell, us, pattern = (column[options] for column in columns[:3])
-        kept = us + paid[pattern] + through[cell] <= limit
-    else:
-        kept = np.empty(len(options), np.bool_)
-        core.below(options, *columns[:3], paid, through, limit, kept)
+    kept = np.empty(len(options), np.bool_)
+    core.below(options, *columns[:3], paid, through, limit, kept)
     chosen: Array = options[kept]
     return chosen
 
@@ -145,22 +110,8 @@ def swept(shared: Array, apart: Array, moves: Moves) -> Array:
     """
     value = np.full((len(shared), moves.shared.shape[1]), BIG, np.int64)
     value[0] = 0
-    core = _kernels.core
-    if core is None:
-        _sweep_by_numpy(shared, apart, moves, value)
-    else:
-        core.swept(shared, apart, *moves[:4], value)
+    core.swept(shared, apart, *moves[:4], value)
     return value
-
-
-def _sweep_by_numpy(shared: Array, apart: Array, moves: Moves, value: Array) -> None:
-    for last in range(1, len(shared)):
-        one, two = onto(shared, apart, moves, value, last)
-        least = np.minimum(
-            (one[:, None] + moves.shared).min(axis=0),
-            (two[:, None] + moves.apart).min(axis=0),
-        )
-        value[last] = np.minimum(least, BIG)
 
 
 def onto(
@@ -182,34 +133,8 @@ def through(shared: Array, apart: Array, moves: Moves, value: Array) -> Array:
     `value` is what `swept` returned for the same cells.
     """
     found = np.full(shared.shape, BIG, np.int64)
-    core = _kernels.core
-    if core is None:
-        _go_by_numpy(shared, apart, moves, value, found)
-    else:
-        core.through(shared, apart, *moves[:4], value, found)
+    core.through(shared, apart, *moves[:4], value, found)
     return found
-
-
-def _go_by_numpy(
-    shared: Array, apart: Array, moves: Moves, value: Array, found: Array
-) -> None:
-    layers = len(shared) - 1
-    after = np.full(value.shape, BIG, np.int64)  # by the first stage's state
-    after[layers, 0] = 0
-    order = np.argsort(moves.state, kind="stable")
-    groups = np.flatnonzero(np.diff(moves.state[order], prepend=-1))
-    states = moves.state[order][groups]
-    for last in range(layers, 0, -1):
-        one = np.minimum((moves.shared + after[last]).min(axis=1), BIG)
-        two = np.minimum((moves.apart + after[last]).min(axis=1), BIG)
-        rest = np.minimum(value[:last, moves.state] + np.minimum(one, two), BIG)
-        found[last, :last] = np.minimum.reduceat(rest, moves.starts[:-1], axis=1)
-        steps = np.minimum(
-            shared[last, :last][:, moves.kind] + one,
-            apart[last, :last][:, moves.kind] + two,
-        )
-        least = np.minimum.reduceat(steps[:, order], groups, axis=1)
-        after[:last, states] = np.minimum(after[:last, states], least)
 
 
 # --- what is before a cut, by the GPUs left -----------------------------------------
@@ -224,10 +149,6 @@ def completed_by_count(steps: Steps, moves: Moves, wanted: Flags, gpus: Array) -
     sides = [int(n) + 1 for n in gpus]
     left = np.full((*wanted.shape, *sides), BIG, np.int64)
     left[0] = 0
-    core = _kernels.core
-    if core is None:
-        _complete_by_numpy(steps, moves, wanted, left)
-        return left
     rows = np.indices((*sides[:-1], 1)).reshape(len(sides), -1).T
     strides = np.cumprod([1, *sides[:0:-1]])[::-1]
     core.completed_by_count(
@@ -240,39 +161,3 @@ def completed_by_count(steps: Steps, moves: Moves, wanted: Flags, gpus: Array) -
         left.reshape(*wanted.shape, -1),
     )
     return left
-
-
-def _complete_by_numpy(steps: Steps, moves: Moves, wanted: Flags, left: Array) -> None:
-    for last in np.unique(steps.last):
-        ends: dict[tuple[int, bool], Array] = {}
-        for option in np.flatnonzero(steps.last == last):
-            _lay(int(option), steps, moves, left, ends)
-        for state in np.flatnonzero(wanted[last]):
-            for (pair, joined), sums in ends.items():
-                hop = (moves.shared if joined else moves.apart)[pair, state]
-                if hop < BIG:
-                    here = left[last, state]
-                    np.minimum(here, sums + hop, out=here)
-
-
-def _lay(
-    option: int,
-    steps: Steps,
-    moves: Moves,
-    left: Array,
-    ends: dict[tuple[int, bool], Array],
-) -> None:
-    """Lay one option before all that it can follow, merged by pair."""
-    use, kind = steps.use[option], steps.kind[option]
-    here = tuple(slice(int(u), None) for u in use)
-    there = tuple(
-        slice(0, side - int(u)) for side, u in zip(left.shape[2:], use, strict=True)
-    )
-    for pair in range(moves.starts[kind], moves.starts[kind + 1]):
-        before = left[steps.first[option], moves.state[pair]][there] + steps.us[option]
-        for joined in (True, False):
-            if (steps.shared if joined else steps.apart)[option]:
-                key = (int(pair), joined)
-                if key not in ends:
-                    ends[key] = np.full(left.shape[2:], BIG, np.int64)
-                np.minimum(ends[key][here], before, out=ends[key][here])

@@ -4,7 +4,7 @@
 
     arcs        stages of one size of micro-batches, from the stage table
     coupling    what a box lets a stage hold, and what it demands of shares of nodes
-    kernels     shortest paths over stages: of the compiled core, or by numpy
+    kernels     shortest paths over stages: by the compiled core
     pricing     paths against prices: a column, or the proof that there is none
     unordered   the same where layers are equal and their order does not matter
     master      column generation in one box, to whole prices that refute it

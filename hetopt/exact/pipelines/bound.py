@@ -21,7 +21,6 @@ from ...stages.classes import Sites
 from ...text.documents import Document
 from .arcs import Arcs, arcs, least_cover
 from .boxes import Box, Descent, Division, Whole
-from .compiling import is_compiled
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
@@ -169,8 +168,7 @@ class PipelineBound:
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         #: Of plans on one GPU, which tables do not time.
         self._single_us = min(single_gpu_us(given), default=inf)
-        # Whole pipelines are too slow without the compiled core.
-        self.whole = whole and is_compiled()
+        self.whole = whole
         least, most = schedule.counting.early_labels
         self._early_labels = isqrt(least * most)
         #: Lists all plans of a box, none of which is better than the best one known.

@@ -15,9 +15,6 @@ classes:
     1            in several nodes
     2 + c        in one node of class c, which the stage before has GPUs of
     2 + C + c    in several, one of which is of class c and the stage before is there
-
-Labels are of the compiled core alone (`hetopt/_kernels/counts.c`): without it, no proof
-looks at whole pipelines.
 """
 
 from collections.abc import Sequence
@@ -27,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...stages.classes import Whole
-from .compiling import compiled, kernel
+from .compiling import compiled
 from .kernels import Costs, Graph
 
 
@@ -157,43 +154,5 @@ def most_taken(
     """
     exactly = np.empty((most + 1, len(one)), np.int64)
     others = np.empty(len(one), np.int64)
-    _most_taken(one, states, fewest, most, exactly, others)
+    compiled("most_taken", one, states, fewest, most, exactly, others)
     return exactly, others
-
-
-@kernel
-def _most_taken(
-    one: Whole, states: States, fewest: int, most: int, exactly: Whole, others: Whole
-) -> None:
-    count, classes = len(one), len(states.gpus)
-    items = np.zeros(count, np.int64)
-    number = 0
-    best = np.zeros(count, np.int64)  # of one pipeline, by GPUs that there are
-    for state in range(count):
-        for c in range(classes):
-            if states.use[state, c]:
-                best[state] = max(best[state], best[state - states.strides[c]])
-        if one[state] > best[state]:
-            items[number] = state
-            number += 1
-            best[state] = one[state]
-    exactly[0], others[:] = 0, -1
-    for parts in range(most):
-        if parts >= fewest - 1:
-            for state in range(count):
-                others[state] = max(others[state], exactly[parts, state])
-        for state in range(count):
-            found = -1
-            for j in range(number):
-                item = items[j]
-                if item > state:
-                    break
-                rest = exactly[parts, state - item]
-                if rest < 0 or rest + one[item] <= found:
-                    continue
-                able = True
-                for c in range(classes):
-                    able = able and states.use[item, c] <= states.use[state, c]
-                if able:
-                    found = rest + one[item]
-            exactly[parts + 1, state] = found

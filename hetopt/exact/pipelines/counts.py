@@ -40,7 +40,6 @@ from ...stages.classes import Whole
 from ...stages.sync import UNIT
 from . import count_kernels, kernels
 from .arcs import Arcs, exits_us
-from .compiling import is_compiled
 from .count_kernels import Least, States
 from .kernels import BIG, HALF
 from .pricing import Array, Prices, Pricing, Rows, flat
@@ -82,11 +81,8 @@ class Vectors:
 
     @property
     def are_few(self) -> bool:
-        """Tell whether there are so few that whole pipelines are counted early.
-
-        Without the compiled core no number is small enough.
-        """
-        return is_compiled() and self.count <= self.schedule.counting.few
+        """Tell whether there are so few that whole pipelines are counted early."""
+        return self.count <= self.schedule.counting.few
 
     @property
     def states(self) -> States:

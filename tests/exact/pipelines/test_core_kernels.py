@@ -1,43 +1,12 @@
-"""The compiled core fills in the same tables as the loops in Python, bit for bit.
-
-Kernels whose twins are by numpy are held to them in `test_path_kernels`, labels to all
-paths in `test_counts_of_gpus`.
-"""
+"""The compiled core refuses tables of another kind, shape or range."""
 
 import numpy as np
 import pytest
-import test_counts_of_gpus as of_counts
-from checked_kernels import KERNELS, check, compiled
 from random_graphs import potentials, random_graph
 
 from hetopt import _kernels
-from hetopt.exact.enumeration import completion
-from hetopt.exact.pipelines import compiling, count_kernels, kernels
+from hetopt.exact.pipelines import count_kernels, kernels
 from hetopt.exact.pipelines.count_kernels import States
-
-pytestmark = compiled
-
-
-def test_every_kernel_is_held_to_its_loops():
-    modules = count_kernels, completion
-    found = {
-        name.lstrip("_")
-        for module in modules
-        for name, run in vars(module).items()
-        if hasattr(run, "__wrapped__") and run.__module__ == module.__name__
-    }
-    assert found == KERNELS
-    assert set(vars(_kernels.core)) >= KERNELS
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_packings_are_alike(seed, monkeypatch):
-    called = check(monkeypatch)
-    of_counts.test_pipelines_take_together_what_the_best_of_all_packings_takes(seed)
-    assert called == {"most_taken"}
-
-
-# --- what the core refuses ------------------------------------------------------------
 
 
 def _asked():
@@ -106,15 +75,3 @@ def test_states_that_are_no_mixtures_of_gpus_are_refused():
         count_kernels.most_taken(
             one, states._replace(strides=states.strides[::-1].copy()), 1, 2
         )
-
-
-def test_without_the_core_the_loops_run(monkeypatch):
-    rng = np.random.default_rng(3)
-    one, states = rng.integers(0, 9, 12), States.of((3, 2))
-    found = count_kernels.most_taken(one, states, 1, 3)
-    monkeypatch.setattr(_kernels, "core", None)
-    assert not compiling.is_compiled()
-    for mine, other in zip(
-        count_kernels.most_taken(one, states, 1, 3), found, strict=True
-    ):
-        assert (mine == other).all()

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
-from checked_kernels import compiled
 from inputs import trials
 from random_graphs import Several, paths, potentials, random_graph
 
@@ -25,8 +24,6 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.stages import NEVER, StageTable
 
 _SEEDS = range(80)
-
-pytestmark = compiled
 
 
 def _states(gpus, vectors, vector_us, vector_cost):

@@ -1,4 +1,4 @@
-"""Kernels of the compiled core and of numpy agree, and with all paths one by one."""
+"""Kernels of the compiled core find what a look at all paths one by one finds."""
 
 from itertools import pairwise, product
 
@@ -7,7 +7,6 @@ import pytest
 from inputs import trials
 from random_graphs import HIGHEST, LOWEST, cost_of, paths, potentials, random_graph
 
-from hetopt import _kernels
 from hetopt.exact.pipelines import kernels
 from hetopt.exact.pipelines.kernels import BIG, HALF, MOST
 from hetopt.stages import NEVER
@@ -19,20 +18,6 @@ _LANES = 32  # intervals that the core looks at at once
 def _known(costs):
     """Costs with one value for all that stand for "there is none"."""
     return np.minimum(costs, HALF)
-
-
-def _both(name, *given, kept=None):
-    """What the kernel of a name returns and keeps; numpy returns and keeps the same."""
-    kernel, tables = getattr(kernels, name), () if kept is None else (kept,)
-    twins = tuple(np.zeros_like(table) for table in tables)
-    found = kernel(*given, *tables)
-    with pytest.MonkeyPatch.context() as without:
-        without.setattr(_kernels, "core", None)
-        twin = kernel(*given, *twins)
-    pairs = zip(*map(np.atleast_1d, (found, twin)), strict=True)
-    for one, other in (*pairs, *zip(tables, twins, strict=True)):
-        assert (_known(one) == _known(other)).all()
-    return found
 
 
 def _intervals(rng, count):
@@ -53,7 +38,7 @@ def _hold_least_to_all_paths(seed):
     lows, highs = _intervals(rng, 4)
     scale = int(rng.integers(1, 3))
     kept = potentials(graph, costs.front_us.shape[0], 4)
-    found = _both("least", graph, costs, lows, highs, scale, kept=kept)
+    found = kernels.least(graph, costs, lows, highs, scale, kept)
     for low, high, least in zip(lows, highs, found, strict=True):
         each = (cost_of(graph, costs, path, high, scale * low) for path in every)
         best = min((x for x in each if x is not None), default=BIG)
@@ -62,29 +47,22 @@ def _hold_least_to_all_paths(seed):
 
 @pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("count", [1, _LANES - 1, _LANES + 3])
-def test_potentials_are_those_of_the_twin(seed, count):
+def test_intervals_are_looked_at_together_as_one_by_one(seed, count):
+    """With potentials kept or not, at prices of any height."""
     rng = np.random.default_rng(seed)
     graph, costs = random_graph(rng)
+    if seed % 10 == 0:  # where costs are clamped
+        high = MOST >> 8
+        costs = costs._replace(arc=costs.arc * high, front_cost=costs.front_cost * high)
     lows, highs = _intervals(rng, count)
     places = costs.front_us.shape[0]
-    given = graph, costs, lows, highs, 2
-    found = _both("least", *given, kept=potentials(graph, places, count))
-    assert (_both("least", *given, kept=potentials(graph, places, 0)) == found).all()
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("count", [1, 2, _LANES + 3])
-def test_paths_at_the_highest_prices_are_those_of_the_twin(seed, count):
-    """Where costs are clamped, and intervals are few, many, or the same."""
-    rng = np.random.default_rng(seed)
-    graph, costs = random_graph(rng)
-    costs = costs._replace(
-        arc=costs.arc * (MOST >> 8), front_cost=costs.front_cost * (MOST >> 8)
-    )
-    lows = np.sort(rng.integers(0, 4, count))
-    highs = np.full(count, int(rng.integers(0, 60)))
-    kept = potentials(graph, costs.front_us.shape[0], count)
-    _both("least", graph, costs, lows, highs, 3, kept=kept)
+    kept, none = (potentials(graph, places, n) for n in (count, 0))
+    found = kernels.least(graph, costs, lows, highs, 2, kept)
+    assert (kernels.least(graph, costs, lows, highs, 2, none) == found).all()
+    for g in range(count):
+        own, one = potentials(graph, places, 1), slice(g, g + 1)
+        assert kernels.least(graph, costs, lows[one], highs[one], 2, own) == found[one]
+        assert (_known(own[0]) == _known(kept[g])).all()
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -98,7 +76,7 @@ def test_fronts_are_the_cheapest_sets_of_replicas(seed):
     cost = rng.integers(LOWEST, HIGHEST, (runs, count))
     able = rng.random(cost.shape) < 0.8
     order = np.argsort(us, axis=2, kind="stable")
-    front_us, front_cost = _both("fronts", order, us, samples, cost, able, size)
+    front_us, front_cost = kernels.fronts(order, us, samples, cost, able, size)
     for p, run in product(range(places), range(runs)):
         for high in range(30):
             usable = np.flatnonzero(able[run] & (us[p, run] <= high))
@@ -154,9 +132,9 @@ def test_segments_take_the_least_of_all_their_divisions(seed):
     highs = rng.integers(1, 50, 3)
     layers = inner.shape[1] - 1
     given = (kind, gpus, begin, used, inner, exits, light)
-    found = _both("segment_us", highs, *given)
+    found = kernels.segment_us(highs, *given)
     price = rng.integers(LOWEST, HIGHEST, (len(used), int(gpus.max()) + 1, layers + 1))
-    paid = _both("segment_price", kind, gpus, begin, used, price, light)
+    paid = kernels.segment_price(kind, gpus, begin, used, price, light)
     for segment, (c, k) in enumerate(zip(kind, gpus, strict=True)):
         for x in range(1, layers + 1):
             every = [*_divisions(begin, used, light, c, k, x)]
@@ -191,8 +169,8 @@ def test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed):
     shape = steps, ways, layers + 1
     table, last = (np.zeros((n, *shape), np.int64) for n in (count, 1))
     given = (time, scales, us, rows, price, kind, visits, start)
-    found = _both("least_unordered", *given, kept=table)
-    assert (_both("least_unordered", *given, kept=last) == found).all()
+    found = kernels.least_unordered(*given, table)
+    assert (kernels.least_unordered(*given, last) == found).all()
     assert (_known(last[0]) == _known(table[-1])).all()  # the last one is what stays
     nodes = np.repeat(np.arange(classes), visits)
     for g in range(count):
@@ -223,7 +201,7 @@ def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
     cost = rng.integers(LOWEST, HIGHEST, us.shape)
     lows, highs = _intervals(rng, count)
     numbers = int(rng.integers(1, 4))
-    found = _both("repeated", 2, lows, highs, us, cost, numbers)
+    found = kernels.repeated(2, lows, highs, us, cost, numbers)
     for g, x in product(range(count), range(1, layers + 1)):
 
         def least(way, y, g=g):
@@ -254,7 +232,7 @@ def test_paths_through_sites_are_joined_at_the_least_cost(seed: int) -> None:
         table[rng.random(table.shape) < 0.4] = BIG
         tables.append(table)
     most = int(rng.integers(0, layers + 2))
-    found = _both("joined", *tables, most)
+    found = kernels.joined(*tables, most)
     least = [
         min(
             [int(tables[0][g, 1, layers])]
