@@ -72,7 +72,6 @@ NOT_HERE = {
     "slurm": "accounting and limits of a real cluster",
     "torchrun": "GPUs of several hosts: see executor.md for one host's",
     "torchtitan": "its `Trainer`, and speed: they want CUDA",
-    "volcano": "admission and scheduling: there is no API server",
     "transformers": "training on GPUs; weights of four and eight bits",
 }
 #: What was wrong when exports were first held to the tools, and the tests that look.
@@ -169,7 +168,7 @@ def found_version(target: str) -> str:
         found.append(f"{HELD[target].package} {release}")
     if folder := os.environ.get(CHECKOUTS.get(target, "")):
         found.append(f"checkout {commit(folder)}")
-    if target in ("jobset", "kueue", "volcano") and os.environ.get("CRDS"):
+    if target in ("jobset", "kueue") and os.environ.get("CRDS"):
         found.append(f"definitions of {HELD[target].oldest}")
     if target == "slurm" and shutil.which("slurmd"):
         asked = subprocess.run(["slurmd", "-V"], capture_output=True, text=True)

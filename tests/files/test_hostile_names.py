@@ -144,7 +144,6 @@ OURS = {
     "torchrun": {"ssh", "torchrun"},
     "torchtitan": {"ssh", "torchrun"},
     "transformers": {"ssh", "torchrun"},
-    "volcano": {"kubectl", "train"},
 }
 
 
@@ -282,11 +281,6 @@ def nodes_of(
                 task = yaml.safe_load(files[name])
                 ranks = {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": "10.0.0.1"}
                 yield task["run"], {**task["envs"], **ranks}
-    if target == "volcano":
-        for task in yaml.safe_load(files["volcano.yaml"])["spec"]["tasks"]:
-            (container,) = task["template"]["spec"]["containers"]
-            env = {one["name"]: one["value"] for one in container["env"]}
-            yield container["command"][2], {**env, "VC_TASK_INDEX": "0"}
     if target in ("jobset", "kueue"):
         for job in yaml.safe_load(files["jobset.yaml"])["spec"]["replicatedJobs"]:
             pod = job["template"]["spec"]["template"]["spec"]

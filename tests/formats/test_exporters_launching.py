@@ -308,7 +308,7 @@ def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"]
+    "target", ["jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"]
 )
 def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
     target: str, tmp_path: Path
@@ -475,7 +475,7 @@ def test_parts_of_a_machine_are_no_hosts_but_grants_of_slurm() -> None:
 
 # --- the words of `hetopt run` ----------------------------------------------------
 
-SCHEDULERS = ["jobset", "kueue", "ray", "skypilot", "slurm", "volcano"]
+SCHEDULERS = ["jobset", "kueue", "ray", "skypilot", "slurm"]
 STANDING_IN = ("srun", "scontrol", "sky", "kubectl", "ssh", "torchrun")
 GRANTED = {
     "SLURM_JOB_NODELIST_HET_GROUP_0": "n7 n8",
@@ -542,10 +542,9 @@ def test_a_launch_without_steps_or_data_is_refused(
 
 
 def pods(applied: str) -> list[dict[str, str]]:
-    """The environments of the containers of a JobSet or of a job of Volcano."""
+    """The environments of the containers of a JobSet."""
     spec = yaml.safe_load(applied)["spec"]
-    specs = [job["template"]["spec"] for job in spec.get("replicatedJobs", [])]
-    specs += spec.get("tasks", [])
+    specs = [job["template"]["spec"] for job in spec["replicatedJobs"]]
     return [
         {one["name"]: one["value"] for one in container["env"]}
         for one in specs
@@ -597,7 +596,7 @@ def test_a_program_of_the_user_s_own_needs_no_words(
     env = {} if when == "exported" else {"TRAIN": "mine"}
     ended, calls = launched(tmp_path, target, files, **env)
     assert ended.returncode == 0, ended.stderr
-    if target in ("jobset", "kueue", "volcano"):
+    if target in ("jobset", "kueue"):
         envs = pods((tmp_path / "told.yaml").read_text())
         assert [env["TRAIN"] for env in envs] == ["mine"] * 2
     else:

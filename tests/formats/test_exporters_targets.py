@@ -36,7 +36,7 @@ from hetopt.schema.targets import TARGETS as RUNNING
 from hetopt.schema.targets import Feature
 
 TARGETS = list(formats.exporters())
-LAUNCHERS = {"jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"}
+LAUNCHERS = {"jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"}
 Row = list[tuple[tuple[str, ...], int]]  # GPUs and samples of replicas
 
 WORDS = {

@@ -98,15 +98,6 @@ _broken(
     ("jobset.yaml", "queue-name: hetopt", "queue-name: x", "in another queue"),
 )
 _broken(
-    "volcano",
-    MIXED,
-    ("volcano.yaml", "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "the plan needs 8 big"),
-    ("volcano.yaml", "replicas: 2", "replicas: 1", "one pod for each node"),
-    ("volcano.yaml", "minAvailable: 3", "minAvailable: 2", "before the others can"),
-    ("volcano.yaml", "gpu.product: big", "gpu.product: x", "select other machines"),
-    ("launch.sh", "volcano.yaml", "jobset.yaml", "does not name plan.json and"),
-)
-_broken(
     "ray",
     MIXED,
     ("launch.py", "'GPU': 4", "'GPU': 3", "the plan needs 4 small on each of b0"),

@@ -32,7 +32,7 @@ NOT_READ = {
     "hexiscale": "its pipelines have different shapes: no one setting",
     "sailor": "`hetopt import sailor` reads its plans",
     **dict.fromkeys(
-        ("jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"),
+        ("jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"),
         "a launcher of our executor: its plan.json is a plan of hetopt",
     ),
 }
