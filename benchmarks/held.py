@@ -3,7 +3,7 @@
     python benchmarks/held.py [--run] [--only WORD]
 
 `--run` runs the tests of tests/targets, which skip what is not installed and checkouts
-that no variable of the environment names (MEGATRON_LM, MEGATRON_BRIDGE, GALVATRON,
+that no variable of the environment names (MEGATRON_LM, MEGATRON_BRIDGE,
 FLAGSCALE, FLASHFLEX, SAILOR, and CRDS with definitions of Kubernetes), and keeps a line
 a test in results/held.jsonl; `--only` takes the test files whose name has the word. The
 page, results/held.md, is made from the latest run of each file and from what exporters
@@ -49,7 +49,6 @@ TESTS = ROOT / "tests" / "targets"
 CHECKOUTS = {
     "megatron": "MEGATRON_LM",
     "megatron_bridge": "MEGATRON_BRIDGE",
-    "galvatron": "GALVATRON",
     "flagscale": "FLAGSCALE",
     "hexiscale": "FLASHFLEX",
     "sailor": "SAILOR",
@@ -59,7 +58,6 @@ NOT_HERE = {
     "accelerate": "`accelerate launch` over several hosts; training on GPUs",
     "deepspeed": "training on GPUs; its launcher over several hosts",
     "flagscale": "training: its Megatron wants CUDA and Transformer Engine",
-    "galvatron": "training: `train_dist.py` sets a CUDA device first",
     "hexiscale": "training: its models are made of flash-attn",
     "jobset": "admission and scheduling: there is no API server",
     "kueue": "admission and scheduling: there is no API server",
@@ -87,8 +85,6 @@ FINDINGS = (
      "test_hosts_and_gpus_are_read_as_they_are_written"),
     ("deepspeed", "a run of two steps did not end",
      "test_two_steps_lose_alike_on_all_ranks_and_end"),
-    ("galvatron", "its script refused the flag of launch.sh",
-     "test_it_reads_the_plan_from_what_its_script_is_started_with"),
     ("flagscale", "norms, positions and biases were not told",
      "test_norms_positions_and_biases_are_told"),
     ("hexiscale", "models that it does not have were taken", ""),

@@ -58,7 +58,7 @@ the limit. `targets.csv` has the same numbers, `targets.jsonl` the machine too.
 """
 WORDS = """
 What a launcher costs here is less its equal pipelines than the rules beside them. Grids
-with uneven cuts (Megatron-LM, DeepSpeed, Galvatron; FlagScale adds degrees by stage)
+with uneven cuts (Megatron-LM, DeepSpeed; FlagScale adds degrees by stage)
 come near the freest plans that were found, as hosts come in whole kinds and the slow
 links between them leave little to win by odd shapes. A rule costs much where a cluster
 or a model meets it: torchtitan cuts no pipeline between embedding and head that are

@@ -40,7 +40,6 @@ RunsOn = Literal[
     "deepspeed",
     "flagscale",
     "hexiscale",
-    "galvatron",
     "sailor",
     "transformers",
     "llamafactory",
@@ -121,8 +120,6 @@ class Rule(StrEnum):
     FILLED = "at least as many micro-batches as stages"
     TIED_TOGETHER = "one stage where embedding and head are tied"
     TIED_ALIKE = "tied embedding and head cut in the same way"
-    ENDS_ALIKE = "embedding and head cut in the same way"
-    EQUAL_STAGES = "the same number of GPUs in every stage"
     NEIGHBOURS = "hosts that serve neighbouring ranks"
     WHOLE_SHARES = "a micro-batch that every stage's replicas share equally"
     HANDED_ON = "replicas that hand all of their samples to one"
@@ -366,23 +363,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
                 {Rule.NEIGHBOURS, Rule.WHOLE_SHARES, Rule.TIED_ALIKE, Rule.FLAGCX}
             ),
             program="our FlagScale export",
-        ),
-        "galvatron": Target(
-            frozenset(
-                _GRID
-                | {
-                    Feature.MIXED_DEGREES,
-                    Feature.MIXED_REPLICAS,
-                    Feature.ZERO_2,
-                    Feature.ZERO_3,
-                    Feature.NOT_RECOMPUTED,
-                    Feature.BFLOAT16,
-                    Feature.WIDE_UNDIVIDED,
-                }
-                | _LAYERS
-            ),
-            _GROUPS | {Rule.EQUAL_STAGES, Rule.ENDS_ALIKE},
-            program="our Galvatron export",
         ),
         "hexiscale": Target(
             _SHAPES | _LAYERS | {Feature.FLOAT16},

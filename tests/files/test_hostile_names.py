@@ -130,7 +130,6 @@ OURS = {
     "accelerate": {"accelerate", "ssh"},
     "deepspeed": {"deepspeed"},
     "flagscale": set(),
-    "galvatron": {"ssh", "torchrun"},
     "hexiscale": {"ssh", "python3"},
     "jobset": {"kubectl", "train"},
     "kueue": {"kubectl", "train"},
@@ -381,7 +380,6 @@ def _is_data(files: dict[str, str], name: str) -> None:
 SETS = {
     "accelerate": ("TRAIN", "PORT"),
     "deepspeed": ("TRAIN",),
-    "galvatron": ("TRAIN", "PORT"),
     "hexiscale": ("PORT",),
     "jobset": ("IMAGE", "TRAIN", "ARGS"),
     "llamafactory": ("PORT",),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exporter_plans import ALONE, UNEVEN, asymmetric, instance_for
+from exporter_plans import ALONE, asymmetric, instance_for
 
 from hetopt import formats
 from hetopt.formats import exporting
@@ -18,7 +18,6 @@ HETERO = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}
     ("target", "file", "plan", "options"),
     [
         ("hexiscale", "hetero_configs.json", asymmetric(), HETERO),
-        ("galvatron", "galvatron_config.json", UNEVEN, {}),
         ("sailor", "sailor_plan.json", ALONE[0], {}),
     ],
 )

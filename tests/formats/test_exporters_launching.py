@@ -691,36 +691,6 @@ def test_sailors_controller_runs_the_plan_as_its_planners(tmp_path: Path) -> Non
     assert nodes == ["a0", "b0", "a1", "b1"]
 
 
-# --- Galvatron ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("release", "first"),
-    [
-        ("", ["./train_dist.yaml", "runtime.parallel.galvatron_config_path={}"]),
-        ("2.4", ["--galvatron_config_path", "{}", "--reduce_in_fp32"]),
-    ],
-)
-def test_galvatron_is_started_as_its_release_wants(
-    release: str, first: list[str], started: Callable[..., list[Any]], tmp_path: Path
-) -> None:
-    calls = started(
-        "galvatron",
-        UNEVEN,
-        "bash launch.sh 'runtime.data.data_path=my data'",
-        {"ssh": SSH, "torchrun": TELLS},
-        RELEASE=release,
-    )
-    config = tmp_path / "a folder" / "galvatron_config.json"
-    wanted = [word.format(config) for word in first]
-    for _, words, _ in calls:
-        place = words.index("train_dist.py")
-        assert words[place + 1 :] == [*wanted, "runtime.data.data_path=my data"]
-    runtime = yaml.safe_load((config.parent / "train_dist.yaml").read_text())["runtime"]
-    assert runtime["model"]["num_layers"] == 12
-    assert runtime["train"]["chunks"] == json.loads(config.read_text())["chunks"]
-
-
 # --- Python that DeepSpeed and torchtitan import -------------------------------------
 
 DEEPSPEED = {

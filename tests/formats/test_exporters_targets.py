@@ -62,7 +62,6 @@ LACKS = {
     "deepspeed": GRIDS,
     "torchtitan": GRIDS,
     "flagscale": {*PIPELINES, "degrees in a stage", "samples", "types in a stage"},
-    "galvatron": {*PIPELINES, "degrees in a stage", "samples"},
     "sailor": {*PIPELINES, "replicas", "samples"},
     "hexiscale": {"replicas"},
     "transformers": MODELS | set(WORDS) - {"batches", "samples"} - TYPES,
@@ -160,11 +159,6 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
         yield from _flagscale(rows)
     if target == "torchtitan" and count < len(cuts):
         yield "expected at least as many"
-    if target == "galvatron":
-        if len({sum(len(gpus) for gpus, _ in row) for row in rows}) > 1:
-            yield "must have the same number"
-        if len(rows[0][0][0]) != len(rows[-1][0][0]):
-            yield "must be cut in the same way"
     if target == "sailor":
         yield from _sailor(rows)
     if target == "accelerate" and len({*map(hosts_of(rows).count, hosts)}) > 1:
@@ -288,8 +282,8 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         "ZeRO 1",
         {"megatron", "flagscale", "deepspeed", "torchtitan", "llamafactory"},
     ),
-    ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron", *OF_WHOLE}),
-    ({"zero": 3}, "ZeRO 3", {"torchtitan", "galvatron", *OF_WHOLE}),
+    ({"zero": 2}, "ZeRO 2", {"torchtitan", *OF_WHOLE}),
+    ({"zero": 3}, "ZeRO 3", {"torchtitan", *OF_WHOLE}),
     ({"interleave": 2}, "interleaved", {"megatron"}),
     (
         {"zero": 1, "zero_groups": 2},
@@ -344,7 +338,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         {"recompute": "none"},
         "layers that are not recomputed",
         {
-            *("megatron", "flagscale", "deepspeed", "torchtitan", "galvatron"),
+            *("megatron", "flagscale", "deepspeed", "torchtitan"),
             *("sailor", *OF_WHOLE),
         },
     ),
@@ -452,8 +446,6 @@ def test_states_are_divided_where_the_target_can_divide_them(
             ['"num_distributed_optimizer_instances": 2'],
         ),
         ("torchtitan", {"recompute": "selective"}, ['mode = "selective"']),
-        ("galvatron", {"zero": 3}, ['"default_dp_type": "zero3"']),
-        ("galvatron", {"recompute": "none"}, ['"checkpoint": "0,0']),
     ],
 )
 def test_settings_are_told_in_the_words_of_the_target(
@@ -504,7 +496,7 @@ def test_bf16_is_refused_on_cards_that_have_none() -> None:
     for old, new in cards.items():
         text = text.replace(old, new)
     data = Instance.model_validate_json(text)
-    for target in ("megatron", "deepspeed", "torchtitan", "galvatron"):
+    for target in ("megatron", "deepspeed", "torchtitan"):
         why = exporting.reasons(target, data, EVEN)
         assert why == []
         (reason,) = exporting.reasons(target, data, UNEVEN)

@@ -32,14 +32,6 @@ _broken(
     ("plan.toml", "seq_len = 128", "seq_len =", "plan.toml"),
 )
 _broken(
-    "galvatron",
-    UNEVEN,
-    ("galvatron_config.json", '"pp_deg": 3', '"pp_deg": 2', "is not of 2 stages"),
-    ("galvatron_config.json", '"5,4,3"', '"5,4,2"', "has 12 layers, not 11"),
-    ("galvatron_config.json", '"4,4,4', '"3,4,4', "not divisible by tp"),
-    ("galvatron_config.json", '"chunks": 8', '"chunks": 5', "chunks x replicas"),
-)
-_broken(
     "hexiscale",
     asymmetric(),
     ("hetero_configs.json", "[7, 5]", "[7, 4]", "pipeline 1 has 11 layers"),

@@ -15,7 +15,6 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance, load_plan
 from hetopt.formats import importing
-from hetopt.formats.galvatron import launch as galvatron
 from hetopt.formats.hexiscale import launch as hexiscale
 from hetopt.formats.metis import profiles as metis
 from hetopt.formats.sailor import launch as sailor
@@ -177,7 +176,7 @@ def test_variants_of_the_log_are_the_same_plan(there: str, tmp_path: Path) -> No
         assert plan_of("metis-plan", tmp_path / "log", there, types) == wanted
 
 
-# --- HexiScale, Sailor, Galvatron --------------------------------------------------
+# --- HexiScale, Sailor -------------------------------------------------------------
 
 
 def test_the_released_examples_shape_is_read(tmp_path: Path) -> None:
@@ -218,15 +217,8 @@ def test_sailors_list_is_read_and_judged(there: str) -> None:
     )
 
 
-def test_galvatrons_lists_get_the_ends_of_the_instance(there: str) -> None:
-    plan = plan_of("galvatron-plan", PLANS / "galvatron.json", there)
-    assert [stage.layers for stage in plan.pipelines[0].stages] == [(0, 3), (3, 6)]
-    assert [len(s.replicas) for s in plan.pipelines[0].stages] == [2, 4]
-    assert training_plan.evaluate(load_instance(there), plan).objective is not None
-
-
 def grids(instance: Instance) -> Iterator[TrainingPlan]:
-    """Plans that every one of the three tools can say: equal stages, whole nodes."""
+    """Plans that both tools can say: equal stages, whole nodes."""
     for seed in range(6):
         random = Random(f"grid {seed}")
         cut = random.randint(1, 5)
@@ -253,7 +245,6 @@ def grids(instance: Instance) -> Iterator[TrainingPlan]:
 @pytest.mark.parametrize(
     ("format", "exporter", "file"),
     [
-        ("galvatron-plan", galvatron, "galvatron_config.json"),
         ("sailor-plan", sailor, "sailor_plan.json"),
         ("hexiscale-plan", hexiscale, "hetero_configs.json"),
     ],
@@ -305,26 +296,6 @@ def _batches(format: str, plan: TrainingPlan) -> list[str]:
             "hexiscale.json",
             {"devices_id": [[[0] * 3, [1, 1]], [[1, 1]]]},
             r"devices_id\[0\]: expected 2 stages as in hetero_configs",
-        ),
-        ("galvatron-plan", "galvatron.json", {"pp_deg": 3}, "found pp_division of 2"),
-        ("galvatron-plan", "galvatron.json", {"chunks": 0}, "chunks: found 0"),
-        (
-            "galvatron-plan",
-            "galvatron.json",
-            {"tp_sizes_enc": "2,1,1,1"},
-            r"stage 0: found layers of degrees 1, 2, expected one degree",
-        ),
-        (
-            "galvatron-plan",
-            "galvatron.json",
-            {"pp_division": "a"},
-            "pp_division: found",
-        ),
-        (
-            "galvatron-plan",
-            "galvatron.json",
-            {"tp_sizes_enc": "3,3,1,1"},
-            r"stage 0: found degree 3 for 4 GPUs",
         ),
     ],
 )

@@ -28,7 +28,6 @@ READ = {
 #: Why the files of others are not read by `check --from`.
 NOT_READ = {
     "deepspeed": "its pipeline is Python of ours, not a name of its configuration",
-    "galvatron": "`hetopt import galvatron` reads its plans",
     "hexiscale": "its pipelines have different shapes: no one setting",
     "sailor": "`hetopt import sailor` reads its plans",
     **dict.fromkeys(

@@ -29,7 +29,7 @@ WITH_FILES = [(target, kind) for target, kind in ROWS if target != "executor"]
 
 def costs_of(kind: str, target: str) -> dict[str, Any]:
     """Settings that the target has beside a precision."""
-    zero = 2 if target in ("torchtitan", "galvatron") else 0
+    zero = 2 if target == "torchtitan" else 0
     if target == "deepspeed":
         zero = 1
     return {"precision": kind, "zero": zero}
@@ -100,15 +100,6 @@ def of_torchtitan(files: Files) -> Widths:
     return 2, 4, 4
 
 
-def of_galvatron(files: Files) -> Widths:
-    """Sums are kept in fp32, and reduced so where that is asked for."""
-    told = yaml.safe_load(files["train_dist.yaml"])["runtime"]["parallel"]
-    assert told["mixed_precision"] == "bf16"
-    older = "--reduce_in_fp32" in files["launch.sh"]
-    assert older == told.get("reduce_in_fp32", False)
-    return 2, 4, 4 if older else 2
-
-
 def of_trainer(files: Files) -> Widths:
     """Autocast copies weights to bf16, and leaves gradients as wide as weights are."""
     told = yaml.safe_load(files["arguments.yaml"])
@@ -130,7 +121,6 @@ READ: dict[str, Callable[[Files], Widths]] = {
     "flagscale": of_flagscale,
     "deepspeed": of_deepspeed,
     "torchtitan": of_torchtitan,
-    "galvatron": of_galvatron,
     "transformers": of_trainer,
     "accelerate": of_trainer,
     "llamafactory": of_factory,

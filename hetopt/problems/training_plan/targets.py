@@ -201,16 +201,6 @@ def _tied_together(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> li
     return ["the tied embedding and head are on different stages"]
 
 
-def _ends_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    first, last = (pipeline.stages[j].replicas[0].degree for j in (0, -1))
-    if first == last:
-        return []
-    return [
-        f"the first and the last stage have tensor-parallel degrees {first} and "
-        f"{last}, but embedding and head must be cut in the same way"
-    ]
-
-
 def _tied_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     first, last = (pipeline.stages[j].replicas[0].degree for j in (0, -1))
     if first == last or not data.model.tied_embeddings:
@@ -219,13 +209,6 @@ def _tied_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[
         "embedding and head are tied, and the first and the last stage have "
         f"tensor-parallel degrees {first} and {last}"
     ]
-
-
-def _equal_stages(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    sizes = [sum(r.degree for r in stage.replicas) for stage in pipeline.stages]
-    if len(set(sizes)) == 1:
-        return []
-    return [f"stages have {sizes} GPUs, and must have the same number"]
 
 
 def _neighbours(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
@@ -306,8 +289,6 @@ _CHECKS: dict[Rule, _Check] = {
     Rule.FILLED: _full_machines,
     Rule.TIED_TOGETHER: _tied_together,
     Rule.TIED_ALIKE: _tied_alike,
-    Rule.ENDS_ALIKE: _ends_alike,
-    Rule.EQUAL_STAGES: _equal_stages,
     Rule.NEIGHBOURS: _neighbours,
     Rule.WHOLE_SHARES: _whole_shares,
     Rule.HANDED_ON: _handed_on,
