@@ -4,7 +4,7 @@
 
 `--run` runs the tests of tests/targets, which skip what is not installed and checkouts
 that no variable of the environment names (MEGATRON_LM, MEGATRON_BRIDGE,
-FLAGSCALE, FLASHFLEX, SAILOR, and CRDS with definitions of Kubernetes), and keeps a line
+FLAGSCALE, FLASHFLEX, and CRDS with definitions of Kubernetes), and keeps a line
 a test in results/held.jsonl; `--only` takes the test files whose name has the word. The
 page, results/held.md, is made from the latest run of each file and from what exporters
 refuse now. All of it takes a quarter of an hour on two cores.
@@ -51,7 +51,6 @@ CHECKOUTS = {
     "megatron_bridge": "MEGATRON_BRIDGE",
     "flagscale": "FLAGSCALE",
     "hexiscale": "FLASHFLEX",
-    "sailor": "SAILOR",
 }
 #: What no test can show on such a machine, and what it would take.
 NOT_HERE = {
@@ -65,7 +64,6 @@ NOT_HERE = {
     "megatron": "`pretrain_gpt.py` itself, and speed: they want CUDA",
     "megatron_bridge": "its recipes: their modules want CUDA to be imported",
     "ray": "GPUs: the raylets' are of the name alone",
-    "sailor": "its agents on hosts",
     "skypilot": "`sky launch`: it wants an account of a cloud",
     "slurm": "accounting and limits of a real cluster",
     "torchrun": "GPUs of several hosts: see executor.md for one host's",
@@ -88,8 +86,6 @@ FINDINGS = (
     ("flagscale", "norms, positions and biases were not told",
      "test_norms_positions_and_biases_are_told"),
     ("hexiscale", "models that it does not have were taken", ""),
-    ("sailor", "an option was named that it does not have",
-     "test_its_controller_tells_every_group_its_ranks"),
     ("ray", "without labels it waited for ever", "test_nodes_without_labels_are_told"),
     ("ray", "the words of `hetopt run` did not reach its workers",
      "test_every_node_gets_its_gpus_and_the_plan"),

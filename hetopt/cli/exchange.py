@@ -164,7 +164,7 @@ def export(
     """Write a plan for the tool that runs it; refuse what the tool cannot express.
 
     Trainers: megatron, megatron_bridge, flagscale, deepspeed, transformers, accelerate,
-    llamafactory, torchtitan, hexiscale, sailor. Schedulers, which get the
+    llamafactory, torchtitan, hexiscale. Schedulers, which get the
     machines and the plan: slurm, jobset, kueue (Kubernetes), skypilot, ray.
     The executor, `hetopt run`, over hosts: torchrun.
 

@@ -40,7 +40,6 @@ RunsOn = Literal[
     "deepspeed",
     "flagscale",
     "hexiscale",
-    "sailor",
     "transformers",
     "llamafactory",
 ]
@@ -123,7 +122,6 @@ class Rule(StrEnum):
     NEIGHBOURS = "hosts that serve neighbouring ranks"
     WHOLE_SHARES = "a micro-batch that every stage's replicas share equally"
     HANDED_ON = "replicas that hand all of their samples to one"
-    ALONE = "a host for each replica"
     TOGETHER = "equal pipelines where their GPUs share experts"
     IN_STEP = (
         "replicas with the same number of micro-batches where they divide weights or "
@@ -368,25 +366,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             _SHAPES | _LAYERS | {Feature.FLOAT16},
             _GROUPS | {Rule.HANDED_ON},
             program="our HexiScale export",
-        ),
-        "sailor": Target(
-            frozenset(
-                {
-                    *_MODEL_PARALLEL,
-                    Feature.UNEVEN_LAYERS,
-                    Feature.MIXED_DEGREES,
-                    Feature.MIXED_DEGREES_IN_STAGE,
-                    Feature.MIXED_TYPES,
-                    Feature.MIXED_TYPES_IN_STAGE,
-                    Feature.NOT_RECOMPUTED,
-                    Feature.SINGLE_PRECISION,
-                    Feature.BFLOAT16,
-                    Feature.WIDE_UNDIVIDED,
-                }
-                | _LAYERS
-            ),
-            _GROUPS | {Rule.ALONE},
-            program="our Sailor export",
         ),
         # DDP, where each rank has its own arguments, and FSDP.
         "transformers": Target(

@@ -137,7 +137,6 @@ OURS = {
     "megatron": {"ssh", "torchrun"},
     "megatron_bridge": {"ssh", "torchrun"},
     "ray": {"train"},
-    "sailor": set(),
     "skypilot": {"sky", "train"},
     "slurm": {"scontrol", "srun"},
     "torchrun": {"ssh", "torchrun"},

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 from exporter_plans import (
-    ALONE,
     EVEN,
     MIXED,
     UNEVEN,
@@ -657,38 +656,6 @@ def test_hexiscale_is_started_on_every_machine_with_its_number(
         "layer_partitions": [[6, 6], [7, 5]],
         "devices_id": [[[0] * 4, [0] * 4], [[1] * 4, [1] * 4]],
     }
-
-
-# --- Sailor ------------------------------------------------------------------------
-
-CONTROLLER = """\
-import json
-class SailorPlanner: pass
-class LocalController: pass
-def main(args):
-    planner = SailorPlanner(args.sailor_profile_file_dir, args.training_config_json)
-    with open(args.training_config_json) as file:
-        plans = planner.get_sorted_plans(
-            cluster_config={}, training_config=json.load(file)
-        )
-    print(json.dumps([plans[0], open(args.node_list_file).read().split()]))
-"""
-
-
-def test_sailors_controller_runs_the_plan_as_its_planners(tmp_path: Path) -> None:
-    exporting.write(tmp_path, exporting.export_plan("sailor", instance(), ALONE[1]))
-    (tmp_path / "training.json").write_text('{"global_batch_size": 32}')
-    sailor = {
-        "sailor/__init__.py": "",
-        "sailor/Controller/__init__.py": "",
-        "sailor/Controller/local/__init__.py": "",
-        "sailor/Controller/local/local_controller.py": CONTROLLER,
-    }
-    code = "import sys, runpy; sys.argv = ['launch.py', 'training.json']; "
-    code += "runpy.run_path('launch.py')"
-    plan, nodes = ran(tmp_path, sailor, code)
-    assert plan == json.loads((tmp_path / "sailor_plan.json").read_text())
-    assert nodes == ["a0", "b0", "a1", "b1"]
 
 
 # --- Python that DeepSpeed and torchtitan import -------------------------------------

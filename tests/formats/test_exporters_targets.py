@@ -62,7 +62,6 @@ LACKS = {
     "deepspeed": GRIDS,
     "torchtitan": GRIDS,
     "flagscale": {*PIPELINES, "degrees in a stage", "samples", "types in a stage"},
-    "sailor": {*PIPELINES, "replicas", "samples"},
     "hexiscale": {"replicas"},
     "transformers": MODELS | set(WORDS) - {"batches", "samples"} - TYPES,
     "accelerate": set(WORDS) - TYPES,
@@ -159,8 +158,6 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
         yield from _flagscale(rows)
     if target == "torchtitan" and count < len(cuts):
         yield "expected at least as many"
-    if target == "sailor":
-        yield from _sailor(rows)
     if target == "accelerate" and len({*map(hosts_of(rows).count, hosts)}) > 1:
         yield "as many ranks on each host"
     if target == "hexiscale":
@@ -189,16 +186,6 @@ def _flagscale(rows: list[Row]) -> Iterator[str]:
     for replicas in {len(row) for row in rows}:
         if size % replicas:
             yield f"not divisible by {replicas} replicas"
-
-
-def _sailor(rows: list[Row]) -> Iterator[str]:
-    held: dict[str, list[tuple[str, ...]]] = {}
-    for row in rows:
-        for gpus, _ in row:
-            held.setdefault(where(gpus[0])[0], []).append(gpus)
-    for host, several in held.items():
-        if len(several) > 1:
-            yield f"{host!r} serves {len(several)} replicas"
 
 
 def _hexiscale(plan: TrainingPlan) -> Iterator[str]:
@@ -298,7 +285,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     (
         {"precision": "fp32"},
         "single",
-        {"megatron", "flagscale", "deepspeed", "sailor", *OF_WHOLE},
+        {"megatron", "flagscale", "deepspeed", *OF_WHOLE},
     ),
     (
         {"precision": "fp16_mixed"},
@@ -337,10 +324,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     (
         {"recompute": "none"},
         "layers that are not recomputed",
-        {
-            *("megatron", "flagscale", "deepspeed", "torchtitan"),
-            *("sailor", *OF_WHOLE),
-        },
+        {"megatron", "flagscale", "deepspeed", "torchtitan", *OF_WHOLE},
     ),
 ]
 
@@ -364,7 +348,7 @@ def _refused_or_exported(
     name = target.removesuffix("_bridge")  # whose rules are Megatron's
     if target != name and reason == "Muon":
         takers = set()
-    plan = ALONE[3] if target in ("sailor", "hexiscale") else even_for(target)
+    plan = ALONE[3] if target == "hexiscale" else even_for(target)
     if "zero_groups" in costs and plan is EVEN:
         plan = FOUR
     why = exporting.reasons(target, data, plan)

@@ -2,7 +2,7 @@
 
 import pytest
 from exported import reader
-from exporter_plans import ALONE, MIXED, UNEVEN, asymmetric, instance_for
+from exporter_plans import MIXED, UNEVEN, asymmetric, instance_for
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
@@ -39,15 +39,6 @@ _broken(
     ("launch.sh", "size 20 12", "size 21 12", "cuts a batch of 21 into 5"),
     ("launch.sh", "_num 5 3", "_num 5", "of [1, 2] pipelines"),
     ("machines", "1 a1\n", "1 a1\n2 b0\n", "3 are listed"),
-)
-_broken(
-    "sailor",
-    ALONE[1],
-    ("sailor_plan.json", '"dp": [2, 2]', '"dp": [2, 1]', "dp is not the number"),
-    ("sailor_plan.json", "[0, 1, 2", "[0, 2, 1", "in one stage, in order"),
-    ("sailor_plan.json", '"gbs": 32', '"gbs": 33', "not divisible by micro-batch"),
-    ("nodes", "a1\n", "a0\n", "not one node for each"),
-    ("launch.py", '"nodes"', '"hosts"', "does not name sailor_plan.json and nodes"),
 )
 _broken(
     "slurm",

@@ -29,7 +29,6 @@ READ = {
 NOT_READ = {
     "deepspeed": "its pipeline is Python of ours, not a name of its configuration",
     "hexiscale": "its pipelines have different shapes: no one setting",
-    "sailor": "`hetopt import sailor` reads its plans",
     **dict.fromkeys(
         ("jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"),
         "a launcher of our executor: its plan.json is a plan of hetopt",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import ALONE, EVEN, even_for, instance
+from exporter_plans import EVEN, even_for, instance
 from places import ROOT
 
 from hetopt.formats import exporting
@@ -37,8 +37,8 @@ def costs_of(kind: str, target: str) -> dict[str, Any]:
 
 def files_of(target: str, kind: str) -> Files:
     """What is written for a plan of that precision, or of one that it widens."""
-    plan = ALONE[3] if target == "sailor" else even_for(target)
-    return exporting.export_plan(target, instance(costs=costs_of(kind, target)), plan)
+    data = instance(costs=costs_of(kind, target))
+    return exporting.export_plan(target, data, even_for(target))
 
 
 # --- what each program makes of its files, by its own defaults ---------------------
@@ -76,14 +76,12 @@ def of_bridge(files: Files) -> Widths:
     return (2, 4, 4) if fields["grad_reduce_in_fp32"] else (2, 2, 2)
 
 
-def of_deepspeed(files: Files, *, bf16_alone_sums: int = 2) -> Widths:
+def of_deepspeed(files: Files) -> Widths:
     """`get_data_types` and `communication_data_type` of its engine."""
     told = json.loads(files["ds_config.json"])
     sizes = {"fp32": 4, "fp16": 2, "bf16": 2}
     halves = [k for k in ("fp16", "bf16") if told.get(k, {}).get("enabled")]
     weight, usual = (2, 2) if halves else (4, 4)
-    if halves == ["bf16"]:
-        usual = bf16_alone_sums
     sums = told.get("data_types", {}).get("grad_accum_dtype")
     wire = told.get("communication_data_type")
     return (
@@ -124,7 +122,6 @@ READ: dict[str, Callable[[Files], Widths]] = {
     "transformers": of_trainer,
     "accelerate": of_trainer,
     "llamafactory": of_factory,
-    "sailor": lambda files: of_deepspeed(files, bf16_alone_sums=4),
 }
 
 

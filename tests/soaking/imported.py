@@ -1,6 +1,6 @@
 """Instances that importers make of drawn files, as `training_plan` checks them.
 
-Metis's and Sailor's profiles, and `hetopt plan --config --from hostfile`,
+Metis's profiles, and `hetopt plan --config --from hostfile`,
 whose workload has all cost settings drawn.
 """
 
@@ -166,33 +166,6 @@ def _profile(rng: Random, parameters: list[int], weighed: bool) -> Tree:
     }
 
 
-def _sailor(rng: Random) -> Tree:
-    slots, kinds = _cluster(rng)
-    layers = rng.choice([3, 3, 4])
-    files: Tree = {"hostfile": _hostfile(slots, kinds)}
-    for kind in sorted(set(kinds)):
-        tree: Tree = {}
-        for t, b in _measured(rng, slots):
-            passes = (_times(rng, layers, 1e-3) for _ in range(3))
-            rows = zip(*passes, strict=True)
-            tree.setdefault(str(b), {})[str(t)] = {
-                str(x): list(row) for x, row in enumerate(rows)
-            }
-        files[f"{kind}/profile.json"] = tree
-    options = {"hostfile": "hostfile", **_links(rng, kinds), **_asked(rng)}
-    if rng.random() < 0.5:
-        options["vocabulary"] = rng.choice([1, 2000])
-    else:
-        held = {
-            str(x): {"params_floats": rng.choice([0, 1024, 3_150_000])}
-            for x in range(layers)
-        }
-        files["memory.json"] = {"1": held}
-        options["memory_info"] = "memory.json"
-    paths = [f"{kind}/profile.json" for kind in sorted(set(kinds))]
-    return {"files": files, "paths": paths, "options": options}
-
-
 def _assembled(rng: Random) -> Tree:
     slots, kinds = _cluster(rng)
     layers, batch = rng.choice([1, 1, 2, 3]), rng.choice([1, 2, 3, 4])
@@ -221,5 +194,4 @@ def _assembled(rng: Random) -> Tree:
 _FORMATS = {
     "assembled": _assembled,
     "metis": _metis,
-    "sailor": _sailor,
 }

@@ -19,7 +19,6 @@ from . import (
     nanotron,
     nemo,
     rows,
-    sailor,
     torchtitan,
     trainer,
 )
@@ -29,7 +28,6 @@ from .source import Form, Measured, Size, Source
 
 # A file is of the first form that takes it: those of other tools before our own.
 FORMS: tuple[Form, ...] = (
-    sailor.FORM,
     trainer.STATE,
     rows.TREE,
     nanotron.METRICS,

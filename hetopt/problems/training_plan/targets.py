@@ -1,6 +1,5 @@
 """A plan may break rules of the target that its instance runs on."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from ...catalogue import GPU_MAKERS, find_gpu, maker_of
@@ -234,15 +233,6 @@ def _handed_on(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[s
     return ["replicas send their samples to replicas that take another number"]
 
 
-def _alone(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    held = Counter(replica.node for replica in plan.replicas())
-    return [
-        f"host {host!r} serves {count} replicas, not one"
-        for host, count in held.items()
-        if count > 1
-    ]
-
-
 def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     """Return the pipelines that meet in every layer but differ in order.
 
@@ -292,7 +282,6 @@ _CHECKS: dict[Rule, _Check] = {
     Rule.NEIGHBOURS: _neighbours,
     Rule.WHOLE_SHARES: _whole_shares,
     Rule.HANDED_ON: _handed_on,
-    Rule.ALONE: _alone,
     Rule.TOGETHER: _alike,
     Rule.IN_STEP: _in_step,
     Rule.ONE_MAKER: lambda data, plan, pipeline: _apart("megatron", data, plan),
