@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hetopt.formats.sailor.network import Line, line
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
@@ -21,6 +20,13 @@ MIB = 2**20
 TP = 4  # of every run: the GPUs of a node
 # A GH200's GPU, of NVIDIA's data sheet: FP32 without tensor cores, HBM3 of 96 GB.
 PEAK_TFLOPS, MEMORY_GBYTES_PER_S, MEMORY_GIB = 67.0, 4000.0, 96.0
+
+
+class Line(NamedTuple):
+    """A link: latency in us, and GB/s."""
+
+    latency_us: float
+    gbytes_per_s: float
 
 
 class Run(NamedTuple):
@@ -49,6 +55,24 @@ class Measured(NamedTuple):
     memory: dict[str, Any]
     intra: Line
     inter: Line  # the latency of one GPU, the rate of all of a node
+
+
+def line(fit: Any) -> Line:
+    """Return the line that is nearest to a fit's times of messages of 1 MB to 1 GB.
+
+    A fit is `[[a, b, c], cap]`: GB/s = a x^2 + b x + c with x = log2(message in MB), at
+    most `cap` bytes/s.
+    """
+    (a, b, c), cap = fit
+    sizes = [2.0**x * MIB for x in range(11)]
+    rates = [min((a * x * x + b * x + c) * 1e9, cap) for x in range(11)]
+    # Rows (1 / t, m / t) . (alpha, 1 / beta) = 1: normal equations of two unknowns.
+    rows = [(rate / m, rate) for m, rate in zip(sizes, rates, strict=True)]
+    xx, xy, yy = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    x, y = (sum(r[i] for r in rows) for i in (0, 1))
+    det = xx * yy - xy * xy
+    alpha, inverse = (yy * x - xy * y) / det, (xx * y - xy * x) / det
+    return Line(max(0.0, round(alpha * 1e6, 3)), round(1 / inverse / 1e9, 3))
 
 
 def measured(data: Path) -> Measured:

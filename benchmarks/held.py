@@ -3,8 +3,8 @@
     python benchmarks/held.py [--run] [--only WORD]
 
 `--run` runs the tests of tests/targets, which skip what is not installed and checkouts
-that no variable of the environment names (MEGATRON_LM, MEGATRON_BRIDGE, GALVATRON,
-FLAGSCALE, FLASHFLEX, SAILOR, and CRDS with definitions of Kubernetes), and keeps a line
+that no variable of the environment names (MEGATRON_LM, MEGATRON_BRIDGE,
+FLAGSCALE, FLASHFLEX, and CRDS with definitions of Kubernetes), and keeps a line
 a test in results/held.jsonl; `--only` takes the test files whose name has the word. The
 page, results/held.md, is made from the latest run of each file and from what exporters
 refuse now. All of it takes a quarter of an hour on two cores.
@@ -49,17 +49,14 @@ TESTS = ROOT / "tests" / "targets"
 CHECKOUTS = {
     "megatron": "MEGATRON_LM",
     "megatron_bridge": "MEGATRON_BRIDGE",
-    "galvatron": "GALVATRON",
     "flagscale": "FLAGSCALE",
     "hexiscale": "FLASHFLEX",
-    "sailor": "SAILOR",
 }
 #: What no test can show on such a machine, and what it would take.
 NOT_HERE = {
     "accelerate": "`accelerate launch` over several hosts; training on GPUs",
     "deepspeed": "training on GPUs; its launcher over several hosts",
     "flagscale": "training: its Megatron wants CUDA and Transformer Engine",
-    "galvatron": "training: `train_dist.py` sets a CUDA device first",
     "hexiscale": "training: its models are made of flash-attn",
     "jobset": "admission and scheduling: there is no API server",
     "kueue": "admission and scheduling: there is no API server",
@@ -67,12 +64,10 @@ NOT_HERE = {
     "megatron": "`pretrain_gpt.py` itself, and speed: they want CUDA",
     "megatron_bridge": "its recipes: their modules want CUDA to be imported",
     "ray": "GPUs: the raylets' are of the name alone",
-    "sailor": "its agents on hosts",
     "skypilot": "`sky launch`: it wants an account of a cloud",
     "slurm": "accounting and limits of a real cluster",
     "torchrun": "GPUs of several hosts: see executor.md for one host's",
     "torchtitan": "its `Trainer`, and speed: they want CUDA",
-    "volcano": "admission and scheduling: there is no API server",
     "transformers": "training on GPUs; weights of four and eight bits",
 }
 #: What was wrong when exports were first held to the tools, and the tests that look.
@@ -88,13 +83,9 @@ FINDINGS = (
      "test_hosts_and_gpus_are_read_as_they_are_written"),
     ("deepspeed", "a run of two steps did not end",
      "test_two_steps_lose_alike_on_all_ranks_and_end"),
-    ("galvatron", "its script refused the flag of launch.sh",
-     "test_it_reads_the_plan_from_what_its_script_is_started_with"),
     ("flagscale", "norms, positions and biases were not told",
      "test_norms_positions_and_biases_are_told"),
     ("hexiscale", "models that it does not have were taken", ""),
-    ("sailor", "an option was named that it does not have",
-     "test_its_controller_tells_every_group_its_ranks"),
     ("ray", "without labels it waited for ever", "test_nodes_without_labels_are_told"),
     ("ray", "the words of `hetopt run` did not reach its workers",
      "test_every_node_gets_its_gpus_and_the_plan"),
@@ -169,7 +160,7 @@ def found_version(target: str) -> str:
         found.append(f"{HELD[target].package} {release}")
     if folder := os.environ.get(CHECKOUTS.get(target, "")):
         found.append(f"checkout {commit(folder)}")
-    if target in ("jobset", "kueue", "volcano") and os.environ.get("CRDS"):
+    if target in ("jobset", "kueue") and os.environ.get("CRDS"):
         found.append(f"definitions of {HELD[target].oldest}")
     if target == "slurm" and shutil.which("slurmd"):
         asked = subprocess.run(["slurmd", "-V"], capture_output=True, text=True)

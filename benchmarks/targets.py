@@ -58,15 +58,14 @@ the limit. `targets.csv` has the same numbers, `targets.jsonl` the machine too.
 """
 WORDS = """
 What a launcher costs here is less its equal pipelines than the rules beside them. Grids
-with uneven cuts (Megatron-LM, DeepSpeed, Galvatron; FlagScale adds degrees by stage)
+with uneven cuts (Megatron-LM, DeepSpeed; FlagScale adds degrees by stage)
 come near the freest plans that were found, as hosts come in whole kinds and the slow
 links between them leave little to win by odd shapes. A rule costs much where a cluster
 or a model meets it: torchtitan cuts no pipeline between embedding and head that are
 tied, as those of GPT-3 are; HexiScale recomputes every layer of four models of its own,
-and has no plan of others; Sailor gives a host to each replica, and of a host of 8 GPUs
-only one group works. Where *most that is proved* is nothing, a longer search may yet
-find that the target costs nothing, or more than the table says: bounds of `executor`
-are weaker than those of grids.
+and has no plan of others. Where *most that is proved* is nothing, a longer search may
+yet find that the target costs nothing, or more than the table says: bounds of
+`executor` are weaker than those of grids.
 
 Models of papers are told by numbers of parameters where the paper does so: plans and
 times are real all the same. An exporter that needs the model's shape says so in its

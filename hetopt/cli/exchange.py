@@ -153,7 +153,7 @@ def export(
             "-o",
             metavar="NAME=VALUE",
             help="Further settings of the target. slurm: gres, partition, time, "
-            "account, cpus_per_gpu, mem_per_gpu; jobset, kueue, volcano: name, queue, "
+            "account, cpus_per_gpu, mem_per_gpu; jobset, kueue: name, queue, "
             "restarts; "
             "all schedulers: train, a program in place of hetopt's executor; "
             "megatron, torchtitan: init_from, a folder of Hugging Face weights.",
@@ -164,8 +164,8 @@ def export(
     """Write a plan for the tool that runs it; refuse what the tool cannot express.
 
     Trainers: megatron, megatron_bridge, flagscale, deepspeed, transformers, accelerate,
-    llamafactory, torchtitan, hexiscale, sailor, galvatron. Schedulers, which get the
-    machines and the plan: slurm, jobset, kueue, volcano (Kubernetes), skypilot, ray.
+    llamafactory, torchtitan, hexiscale. Schedulers, which get the
+    machines and the plan: slurm, jobset, kueue (Kubernetes), skypilot, ray.
     The executor, `hetopt run`, over hosts: torchrun.
 
     Example: `hetopt export plan.json --to megatron --out run`

@@ -139,7 +139,7 @@ RunsOn = Annotated[
         metavar="TARGET",
         help="Only plans that this target can run: "
         "megatron, megatron_bridge, torchtitan, deepspeed, transformers, llamafactory, "
-        "flagscale, galvatron, hexiscale, sailor, executor (`hetopt run`), "
+        "flagscale, hexiscale, executor (`hetopt run`), "
         "architecture (all that the model's architecture allows), or any.",
     ),
 ]

@@ -40,8 +40,6 @@ RunsOn = Literal[
     "deepspeed",
     "flagscale",
     "hexiscale",
-    "galvatron",
-    "sailor",
     "transformers",
     "llamafactory",
 ]
@@ -121,12 +119,9 @@ class Rule(StrEnum):
     FILLED = "at least as many micro-batches as stages"
     TIED_TOGETHER = "one stage where embedding and head are tied"
     TIED_ALIKE = "tied embedding and head cut in the same way"
-    ENDS_ALIKE = "embedding and head cut in the same way"
-    EQUAL_STAGES = "the same number of GPUs in every stage"
     NEIGHBOURS = "hosts that serve neighbouring ranks"
     WHOLE_SHARES = "a micro-batch that every stage's replicas share equally"
     HANDED_ON = "replicas that hand all of their samples to one"
-    ALONE = "a host for each replica"
     TOGETHER = "equal pipelines where their GPUs share experts"
     IN_STEP = (
         "replicas with the same number of micro-batches where they divide weights or "
@@ -367,46 +362,10 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             ),
             program="our FlagScale export",
         ),
-        "galvatron": Target(
-            frozenset(
-                _GRID
-                | {
-                    Feature.MIXED_DEGREES,
-                    Feature.MIXED_REPLICAS,
-                    Feature.ZERO_2,
-                    Feature.ZERO_3,
-                    Feature.NOT_RECOMPUTED,
-                    Feature.BFLOAT16,
-                    Feature.WIDE_UNDIVIDED,
-                }
-                | _LAYERS
-            ),
-            _GROUPS | {Rule.EQUAL_STAGES, Rule.ENDS_ALIKE},
-            program="our Galvatron export",
-        ),
         "hexiscale": Target(
             _SHAPES | _LAYERS | {Feature.FLOAT16},
             _GROUPS | {Rule.HANDED_ON},
             program="our HexiScale export",
-        ),
-        "sailor": Target(
-            frozenset(
-                {
-                    *_MODEL_PARALLEL,
-                    Feature.UNEVEN_LAYERS,
-                    Feature.MIXED_DEGREES,
-                    Feature.MIXED_DEGREES_IN_STAGE,
-                    Feature.MIXED_TYPES,
-                    Feature.MIXED_TYPES_IN_STAGE,
-                    Feature.NOT_RECOMPUTED,
-                    Feature.SINGLE_PRECISION,
-                    Feature.BFLOAT16,
-                    Feature.WIDE_UNDIVIDED,
-                }
-                | _LAYERS
-            ),
-            _GROUPS | {Rule.ALONE},
-            program="our Sailor export",
         ),
         # DDP, where each rank has its own arguments, and FSDP.
         "transformers": Target(

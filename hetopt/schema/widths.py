@@ -15,9 +15,7 @@ Sources: Megatron-LM, megatron/training/arguments.py, `validate_args` (core 0.12
 --grad-reduce-in-bf16. Megatron-Bridge 0.6, training/mixed_precision.py. FlagScale hands
 its words to Megatron. DeepSpeed 0.19, runtime/engine.py, `get_data_types` and
 `communication_data_type`. torchtitan 0.3, config/configs.py: `mixed_precision_reduce`
-is float32 alone. Galvatron, core/runtime/parallel.py: FSDP keeps sums in fp32, and
-reduces so with `reduce_in_fp32`. Sailor (cf2c8e3) is DeepSpeed without ZeRO, whose bf16
-is added up in fp32. transformers 5.24, trainer.py, and LLaMA-Factory 0.9.5,
+is float32 alone. transformers 5.24, trainer.py, and LLaMA-Factory 0.9.5,
 model/adapter.py: weights are in fp32, as are gradients, and products in bf16 by
 autocast; FSDP of Accelerate 1.15 exchanges gradients in bf16, half of what is counted.
 HexiScale has no row: FSDP in fp16, of whose words we write none.
@@ -106,15 +104,6 @@ LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
             "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed_words("bf16", "fp32")),
         },
         "torchtitan": {"bf16_fp32_gradients": Launched(*_WIDE, {})},
-        "galvatron": {
-            "bf16_fp32_gradients": Launched(
-                *_WIDE, {"mixed_precision": "bf16", "reduce_in_fp32": True}
-            )
-        },
-        "sailor": {
-            "fp32": Launched(*_SINGLE, _deepspeed_words("fp32", "fp32")),
-            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed_words("bf16", "fp32")),
-        },
         "transformers": _TRANSFORMERS,
         "accelerate": _TRANSFORMERS,
         "llamafactory": {

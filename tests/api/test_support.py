@@ -34,7 +34,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "training in single precision": ("torchtitan", {}, {"precision": "fp32"}),
     "SGD instead of AdamW": (
-        "sailor",
+        "torchtitan",
         {},
         {"precision": "bf16_mixed", "optimiser": "sgd"},
     ),

@@ -19,10 +19,6 @@ ROOMS_OF_ROOMS = ("hetopt.costs.",)
 INSIDE = {
     # Takes parts of the method away to say what each brings.
     "proofs.py": "hetopt.exact.",
-    # Reads Sailor's own files, and writes plans as its simulator reads them.
-    "beside.py": "hetopt.formats.sailor.",
-    # Fits of the network that Sailor measured, in its own form.
-    "_fidelity_opt.py": "hetopt.formats.sailor.network",
 }
 
 

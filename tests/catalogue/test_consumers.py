@@ -68,7 +68,7 @@ def test_a_target_takes_a_card_or_refuses_it_by_name(card: Gpu) -> None:
     for target in exporting.names():
         why = [r for r in exporting.reasons(target, data, EVEN) if card.name in r]
         if card.is_gpu and target not in (
-            *("jobset", "kueue", "volcano"),
+            *("jobset", "kueue"),
             "skypilot",
         ):
             assert not why

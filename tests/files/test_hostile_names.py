@@ -130,7 +130,6 @@ OURS = {
     "accelerate": {"accelerate", "ssh"},
     "deepspeed": {"deepspeed"},
     "flagscale": set(),
-    "galvatron": {"ssh", "torchrun"},
     "hexiscale": {"ssh", "python3"},
     "jobset": {"kubectl", "train"},
     "kueue": {"kubectl", "train"},
@@ -138,13 +137,11 @@ OURS = {
     "megatron": {"ssh", "torchrun"},
     "megatron_bridge": {"ssh", "torchrun"},
     "ray": {"train"},
-    "sailor": set(),
     "skypilot": {"sky", "train"},
     "slurm": {"scontrol", "srun"},
     "torchrun": {"ssh", "torchrun"},
     "torchtitan": {"ssh", "torchrun"},
     "transformers": {"ssh", "torchrun"},
-    "volcano": {"kubectl", "train"},
 }
 
 
@@ -282,11 +279,6 @@ def nodes_of(
                 task = yaml.safe_load(files[name])
                 ranks = {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": "10.0.0.1"}
                 yield task["run"], {**task["envs"], **ranks}
-    if target == "volcano":
-        for task in yaml.safe_load(files["volcano.yaml"])["spec"]["tasks"]:
-            (container,) = task["template"]["spec"]["containers"]
-            env = {one["name"]: one["value"] for one in container["env"]}
-            yield container["command"][2], {**env, "VC_TASK_INDEX": "0"}
     if target in ("jobset", "kueue"):
         for job in yaml.safe_load(files["jobset.yaml"])["spec"]["replicatedJobs"]:
             pod = job["template"]["spec"]["template"]["spec"]
@@ -387,7 +379,6 @@ def _is_data(files: dict[str, str], name: str) -> None:
 SETS = {
     "accelerate": ("TRAIN", "PORT"),
     "deepspeed": ("TRAIN",),
-    "galvatron": ("TRAIN", "PORT"),
     "hexiscale": ("PORT",),
     "jobset": ("IMAGE", "TRAIN", "ARGS"),
     "llamafactory": ("PORT",),

@@ -108,7 +108,7 @@ def test_the_tool_of_the_readme_keeps_the_contract() -> None:
     assert {line.split()[0] for line in files["hosts.txt"].splitlines()} == nodes
 
 
-ALLOCATORS = ("jobset", "kueue", "ray", "skypilot", "slurm", "volcano")
+ALLOCATORS = ("jobset", "kueue", "ray", "skypilot", "slurm")
 
 
 @pytest.mark.parametrize("target", ALLOCATORS)

@@ -10,20 +10,19 @@ from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats import exporting
 from hetopt.schema import Instance
 
-TARGETS = ("jobset", "kueue", "volcano")
+TARGETS = ("jobset", "kueue")
 
 
 def job(target: str, *options: str) -> dict[str, Any]:
     """The specification of the job."""
     files = exporting.export_plan(target, instance(), MIXED, options)
-    name = "volcano.yaml" if target == "volcano" else "jobset.yaml"
-    spec: dict[str, Any] = yaml.safe_load(files[name])["spec"]
+    spec: dict[str, Any] = yaml.safe_load(files["jobset.yaml"])["spec"]
     return spec
 
 
 def pods(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    jobs = [one["template"]["spec"] for one in spec.get("replicatedJobs", [])]
-    return [one["template"]["spec"] for one in [*jobs, *spec.get("tasks", [])]]
+    jobs = [one["template"]["spec"] for one in spec["replicatedJobs"]]
+    return [one["template"]["spec"] for one in jobs]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -40,21 +39,13 @@ def test_pods_have_shared_memory_and_go_to_machines_with_gpus(target: str) -> No
         assert volumes[mounted["/plan"]]["configMap"]["defaultMode"] == 0o555
 
 
-@pytest.mark.parametrize("target", ["jobset", "kueue"])
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_jobset_says_how_often_it_starts_again(target: str) -> None:
     assert job(target)["failurePolicy"] == {"maxRestarts": 0}
     assert job(target, "restarts=2")["failurePolicy"] == {
         "maxRestarts": 2,
         "restartStrategy": "BlockingRecreate",
     }
-
-
-def test_a_job_of_volcano_ends_or_starts_again() -> None:
-    events = ["PodFailed", "PodEvicted"]
-    once, thrice = job("volcano"), job("volcano", "restarts=2")
-    assert once["policies"] == [{"events": events, "action": "AbortJob"}]
-    assert thrice["policies"] == [{"events": events, "action": "RestartJob"}]
-    assert thrice["maxRetry"] == 3
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -91,8 +82,7 @@ def test_machines_are_asked_for_by_the_product_that_was_read(
     data = sold_as({"a0": product, "a1": product}, gpu)
     for target in TARGETS:
         files = exporting.export_plan(target, data, EVEN)
-        name = "volcano.yaml" if target == "volcano" else "jobset.yaml"
-        (pod,) = pods(yaml.safe_load(files[name])["spec"])
+        (pod,) = pods(yaml.safe_load(files["jobset.yaml"])["spec"])
         assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100X"}
     queue = yaml.safe_load(exporting.export_plan("kueue", data, EVEN)["queue.yaml"])
     (flavour,) = (one for one in queue["items"] if one["kind"] == "ResourceFlavor")

@@ -58,7 +58,7 @@ def test_a_plan_is_read_back_equal_or_refused_for_a_reason(target: str) -> None:
         back = reader(target).read(files)
         if target == "hexiscale":  # which of its GPUs a host takes is not told
             assert on_hosts(back) == on_hosts(plan), number
-        elif target in ("deepspeed", "flagscale", "sailor"):  # nor here
+        elif target in ("deepspeed", "flagscale"):  # nor here
             assert by_hosts(back) == by_hosts(plan), number
         else:
             assert normal(back) == normal(plan), number

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 from exporter_plans import (
-    ALONE,
     EVEN,
     MIXED,
     UNEVEN,
@@ -308,7 +307,7 @@ def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"]
+    "target", ["jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"]
 )
 def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
     target: str, tmp_path: Path
@@ -475,7 +474,7 @@ def test_parts_of_a_machine_are_no_hosts_but_grants_of_slurm() -> None:
 
 # --- the words of `hetopt run` ----------------------------------------------------
 
-SCHEDULERS = ["jobset", "kueue", "ray", "skypilot", "slurm", "volcano"]
+SCHEDULERS = ["jobset", "kueue", "ray", "skypilot", "slurm"]
 STANDING_IN = ("srun", "scontrol", "sky", "kubectl", "ssh", "torchrun")
 GRANTED = {
     "SLURM_JOB_NODELIST_HET_GROUP_0": "n7 n8",
@@ -542,10 +541,9 @@ def test_a_launch_without_steps_or_data_is_refused(
 
 
 def pods(applied: str) -> list[dict[str, str]]:
-    """The environments of the containers of a JobSet or of a job of Volcano."""
+    """The environments of the containers of a JobSet."""
     spec = yaml.safe_load(applied)["spec"]
-    specs = [job["template"]["spec"] for job in spec.get("replicatedJobs", [])]
-    specs += spec.get("tasks", [])
+    specs = [job["template"]["spec"] for job in spec["replicatedJobs"]]
     return [
         {one["name"]: one["value"] for one in container["env"]}
         for one in specs
@@ -597,7 +595,7 @@ def test_a_program_of_the_user_s_own_needs_no_words(
     env = {} if when == "exported" else {"TRAIN": "mine"}
     ended, calls = launched(tmp_path, target, files, **env)
     assert ended.returncode == 0, ended.stderr
-    if target in ("jobset", "kueue", "volcano"):
+    if target in ("jobset", "kueue"):
         envs = pods((tmp_path / "told.yaml").read_text())
         assert [env["TRAIN"] for env in envs] == ["mine"] * 2
     else:
@@ -658,68 +656,6 @@ def test_hexiscale_is_started_on_every_machine_with_its_number(
         "layer_partitions": [[6, 6], [7, 5]],
         "devices_id": [[[0] * 4, [0] * 4], [[1] * 4, [1] * 4]],
     }
-
-
-# --- Sailor ------------------------------------------------------------------------
-
-CONTROLLER = """\
-import json
-class SailorPlanner: pass
-class LocalController: pass
-def main(args):
-    planner = SailorPlanner(args.sailor_profile_file_dir, args.training_config_json)
-    with open(args.training_config_json) as file:
-        plans = planner.get_sorted_plans(
-            cluster_config={}, training_config=json.load(file)
-        )
-    print(json.dumps([plans[0], open(args.node_list_file).read().split()]))
-"""
-
-
-def test_sailors_controller_runs_the_plan_as_its_planners(tmp_path: Path) -> None:
-    exporting.write(tmp_path, exporting.export_plan("sailor", instance(), ALONE[1]))
-    (tmp_path / "training.json").write_text('{"global_batch_size": 32}')
-    sailor = {
-        "sailor/__init__.py": "",
-        "sailor/Controller/__init__.py": "",
-        "sailor/Controller/local/__init__.py": "",
-        "sailor/Controller/local/local_controller.py": CONTROLLER,
-    }
-    code = "import sys, runpy; sys.argv = ['launch.py', 'training.json']; "
-    code += "runpy.run_path('launch.py')"
-    plan, nodes = ran(tmp_path, sailor, code)
-    assert plan == json.loads((tmp_path / "sailor_plan.json").read_text())
-    assert nodes == ["a0", "b0", "a1", "b1"]
-
-
-# --- Galvatron ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("release", "first"),
-    [
-        ("", ["./train_dist.yaml", "runtime.parallel.galvatron_config_path={}"]),
-        ("2.4", ["--galvatron_config_path", "{}", "--reduce_in_fp32"]),
-    ],
-)
-def test_galvatron_is_started_as_its_release_wants(
-    release: str, first: list[str], started: Callable[..., list[Any]], tmp_path: Path
-) -> None:
-    calls = started(
-        "galvatron",
-        UNEVEN,
-        "bash launch.sh 'runtime.data.data_path=my data'",
-        {"ssh": SSH, "torchrun": TELLS},
-        RELEASE=release,
-    )
-    config = tmp_path / "a folder" / "galvatron_config.json"
-    wanted = [word.format(config) for word in first]
-    for _, words, _ in calls:
-        place = words.index("train_dist.py")
-        assert words[place + 1 :] == [*wanted, "runtime.data.data_path=my data"]
-    runtime = yaml.safe_load((config.parent / "train_dist.yaml").read_text())["runtime"]
-    assert runtime["model"]["num_layers"] == 12
-    assert runtime["train"]["chunks"] == json.loads(config.read_text())["chunks"]
 
 
 # --- Python that DeepSpeed and torchtitan import -------------------------------------

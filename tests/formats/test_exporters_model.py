@@ -95,20 +95,12 @@ def test_transformers_5_writes_rope_elsewhere() -> None:
     assert from_config(newer, "m") == from_config(LLAMA_31, "m")
 
 
-def test_flagscale_and_galvatron_are_told_the_same() -> None:
+def test_flagscale_is_told_the_same() -> None:
     files = exporting.export_plan("flagscale", made_of(LLAMA_31), EVEN)
     model = yaml.safe_load(files["train/plan.yaml"])["model"]
     assert model["normalization"] == "RMSNorm"
     assert model["rotary_base"] == 500000
     assert model["disable_bias_linear"] is True
-    files = exporting.export_plan("galvatron", made_of(MIXTRAL), EVEN)
-    model = yaml.safe_load(files["train_dist.yaml"])["runtime"]["model"]
-    assert model["normalization"] == "RMSNorm"
-    assert model["rotary_base"] == 1000000
-    assert model["activation_func"] == "torch.nn.functional.silu"
-    assert str(model["moe_aux_loss_coeff"]) == "0.02"
-    (why,) = exporting.reasons("galvatron", made_of(LLAMA_31), EVEN)
-    assert "rope scaling llama3" in why
 
 
 def long_of(config: dict[str, Any], length: int) -> Instance:

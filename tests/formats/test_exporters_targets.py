@@ -36,7 +36,7 @@ from hetopt.schema.targets import TARGETS as RUNNING
 from hetopt.schema.targets import Feature
 
 TARGETS = list(formats.exporters())
-LAUNCHERS = {"jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"}
+LAUNCHERS = {"jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"}
 Row = list[tuple[tuple[str, ...], int]]  # GPUs and samples of replicas
 
 WORDS = {
@@ -62,8 +62,6 @@ LACKS = {
     "deepspeed": GRIDS,
     "torchtitan": GRIDS,
     "flagscale": {*PIPELINES, "degrees in a stage", "samples", "types in a stage"},
-    "galvatron": {*PIPELINES, "degrees in a stage", "samples"},
-    "sailor": {*PIPELINES, "replicas", "samples"},
     "hexiscale": {"replicas"},
     "transformers": MODELS | set(WORDS) - {"batches", "samples"} - TYPES,
     "accelerate": set(WORDS) - TYPES,
@@ -160,13 +158,6 @@ def minds(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
         yield from _flagscale(rows)
     if target == "torchtitan" and count < len(cuts):
         yield "expected at least as many"
-    if target == "galvatron":
-        if len({sum(len(gpus) for gpus, _ in row) for row in rows}) > 1:
-            yield "must have the same number"
-        if len(rows[0][0][0]) != len(rows[-1][0][0]):
-            yield "must be cut in the same way"
-    if target == "sailor":
-        yield from _sailor(rows)
     if target == "accelerate" and len({*map(hosts_of(rows).count, hosts)}) > 1:
         yield "as many ranks on each host"
     if target == "hexiscale":
@@ -195,16 +186,6 @@ def _flagscale(rows: list[Row]) -> Iterator[str]:
     for replicas in {len(row) for row in rows}:
         if size % replicas:
             yield f"not divisible by {replicas} replicas"
-
-
-def _sailor(rows: list[Row]) -> Iterator[str]:
-    held: dict[str, list[tuple[str, ...]]] = {}
-    for row in rows:
-        for gpus, _ in row:
-            held.setdefault(where(gpus[0])[0], []).append(gpus)
-    for host, several in held.items():
-        if len(several) > 1:
-            yield f"{host!r} serves {len(several)} replicas"
 
 
 def _hexiscale(plan: TrainingPlan) -> Iterator[str]:
@@ -288,8 +269,8 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         "ZeRO 1",
         {"megatron", "flagscale", "deepspeed", "torchtitan", "llamafactory"},
     ),
-    ({"zero": 2}, "ZeRO 2", {"torchtitan", "galvatron", *OF_WHOLE}),
-    ({"zero": 3}, "ZeRO 3", {"torchtitan", "galvatron", *OF_WHOLE}),
+    ({"zero": 2}, "ZeRO 2", {"torchtitan", *OF_WHOLE}),
+    ({"zero": 3}, "ZeRO 3", {"torchtitan", *OF_WHOLE}),
     ({"interleave": 2}, "interleaved", {"megatron"}),
     (
         {"zero": 1, "zero_groups": 2},
@@ -304,7 +285,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     (
         {"precision": "fp32"},
         "single",
-        {"megatron", "flagscale", "deepspeed", "sailor", *OF_WHOLE},
+        {"megatron", "flagscale", "deepspeed", *OF_WHOLE},
     ),
     (
         {"precision": "fp16_mixed"},
@@ -343,10 +324,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
     (
         {"recompute": "none"},
         "layers that are not recomputed",
-        {
-            *("megatron", "flagscale", "deepspeed", "torchtitan", "galvatron"),
-            *("sailor", *OF_WHOLE),
-        },
+        {"megatron", "flagscale", "deepspeed", "torchtitan", *OF_WHOLE},
     ),
 ]
 
@@ -370,7 +348,7 @@ def _refused_or_exported(
     name = target.removesuffix("_bridge")  # whose rules are Megatron's
     if target != name and reason == "Muon":
         takers = set()
-    plan = ALONE[3] if target in ("sailor", "hexiscale") else even_for(target)
+    plan = ALONE[3] if target == "hexiscale" else even_for(target)
     if "zero_groups" in costs and plan is EVEN:
         plan = FOUR
     why = exporting.reasons(target, data, plan)
@@ -452,8 +430,6 @@ def test_states_are_divided_where_the_target_can_divide_them(
             ['"num_distributed_optimizer_instances": 2'],
         ),
         ("torchtitan", {"recompute": "selective"}, ['mode = "selective"']),
-        ("galvatron", {"zero": 3}, ['"default_dp_type": "zero3"']),
-        ("galvatron", {"recompute": "none"}, ['"checkpoint": "0,0']),
     ],
 )
 def test_settings_are_told_in_the_words_of_the_target(
@@ -504,7 +480,7 @@ def test_bf16_is_refused_on_cards_that_have_none() -> None:
     for old, new in cards.items():
         text = text.replace(old, new)
     data = Instance.model_validate_json(text)
-    for target in ("megatron", "deepspeed", "torchtitan", "galvatron"):
+    for target in ("megatron", "deepspeed", "torchtitan"):
         why = exporting.reasons(target, data, EVEN)
         assert why == []
         (reason,) = exporting.reasons(target, data, UNEVEN)

@@ -2,7 +2,7 @@
 
 import pytest
 from exported import reader
-from exporter_plans import ALONE, MIXED, UNEVEN, asymmetric, instance_for
+from exporter_plans import MIXED, UNEVEN, asymmetric, instance_for
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
@@ -32,14 +32,6 @@ _broken(
     ("plan.toml", "seq_len = 128", "seq_len =", "plan.toml"),
 )
 _broken(
-    "galvatron",
-    UNEVEN,
-    ("galvatron_config.json", '"pp_deg": 3', '"pp_deg": 2', "is not of 2 stages"),
-    ("galvatron_config.json", '"5,4,3"', '"5,4,2"', "has 12 layers, not 11"),
-    ("galvatron_config.json", '"4,4,4', '"3,4,4', "not divisible by tp"),
-    ("galvatron_config.json", '"chunks": 8', '"chunks": 5', "chunks x replicas"),
-)
-_broken(
     "hexiscale",
     asymmetric(),
     ("hetero_configs.json", "[7, 5]", "[7, 4]", "pipeline 1 has 11 layers"),
@@ -47,15 +39,6 @@ _broken(
     ("launch.sh", "size 20 12", "size 21 12", "cuts a batch of 21 into 5"),
     ("launch.sh", "_num 5 3", "_num 5", "of [1, 2] pipelines"),
     ("machines", "1 a1\n", "1 a1\n2 b0\n", "3 are listed"),
-)
-_broken(
-    "sailor",
-    ALONE[1],
-    ("sailor_plan.json", '"dp": [2, 2]', '"dp": [2, 1]', "dp is not the number"),
-    ("sailor_plan.json", "[0, 1, 2", "[0, 2, 1", "in one stage, in order"),
-    ("sailor_plan.json", '"gbs": 32', '"gbs": 33', "not divisible by micro-batch"),
-    ("nodes", "a1\n", "a0\n", "not one node for each"),
-    ("launch.py", '"nodes"', '"hosts"', "does not name sailor_plan.json and nodes"),
 )
 _broken(
     "slurm",
@@ -96,15 +79,6 @@ _broken(
     ("queue.yaml", "nominalQuota: 16", "nominalQuota: 8", "not the GPUs of the plan"),
     ("queue.yaml", "gpu.product: big", "gpu.product: old", "of no flavour"),
     ("jobset.yaml", "queue-name: hetopt", "queue-name: x", "in another queue"),
-)
-_broken(
-    "volcano",
-    MIXED,
-    ("volcano.yaml", "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "the plan needs 8 big"),
-    ("volcano.yaml", "replicas: 2", "replicas: 1", "one pod for each node"),
-    ("volcano.yaml", "minAvailable: 3", "minAvailable: 2", "before the others can"),
-    ("volcano.yaml", "gpu.product: big", "gpu.product: x", "select other machines"),
-    ("launch.sh", "volcano.yaml", "jobset.yaml", "does not name plan.json and"),
 )
 _broken(
     "ray",

@@ -15,13 +15,10 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance, load_plan
 from hetopt.formats import importing
-from hetopt.formats.galvatron import launch as galvatron
 from hetopt.formats.hexiscale import launch as hexiscale
 from hetopt.formats.metis import profiles as metis
-from hetopt.formats.sailor import launch as sailor
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.problems.training_plan.shapes import normal
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 from hetopt.text.writing import write_json
@@ -177,7 +174,7 @@ def test_variants_of_the_log_are_the_same_plan(there: str, tmp_path: Path) -> No
         assert plan_of("metis-plan", tmp_path / "log", there, types) == wanted
 
 
-# --- HexiScale, Sailor, Galvatron --------------------------------------------------
+# --- HexiScale ---------------------------------------------------------------------
 
 
 def test_the_released_examples_shape_is_read(tmp_path: Path) -> None:
@@ -206,27 +203,8 @@ def test_the_released_examples_shape_is_read(tmp_path: Path) -> None:
     assert sum(p.micro_batches for p in turned.pipelines) == 4
 
 
-def test_sailors_list_is_read_and_judged(there: str) -> None:
-    rows = importing.evaluations("sailor-plan", [PLANS / "sailor.json"], [], there)
-    assert [row["claimed_us"] for row in rows] == [80_000, 100_000, 1_000_000]
-    assert [row["complete"] for row in rows] == [True, False, None]
-    assert "found no 8 GPUs of 'X90' left" in rows[2]["refused"]
-    plan = plan_of("sailor-plan", PLANS / "sailor.json", there)
-    assert (plan.pipelines[0].micro_batches, plan.pipelines[0].micro_batch_size) == (
-        8,
-        4,
-    )
-
-
-def test_galvatrons_lists_get_the_ends_of_the_instance(there: str) -> None:
-    plan = plan_of("galvatron-plan", PLANS / "galvatron.json", there)
-    assert [stage.layers for stage in plan.pipelines[0].stages] == [(0, 3), (3, 6)]
-    assert [len(s.replicas) for s in plan.pipelines[0].stages] == [2, 4]
-    assert training_plan.evaluate(load_instance(there), plan).objective is not None
-
-
 def grids(instance: Instance) -> Iterator[TrainingPlan]:
-    """Plans that every one of the three tools can say: equal stages, whole nodes."""
+    """Plans of one shape: equal stages, whole nodes."""
     for seed in range(6):
         random = Random(f"grid {seed}")
         cut = random.randint(1, 5)
@@ -250,39 +228,22 @@ def grids(instance: Instance) -> Iterator[TrainingPlan]:
         )
 
 
-@pytest.mark.parametrize(
-    ("format", "exporter", "file"),
-    [
-        ("galvatron-plan", galvatron, "galvatron_config.json"),
-        ("sailor-plan", sailor, "sailor_plan.json"),
-        ("hexiscale-plan", hexiscale, "hetero_configs.json"),
-    ],
-)
-def test_what_our_exporters_write_is_read_back(
-    instance: Instance,
-    there: str,
-    tmp_path: Path,
-    format: str,
-    exporter: Any,
-    file: str,
+def test_what_our_exporter_writes_is_read_back(
+    instance: Instance, there: str, tmp_path: Path
 ) -> None:
+    file = tmp_path / "hetero_configs.json"
     # HexiScale's exporter names one of its models.
     model = instance.model.model_copy(update={"hidden": 4096, "heads": 32})
     llama = instance.model_copy(update={"model": model})
     for plan in grids(instance):
-        (tmp_path / file).write_text(exporter.export(llama, plan)[file])
-        read = plan_of(format, tmp_path / file, there, *_batches(format, plan))
+        file.write_text(hexiscale.export(llama, plan)[file.name])
+        read = plan_of("hexiscale-plan", file, there, *_batches(plan))
         wanted = training_plan.evaluate(instance, plan)
         found = training_plan.evaluate(instance, read)
-        assert found.violations == wanted.violations
-        if format != "hexiscale-plan":  # which turns replicas into pipelines
-            assert normal(read) == normal(plan)
-            assert found.objective == wanted.objective
+        assert found.violations == wanted.violations  # replicas become pipelines
 
 
-def _batches(format: str, plan: TrainingPlan) -> list[str]:
-    if format != "hexiscale-plan":
-        return []
+def _batches(plan: TrainingPlan) -> list[str]:
     (pipeline,) = plan.pipelines
     count = len(pipeline.stages[0].replicas)
     counts = ",".join([str(pipeline.micro_batches)] * count)
@@ -290,84 +251,27 @@ def _batches(format: str, plan: TrainingPlan) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("format", "file", "change", "message"),
+    ("change", "message"),
     [
-        ("hexiscale-plan", "hexiscale.json", {"layer_partitions": [[2]]}, "as many"),
-        ("hexiscale-plan", "hexiscale.json", {"hetero_configs": 4}, "hetero_configs: "),
+        ({"layer_partitions": [[2]]}, "as many"),
+        ({"hetero_configs": 4}, "hetero_configs: "),
         (
-            "hexiscale-plan",
-            "hexiscale.json",
             {"devices_id": [[[0] * 4, [9, 9]], [[1, 1]]]},
             r"devices_id\[0\]\[1\]: found machine 9, expected 0 to 2",
         ),
         (
-            "hexiscale-plan",
-            "hexiscale.json",
             {"devices_id": [[[0] * 3, [1, 1]], [[1, 1]]]},
             r"devices_id\[0\]: expected 2 stages as in hetero_configs",
-        ),
-        ("galvatron-plan", "galvatron.json", {"pp_deg": 3}, "found pp_division of 2"),
-        ("galvatron-plan", "galvatron.json", {"chunks": 0}, "chunks: found 0"),
-        (
-            "galvatron-plan",
-            "galvatron.json",
-            {"tp_sizes_enc": "2,1,1,1"},
-            r"stage 0: found layers of degrees 1, 2, expected one degree",
-        ),
-        (
-            "galvatron-plan",
-            "galvatron.json",
-            {"pp_division": "a"},
-            "pp_division: found",
-        ),
-        (
-            "galvatron-plan",
-            "galvatron.json",
-            {"tp_sizes_enc": "3,3,1,1"},
-            r"stage 0: found degree 3 for 4 GPUs",
         ),
     ],
 )
 def test_a_fault_of_a_plan_file_is_named(
-    there: str, tmp_path: Path, format: str, file: str, change: Any, message: str
+    there: str, tmp_path: Path, change: Any, message: str
 ) -> None:
-    tree = json.loads((PLANS / file).read_text()) | change
-    write_json(tmp_path / file, tree)
+    file = tmp_path / "hexiscale.json"
+    write_json(file, json.loads((PLANS / file.name).read_text()) | change)
     with pytest.raises(InstanceError, match=message):
-        importing.document(format, [tmp_path / file], [], there)
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        ("mbs", "2", r"mbs: found '2', expected a whole number"),
-        ("pipeline_list", [], r"pipeline_list: expected pipelines"),
-        (
-            "layers",
-            [[0, 2]],
-            r"layers_per_stage\[0\]: expected numbers of layers in a r",
-        ),
-        ("layers", [[0], [1]], r"layers_per_stage of 2 stages, tmp_per_stage of 1"),
-        ("stages", [[["X90", 4]]], r"tmp_per_stage\[0\]\[0\]: expected \[\[\[TYPE"),
-        (
-            "stages",
-            [[[[["Z1", 4, "z"]], 2]]],
-            r"found type 'Z1', expected one of the in",
-        ),
-    ],
-)
-def test_a_fault_of_a_sailor_plan_is_named(
-    there: str, tmp_path: Path, place: str, value: Any, message: str
-) -> None:
-    plan = json.loads((PLANS / "sailor.json").read_text())[1]
-    if place in plan:
-        plan[place] = value
-    names = {"layers": "layers_per_stage", "stages": "tmp_per_stage"}
-    if place in names:
-        plan["pipeline_list"][0][names[place]] = value
-    write_json(tmp_path / "plan.json", plan)
-    with pytest.raises(InstanceError, match=message):
-        importing.document("sailor-plan", [tmp_path / "plan.json"], [], there)
+        importing.document("hexiscale-plan", [file], [], there)
 
 
 # --- the command -------------------------------------------------------------------

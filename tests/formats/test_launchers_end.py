@@ -18,7 +18,6 @@ FAILS = """\
 case "$*" in *{part}*) sleep 0.3; exit 3 ;; *) exec sleep 600 ;; esac
 """
 STARTED = {
-    "galvatron": {"torchrun": "node-rank.1"},
     "hexiscale": {"python3": "current_device.1"},
     "megatron": {"torchrun": "node-rank.1"},
     "slurm": {"srun": "n8"},

@@ -11,7 +11,6 @@ from exporter_plans import UNEVEN, two_alike
 from launch_scripts import started
 
 STARTED = {
-    "galvatron": "torchrun",
     "hexiscale": "python3",
     "megatron": "torchrun",
     "slurm": "srun",

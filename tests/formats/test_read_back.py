@@ -28,11 +28,9 @@ READ = {
 #: Why the files of others are not read by `check --from`.
 NOT_READ = {
     "deepspeed": "its pipeline is Python of ours, not a name of its configuration",
-    "galvatron": "`hetopt import galvatron` reads its plans",
     "hexiscale": "its pipelines have different shapes: no one setting",
-    "sailor": "`hetopt import sailor` reads its plans",
     **dict.fromkeys(
-        ("jobset", "kueue", "ray", "skypilot", "slurm", "torchrun", "volcano"),
+        ("jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"),
         "a launcher of our executor: its plan.json is a plan of hetopt",
     ),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import ALONE, EVEN, even_for, instance
+from exporter_plans import EVEN, even_for, instance
 from places import ROOT
 
 from hetopt.formats import exporting
@@ -29,7 +29,7 @@ WITH_FILES = [(target, kind) for target, kind in ROWS if target != "executor"]
 
 def costs_of(kind: str, target: str) -> dict[str, Any]:
     """Settings that the target has beside a precision."""
-    zero = 2 if target in ("torchtitan", "galvatron") else 0
+    zero = 2 if target == "torchtitan" else 0
     if target == "deepspeed":
         zero = 1
     return {"precision": kind, "zero": zero}
@@ -37,8 +37,8 @@ def costs_of(kind: str, target: str) -> dict[str, Any]:
 
 def files_of(target: str, kind: str) -> Files:
     """What is written for a plan of that precision, or of one that it widens."""
-    plan = ALONE[3] if target == "sailor" else even_for(target)
-    return exporting.export_plan(target, instance(costs=costs_of(kind, target)), plan)
+    data = instance(costs=costs_of(kind, target))
+    return exporting.export_plan(target, data, even_for(target))
 
 
 # --- what each program makes of its files, by its own defaults ---------------------
@@ -76,14 +76,12 @@ def of_bridge(files: Files) -> Widths:
     return (2, 4, 4) if fields["grad_reduce_in_fp32"] else (2, 2, 2)
 
 
-def of_deepspeed(files: Files, *, bf16_alone_sums: int = 2) -> Widths:
+def of_deepspeed(files: Files) -> Widths:
     """`get_data_types` and `communication_data_type` of its engine."""
     told = json.loads(files["ds_config.json"])
     sizes = {"fp32": 4, "fp16": 2, "bf16": 2}
     halves = [k for k in ("fp16", "bf16") if told.get(k, {}).get("enabled")]
     weight, usual = (2, 2) if halves else (4, 4)
-    if halves == ["bf16"]:
-        usual = bf16_alone_sums
     sums = told.get("data_types", {}).get("grad_accum_dtype")
     wire = told.get("communication_data_type")
     return (
@@ -98,15 +96,6 @@ def of_torchtitan(files: Files) -> Widths:
     assert not re.search("mixed_precision|dtype", files["plan.toml"])
     assert "mixed_precision" not in files["hetopt_plan.py"]
     return 2, 4, 4
-
-
-def of_galvatron(files: Files) -> Widths:
-    """Sums are kept in fp32, and reduced so where that is asked for."""
-    told = yaml.safe_load(files["train_dist.yaml"])["runtime"]["parallel"]
-    assert told["mixed_precision"] == "bf16"
-    older = "--reduce_in_fp32" in files["launch.sh"]
-    assert older == told.get("reduce_in_fp32", False)
-    return 2, 4, 4 if older else 2
 
 
 def of_trainer(files: Files) -> Widths:
@@ -130,11 +119,9 @@ READ: dict[str, Callable[[Files], Widths]] = {
     "flagscale": of_flagscale,
     "deepspeed": of_deepspeed,
     "torchtitan": of_torchtitan,
-    "galvatron": of_galvatron,
     "transformers": of_trainer,
     "accelerate": of_trainer,
     "llamafactory": of_factory,
-    "sailor": lambda files: of_deepspeed(files, bf16_alone_sums=4),
 }
 
 

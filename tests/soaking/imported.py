@@ -1,6 +1,6 @@
 """Instances that importers make of drawn files, as `training_plan` checks them.
 
-Metis's, Sailor's and Galvatron's profiles, and `hetopt plan --config --from hostfile`,
+Metis's profiles, and `hetopt plan --config --from hostfile`,
 whose workload has all cost settings drawn.
 """
 
@@ -166,82 +166,6 @@ def _profile(rng: Random, parameters: list[int], weighed: bool) -> Tree:
     }
 
 
-def _sailor(rng: Random) -> Tree:
-    slots, kinds = _cluster(rng)
-    layers = rng.choice([3, 3, 4])
-    files: Tree = {"hostfile": _hostfile(slots, kinds)}
-    for kind in sorted(set(kinds)):
-        tree: Tree = {}
-        for t, b in _measured(rng, slots):
-            passes = (_times(rng, layers, 1e-3) for _ in range(3))
-            rows = zip(*passes, strict=True)
-            tree.setdefault(str(b), {})[str(t)] = {
-                str(x): list(row) for x, row in enumerate(rows)
-            }
-        files[f"{kind}/profile.json"] = tree
-    options = {"hostfile": "hostfile", **_links(rng, kinds), **_asked(rng)}
-    if rng.random() < 0.5:
-        options["vocabulary"] = rng.choice([1, 2000])
-    else:
-        held = {
-            str(x): {"params_floats": rng.choice([0, 1024, 3_150_000])}
-            for x in range(layers)
-        }
-        files["memory.json"] = {"1": held}
-        options["memory_info"] = "memory.json"
-    paths = [f"{kind}/profile.json" for kind in sorted(set(kinds))]
-    return {"files": files, "paths": paths, "options": options}
-
-
-def _galvatron(rng: Random) -> Tree:
-    nodes, each = rng.choice([(2, 1), (2, 1), (1, 2), (3, 1), (1, 3)])
-    where = f"{nodes}nodes_{each}gpus_per_node"
-    timed = {}
-    for b in rng.choice([[1], [1, 2], [2], [1, 2, 4]]):
-        layer, other = rng.choice([0.001, 0.5, 3.25]), rng.choice([0, 0.75, 9.0])
-        timed |= {
-            f"layernum[{n}]_bsz{b}_seq256": b * (n * layer + other) for n in (2, 4)
-        }
-    files: Tree = {"computation_profiling_bf16.json": timed}
-    rates = {
-        f"allreduce_size_{t}_consec_1": rng.choice([7.5, 41.0])
-        for t in range(2, each + 1)
-        if t == each or rng.random() < 0.7
-    }
-    if rates:
-        files[f"allreduce_bandwidth_{where}.json"] = rates
-    if nodes > 1:
-        files[f"p2p_bandwidth_{where}.json"] = {"pp_size_2": rng.choice([0.5, 5.125])}
-    if rng.random() < 0.6:
-        files["memory_profiling_bf16.json"] = _held(rng)
-    options = {
-        "gpu": "A",
-        "memory_gib": rng.choice([0.05, 0.2, 0.6, 8.0]),
-        "nodes": nodes,
-        "gpus_per_node": each,
-        "layers": rng.choice([1, 1, 2]),
-        "vocabulary": rng.choice([1, 2000]),
-        "backward_ratio": rng.choice([None, 0.0, 1.5]),
-        **_asked(rng),
-    }
-    return {"files": files, "paths": sorted(files), "options": options}
-
-
-def _held(rng: Random) -> Tree:
-    def mb() -> float:
-        return rng.choice([0.0, 2.5, 18.25, 60.0])
-
-    ends = {"model_states": mb(), "activation": mb()}
-    return {
-        "layertype_0": {
-            "parameter_size": mb(),
-            "tp_activation_per_bsz_dict": {"1": mb(), "2": mb(), "3": mb()},
-        },
-        "other_memory_pp_on_first": ends,
-        "other_memory_pp_on_last": {"model_states": mb(), "activation": mb()},
-    }
-
-
 def _assembled(rng: Random) -> Tree:
     slots, kinds = _cluster(rng)
     layers, batch = rng.choice([1, 1, 2, 3]), rng.choice([1, 2, 3, 4])
@@ -269,7 +193,5 @@ def _assembled(rng: Random) -> Tree:
 
 _FORMATS = {
     "assembled": _assembled,
-    "galvatron": _galvatron,
     "metis": _metis,
-    "sailor": _sailor,
 }

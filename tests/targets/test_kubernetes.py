@@ -1,4 +1,4 @@
-"""JobSet, Kueue and Volcano: what is exported against their own schemas.
+"""JobSet and Kueue: what is exported against their own schemas.
 
 `CRDS` names a folder of their custom resource definitions, as they lie in the sources
 (`config/.../bases/*.yaml`). As an API server does in its strict mode, fields that a
@@ -81,7 +81,7 @@ def refused(files: dict[str, str], schemas: Schemas) -> list[str]:
 
 @pytest.mark.parametrize("options", [(), ("restarts=2", "queue=mine", "name=r")])
 @pytest.mark.parametrize("plan", [EVEN, UNEVEN, MIXED], ids=["even", "uneven", "mixed"])
-@pytest.mark.parametrize("target", ["jobset", "kueue", "volcano"])
+@pytest.mark.parametrize("target", ["jobset", "kueue"])
 def test_the_api_server_would_take_every_object(
     target: str, plan: TrainingPlan, options: tuple[str, ...], schemas: Schemas
 ) -> None:
@@ -98,9 +98,6 @@ def test_the_api_server_would_take_every_object(
         ("jobset", "defaultMode: 365", "defaultMode: r-x"),
         ("kueue", "nominalQuota:", "quota:"),
         ("kueue", "v1beta2", "v1beta1"),
-        ("volcano", "policies:", "policy:"),
-        ("volcano", "PodEvicted", "PodGone"),
-        ("volcano", "tolerations:", "toleration:"),
     ],
 )
 def test_what_is_misspelt_is_seen(

@@ -156,14 +156,13 @@ class _Setting:
 
     def _kinds(self, t: int, size: int) -> list[_Kind]:
         if (t, size) not in self._kept:
-            alone = Rule.ALONE in self.work.target.rules
             groups: dict[object, tuple[str, int]] = {}
             for node in self.nodes:
                 if node.count < t or not self.table.usable(node.name, t, size):
                     continue
                 kind = self.table.node_class[node.name]
                 name, count = groups.get(kind, (node.name, 0))
-                groups[kind] = name, count + (1 if alone else node.count // t)
+                groups[kind] = name, count + node.count // t
             self._kept[t, size] = [
                 _Kind(
                     name,
@@ -362,8 +361,7 @@ class _Setting:
         """Groups of a node at the most, and bytes/s within one and across."""
         table, inter = self.table, self.table.cluster.inter
         usable = (x for x in self.nodes if table.usable(x.name, t, size))
-        alone = Rule.ALONE in self.work.target.rules
-        near = max((1 if alone else x.count // t for x in usable), default=1)
+        near = max((x.count // t for x in usable), default=1)
         across = [slower(rate) for rate in inter.pairs.rates]
         if inter.gbytes_per_s is not None:
             across.append(inter.gbytes_per_s)

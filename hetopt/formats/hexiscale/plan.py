@@ -11,6 +11,7 @@ their micro-batches (`14,10`) of `micro_batch_size` sequences (1), by default an
 share of the global batch, earlier pipelines taking what is over.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
 from ..documents import Options
 from ..foreign import Foreign, read_record
-from ..importing.placing import Claim, Pool, equal_shares
+from ..importing.placing import Claim
 
 OPTIONS: Options = {
     "machines": str,
@@ -83,8 +84,8 @@ def claims(
             f"option micro_batch_size: found {micro_batch_size}, expected 1 or more; "
             "correct it"
         )
-    pool = Pool(data)
-    numbers = _numbers(data, machines)
+    taken: Counter[str] = Counter()
+    nodes = _machines(data, machines)
     counts = _counts(data, micro_batches, micro_batch_size, len(told.devices_id))
     pipelines = []
     for i, (cut, held) in enumerate(
@@ -93,7 +94,7 @@ def claims(
         spans = pairwise(accumulate(cut, initial=0))
         replicas = (
             Replica(
-                gpus=_gpus(pool, numbers, at, f"{path}: devices_id[{i}][{j}]"),
+                gpus=_gpus(taken, nodes, at, f"{path}: devices_id[{i}][{j}]"),
                 samples=micro_batch_size,
             )
             for j, at in enumerate(held)
@@ -112,8 +113,8 @@ def claims(
     yield Claim(1, None, TrainingPlan(pipelines=tuple(pipelines)))
 
 
-def _numbers(data: Instance, told: str) -> list[int]:
-    """Return the node of every machine, by its number in the instance."""
+def _machines(data: Instance, told: str) -> list[str]:
+    """Return the nodes that machines are, in the order of their numbers."""
     names = [node.name for node in data.planned_cluster.nodes]
     wanted = told.split(",") if told else names
     if unknown := [name for name in wanted if name not in names]:
@@ -121,21 +122,24 @@ def _numbers(data: Instance, told: str) -> list[int]:
             f"option machines: found {unknown[0]!r}, expected nodes of the instance: "
             f"{', '.join(names[:20])}; correct it"
         )
-    return [names.index(name) for name in wanted]
+    return wanted
 
 
 def _gpus(
-    pool: Pool, numbers: list[int], machines: tuple[int, ...], place: str
+    taken: Counter[str], nodes: list[str], machines: tuple[int, ...], place: str
 ) -> tuple[str, ...]:
-    gpus: list[str] = []
+    """Return the next GPU of each machine; one that is not there the judge names."""
+    gpus = []
     for machine in machines:
-        if not 0 <= machine < len(numbers):
+        if not 0 <= machine < len(nodes):
             raise InstanceError(
                 f"{place}: found machine {machine!r}, expected 0 to "
-                f"{len(numbers) - 1} as the instance has nodes; read it against the "
+                f"{len(nodes) - 1} as the instance has nodes; read it against the "
                 "instance it is for"
             )
-        gpus += pool.of_node(numbers[machine], 1)
+        node = nodes[machine]
+        gpus.append(f"{node}:{taken[node]}")
+        taken[node] += 1
     return tuple(gpus)
 
 
@@ -149,7 +153,8 @@ def _counts(data: Instance, told: str, size: int, pipelines: int) -> list[int]:
                 f"the global batch, {whole}; read the plan against the instance it is "
                 "for"
             )
-        return equal_shares(whole, pipelines)
+        share, over = divmod(whole, pipelines)
+        return [share + (number < over) for number in range(pipelines)]
     try:
         counts = [int(word) for word in told.split(",")]
     except ValueError:

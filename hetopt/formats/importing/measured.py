@@ -71,20 +71,6 @@ def field(tree: object, path: str, place: str) -> Any:
     return tree
 
 
-def row(
-    gpu: str, t: int, b: int, forward_us: list[int], backward_us: list[int]
-) -> Document:
-    """A row of a profile whose passes were measured apart, without its memory."""
-    return {
-        "gpu": gpu,
-        "tensor_parallel": t,
-        "micro_batch": b,
-        "layer_us": [f + w for f, w in zip(forward_us, backward_us, strict=True)],
-        "forward_us": forward_us,
-        "backward_us": backward_us,
-    }
-
-
 def instance(
     source: str,
     model: Document,

@@ -92,12 +92,6 @@ def type_of(words: Iterable[str], named: Mapping[str, str], place: str) -> str:
     )
 
 
-def equal_shares(size: int, count: int) -> list[int]:
-    """`size` as `count` shares, the earlier ones taking what is over."""
-    share, over = divmod(size, count)
-    return [share + (r < over) for r in range(count)]
-
-
 def in_order(data: Instance, sequence: Iterable[str]) -> Iterator[str]:
     """Every GPU, node by node, the types in the order of `sequence`."""
     nodes = data.planned_cluster.nodes
@@ -105,45 +99,3 @@ def in_order(data: Instance, sequence: Iterable[str]) -> Iterator[str]:
         for node in nodes:
             if node.gpu == kind:
                 yield from (f"{node.name}:{index}" for index in range(node.count))
-
-
-class Pool:
-    """GPUs that are still free, handed out in the order of nodes."""
-
-    def __init__(self, data: Instance) -> None:
-        """All GPUs of the cluster of `data`."""
-        self.nodes = data.planned_cluster.nodes
-        self._used = {node.name: 0 for node in self.nodes}
-
-    def of_node(self, number: int, count: int) -> tuple[str, ...]:
-        """The next `count` GPUs of a node by its number, some of which may not exist.
-
-        A GPU that the node has not got is the judge's to name.
-        """
-        name = self.nodes[number].name
-        start = self._used[name]
-        self._used[name] += count
-        return tuple(f"{name}:{index}" for index in range(start, start + count))
-
-    def of_type(self, kind: str, count: int, place: str) -> tuple[str, ...]:
-        """`count` free GPUs of a type: of the first node with so many, else of several.
-
-        `InstanceError` where the cluster has not got so many.
-        """
-        free = {
-            number: node.count - self._used[node.name]
-            for number, node in enumerate(self.nodes)
-            if node.gpu == kind
-        }
-        for number, left in free.items():
-            if left >= count:
-                return self.of_node(number, count)
-        if sum(free.values()) < count:
-            raise InstanceError(
-                f"{place}: found no {count} GPUs of {kind!r} left, expected a plan for "
-                "this cluster; read it against the instance it is for"
-            )
-        taken: list[str] = []
-        for number, left in free.items():
-            taken += self.of_node(number, min(left, count - len(taken)))
-        return tuple(taken)

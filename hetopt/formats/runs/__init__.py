@@ -16,10 +16,8 @@ from . import (
     deepspeed,
     logs,
     megatron,
-    nanotron,
     nemo,
     rows,
-    sailor,
     torchtitan,
     trainer,
 )
@@ -29,14 +27,10 @@ from .source import Form, Measured, Size, Source
 
 # A file is of the first form that takes it: those of other tools before our own.
 FORMS: tuple[Form, ...] = (
-    sailor.FORM,
     trainer.STATE,
     rows.TREE,
-    nanotron.METRICS,
-    nanotron.BENCHMARK,
     rows.TABLE,
     torchtitan.FORM,
-    nanotron.LOG,
     megatron.FORM,
     deepspeed.FORM,
     nemo.FORM,

@@ -3,7 +3,6 @@
     model       Hugging Face `config.json`: the shape
     torchtitan  TOML, the JSON that it saves, or its options as on a command line
     deepspeed   its JSON configuration
-    nanotron    its YAML configuration
 
 Which one a file is, is seen by its fields.
 """
@@ -75,8 +74,6 @@ def config(path: Path) -> Config:
     if any(section in text for section in _SECTIONS):
         return Config("torchtitan", path, _options(text))
     tree = parse_tree(text, str(path), is_json=path.suffix.lower() == ".json")
-    if "parallelism" in tree and "tokens" in tree:
-        return Config("nanotron", path, tree)
     if "parallelism" in tree and "training" in tree:
         return Config("torchtitan", path, flat(tree))
     if any(key in tree for key in _DEEPSPEED):
@@ -87,8 +84,8 @@ def config(path: Path) -> Config:
         path,
         None,
         f"found the fields {cut(', '.join(tree) or 'none')}, expected a model's "
-        "config.json or a configuration of torchtitan, DeepSpeed or nanotron; give "
-        "the one that the run was started with",
+        "config.json or a configuration of torchtitan or DeepSpeed; give the one that "
+        "the run was started with",
     )
 
 

@@ -68,12 +68,6 @@ def _torchtitan(data: Instance) -> Iterator[str]:
         yield f"models of the family {told.family} (torchtitan has {_SHIPPED})"
 
 
-def _galvatron(data: Instance) -> Iterator[str]:
-    told = data.model.architecture
-    if told is not None and told.rope_scaling is not None:
-        yield f"rope scaling {told.rope_scaling.kind}, which it cannot express"
-
-
 def _hexiscale(data: Instance) -> Iterator[str]:
     if (length := data.workload.sequence_length) != _LENGTH:
         yield f"it trains on sequences of {_LENGTH} tokens, not of {length}"
@@ -128,7 +122,6 @@ def _megatron(data: Instance) -> Iterator[str]:
 _RULES: Mapping[str, Callable[[Instance], Iterator[str]]] = MappingProxyType(
     {
         "flagscale": _megatron,
-        "galvatron": _galvatron,
         "hexiscale": _hexiscale,
         "llamafactory": _with_peft,
         "megatron": _with_adapters,

@@ -1,6 +1,5 @@
 """A plan may break rules of the target that its instance runs on."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from ...catalogue import GPU_MAKERS, find_gpu, maker_of
@@ -201,16 +200,6 @@ def _tied_together(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> li
     return ["the tied embedding and head are on different stages"]
 
 
-def _ends_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    first, last = (pipeline.stages[j].replicas[0].degree for j in (0, -1))
-    if first == last:
-        return []
-    return [
-        f"the first and the last stage have tensor-parallel degrees {first} and "
-        f"{last}, but embedding and head must be cut in the same way"
-    ]
-
-
 def _tied_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     first, last = (pipeline.stages[j].replicas[0].degree for j in (0, -1))
     if first == last or not data.model.tied_embeddings:
@@ -219,13 +208,6 @@ def _tied_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[
         "embedding and head are tied, and the first and the last stage have "
         f"tensor-parallel degrees {first} and {last}"
     ]
-
-
-def _equal_stages(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    sizes = [sum(r.degree for r in stage.replicas) for stage in pipeline.stages]
-    if len(set(sizes)) == 1:
-        return []
-    return [f"stages have {sizes} GPUs, and must have the same number"]
 
 
 def _neighbours(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
@@ -249,15 +231,6 @@ def _handed_on(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[s
     if apart(plan) is not None:
         return []
     return ["replicas send their samples to replicas that take another number"]
-
-
-def _alone(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    held = Counter(replica.node for replica in plan.replicas())
-    return [
-        f"host {host!r} serves {count} replicas, not one"
-        for host, count in held.items()
-        if count > 1
-    ]
 
 
 def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
@@ -306,12 +279,9 @@ _CHECKS: dict[Rule, _Check] = {
     Rule.FILLED: _full_machines,
     Rule.TIED_TOGETHER: _tied_together,
     Rule.TIED_ALIKE: _tied_alike,
-    Rule.ENDS_ALIKE: _ends_alike,
-    Rule.EQUAL_STAGES: _equal_stages,
     Rule.NEIGHBOURS: _neighbours,
     Rule.WHOLE_SHARES: _whole_shares,
     Rule.HANDED_ON: _handed_on,
-    Rule.ALONE: _alone,
     Rule.TOGETHER: _alike,
     Rule.IN_STEP: _in_step,
     Rule.ONE_MAKER: lambda data, plan, pipeline: _apart("megatron", data, plan),

@@ -61,11 +61,8 @@ def shapes(cost: FastCost) -> Iterator[Shape]:
 
 def groups_of(cost: FastCost, t: int, size: int) -> list[int]:
     """How many groups of `t` GPUs each node has, by its number."""
-    alone = Rule.ALONE in cost.instance.workload.target.rules
     return [
-        min(node.count // t, 1 if alone else node.count)
-        if t in cost.degrees(i, size)
-        else 0
+        node.count // t if t in cost.degrees(i, size) else 0
         for i, node in enumerate(cost.nodes)
     ]
 

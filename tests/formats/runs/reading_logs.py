@@ -50,21 +50,6 @@ ARGUMENTS = {
     "data_path": "['/data/a b.bin']",
 }
 LAYOUT = {"gpus": 16, "dp": 2, "tp": 2, "pp": 4, "cp": 1, "ep": 1, "vp": 2}
-NANOTRON_YAML = """
-model:
-  dtype: bfloat16
-  model_config:
-    hidden_size: 2048
-    hidden_act: silu
-    num_hidden_layers: 24
-    num_attention_heads: 32
-    num_key_value_heads: 8
-    intermediate_size: 4096
-    vocab_size: 50257
-optimizer: {zero_stage: 1, accumulate_grad_in_fp32: true}
-parallelism: {dp: 16, tp: 4, pp: 1, tp_linear_async_communication: true}
-tokens: {micro_batch_size: 4, batch_accumulation_per_replica: 16, sequence_length: 4096}
-"""
 TIMES = [9000.0, 1500.0, 1300.0, 1234.5, 1230.5, 1250.0, 1200.5]
 STEADY = 1232.5  # the median of the last four
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples
-from logs_by_hand import deepspeed, megatron, nanotron, torchtitan
+from logs_by_hand import deepspeed, megatron, torchtitan
 from model_configs import LLAMA_3_8B as CONFIG
-from reading_logs import ARGUMENTS, LAYOUT, NANOTRON_YAML, TIMES, one, put, told
+from reading_logs import ARGUMENTS, LAYOUT, TIMES, one, put, told
 
 from hetopt.errors import InstanceError
 from hetopt.formats.runs import logs, read
@@ -59,8 +59,8 @@ def test_two_sources_that_differ_are_named_with_both_values(tmp_path: Path) -> N
     wrong = megatron(ARGUMENTS | {"world_size": 24}, TIMES)
     with pytest.raises(InstanceError, match=r"gpus: found 24 .*dp 2 x tp 2 x pp 4"):
         read(put(tmp_path, "wrong.log", wrong))
-    other = put(tmp_path, "other.yaml", NANOTRON_YAML)
-    with pytest.raises(InstanceError, match="a configuration of nanotron beside"):
+    other = put(tmp_path, "other.json", '{"train_batch_size": 8}')
+    with pytest.raises(InstanceError, match="a configuration of deepspeed beside"):
         read(path, configs=[other])
 
 
@@ -83,7 +83,6 @@ def test_a_damaged_log_is_read_or_refused(data: st.DataObject) -> None:
         megatron(ARGUMENTS, TIMES, vocabulary=(5, 8), peaks=[(1, 2)]),
         torchtitan({"pp": 1, "dp_shard": 8}, [5000] * 6, config={"training": {}}),
         deepspeed({"train_batch_size": 8}, {"bf16": {}}, [1.0] * 6, stages=2),
-        nanotron(TIMES, start=(4, 16, 1024, 4096), peak=(1, 2)),
     ]
     log = data.draw(st.sampled_from(logs_))
     places = st.integers(0, len(log))

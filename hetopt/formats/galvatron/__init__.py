@@ -1,1 +1,0 @@
-"""Galvatron: profiles and strategies that it writes, and a strategy written for it."""

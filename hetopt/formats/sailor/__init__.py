@@ -1,1 +1,0 @@
-"""Sailor: profiles and plans that it writes, and a plan written for it."""
