@@ -196,7 +196,7 @@ def simulate(
     schedule: Annotated[
         str | None,
         typer.Option(
-            metavar="1f1b|gpipe|zb-h1|zb-h2",
+            metavar="1f1b|gpipe",
             help="Schedule; default: the one that the instance names.",
         ),
     ] = None,
