@@ -2,7 +2,7 @@
 
     python benchmarks/wishes.py [--limit 3] [--only WORD]
 
-Every wish is a model, hosts, options of `hetopt assemble`, and a command on what that
+Every wish is a model, hosts and options of `hetopt assemble`, and a plan of what that
 wrote. Writes results/wishes.md: the wish, the commands, the answer. With 3 s a plan all
 of it takes two minutes; `--only` prints the wishes that have the word, and writes none.
 """
@@ -40,7 +40,6 @@ class Wish(NamedTuple):
 
     what: str
     options: str = ""
-    then: str = "plan"
     hosts: str = "2 x A100-80GB-SXM4"
     model: str = "llama-3-8b"
     sequence: str = "8192"
@@ -64,8 +63,6 @@ WISHES = (
     Wish("Muon", "-o optimiser=muon"),
     Wish("optimiser states on the host", "-o offload=optimiser"),
     Wish("activations on the host", "-o offload=activations -o recompute=none"),
-    Wish("zero-bubble schedule", "-o interleave=1", then="simulate --schedule zb-h1",
-         hosts="2 x V100-32GB-SXM2"),
     Wish("MI300X and H200 together", hosts="1 x MI300X, 1 x H200-141GB-SXM5"),
     Wish("B200", hosts="2 x B200-180GB-SXM"),
     Wish("GB200", hosts="2 x GB200-186GB"),
@@ -119,11 +116,6 @@ def granted(wish: Wish, folder: Path, limit: float) -> tuple[str, str]:
     said.append("`hetopt plan train.yaml`")
     told = ["plan", str(made), "--time-limit", str(limit), "--out", str(plan)]
     answer = asked_of(told)
-    if "error" not in answer and wish.then != "plan":
-        name, *more = wish.then.split()
-        said.append(f"`hetopt {wish.then} plan.json`")
-        answer = asked_of([name, str(plan), *more])
-        return "; ".join(said), simulated(answer)
     return "; ".join(said), planned(answer).replace(f"{folder}/", "")
 
 
@@ -165,19 +157,6 @@ def planned(answer: dict[str, Any]) -> str:
             f"up to {most} GPUs",
             *notes,
         )
-    )
-
-
-def simulated(answer: dict[str, Any]) -> str:
-    """Time and idle share of a simulation."""
-    if "error" in answer:
-        return str(answer["error"]["message"])
-    pipes = answer["pipelines"]
-    return (
-        f"{answer['iteration_us'] / 1e6:.2f} s an iteration, 1F1B is judged "
-        f"{answer['judged_iteration_us'] / 1e6:.2f} s; GPUs of pipelines are idle for "
-        f"{max(pipe['bubble'] for pipe in pipes):.1%} at the most, and a stage holds "
-        f"{max(max(pipe['held_micro_batches']) for pipe in pipes):g} micro-batches"
     )
 
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         schedule,
         simulate,
         solve,
-        verify,
         without_each_group,
         write_statement,
     )
@@ -115,7 +114,6 @@ __all__ = [
     "serve",
     "simulate",
     "solve",
-    "verify",
     "without_each_group",
     "write_statement",
 ]

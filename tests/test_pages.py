@@ -130,7 +130,7 @@ def test_every_command_is_one_of_ours_and_its_options_are(page: Path) -> None:
 
 def test_commands_are_found_in_pages() -> None:
     there = {words[0] for page in PAGES for words in lines(page)}
-    assert {"plan", "compare", "check", "assemble", "bench", "verify"} <= there
+    assert {"plan", "compare", "check", "assemble", "bench"} <= there
     assert unknown(["plan", "x", "--time"]) == ["--time"]
     assert unknown(["plam", "x"]) == ["plam"]
     assert unknown(["import", "skypilot", "x", "--regin", "y"]) == ["--regin"]

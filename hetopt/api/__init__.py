@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from .scaling import scale
     from .scheduling import schedule
     from .targets import compare_targets
-    from .verifying import verify
 
 __all__ = [
     "Listener",
@@ -89,7 +88,6 @@ __all__ = [
     "simulate",
     "solve",
     "tradeoffs",
-    "verify",
     "without_each_group",
     "write_statement",
 ]
@@ -121,7 +119,6 @@ _HOME = {
     "scale": "scaling",
     "schedule": "scheduling",
     "compare_targets": "targets",
-    "verify": "verifying",
 }
 
 

@@ -35,11 +35,10 @@ from .calling import (
     refuse_unknown,
 )
 from .judging import load
-from .runs import FIELDS, US_PER_HOUR, spent, unsaid, used_nodes
+from .runs import US_PER_HOUR, spent, unsaid, used_nodes
 from .starts import NOTHING, AnyStart, Known, known_of
 
-OBJECTIVES = ("time", *FIELDS)
-UNITS = {"time": "us", "usd": "USD", "energy": "Wh"}
+UNITS = {"time": "us", "usd": "USD"}
 _MOST_WHOLE = 4  # groups of which all sets are looked at: 15
 #: Why a set was not planned.
 NO_BETTER = ("proved to be no better than the best set",)
@@ -57,16 +56,14 @@ class NodeGroup:
 class NodeSet:
     """The best plan found without some groups, and what an iteration of it takes.
 
-    Without a plan `reasons` say why; `usd` and `watt_hours` are None, too, where a
-    type of GPU that is used does not say its price or draw. `idle` are nodes that the
-    plan could use, and does not.
+    Without a plan `reasons` say why; `usd` is None, too, where a type of GPU that is
+    used does not say its price. `idle` are nodes that the plan could use, and does not.
     """
 
     without: tuple[NodeGroup, ...]
     result: Result | None
     iteration_us: int | None
     usd: Fraction | None
-    watt_hours: Fraction | None
     reasons: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
 
@@ -80,11 +77,9 @@ class NodeSet:
         return f"<NodeSet without {gone} nodes: {self.iteration_us} us>"
 
     def value(self, objective: str) -> Fraction | None:
-        """Return what an iteration takes: us, USD or Wh."""
+        """Return what an iteration takes: us or USD."""
         if objective == "usd":
             return self.usd
-        if objective == "energy":
-            return self.watt_hours
         return None if self.iteration_us is None else Fraction(self.iteration_us)
 
 
@@ -120,7 +115,7 @@ class NodeChoice:
 
     @property
     def value(self) -> Fraction | None:
-        """Return what an iteration takes under the best plan, in us, USD or Wh."""
+        """Return what an iteration takes under the best plan, in us or USD."""
         return None if self.best is None else self.best.value(self.objective)
 
     @property
@@ -131,14 +126,13 @@ class NodeChoice:
         return gap(self.value, self.bound.value)
 
     def compared(self, one: NodeSet) -> dict[str, float | None]:
-        """Return how much `slower` and `cheaper` it is, and what `energy` it saves.
+        """Return how much `slower` and `cheaper` it is.
 
         Shares of what all nodes take; None where either is unknown.
         """
         return {
             "slower": _more(one.value("time"), self.sets[0].value("time"), 1),
             "cheaper": _more(one.usd, self.sets[0].usd, -1),
-            "less_energy": _more(one.watt_hours, self.sets[0].watt_hours, -1),
         }
 
     def to_json(self) -> Document:
@@ -156,7 +150,6 @@ class NodeChoice:
                     "idle": list(one.idle),
                     "iteration_us": one.iteration_us,
                     "usd": _float(one.usd),
-                    "watt_hours": _float(one.watt_hours),
                     **self.compared(one),
                     "chosen": one is self.best,
                     "reasons": list(one.reasons),
@@ -216,15 +209,15 @@ def choose_nodes(
 ) -> NodeChoice:
     """Choose the nodes to use, and return them with the best plan on them.
 
-    `objective` is what an iteration should take least of: `time`, `usd` or `energy`, of
-    the used nodes only. With up to four groups of equal nodes all sets of groups are
+    `objective` is what an iteration should take least of: `time`, or `usd` of the used
+    nodes only. With up to four groups of equal nodes all sets of groups are
     tried; with more, each group is left out in turn, then a second one, and so on. The
     limits are those of `plan` for all nodes, and once more for all smaller sets. The
     bound holds for all plans on all nodes. Raises what `plan` raises, `UnknownName` for
-    another objective, and `InstanceError` if a type of GPU has no price or power draw.
+    another objective, and `InstanceError` if a type of GPU has no price.
     """
     whole, heard = limits_of(limits), progress_of(progress)
-    refuse_unknown("objective", [objective], list(OBJECTIVES))
+    refuse_unknown("objective", [objective], list(UNITS))
     data = load(instance)
     if runs_on is not None:
         data = data.on(runs_on)
@@ -317,13 +310,13 @@ class _Search:
         kept = [node for node in cluster.nodes if node.name not in gone]
         some = self._data.model_copy(update={"cluster": cluster.only(kept)})
         if why := support.reason(some):
-            self.sets.append(NodeSet(without, None, None, None, None, (why,)))
+            self.sets.append(NodeSet(without, None, None, None, (why,)))
             return
         if self._asked.prices is not None:
             best, least = self._best(), self.least_of(some).value
             reached = None if best is None else best.value(self._asked.objective)
             if reached is not None and least >= reached:
-                self.sets.append(NodeSet(without, None, None, None, None, NO_BETTER))
+                self.sets.append(NodeSet(without, None, None, None, NO_BETTER))
                 return
         share = None if left.time_s is None else left.time_s / parts
         made = self._plan_set(some, replace(left, time_s=share))
@@ -427,15 +420,14 @@ class _Search:
     ) -> NodeSet:
         """A set by the plan found for it, judged on all nodes."""
         if plan is None:
-            return NodeSet(without, None, None, None, None, result.reasons)
+            return NodeSet(without, None, None, None, result.reasons)
         judged = training_plan.evaluate(self._data, plan)
         if not judged.valid or not isinstance(judged.objective, int):
             why = tuple(map(str, judged.violations))
-            return NodeSet(without, None, None, None, None, why)
+            return NodeSet(without, None, None, None, why)
         us, cluster = judged.objective, self._data.planned_cluster
         used = used_nodes(plan)
-        usd, watt_hours = (spent(cluster, used, f, us) for f in FIELDS)
-        made = NodeSet(without, result, us, usd, watt_hours)
+        made = NodeSet(without, result, us, spent(cluster, used, "usd", us))
         idle = (n.name for n in cluster.nodes if n.name not in used | made.gone)
         return replace(made, idle=tuple(idle))
 
@@ -449,26 +441,19 @@ def _planned_on(result: Result) -> Instance:
 
 
 def _prices(data: Instance, objective: str) -> dict[str, Fraction] | None:
-    """USD or Wh of a us of each type of GPU; None where time alone counts."""
+    """USD of a us of each type of GPU; None where time alone counts."""
     cluster = data.planned_cluster
     if objective == "time":
         return None
     if missing := unsaid(cluster, objective, cluster.node):
         raise InstanceError(
-            f"{data.name}: found no {', '.join(missing)}, which the objective "
-            f"{objective} counts; add it, as {_EXAMPLES[objective]}"
+            f"{data.name}: found no {', '.join(missing)}, which the objective usd "
+            "counts; add it, as usd_per_hour: 2.49, the price of one GPU"
         )
-    field = FIELDS[objective]
     return {
-        name: exact(getattr(gpu, field)) / US_PER_HOUR
+        name: exact(gpu.usd_per_hour or 0) / US_PER_HOUR
         for name, gpu in cluster.gpus.items()
     }
-
-
-_EXAMPLES = {
-    "usd": "usd_per_hour: 2.49, the price of one GPU",
-    "energy": "watts: 400, the most that one GPU draws",
-}
 
 
 def _more(value: Fraction | None, usual: Fraction | None, sign: int) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..costs.constants import plain, shipped
+from ..costs.constants import shipped
 from ..costs.constants.files import read_file, write_constants
 from ..costs.runs import (
     Constant,
@@ -23,7 +23,7 @@ from ..formats.runs import complete, read
 from ..text.documents import Document
 
 if TYPE_CHECKING:
-    from ..measuring.kernels.fitting import Fitted
+    from ..measuring.operators import Fitted
 
 Runs = Place | Sequence[Run]
 
@@ -88,8 +88,7 @@ class Calibrated:
             return None
         return (
             f"The model cannot reproduce these runs: an error of {left.mean_error:.0%} "
-            "remains after fitting to them. More runs will not help; constants "
-            "measured on the card (hetopt profile --constants), the kernel of "
+            "remains after fitting to them. More runs will not help; the kernel of "
             "attention (-o attention=...), or the rate of the links "
             "(-o intra_gbytes_per_s=..., network=...) may."
         )
@@ -118,7 +117,7 @@ class Calibrated:
         if self.machine is None:
             return None
         return {
-            "card": self.machine.machine.card,
+            "card": self.machine.card,
             "fit": {
                 kind: {"rows": rows, "median_error": far}
                 for kind, (rows, far) in self.machine.errors.items()
@@ -169,8 +168,11 @@ def calibrate(
     shipped_or_told = known = _constants_of(constants)
     before, operators = _prediction(rows, known), None
     if machine is not None:
+        from ..measuring import operators as measured_operators
+
         gpu = told.get("gpu")
-        operators = _operators(machine, gpu if isinstance(gpu, str) else None, known)
+        card = gpu if isinstance(gpu, str) else None
+        operators = measured_operators.fitted(machine, card, known)
         known = {**known, **operators.constants}
     elif not rows:
         raise InstanceError(
@@ -193,16 +195,6 @@ def calibrate(
     }
     after, others = _prediction(rows, fitted), left_out(rows, known)
     return Calibrated(fitted, before, after, others, moved, operators)
-
-
-def _operators(
-    machine: Place, gpu: str | None, known: Mapping[str, Constant]
-) -> "Fitted":
-    """Return the constants of a card that fit its measured operators."""
-    from ..measuring import operators
-    from ..measuring.kernels import documents
-
-    return documents.fit(operators.rows(machine, gpu), None, known)
 
 
 def _time_rows(rows: Sequence[Run]) -> None:
@@ -228,8 +220,8 @@ def _runs(runs: Runs, **told: Any) -> list[Run]:
 
 
 def _constants_of(path: Place | None) -> dict[str, Constant]:
-    """Shipped constants, those of a file in their place; its card stays as fast."""
+    """Shipped constants, those of a file in their place."""
     known = dict(shipped.constants())
     if path is not None:
-        known |= read_file(Path(path)).onto(plain(known))
+        known |= read_file(Path(path))
     return known

@@ -324,8 +324,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             in_part=_only(_SCHEDULE, "lockstep"),
         ),
         "schedule gpipe": _method("simulated passes: GPipe", in_part=_SCHEDULE),
-        "schedule zb-h1": _method("simulated passes: ZB-H1", in_part=_SCHEDULE),
-        "schedule zb-h2": _method("simulated passes: ZB-H2", in_part=_SCHEDULE),
     }
 )
 

@@ -19,7 +19,6 @@ from . import (
     importing,
     measuring,
     planning,
-    plugins,
     predicting,
     questions,
     queueing,
@@ -51,7 +50,6 @@ for _group in (
     executing,
     queueing,
     serving,
-    plugins,
     reporting,
 ):
     _group.register(app)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from ..errors import HetoptError, Unsupported, naming
+from ..errors import Unsupported, naming
 from ..text.documents import Document
 from . import output
 from .importing import tell_imported
@@ -15,7 +15,6 @@ from .output import written
 from .quantities import length
 
 if TYPE_CHECKING:
-    from ..explaining.beside import Beside
     from ..explaining.simulator import Simulation
     from ..explaining.timeline import Schedule
 
@@ -196,7 +195,7 @@ def simulate(
     schedule: Annotated[
         str | None,
         typer.Option(
-            metavar="1f1b|gpipe|zb-h1|zb-h2",
+            metavar="1f1b|gpipe",
             help="Schedule; default: the one that the instance names.",
         ),
     ] = None,
@@ -211,12 +210,6 @@ def simulate(
         Path | None,
         typer.Option(metavar="FILE", help="Write Chrome trace JSON, for Perfetto."),
     ] = None,
-    beside: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Traces of `hetopt run --trace`, to compare with."
-        ),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -227,27 +220,17 @@ def simulate(
 ) -> None:
     """Simulate a plan pass by pass: its time, bubbles and idle time.
 
-    With `--beside DIR`, page and table also show a measured step: its passes below the
-    predicted ones, and what took longer, by stage and kind.
-
-    Examples: `hetopt simulate plan.json --out timeline.html --trace trace.json`;
-    `hetopt simulate plan.json --beside traces --out beside.html`
+    Example: `hetopt simulate plan.json --out timeline.html --trace trace.json`
     """
     from .. import api
     from ..explaining import simulator
-    from ..explaining.beside import beside as measured
     from ..report import timeline
     from ..text import writing
-
-    if beside is not None and schedule is not None:
-        raise Unsupported(
-            "--beside: the run used the instance's schedule: leave out --schedule"
-        )
 
     output.check_writable(trace, "--trace")
     output.check_writable(out)
     if out is not None:
-        timeline.FILES.check(out)  # and those of --beside
+        timeline.FILES.check(out)
     data, made = api.posed_training(plan, instance)
     with naming(plan):
         found = simulator.simulate(
@@ -256,29 +239,10 @@ def simulate(
     traced = written(
         trace, lambda path: writing.write_json(path, found.to_chrome_trace())
     )
-    if beside is not None:
-        _give_beside(measured(found, made, beside), out, traced, as_json=as_json)
-        return
     drawn = written(out, lambda path: timeline.write(found, path))
     output.give(
         found.to_json(), [_simulation_table(found)], traced, drawn, as_json=as_json
     )
-
-
-def _give_beside(
-    ran: "Beside", out: Path | None, traced: HetoptError | None, *, as_json: bool
-) -> None:
-    """A simulation with the step that ran."""
-    from ..report import beside, writers
-
-    drawn = written(out, lambda path: beside.write(ran, path))
-    document = ran.found.to_json() | {"beside": ran.to_json()}
-    shown = [
-        _simulation_table(ran.found),
-        f"step {ran.step} of {ran.steps} (median time):",
-        writers.terminal(beside.table(ran)),
-    ]
-    output.give(document, shown, traced, drawn, as_json=as_json)
 
 
 def doctor(

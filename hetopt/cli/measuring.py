@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InstanceError, UnknownName
-from ..measuring import kernels
 from . import output
 from .assumed import tell_assumed
 from .options import AsJson, OutTree, flag
 from .output import written
-from .quantities import duration, length, rate
+from .quantities import length, rate
 
 if TYPE_CHECKING:
-    from ..measuring.kernels.fitting import Fitted
     from ..measuring.profiling import Profiled
     from ..schema import ModelSpec
 
@@ -77,46 +75,19 @@ def detect(
 
 def profile(
     model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
-    ] = None,
+        str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
+    ],
     sequence_length: Annotated[
-        int | None,
+        int,
         length(metavar="S", help="Tokens per sequence, such as 4096 or 4Ki."),
-    ] = None,
+    ],
     out: Annotated[
-        Path | None,
+        Path,
         typer.Option(
             metavar="FILE",
-            help="Write the rows, for "
-            "`costs.compute.profile: FILE` of an instance (schema 1: "
-            "`costs.profile`).",
+            help="Write the rows, for `costs.compute.profile: FILE` of an instance.",
         ),
-    ] = None,
-    constants: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Instead of a model's layers: run micro-benchmarks, and write the "
-            "constants of this card that fit them.",
-        ),
-    ] = None,
-    seconds: Annotated[
-        float,
-        duration(
-            metavar="S",
-            least=kernels.LEAST_S,
-            most=kernels.MOST_S,
-            help="Time limit of the micro-benchmarks, in seconds.",
-        ),
-    ] = 120.0,
-    rows: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --constants: fit rows that `python -m hetopt.measuring.kernels` "
-            "measured elsewhere.",
-        ),
-    ] = None,
+    ],
     gpu: Annotated[bool, flag("--gpu/--cpu", help="Where the layers run.")] = True,
     gpu_name: Annotated[
         str | None,
@@ -158,27 +129,8 @@ def profile(
 ) -> None:
     """Measure time and memory of a model's layers on this machine's GPU.
 
-    Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`.
-    `--constants h100.json` measures the card by itself, in two minutes.
+    Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`
     """
-    if constants is not None:
-        _refuse({"MODEL": model, "--sequence-length": sequence_length, "--out": out})
-        _constants(
-            constants,
-            "cuda" if gpu else "cpu",
-            gpu_name,
-            seconds,
-            rows,
-            as_json=as_json,
-        )
-        return
-    if rows is not None:
-        raise typer.BadParameter("--rows needs --constants FILE: add it")
-    if model is None or sequence_length is None or out is None:
-        raise typer.BadParameter(
-            "found no MODEL, --sequence-length or --out, expected all three; or "
-            "--constants FILE, to measure the card by itself"
-        )
     from ..measuring.profiling import Asked, profiled
     from ..measuring.profiling.timing import How
     from ..text import writing
@@ -207,59 +159,6 @@ def profile(
         )
     failed = written(out, lambda path: writing.write_json(path, found.rows))
     output.give(_document(found), _shown(found), failed, as_json=as_json)
-
-
-def _refuse(given: dict[str, object]) -> None:
-    """Options of layers' profiles with --constants, which would do nothing."""
-    if words := [name for name, value in given.items() if value is not None]:
-        raise typer.BadParameter(
-            f"found {', '.join(words)} with --constants, which measures the card by "
-            "itself: leave it out"
-        )
-
-
-def _constants(
-    out: Path,
-    device: str,
-    gpu: str | None,
-    seconds: float,
-    measured: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Measure, or read what was measured; fit, write and show."""
-    from ..measuring.kernels import documents, measuring, sheets
-    from ..text import writing
-    from .progress import Steps
-    from .terminal import console
-
-    output.check_writable(out, "--constants")
-    if gpu is not None and gpu != sheets.CPU:
-        sheets.sheet(gpu)  # a wrong name is told before minutes of work
-    if measured is not None:
-        rows = measuring.read_rows(measured)
-    else:
-        with Steps(console(stderr=True), "measuring, seconds") as steps:
-            rows = list(measuring.rows(device, seconds, steps.report))
-    found = documents.fit(rows, gpu)
-    document = documents.document(found, rows)
-    failed = written(out, lambda path: writing.write_json(path, document))
-    output.give(document, _fit_shown(found), failed, as_json=as_json)
-
-
-def _fit_shown(found: "Fitted") -> Iterator[object]:
-    from ..measuring.kernels import documents
-    from ..report import words
-
-    yield words.plain(f"constants of {found.machine.card}")
-    constants = ("constant", "value", "+-", "as shipped", "rows")
-    yield output.table(constants, documents.constants_shown(found))
-    kinds = ("fitted to", "rows", "median error")
-    yield output.table(kinds, documents.errors_shown(found))
-    if found.compared:
-        yield words.plain("layers and models (not used for fitting)")
-        runs = ("run", "measured ms", "predicted ms", "error", "as shipped")
-        yield output.table(runs, documents.compared_shown(found))
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:

@@ -76,7 +76,6 @@ class Objective(StrEnum):
 
     TIME = "time"
     USD = "usd"
-    ENERGY = "energy"
 
 
 def plan(
@@ -104,9 +103,9 @@ def plan(
     objective: Annotated[
         Objective,
         typer.Option(
-            metavar="time|usd|energy",
-            help="What to minimise per iteration; usd and energy count only the nodes "
-            "in use, and may leave groups of equal nodes idle.",
+            metavar="time|usd",
+            help="What to minimise per iteration; usd counts only the nodes in use, "
+            "and may leave groups of equal nodes idle.",
         ),
     ] = Objective.TIME,
     without: Annotated[
@@ -135,9 +134,9 @@ def plan(
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
     The default is the portfolio: planners in turn, local search, then the exact method,
-    from the best plan so far and of the files beside the instance. `--without`,
-    `--objective usd` and `energy` use the time limit twice: for all nodes, and for
-    smaller sets of nodes.
+    from the best plan so far and of the files beside the instance. `--without`
+    and `--objective usd` use the time limit twice: for all nodes, and for smaller sets
+    of nodes.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;

@@ -117,13 +117,6 @@ def layer_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int
     return flops
 
 
-def weight_flops(model: ModelSpec, workload: Workload, layer: int) -> int:
-    """FLOPs of the gradients of a layer's weights, or adapters, for one sequence."""
-    lora = workload.costs.updates.lora
-    trained = (lora.active(model) if lora else model.active_parameters)[layer]
-    return 2 * trained * workload.sequence_length
-
-
 def reductions(model: ModelSpec, costs: CostSettings, layer: int) -> int:
     """Times (t - 1) / t of a layer's activation that a group exchanges."""
     parts = len(model.kinds[layer]) - (FURTHER in model.kinds[layer])

@@ -10,8 +10,7 @@ pass. Stages slow in opposite passes can make it longer, 22 for 20 in the smalle
 found. GPipe takes sum tau + (n - 1) (max forward + max backward), exactly. An instance
 that is `lockstep` is judged by slots as long as their slowest stage, no less than this.
 
-What micro-batches keep is weighed by how many the schedule holds at once; where
-backward passes are divided, all of it until the gradients of weights are made.
+What micro-batches keep is weighed by how many the schedule holds at once.
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ from .passing import Transfers, times_of
 from .timeline import Schedule, Timeline, run_passes
 from .times import holders_of, named
 
-_CATEGORIES = {"F": "forward", "B": "backward", "W": "weight gradients"}
+_CATEGORIES = {"F": "forward", "B": "backward"}
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,9 @@ def simulate(
     """Simulate a plan that keeps the rules of structure, whether or not it fits.
 
     `schedule` is the one of the instance's `in_flight`, by default: GPipe where it says
-    so, else 1F1B; `timeline` has others, which the judge does not know. Transfers are
-    charged to stages as the judge does, or `overlapped` with what they compute. Raises
-    `InstanceError` for a plan that the judge cannot time.
+    so, else 1F1B. Transfers are charged to stages as the judge does, or `overlapped`
+    with what they compute. Raises `InstanceError` for a plan that the judge cannot
+    time.
     """
     found = training_plan.evaluate(data, plan)
     if found.objective is None:

@@ -13,15 +13,6 @@ the stage before: a micro-batch passes P v virtual stages. Megatron's order (arX
 2 (P - j - 1) + (v - 1) P forward passes ahead, then one of each kind in turn. Runs of
 a stage take a v-th of its time each.
 
-Zero bubble (arXiv 2401.10241, section 2.3) divides a backward pass: the gradients of
-its input, which the stage before waits for, and those of its weights, which nobody
-does. ZB-H1 runs ahead as 1F1B does, and stage j makes weights' gradients j
-micro-batches later; ZB-H2 runs 2 (P - j) - 1 forward passes ahead, and they are 2 j
-later: P and 2 P - 1 micro-batches at once. Of equal stages with passes of F, B and W,
-W the shortest, and many micro-batches, each is idle for (P - 1) (F + B - W) at the
-most; under ZB-H2, where B is no shorter than 2 W, for (P - 1) (F + B - 2 W) between
-its passes, and iterations follow each other without filling in the paper alone.
-
 Under `hops: both` the receiver spends a transfer as well, at the same time as the
 sender: its pass may begin that much before the sender's ends.
 
@@ -40,10 +31,8 @@ from typing import Literal
 
 from ..errors import InternalError
 
-Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-h2"]
-Task = tuple[str, int, int]  # F, B or W, stage, micro-batch
-#: Schedules whose backward passes are divided, and how far they run ahead.
-_DIVIDED = {"zb-h1": 1, "zb-h2": 2}
+Schedule = Literal["1f1b", "gpipe"]
+Task = tuple[str, int, int]  # F or B, stage, micro-batch
 
 
 @dataclass(frozen=True)
@@ -55,8 +44,6 @@ class Times:
     #: What of a pass, one transfer, the stage behind spends at the same time; what is
     #: below 0 is the time on the way, in which neither stage is busy.
     shared_us: Fraction = Fraction(0)
-    #: What of the backward pass makes gradients of weights.
-    weights_us: Fraction = Fraction(0)
     #: What of each pass is sending, or receiving.
     hop_us: Fraction = Fraction(0)
 
@@ -68,7 +55,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass of one micro-batch through one stage: F, B, or W where B is divided."""
+    """One pass of one micro-batch through one stage: F or B."""
 
     kind: str
     stage: int
@@ -108,22 +95,15 @@ class Timeline:
 
     @property
     def held(self) -> tuple[Fraction, ...]:
-        """The most micro-batches that wait for their last backward pass, by stage.
+        """The most micro-batches that wait for their backward pass, by stage.
 
         Interleaved, runs of layers count as a `runs`-th each.
         """
-        later = {
-            (one.stage, one.run, one.micro_batch)
-            for one in self.passes
-            if one.kind == "W"
-        }
         changes: list[list[tuple[Fraction, int]]] = [[] for _ in self.times]
         for one in self.passes:
             if one.kind == "F":
                 changes[one.stage].append((one.start_us, 1))
-            elif one.kind == "W" or (
-                (one.stage, one.run, one.micro_batch) not in later
-            ):
+            else:
                 changes[one.stage].append((one.end_us, -1))
         waiting = (accumulate(change for _, change in sorted(x)) for x in changes)
         return tuple(Fraction(max(x), self.runs) for x in waiting)
@@ -151,8 +131,6 @@ class Timeline:
             here = self._place(now)
             source = here - 1 if now.kind == "F" else here + 1
             neighbour = known.get((now.kind, source, now.micro_batch))
-            if now.kind == "W":
-                neighbour = None  # waits for its own stage alone
             own = before.get(now)
             if own is not None and own.end_us == now.start_us:
                 path.append(own)
@@ -178,9 +156,6 @@ def order(
     if runs > 1:
         yield from _interleave(stages, stage, n, runs)
         return
-    if schedule in _DIVIDED:
-        yield from _zero_bubble(stages, stage, n, _DIVIDED[schedule])
-        return
     ahead = n if schedule == "gpipe" else min(n, stages - stage)
     for m in range(ahead):
         yield "F", stage, m
@@ -188,22 +163,6 @@ def order(
         yield "B", stage, m
         if m + ahead < n:
             yield "F", stage, m + ahead
-
-
-def _zero_bubble(stages: int, stage: int, n: int, times: int) -> Iterator[Task]:
-    """Gradients of weights `times` x `stage` micro-batches after those of inputs."""
-    ahead = min(n, times * (stages - stage) - times + 1)
-    later = min(n, times * stage)
-    for m in range(ahead):
-        yield "F", stage, m
-    for m in range(n):
-        yield "B", stage, m
-        if m >= later:
-            yield "W", stage, m - later
-        if m + ahead < n:
-            yield "F", stage, m + ahead
-    for m in range(n - later, n):
-        yield "W", stage, m
 
 
 def _interleave(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
@@ -231,9 +190,8 @@ def run_passes(
 ) -> Timeline:
     """Run `n` micro-batches through stages that take `times`, event by event."""
     count = len(times)
-    orders = [list(order(schedule, count, j, n, runs)) for j in range(count)]
-    work = _Work(times, runs, orders)
-    todo = [deque(one) for one in orders]
+    work = _Work(times, runs)
+    todo = [deque(order(schedule, count, j, n, runs)) for j in range(count)]
     done: set[Task] = set()
     busy = [False] * count
     # What neighbours see, and what ends, with when they see it: when, what, since when.
@@ -279,15 +237,9 @@ def run_passes(
 class _Work:
     """The work of virtual stages: how long passes take, and what each needs."""
 
-    def __init__(
-        self,
-        times: Sequence[Times],
-        runs: int,
-        orders: Sequence[Sequence[Task]],
-    ) -> None:
+    def __init__(self, times: Sequence[Times], runs: int) -> None:
         self._times, self._runs = times, runs
         self._last = len(times) * runs - 1
-        self._divided = {x[1:] for one in orders for x in one if x[0] == "W"}
 
     def is_last(self, place: int) -> bool:
         """Return whether nothing follows a virtual stage."""
@@ -298,30 +250,19 @@ class _Work:
 
     def lasts(self, task: Task) -> Fraction:
         """Return how long a pass keeps its stage busy."""
-        kind, place, m = task
+        kind, place, _ = task
         mine = self._of(place)
-        if kind == "F":
-            whole = mine.forward_us
-        elif kind == "W":
-            whole = mine.weights_us
-        else:
-            later = (place, m) in self._divided
-            whole = mine.backward_us - (mine.weights_us if later else 0)
-        return whole / self._runs
+        return (mine.forward_us if kind == "F" else mine.backward_us) / self._runs
 
     def early(self, task: Task) -> Fraction:
         """Return how long before its end the next sees a pass; below 0, after it."""
         kind, place, _ = task
-        if kind == "W":
-            return Fraction(0)  # sent to nobody
         border = place if kind == "F" else place - 1
         return min(self.lasts(task), self._of(border).shared_us / self._runs)
 
     def ready(self, task: Task, done: set[Task]) -> bool:
         """Return whether the inputs of a pass are there."""
         kind, place, m = task
-        if kind == "W":
-            return True  # behind its own backward pass in the stage's order
         if kind == "F":
             return place == 0 or ("F", place - 1, m) in done
         if place == self._last:

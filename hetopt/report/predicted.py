@@ -87,7 +87,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
             f"{count} timings of {kind} (median error {far:.1%})"
             for kind, (count, far) in found.machine.errors.items()
         )
-        yield Text(f"{found.machine.machine.card}: {', '.join(fits)}")
+        yield Text(f"{found.machine.card}: {', '.join(fits)}")
         yield Text()
     if found.after.runs:
         yield errors(

@@ -72,13 +72,10 @@ def set_line(found: NodeChoice, one: NodeSet) -> str:
     idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""
     told = [words.amount(one.iteration_us, "us") + idle]
     told += [f"{words.number(float(one.usd))} USD"] if one.usd is not None else []
-    if one.watt_hours is not None:
-        told.append(f"{words.number(float(one.watt_hours))} Wh")
     if one is not found.sets[0]:
         than = found.compared(one)
         told += _than(than["slower"], "slower", "faster")
         told += _than(than["cheaper"], "cheaper", "dearer")
-        told += _than(than["less_energy"], "less energy", "more energy")
     return f"{name}: {', '.join(told)}"
 
 

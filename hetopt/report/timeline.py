@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 WIDTH, ROW, BAR = 1000, 24, 18  # of a drawing, in units; it is stretched to the page
 #: What a pass is, and its shades, which alternate from one micro-batch to the next.
-KINDS = {"F": "forward", "B": "backward", "W": "gradients of weights"}
+KINDS = {"F": "forward", "B": "backward"}
 COLOURS = {
     "F": ("#8ecae6", "#5fa8d3"),
     "B": ("#f4a261", "#e07a3f"),
-    "W": ("#a3c9a8", "#7fae86"),
 }
 _MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
 _MOST_DRAWN = 200_000
@@ -40,7 +39,7 @@ PIPELINE_HEADINGS = (
 )
 
 
-_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "zb-h1": "ZB-H1", "zb-h2": "ZB-H2"}
+_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe"}
 _CAUSES = (
     "The four columns after the judged time add up to judged minus simulated: slots "
     "of the slowest stage, or rounding; filling by the stages before it; its work "

@@ -41,8 +41,8 @@ def usd(instance: hetopt.Instance, plan: hetopt.TrainingPlan) -> Fraction:
 
 
 @cache
-def chosen(objective: str) -> NodeChoice:
-    return hetopt.choose_nodes(mixed(), objective, limits=3)
+def chosen() -> NodeChoice:
+    return hetopt.choose_nodes(mixed(), "usd", limits=3)
 
 
 def test_equal_nodes_are_one_group() -> None:
@@ -50,11 +50,10 @@ def test_equal_nodes_are_one_group() -> None:
     assert [group.nodes for group in groups] == [("b-1",), ("s-1", "s-2")]
 
 
-@pytest.mark.parametrize("objective", ["usd", "energy"])
-def test_the_chosen_set_takes_least_and_no_less_than_is_proved(objective: str) -> None:
+def test_the_chosen_set_costs_least_and_no_less_than_is_proved() -> None:
     instance = mixed()
-    choice = chosen(objective)
-    values = [v for one in choice.sets if (v := one.value(objective)) is not None]
+    choice = chosen()
+    values = [one.usd for one in choice.sets if one.usd is not None]
     assert choice.value == min(values)
     assert choice.bound is not None
     assert choice.bound.value <= min(values)
@@ -62,12 +61,11 @@ def test_the_chosen_set_takes_least_and_no_less_than_is_proved(objective: str) -
     assert choice.result.data == instance
     assert choice.result.bound is None  # that would be one on the time
     assert training_plan.evaluate(instance, plan).valid
-    if objective == "usd":
-        assert choice.value == usd(instance, plan)
+    assert choice.value == usd(instance, plan)
 
 
 def test_dear_nodes_are_left_idle() -> None:
-    choice = chosen("usd")
+    choice = chosen()
     assert used_nodes(choice.result.plan) == {"b-1"}
     everything = [one.usd for one in choice.sets if one.usd is not None]
     assert choice.value == min(everything)
@@ -134,7 +132,7 @@ def test_the_command_line_tells_the_same(tmp_path: Any) -> None:
 
 
 def test_a_bound_that_is_above_a_plan_is_no_choice() -> None:
-    choice = chosen("usd")
+    choice = chosen()
     wrong = hetopt.Bound((choice.value or 0) + 1, "nothing")
     with pytest.raises(Exception, match="contradicts"):
         NodeChoice("usd", choice.result, choice.sets, choice.best, wrong)

@@ -70,7 +70,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("instance_error", ["run", "nowhere.json", "--steps", "1"]),
     ("usage_error", ["run", "nowhere.json"]),
     ("instance_error", ["serve", "nowhere.yaml"]),
-    ("instance_error", ["verify", "nowhere.py"]),
     ("instance_error", ["predict", "nowhere.json"]),
     ("instance_error", ["migrate", "nowhere.yaml"]),
     ("instance_error", ["calibrate", "nowhere.csv"]),

@@ -153,7 +153,7 @@ def test_runs_that_no_factor_explains_are_said_to_disagree() -> None:
     message = hetopt.calibrate([torn]).disagreement
     assert message is not None
     assert "cannot reproduce these runs" in message
-    assert "profile --constants" in message
+    assert "-o attention=" in message
 
 
 def test_what_is_told_holds_for_the_runs_that_constants_are_fitted_to(

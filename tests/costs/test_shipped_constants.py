@@ -1,13 +1,18 @@
 """The constants that are shipped: positive, known to some degree, and said why."""
 
+import json
 import math
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hetopt.catalogue import find_gpu
 from hetopt.costs.constants import shipped
+from hetopt.costs.constants.files import read_file, write_constants
 from hetopt.costs.formulas.frameworks import FRAMEWORKS
+from hetopt.errors import InstanceError
 
 
 def test_entries_say_value_spread_prior_and_why() -> None:
@@ -61,3 +66,44 @@ def test_cards_that_were_seen_are_of_the_catalogue() -> None:
             card = find_gpu(name)
             assert card is not None
             assert card.name == name
+
+
+# --- files -----------------------------------------------------------------------
+
+ENTRY = {"value": 1.0, "spread": 0.1}
+FILE: dict[str, Any] = {
+    "hetopt": "constants",
+    "version": 1,
+    "constants": {"product.bf16@H100": ENTRY},
+}
+
+
+def test_files_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "constants.json"
+    write_constants(path, shipped.constants())
+    assert read_file(path) == shipped.constants()
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"hetopt": "plan"}, "hetopt", "expected 'constants'"),
+        ({"version": 2}, "version", "found 2, expected 1"),
+        ({"given": {"x": 1.0}}, "given", "given"),
+        ({"constants": {}}, "constants", "constants"),
+        ({"constants": {"Product": ENTRY}}, None, "Product"),
+        ({"constants": {"x": {**ENTRY, "value": 0}}}, "constants.x.value", "value"),
+        ({"constants": {"x": {**ENTRY, "value": "1"}}}, "constants.x.value", "value"),
+        ({"constants": {"x": {**ENTRY, "spread": -1}}}, "constants.x.spread", "-1"),
+        ({"constants": {f"x{i}": ENTRY for i in range(1001)}}, "constants", "1001"),
+    ],
+)
+def test_wrong_files_of_constants_are_refused(
+    tmp_path: Path, change: dict[str, Any], field: str | None, message: str
+) -> None:
+    path = tmp_path / "constants.json"
+    path.write_text(json.dumps(FILE | change))
+    with pytest.raises(InstanceError, match=message) as told:
+        read_file(path)
+    assert told.value.file == str(path)
+    assert field is None or told.value.field == field

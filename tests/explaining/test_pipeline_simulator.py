@@ -299,72 +299,7 @@ def test_a_picture_of_an_unknown_kind_is_refused() -> None:
         timeline.FILES.check(Path("timeline.gif"))
 
 
-# --- zero bubble -----------------------------------------------------------------
-
-
-def divided(stages: int, n: int, f: int, b: int, w: int, schedule: Schedule) -> Any:
-    """Equal stages whose backward pass is b + w."""
-    one = Times(Fraction(f), Fraction(b + w), weights_us=Fraction(w))
-    return run_passes([one] * stages, n, schedule)
-
-
-ZERO_BUBBLE = given(
-    stages=st.integers(1, 7),
-    more=st.integers(0, 6),
-    f=st.integers(1, 9),
-    w=st.integers(1, 9),
-    longer=st.integers(0, 9),
-)
-
-
-@examples(40)
-@ZERO_BUBBLE
-def test_zb_h1_is_idle_for_the_formula_of_the_paper(
-    stages: int, more: int, f: int, w: int, longer: int
-) -> None:
-    """Qi et al., table 2: (p - 1) (F + B - W), and no more micro-batches than 1F1B."""
-    f, b, n = w + f, w + longer, 2 * stages + more
-    line = divided(stages, n, f, b, w, "zb-h1")
-    assert line.total_us == n * (f + b + w) + (stages - 1) * (f + b - w)
-    plain = divided(stages, n, f, b, w, "1f1b")
-    assert max(line.held) == max(plain.held) == stages
-    assert plain.total_us - line.total_us == (stages - 1) * 2 * w
-    assert len(line.passes) == 3 * n * stages
-    path = line.critical_path()
-    assert path[0].start_us == 0
-    assert path[-1].end_us == line.total_us
-
-
-@examples(40)
-@ZERO_BUBBLE
-def test_zb_h2_is_idle_for_the_formula_of_the_paper_within_each_stage(
-    stages: int, more: int, f: int, w: int, longer: int
-) -> None:
-    """(p - 1) (F + B - 2 W) for 2 p - 1 micro-batches, where W hides no more."""
-    f, b, n = w + f, 2 * w + longer, 3 * stages + more  # W is hidden everywhere
-    line = divided(stages, n, f, b, w, "zb-h2")
-    for j, parts in enumerate(idle(line)):
-        mine = [one.end_us for one in line.passes if one.stage == j]
-        first = [one.start_us for one in line.passes if one.stage == j]
-        own = max(mine) - min(first) - n * (f + b + w)
-        assert own <= (stages - 1) * (f + b - 2 * w)
-        assert own == parts.waiting_us
-    assert max(line.held) == 2 * stages - 1
-
-
-def test_measured_ratios_of_schedules_are_told_with_one_batch() -> None:
-    """Primus, Llama-2 7B on 8 stages: 10057, 10974 interleaved, 11411 tokens/s zero
-    bubble; what the batch was is not told, and 32 micro-batches tell both ratios."""
-    thirds = [Times(Fraction(1), Fraction(2), weights_us=Fraction(1))] * 8
-    plain, interleaved, zero = (
-        run_passes(thirds, 32, schedule, runs).total_us
-        for schedule, runs in (("1f1b", 1), ("1f1b", 2), ("zb-h1", 1))
-    )
-    assert float(plain / interleaved) == pytest.approx(10974 / 10057, rel=0.01)
-    assert float(plain / zero) == pytest.approx(11411 / 10057, rel=0.01)
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1", "zb-h2"])
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 def test_what_a_schedule_holds_is_weighed(schedule: Schedule) -> None:
     """As the judge weighs 1F1B; more where more micro-batches wait."""
     data, plan = one_long_pipeline()
@@ -376,8 +311,6 @@ def test_what_a_schedule_holds_is_weighed(schedule: Schedule) -> None:
     most = {
         "1f1b": [min(n, p - j) for j in range(p)],
         "gpipe": [n] * p,
-        "zb-h1": [p] * p,
-        "zb-h2": [2 * p - 1] * p,
     }[schedule]
     assert all(x <= y for x, y in zip(row["held_micro_batches"], most, strict=True))
     assert row["held_micro_batches"][0] == most[0]
@@ -413,4 +346,4 @@ def test_a_schedule_that_there_is_not_is_refused() -> None:
     told = ["simulate", plan, "--schedule", "dualpype"]
     answer = CliRunner().invoke(cli.app, told)
     assert answer.exit_code == 2
-    assert "expected one of 1f1b, gpipe, zb-h1, zb-h2" in answer.output
+    assert "expected one of 1f1b, gpipe" in answer.output

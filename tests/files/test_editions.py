@@ -19,7 +19,6 @@ import hetopt
 from hetopt import checkpoints, cli, files
 from hetopt.bench import journal, suites
 from hetopt.bench.best import Best
-from hetopt.costs.constants import files as calibrations
 from hetopt.costs.runs.rows import read_runs
 from hetopt.errors import InstanceError
 from hetopt.files import schemas
@@ -86,7 +85,6 @@ def test_old_rows_of_a_suite_are_read_and_gone_on_with(tmp_path: Path) -> None:
 
 def test_the_other_old_files_are_read() -> None:
     assert validated(Best, read_tree(OLD / "best.json"), "best.json").plan
-    assert calibrations.read_file(OLD / "constants.json").constants
     assert checkpoints.read_manifest(OLD / "checkpoint").step == 12
     assert read_runs(OLD / "runs.json")
     assert len(suites.tasks("mine", file=OLD / "suite.toml")) == 2
@@ -95,7 +93,7 @@ def test_the_other_old_files_are_read() -> None:
 
 
 def test_every_kind_of_old_file_is_looked_at() -> None:
-    named = {"best", "constants", "runs", "suite", "jobs", "spot", *PLANS}
+    named = {"best", "runs", "suite", "jobs", "spot", *PLANS}
     named |= {"bench", "checkpoint", "instance", "assembled", "problem"}
     assert {path.stem for path in OLD.iterdir()} == named
 

@@ -166,7 +166,3 @@ def test_the_command_trains_and_traces(started: Processes, tmp_path: Path) -> No
         trace = json.loads((tmp_path / "trace" / f"rank-{rank}.json").read_text())
         names = [event["name"] for event in trace["traceEvents"]]
         assert names.count("forward 0") == names.count("backward 3") == 4
-    words = ["simulate", str(place), "--beside", str(tmp_path / "trace"), "--json"]
-    beside = json.loads(CliRunner().invoke(cli.app, words).stdout)["beside"]
-    assert beside["steps"] == 4
-    assert sum(row["what"] == "forward" for row in beside["rows"]) == 2

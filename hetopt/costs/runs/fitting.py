@@ -14,13 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..constants import Constant, Table
-from .reading import Known
 
 Array = npt.NDArray[np.float64]
 _STEP = 1e-4  # of a logarithm, for derivatives
@@ -29,17 +28,27 @@ _DONE = 2e-3
 _ROUNDS = 12
 
 
-class Observed(NamedTuple):
+class Timed(Protocol):
+    """A run in the model's terms, of which only its times are asked."""
+
+    def terms(self, c: Table) -> Mapping[str, float]:
+        """Return the seconds of an iteration by term."""
+
+
+_T = TypeVar("_T", bound=Timed)
+
+
+class Observed(NamedTuple, Generic[_T]):
     """A run in the model's terms, its seconds, and what it is one of."""
 
-    described: Known
+    described: _T
     measured_s: float
     noise: float
     configuration: Hashable = None
     systems: tuple[str, ...] = ()
 
 
-def predicted_s(c: Table, described: Known, systems: Sequence[str] = ()) -> float:
+def predicted_s(c: Table, described: Timed, systems: Sequence[str] = ()) -> float:
     """Seconds of an iteration of a run."""
     return sum(described.terms(c).values()) * c("system", *systems)
 
@@ -86,7 +95,7 @@ class Fitted:
 
 
 def fit(
-    observed: Sequence[Observed],
+    observed: Sequence[Observed[Any]],
     priors: Mapping[str, Constant],
     report: Callable[[int, float], None] | None = None,
 ) -> Fitted:
@@ -131,7 +140,9 @@ def _step(at: Fitted, x: Array, here: Array, jacobian: Array, kept: Array) -> Ar
     return found
 
 
-def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Array:
+def _predict(
+    names: Sequence[str], x: Array, observed: Sequence[Observed[Any]]
+) -> Array:
     values = dict(zip(names, np.exp(x).tolist(), strict=True))
     table = Table(values)
     seconds = [predicted_s(table, one.described, one.systems) for one in observed]
@@ -140,7 +151,7 @@ def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Ar
 
 
 def _touched(
-    observed: Sequence[Observed], values: Mapping[str, float]
+    observed: Sequence[Observed[Any]], values: Mapping[str, float]
 ) -> dict[str, list[int]]:
     """Runs by the constants that their predictions ask for."""
     found: dict[str, list[int]] = {name: [] for name in values}
@@ -155,7 +166,7 @@ def _touched(
 def _derive(
     names: Sequence[str],
     x: Array,
-    observed: Sequence[Observed],
+    observed: Sequence[Observed[Any]],
     here: Array,
     touched: Mapping[str, Sequence[int]],
 ) -> Array:

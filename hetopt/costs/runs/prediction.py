@@ -145,7 +145,9 @@ def _unknown(found: Described) -> float:
     return shipped.unseen(machine.card, layout.framework, own=layout.own)
 
 
-def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Observed]:
+def observed_runs(
+    runs: Iterable[Run], noise: float | None = None
+) -> list[Observed[Known]]:
     """The runs of which the model can say something, and that were measured."""
     found = []
     for run in runs:

@@ -1,13 +1,13 @@
 """A card's own constants, among those that are shipped."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hetopt
-from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.constants import Constant, Table, plain, shipped
+from hetopt.costs.constants.files import write_constants
 from hetopt.costs.formulas import kernels
 from hetopt.costs.formulas.architecture import Matrix
 from hetopt.costs.runs import described
@@ -34,15 +34,8 @@ OWN = f"product.bf16@{CARD}"
 RUNS = [Run.model_validate({**ROW, "gpu": gpu}) for gpu in (CARD, "A100-80GB-SXM4")]
 
 
-def written(path: Path, value: float, given: dict[str, float]) -> Path:
-    tree = {
-        "hetopt": "constants",
-        "version": 1,
-        "card": CARD,
-        "given": given,
-        "constants": {OWN: {"value": value, "spread": 0.03}},
-    }
-    path.write_text(json.dumps(tree))
+def written(path: Path, value: float) -> Path:
+    write_constants(path, {OWN: Constant(value, 0.03)})
     return path
 
 
@@ -54,23 +47,9 @@ def seconds(constants: Path | None) -> list[float]:
 
 def test_a_file_of_a_card_is_of_that_card_alone(tmp_path: Path) -> None:
     usual = seconds(None)
-    slower = seconds(written(tmp_path / "c.json", 0.8, {}))
+    slower = seconds(written(tmp_path / "c.json", 0.8))
     assert slower[0] > 1.1 * usual[0]
     assert slower[1] == pytest.approx(usual[1])
-
-
-def test_a_card_stays_as_fast_where_what_it_was_fitted_with_has_changed(
-    tmp_path: Path,
-) -> None:
-    """Half the common share then, twice the card's deviation: the same product."""
-    now = {
-        name: shipped.constants()[name].value
-        for name in ("product.bf16", "product.bf16@Hopper")
-    }
-    then = {**now, "product.bf16": now["product.bf16"] / 2}
-    today = seconds(written(tmp_path / "now.json", 0.8, now))
-    earlier = seconds(written(tmp_path / "then.json", 1.6, then))
-    assert earlier == pytest.approx(today)
 
 
 #: Shares of the sheet's 2250 TFLOP/s that SimuMax measured on a B200 (4dcaae5,
