@@ -17,8 +17,6 @@ from .errors import PluginBroken, UnknownName
 OPEN = ("formats", "formulations", "planners", "scheduling.policies")
 #: Packages beside the entries of a folder: what several of them are built on.
 _HELPERS = frozenset({"checking", "enumeration", "pipelines"})
-#: Names that entries had before, by folder: they are still read as names of these.
-_FORMER = {"formulations": {"hexiscale": "hexiscale_milp"}}
 #: Our planners by the problems of their plans: those of one are named without loading
 #: the others, which takes a tenth of a second. A planner in no row is loaded and asked.
 _PLANNERS = {
@@ -142,7 +140,7 @@ def entry(folder: str, name: str) -> Any:
 
     Dashes stand for underscores: `metis-plan` is `metis_plan`.
     """
-    name = current(folder, name.replace("-", "_"))
+    name = name.replace("-", "_")
     if name in _added.get(folder, ()):
         return _added[folder][name]
     known = names(folder)
@@ -153,11 +151,6 @@ def entry(folder: str, name: str) -> Any:
     if folder in OPEN and name not in _own(folder):
         return _load(folder, name)
     return import_module(f"hetopt.{folder}.{name}")
-
-
-def current(folder: str, name: str) -> str:
-    """Return the name that an entry has now, of that or of a former one."""
-    return _FORMER.get(folder, {}).get(name, name)
 
 
 def problems_of(module: Any) -> tuple[str, ...]:

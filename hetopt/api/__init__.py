@@ -20,7 +20,6 @@ from .judging import (
 from .planning import compare, plan
 from .solving import (
     carriers,
-    current_statement,
     has_two_kinds,
     methods_for,
     solve,
@@ -60,7 +59,6 @@ __all__ = [
     "choose_nodes",
     "compare",
     "compare_targets",
-    "current_statement",
     "explain",
     "export",
     "fit",

@@ -1,4 +1,4 @@
-"""The module has how users call hetopt: limits, progress, and keywords of old.
+"""The module has how users call hetopt: limits and progress.
 
 `limits` is a number of wall seconds, a `Limits` or None, for no limit; the seconds are
 for all that a function does from reading the instance on (in `compare`, for each
@@ -7,14 +7,11 @@ holds what was known by then.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
-from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .. import clock
 from ..errors import UnknownName, Unsupported, cut
@@ -23,10 +20,7 @@ from ..plans import Plan
 from ..result import Result
 from ..schema import Instance, Record
 from ..solving import dask
-from ..text.documents import Document, Fields
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from ..text.documents import Fields
 
 Place = str | Path
 Tree = Fields  # plain data, as a file would say it
@@ -145,52 +139,3 @@ def refuse_unknown(kind: str, names: Iterable[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
             raise UnknownName(kind, name, known)
-
-
-# --- the keywords of before ------------------------------------------------------
-
-_OF_LIMITS = {
-    "time_limit": "time_s",
-    "gap": "gap",
-    "threads": "threads",
-    "seed": "seed",
-}
-_OF_PROGRESS = ("report", "started")
-
-
-def public(call: Callable[P, R]) -> Callable[P, R]:
-    """A function that still takes the keywords that `limits` and `progress` replace."""
-    parameters = signature(call).parameters
-
-    @wraps(call)
-    def called(*args: P.args, **words: P.kwargs) -> R:
-        old = {
-            word: new
-            for new, those in (("limits", _OF_LIMITS), ("progress", _OF_PROGRESS))
-            for word in those
-            if new in parameters and word in words
-        }
-        if old:
-            _renew(words, old, call.__name__, parameters)
-        return call(*args, **words)
-
-    return called
-
-
-def _renew(words: Document, old: Mapping[str, str], name: str, parameters: Any) -> None:
-    """Replace old keywords by the new ones, whose names `old` gives."""
-    now = " and ".join(dict.fromkeys(old.values()))
-    message = f"{name}: say {now} in place of {', '.join(old)}"
-    warnings.warn(message, DeprecationWarning, stacklevel=3)
-    if both := set(old.values()) & set(words):
-        word = min(both)
-        raise TypeError(
-            f"{name}: found {', '.join(old)} together with {word}: give {word}"
-        )
-    given = {word: words.pop(word) for word in old}
-    limits = {_OF_LIMITS[w]: given[w] for w in given if w in _OF_LIMITS}
-    heard = {w: given[w] for w in given if w in _OF_PROGRESS and given[w] is not None}
-    if limits:
-        words["limits"] = replace(limits_of(parameters["limits"].default), **limits)
-    if heard:
-        words["progress"] = Listener(**heard)

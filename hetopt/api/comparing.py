@@ -34,7 +34,6 @@ from .judging import posed
 from .plugins import Plugin, named
 from .solving import (
     carriers,
-    current_statement,
     planners_for,
 )
 from .starts import LIBRARY, known_of, quoted
@@ -75,13 +74,12 @@ class Chosen:
         known = registry.known_for("formulations", problem)
         libraries = registry.names("backends")
         given = known if self.statements is None else self.statements
-        names = [current_statement(name) for name in given]
-        refuse_unknown("formulation", names, known)
+        refuse_unknown("formulation", given, known)
         asked = libraries if self.backends is None else list(self.backends)
         refuse_unknown("backend", [x.partition(":")[0] for x in asked], libraries)
         return [
             (name, backend)
-            for name in dict.fromkeys(names)
+            for name in dict.fromkeys(given)
             for backend in dict.fromkeys(asked)
             if backend.partition(":")[0] in carriers(name)
         ]

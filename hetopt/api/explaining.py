@@ -9,7 +9,6 @@ from .calling import (
     AnyProgress,
     limits_of,
     progress_of,
-    public,
 )
 from .judging import posed_training
 from .starts import known_beside
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from ..explaining import Explanation
 
 
-@public
 def explain(
     plan: AnyPlan,
     instance: AnyProblem | None = None,

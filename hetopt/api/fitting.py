@@ -49,7 +49,6 @@ from .calling import (
     Progress,
     limits_of,
     progress_of,
-    public,
 )
 from .feasibility import Reach
 from .runs import used_nodes
@@ -175,7 +174,6 @@ class Fitting:
         }
 
 
-@public
 def fit(
     model: Place | ModelSpec | Instance,
     on: Cluster | Place | Iterable[str] | None = None,

@@ -1,11 +1,10 @@
 """The capability matrix, of all settings or of those of an instance."""
 
 from .. import capability
-from .calling import AnyInstance, public
+from .calling import AnyInstance
 from .judging import load
 
 
-@public
 def capabilities(instance: AnyInstance | None = None) -> list[dict[str, object]]:
     """Return which method carries which setting, with one row per method.
 

@@ -23,7 +23,6 @@ from .calling import (
     done,
     limits_of,
     progress_of,
-    public,
     refuse_unknown,
     several,
     worked,
@@ -45,7 +44,6 @@ from .solving import NO_PLANNER
 from .starts import NOTHING, AnyStart, Known, known_of, quoted
 
 
-@public
 def plan(
     instance: AnyInstance,
     planner: Plugin | None = None,
@@ -172,7 +170,6 @@ def with_remedies(found: Result, limits: Limits) -> Result:
         return portfolio.as_interrupted(found)
 
 
-@public
 def compare(
     instances: AnyProblem | Iterable[AnyProblem],
     planners: Sequence[Plugin] | None = None,

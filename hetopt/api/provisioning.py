@@ -26,7 +26,6 @@ from .calling import (
     AnyProgress,
     limits_of,
     progress_of,
-    public,
     refuse_unknown,
 )
 from .judging import load
@@ -116,7 +115,6 @@ class Tradeoffs:
         }
 
 
-@public
 def provision(
     instance: AnyInstance,
     planner: str | None = None,
@@ -143,7 +141,6 @@ def provision(
     return replace(found, posed_by=loaded)
 
 
-@public
 def alternatives(
     instance: AnyInstance,
     count: int = 3,
@@ -179,7 +176,6 @@ def alternatives(
     return found
 
 
-@public
 def frontier(
     instance: AnyInstance,
     *,
@@ -198,7 +194,6 @@ def frontier(
     return exact.frontier(data, limits=asked, report=report)
 
 
-@public
 def tradeoffs(
     instance: AnyInstance,
     planners: Sequence[str] = (),

@@ -43,7 +43,6 @@ from .calling import (
     Report,
     limits_of,
     progress_of,
-    public,
     refuse_unknown,
 )
 from .judging import load, posed_training
@@ -114,7 +113,6 @@ def _readers(plan: TrainingPlan) -> int:
     return sum(len(pipeline.stages[0].replicas) for pipeline in plan.pipelines)
 
 
-@public
 def recover(
     old_plan: AnyPlan,
     instance: AnyInstance,

@@ -39,7 +39,6 @@ from .calling import (
     Progress,
     limits_of,
     progress_of,
-    public,
 )
 from .fitting import Training
 from .runs import length_of
@@ -212,7 +211,6 @@ class Rentals:
         }
 
 
-@public
 def rent(
     model: Place | ModelSpec | Instance,
     tokens: int | str,

@@ -22,7 +22,6 @@ from .calling import (
     AnyProgress,
     limits_of,
     progress_of,
-    public,
     refuse_unknown,
 )
 from .judging import load
@@ -253,7 +252,6 @@ def _leg(leg: Leg) -> dict[str, object]:
     }
 
 
-@public
 def replay(
     old_plan: str | Path | TrainingPlan,
     instance: str | Path | Instance,

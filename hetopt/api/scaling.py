@@ -35,7 +35,6 @@ from .calling import (
     Progress,
     limits_of,
     progress_of,
-    public,
 )
 from .judging import load
 from .runs import used_nodes
@@ -187,7 +186,6 @@ def _plan(plan: TrainingPlan | None) -> Document | None:
     return None if plan is None else plan.model_dump(mode="json")
 
 
-@public
 def scale(
     instance: AnyInstance,
     machines: int | None = None,

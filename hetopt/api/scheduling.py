@@ -33,7 +33,6 @@ from .calling import (
     Place,
     limits_of,
     progress_of,
-    public,
     refuse_unknown,
 )
 from .judging import posed
@@ -59,7 +58,6 @@ _FOLDER = "scheduling.policies"
 OWN_POLICY = "frenzy_typed"
 
 
-@public
 def schedule(
     queue: AnyProblem,
     policies: Sequence[Plugin] | None = None,

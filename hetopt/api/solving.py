@@ -26,7 +26,6 @@ from .calling import (
     Place,
     limits_of,
     progress_of,
-    public,
     refuse_unknown,
     worked,
 )
@@ -41,7 +40,6 @@ _KINDS = {
 NO_PLANNER = "options need a planner: name it"
 
 
-@public
 def solve(
     instance: AnyProblem,
     method: Plugin | None = None,
@@ -186,11 +184,6 @@ def has_two_kinds(problem: str, method: str) -> bool:
     return method in known["formulations"] and method in known["planners"]
 
 
-def current_statement(name: str) -> str:
-    """Return the name that a statement has now, of that or of a former one."""
-    return registry.current("formulations", name)
-
-
 def planners_for(problem: str) -> list[str]:
     """Names of the planners of a problem."""
     return registry.entries_for("planners", problem)
@@ -219,7 +212,6 @@ def _formulation(problem: str, method: str | None, backend: str) -> str:
     refuse_unknown("backend", [library], registry.names("backends"))
     known = registry.known_for("formulations", problem)
     if method is not None:
-        method = current_statement(method)
         refuse_unknown("formulation", [method], known)
         return method
     for name in known:

@@ -18,7 +18,6 @@ from .calling import (
     Progress,
     limits_of,
     progress_of,
-    public,
     refuse_unknown,
     several,
 )
@@ -63,7 +62,6 @@ class TargetReport:
         }
 
 
-@public
 def compare_targets(
     instances: AnyInstance | Iterable[AnyInstance],
     targets: Sequence[str] | None = None,

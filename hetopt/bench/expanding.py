@@ -122,18 +122,10 @@ def _methods(instance: str, group: Solve) -> Iterator[tuple[str, str | None]]:
         elif method == "statements":
             for name in api.methods_for(_problem(instance))["formulations"]:
                 yield from ((name, backend) for backend in _backends(name, group))
-        elif _states(method, group):
-            name = api.current_statement(method)
-            yield from ((name, backend) for backend in _backends(name, group))
+        elif method in registry.names("formulations"):
+            yield from ((method, backend) for backend in _backends(method, group))
         else:
             yield method, None
-
-
-def _states(method: str, group: Solve) -> bool:
-    """Tell whether a statement is meant, where a planner may have the same name."""
-    if api.current_statement(method) not in registry.names("formulations"):
-        return False
-    return bool(group.backends) or method not in registry.names("planners")
 
 
 @cache

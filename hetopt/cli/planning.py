@@ -255,10 +255,6 @@ def solve(
             f"{method} is a statement and a planner: this solves the statement; the "
             f"planner: hetopt plan {file} --planner {method}"
         )
-    elif method is not None and backend is None and planner is None:
-        now = api.current_statement(method)
-        if now != method:
-            output.tell(f"{method} is a planner; the statement is now called {now}")
     with output.watch(problems.get(name).unit(data), time_limit) as watch:
         result = api.solve(
             data,

@@ -104,19 +104,9 @@ def test_methods_are_chosen_by_name_and_left_out() -> None:
         hetopt.compare(data, statements=["nonsense"])
 
 
-def test_no_statement_has_the_name_of_a_planner_and_former_names_are_read() -> None:
+def test_no_statement_has_the_name_of_a_planner() -> None:
     statements, planners = (registry.names(x) for x in ("formulations", "planners"))
     assert not {*statements} & {*planners}
-    report = hetopt.compare(
-        NAME,
-        [],
-        problem="training_plan",
-        statements=["hexiscale", "hexiscale_milp"],
-        backends=["cpsat"],
-        exact=False,
-        limits=5,
-    )
-    assert [row.method for row in report.rows] == ["hexiscale_milp, cpsat"]
 
 
 def test_a_statement_that_a_problem_is_too_large_for_is_a_row_that_says_so() -> None:

@@ -94,17 +94,6 @@ def test_a_statement_without_back_ends_takes_its_favourite(tmp_path: Path) -> No
     assert found.backend == "scip"
 
 
-def test_a_name_that_two_kinds_share_is_a_statement_where_back_ends_are_given(
-    tmp_path: Path,
-) -> None:
-    text = group(["tiny/one-gpu"], ["hexiscale"])
-    text += group(["tiny/one-gpu"], ["hexiscale"], 'backends = ["cpsat"]\n')
-    found = suites.tasks("mine", suite(tmp_path / "s.toml", text))
-    assert [t.backend for t in found] == [None, "cpsat"]
-    rows = [child.answered(t)["row"] for t in found]
-    assert [row["by"]["kind"] for row in rows] == ["heuristic", "exact"]
-
-
 def test_limits_of_a_group_come_before_those_of_the_suite(tmp_path: Path) -> None:
     text = "time_limit_s = 7\nmemory_mib = 100\nseeds = [1, 2]\n"
     text += group(["tiny/star"], ["megatron"], "time_limit_s = 3\n")

@@ -506,18 +506,6 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not() -> None:
         assert (stream.getvalue() == "") == (not terminal)
 
 
-def test_a_former_name_of_a_statement_is_its_planner_and_with_a_back_end_read() -> None:
-    words = ("solve", SMALL, "--method", "hexiscale", "--time-limit", "20", "--json")
-    told = hetopt(*words)
-    assert "the statement is now called hexiscale_milp" in told.stderr
-    method = json.loads(told.stdout)["method"]
-    assert (method["name"], method["kind"]) == ("hexiscale", "heuristic")
-    stated = hetopt(*words, "--backend", "cpsat")
-    assert "is now called" not in stated.stderr
-    method = json.loads(stated.stdout)["method"]
-    assert (method["kind"], method["formulation"]) == ("exact", "hexiscale_milp")
-
-
 def test_unknown_methods_are_listed_with_their_kinds() -> None:
     told = hetopt("solve", SMALL, "--method", "hexiscala", "--json")
     message = json.loads(told.stdout)["error"]["message"]
