@@ -4,8 +4,11 @@
 `python setup.py build_ext --inplace` builds it.
 """
 
+from importlib import import_module
+from typing import Any
+
 try:
-    from . import _core as core
+    core: Any = import_module("._core", __name__)
 except ImportError as error:
     raise ImportError(
         f"the compiled core of hetopt cannot be loaded ({error}): install hetopt again"

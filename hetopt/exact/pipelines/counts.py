@@ -82,7 +82,7 @@ class Vectors:
     @property
     def are_few(self) -> bool:
         """Tell whether there are so few that whole pipelines are counted early."""
-        return self.count <= self.schedule.counting.few
+        return bool(self.count <= self.schedule.counting.few)
 
     @property
     def states(self) -> States:
