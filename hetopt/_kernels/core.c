@@ -11,7 +11,6 @@
 #include "labels.h"
 #include "single.h"
 #include "unordered.h"
-#include "walk.h"
 
 int open_numbers(PyObject *from, Py_ssize_t count, Py_buffer *view)
 {
@@ -243,15 +242,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int add_types(PyObject *module)
-{
-    PyObject *walk = PyType_FromModuleAndSpec(module, &walk_spec, NULL);
-    int failed = walk ? PyModule_AddObjectRef(module, "Walk", walk) : -1;
-    Py_XDECREF(walk);
-    return failed;
-}
-
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_types}, {0, NULL}};
+static PyModuleDef_Slot slots[] = {{0, NULL}};
 
 static PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "_core", "What runs hottest, in C.", 0, methods, slots,

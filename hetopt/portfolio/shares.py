@@ -61,7 +61,7 @@ class Portfolio:
     #: Of what planners leave, and seconds: the most for all walks together.
     walks_share: float = 0.7
     walks_s: float = 15.0
-    #: Candidates of one walk, where Python looks at them (`Search.pace`).
+    #: Candidates of one walk.
     rounds: int = 20_000
 
     # --- before and behind the exact method ---

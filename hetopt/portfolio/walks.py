@@ -35,9 +35,9 @@ def improve_result(
 ) -> Result:
     """Return the result with the best plan that local search finds within `limits`.
 
-    `rounds` bounds the candidates as well; the compiled core looks at as many more as
-    it is quicker (`Search.pace`). A search that gives up was ended by the time. Without
-    a plan there is nothing to improve, and the result is returned. The search ends
+    `rounds` bounds the candidates as well. A search that gives up was ended by the
+    time. Without a plan there is nothing to improve, and the result is returned. The
+    search ends
     early where the cheap bound proves the plan optimal or within `limits.gap`; it is
     derived where `bound` does not give it.
     `visits_islands` as in `Search`. The trace goes on where the result's ends.
@@ -69,8 +69,7 @@ def improve_result(
     stop = Stop.FINISHED
     try:
         deadline = None if limits.time_s is None else monotonic() + limits.time_s
-        most = None if rounds is None else rounds * search.pace
-        search.run(deadline=deadline, rounds=most)
+        search.run(deadline=deadline, rounds=rounds)
         if search.gave_up or (deadline is not None and monotonic() >= deadline):
             stop = Stop.TIME
     except KeyboardInterrupt:

@@ -22,24 +22,21 @@ from ..schema import Instance
 from . import choices, grid, islands
 from .attempts import tried
 from .balancing import Balancer
-from .compiled_walks import is_compiled
 from .fast_cost import FastCost, Pipe
-from .walking import Walking, in_python, walk_from
+from .walking import Walk, walk_from
 
 # Cycles of annealing: when each ends, as a share of the budget, and how hot it begins,
 # as a share of the objective. The first looks nearby, the later ones in other valleys.
 CYCLES = ((0.08, 3e-3), (0.4, 1e-2), (1.0, 3e-2))
 COLD = 5e-5
 _VISIT = 0.22  # of the time that is left at the most, to look for islands
-ROUNDS = 100_000  # where there is no budget at all
+ROUNDS = 20_000  # where there is no budget at all
 _FEW_PIPELINES = 4  # of more, a move changes so much less of the score: it is cooler
 _AT_ONCE = 16  # candidates between two looks at the clock, at one temperature
 #: A search gives up where it gained nothing for so much of its time, and has looked at
 #: less than so much of the candidates that were due by then.
 PATIENCE, SLOW = 1 / 3, 0.5
 Report = Callable[[int], None]
-#: How many times as many candidates a second the compiled core looks at, at the least.
-PACE = 50
 
 
 def improve(
@@ -55,7 +52,7 @@ def improve(
     """A plan no worse than `plan`, which is returned itself where nothing is better.
 
     `deadline` is a `clock.monotonic()` instant, `rounds` a number of candidates: the
-    search ends at the earlier one, after 100,000 candidates where neither is given,
+    search ends at the earlier one, after 20,000 candidates where neither is given,
     and as soon as the objective is at most `target`. With `rounds` alone the same seed
     gives the same plan. `report` is called with the objective of every better plan.
     A plan that the judge refuses is returned as it is; the settings that a plan chose
@@ -139,11 +136,6 @@ class Search:
         if found.objective is not None and found.objective < self._given:
             assert found.plan is not None
             self._plan, self._given = found.plan, found.objective
-
-    @property
-    def pace(self) -> int:
-        """How many candidates there is time for where Python looks at one."""
-        return PACE if is_compiled(self._cost) else 1
 
     @property
     def found(self) -> TrainingPlan:
@@ -234,7 +226,7 @@ class _Annealing:
                 self._cycle(self.walk, budget, begin, end, hot)
             begin = end
 
-    def _walk_from(self, pipes: Sequence[Pipe]) -> Walking | None:
+    def _walk_from(self, pipes: Sequence[Pipe]) -> Walk | None:
         ordered = self._cost.ordered(tuple(pipes))
         return walk_from(ordered, self._balancer, self._seed)
 
@@ -272,7 +264,7 @@ class _Annealing:
             self._tell()
 
     def _cycle(
-        self, walk: Walking, budget: _Budget, begin: float, end: float, hot: float
+        self, walk: Walk, budget: _Budget, begin: float, end: float, hot: float
     ) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
         walk.begin()
@@ -285,12 +277,9 @@ class _Annealing:
             cooled = (used - begin) / (end - begin)
             temperature = scale * hot * (COLD / hot) ** cooled
             most = budget.next(_AT_ONCE)
-            try:
-                looked_at = walk.run(most, temperature, self._target)
-                budget.looked_at += looked_at
-                spend(looked_at)
-            except OverflowError:  # beyond the numbers of the compiled core
-                walk = self.walk = in_python(walk, self._balancer, self._seed)
+            looked_at = walk.run(most, temperature, self._target)
+            budget.looked_at += looked_at
+            spend(looked_at)
             if walk.objective < known:
                 known = walk.objective
                 budget.be_patient()

@@ -1,18 +1,14 @@
 """Moves of the local search: which pipelines go, and which come in their stead.
 
-`hetopt/_kernels/walk.c` makes the same moves from the same draws: what changes here
-changes there.
-
 A move within one pipeline is a *recipe* by position, so that it can be made in all
 pipelines of equal make at once: where gradients stay inside nodes because the
 pipelines are cut alike, a change in one alone would always look bad.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from random import Random
 
 from .balancing import Balancer, Chain
-from .draws import Draws
 from .fast_cost import Slot
 from .state import Line, State, with_cuts
 
@@ -24,7 +20,7 @@ Recipe = tuple[list[tuple[int, int]], list[int] | None]  # (stage, degree)s, cut
 class Moves:
     """Draws random moves."""
 
-    def __init__(self, balancer: Balancer, draws: Draws) -> None:
+    def __init__(self, balancer: Balancer, draws: Random) -> None:
         """Moves that cut layers by `balancer` and are drawn by `draws`."""
         self._balancer = balancer
         self._cost = balancer.cost
@@ -50,29 +46,27 @@ class Moves:
             (2, self._rebalance),
         ]
         self._makes: dict[Line, Make] = {}
-        self._within = [move for _, move in within]
-        self._within_upto = [*accumulate(weight for weight, _ in within)]
-        self._across = [move for _, move in across]
-        self._across_upto = [*accumulate(weight for weight, _ in across)]
+        self._within = [move for weight, move in within for _ in range(weight)]
+        self._across = [move for weight, move in across for _ in range(weight)]
 
     def draw(self, state: State) -> Move | None:
         """A random move; None where the one drawn is not possible here."""
         self._replicas = len(state.lines)  # about as many afterwards
-        if self._draws.share() < 0.6:
+        if self._draws.random() < 0.6:
             return self._draw_within(state)
-        return self._across[self._draws.weighed(self._across_upto)](state)
+        return self._draws.choice(self._across)(state)
 
     # --- within a pipeline, and all that are made alike ---------------------------
 
     def _draw_within(self, state: State) -> Move | None:
         draws = self._draws
-        i = draws.below(len(state.lines))
-        recipe = self._within[draws.weighed(self._within_upto)](state.lines[i])
+        i = draws.randrange(len(state.lines))
+        recipe = draws.choice(self._within)(state.lines[i])
         if recipe is None:
             return None
         make = self._make(state.lines[i])
         alike = [k for k, line in enumerate(state.lines) if self._make(line) == make]
-        extent = draws.share()
+        extent = draws.random()
         if extent < 0.4:
             alike = [i]
         elif extent < 0.6:
@@ -121,18 +115,18 @@ class Moves:
 
     def _most(self, slots: Sequence[Slot]) -> int | None:
         """Now and then a limit on layers per stage: shorter stages synchronise less."""
-        if self._draws.share() < 0.6:
+        if self._draws.random() < 0.6:
             return None
         longest = max(slot.last - slot.first for slot in slots)
-        return max(1, longest + self._draws.one_of((-1, 0, 0, 1)))
+        return max(1, longest + self._draws.choice((-1, 0, 0, 1)))
 
     def _shift_cut(self, line: Line) -> Recipe | None:
         """Move a boundary by a layer or two."""
         cuts = _cuts(line.slots)
         if len(cuts) < 3:
             return None
-        k = 1 + self._draws.below(len(cuts) - 2)
-        cuts[k] += self._draws.one_of((-2, -1, -1, 1, 1, 2))
+        k = 1 + self._draws.randrange(len(cuts) - 2)
+        cuts[k] += self._draws.choice((-2, -1, -1, 1, 1, 2))
         if not cuts[k - 1] < cuts[k] < cuts[k + 1]:
             return None
         return _same(line.slots), cuts
@@ -142,7 +136,7 @@ class Moves:
         count = len(line.slots)
         if count < 2:
             return None
-        one, two = self._draws.two_below(count)
+        one, two = self._draws.sample(range(count), 2)
         cuts, step = _cuts(line.slots), 1 if one > two else -1
         for k in range(min(one, two) + 1, max(one, two) + 1):
             cuts[k] += step
@@ -156,8 +150,8 @@ class Moves:
         if count < 2:
             return None
         stages = _same(line.slots)
-        one, two = self._draws.two_below(count)
-        if self._draws.share() < 0.5:
+        one, two = self._draws.sample(range(count), 2)
+        if self._draws.random() < 0.5:
             stages[one], stages[two] = stages[two], stages[one]
         else:
             stages.insert(two, stages.pop(one))
@@ -169,21 +163,23 @@ class Moves:
         pairs = [j for j in range(len(slots) - 1) if slots[j].node == slots[j + 1].node]
         if not pairs:
             return None
-        j = self._draws.one_of(pairs)
+        j = self._draws.choice(pairs)
         stages = _same(slots)
         stages[j : j + 2] = [(j, slots[j].t + slots[j + 1].t)]
         cuts = _cuts(slots)
         del cuts[j + 1]
-        return stages, cuts if self._draws.share() < 0.5 else None
+        return stages, cuts if self._draws.random() < 0.5 else None
 
     def _split_stage(self, line: Line) -> Recipe | None:
         """A stage becomes two of its GPUs each."""
         wide = [j for j, slot in enumerate(line.slots) if slot.t > 1]
         if not wide:
             return None
-        j = self._draws.one_of(wide)
+        j = self._draws.choice(wide)
         t = line.slots[j].t
-        part = t // 2 if self._draws.share() < 0.7 else 1 + self._draws.below(t - 1)
+        part = (
+            t // 2 if self._draws.random() < 0.7 else 1 + self._draws.randrange(t - 1)
+        )
         stages = _same(line.slots)
         stages[j : j + 1] = [(j, part), (j, t - part)]
         return stages, None
@@ -191,9 +187,9 @@ class Moves:
     def _even_out_degrees(self, line: Line) -> Recipe | None:
         """A run of stages on one node is cut into stages of one other degree."""
         runs = _runs(line.slots)
-        first, last = self._draws.one_of(runs)
+        first, last = self._draws.choice(runs)
         gpus = sum(slot.t for slot in line.slots[first:last])
-        t = self._draws.one_of([d for d in range(1, gpus + 1) if gpus % d == 0])
+        t = self._draws.choice([d for d in range(1, gpus + 1) if gpus % d == 0])
         stages = _same(line.slots)
         stages[first:last] = [(first, t)] * (gpus // t)
         return stages, None
@@ -201,8 +197,8 @@ class Moves:
     # --- across pipelines -----------------------------------------------------------
 
     def _any_stage(self, state: State) -> tuple[int, int]:
-        i = self._draws.below(len(state.lines))
-        return i, self._draws.below(len(state.lines[i].slots))
+        i = self._draws.randrange(len(state.lines))
+        return i, self._draws.randrange(len(state.lines[i].slots))
 
     def _rebuilt(
         self, state: State, chains: dict[int, list[tuple[int, int]]]
@@ -244,9 +240,9 @@ class Moves:
     def _beside(self, chain: list[tuple[int, int]], node: int, otherwise: int) -> int:
         """Where a stage on `node` goes: next to others there, mostly."""
         there = [k for k, (other, _) in enumerate(chain) if other == node]
-        if there and self._draws.share() < 0.8:
-            return self._draws.one_of(there)
-        return otherwise + self._draws.below(2)
+        if there and self._draws.random() < 0.8:
+            return self._draws.choice(there)
+        return otherwise + self._draws.randrange(2)
 
     def _give_gpus(self, state: State) -> Move | None:
         """Some GPUs go from a stage to another on the same node."""
@@ -260,8 +256,8 @@ class Moves:
         ]
         if not others:
             return None
-        k, m = self._draws.one_of(others)
-        part = self._draws.one_of((1, 1, max(1, t // 2), t))
+        k, m = self._draws.choice(others)
+        part = self._draws.choice((1, 1, max(1, t // 2), t))
         chains = {x: _chain(state.lines[x].slots) for x in (i, k)}
         chains[k][m] = node, chains[k][m][1] + part
         if part < t:
@@ -275,13 +271,13 @@ class Moves:
         idle = [node for node, count in enumerate(state.free) if count]
         if not idle:
             return None
-        node = self._draws.one_of(idle)
-        t = 1 + self._draws.below(state.free[node])
+        node = self._draws.choice(idle)
+        t = 1 + self._draws.randrange(state.free[node])
         i, j = self._any_stage(state)
         chain = _chain(state.lines[i].slots)
-        draw = self._draws.share()
+        draw = self._draws.random()
         if draw < 0.3:
-            b = self._draws.one_of(self._sizes)
+            b = self._draws.choice(self._sizes)
             line = self._balanced(b, state.counts[i], ((node, t),))
             return None if line is None else ([], [line])
         if draw < 0.6 and chain[j][0] == node:
@@ -292,13 +288,13 @@ class Moves:
 
     def _split_pipeline(self, state: State) -> Move | None:
         """A pipeline becomes two: by halves of its chain, or of every run of stages."""
-        i = self._draws.below(len(state.lines))
+        i = self._draws.randrange(len(state.lines))
         line, n = state.lines[i], state.counts[i]
         chain = _chain(line.slots)
         if len(chain) < 2:
             return None
-        if self._draws.share() < 0.5:
-            k = 1 + self._draws.below(len(chain) - 1)
+        if self._draws.random() < 0.5:
+            k = 1 + self._draws.randrange(len(chain) - 1)
             halves = [chain[:k], chain[k:]]
         else:
             halves = [chain[0::2], chain[1::2]]
@@ -313,10 +309,10 @@ class Moves:
         """Two pipelines become one."""
         if len(state.lines) < 2:
             return None
-        i, k = self._draws.two_below(len(state.lines))
+        i, k = self._draws.sample(range(len(state.lines)), 2)
         one, two = _chain(state.lines[i].slots), _chain(state.lines[k].slots)
         n = state.counts[i] + state.counts[k]
-        if self._draws.share() < 0.5:
+        if self._draws.random() < 0.5:
             chain = one + two
         else:  # stages on one node stay together
             order = list(dict.fromkeys(node for node, _ in one + two))
@@ -333,9 +329,9 @@ class Moves:
 
     def _rebalance(self, state: State) -> Move | None:
         """Cut a pipeline anew, now and then for micro-batches of another size."""
-        i = self._draws.below(len(state.lines))
+        i = self._draws.randrange(len(state.lines))
         line = state.lines[i]
-        b = self._draws.one_of(self._sizes)
+        b = self._draws.choice(self._sizes)
         n = max(1, state.counts[i] * line.size // b)
         chain = tuple(_chain(line.slots))
         fresh = self._balanced(b, n, chain, self._most(line.slots))

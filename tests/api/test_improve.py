@@ -24,7 +24,6 @@ from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
 from hetopt.search import improving, islands
 from hetopt.search.balancing import Balancer
-from hetopt.search.draws import Draws
 from hetopt.search.fast_cost import FastCost, Pipe
 from hetopt.search.improving import Search, improve
 from hetopt.search.moves import Moves
@@ -278,7 +277,7 @@ def test_a_state_after_many_moves_is_worth_what_the_judge_says(seed: int) -> Non
         cost = FastCost(instance)
         pipes = random_pipes(random, instance)
         state = first_state(cost, pipes) if all(map(cost.fits, pipes)) else None
-    moves = Moves(Balancer(cost), Draws(seed))
+    moves = Moves(Balancer(cost), Random(seed))
     taken = 0
     for _ in range(300):
         move = moves.draw(state)

@@ -3,24 +3,16 @@
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, combinations, pairwise, product
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
-from inputs import drawn, examples
-from random_pipelines import random_instance, random_pipes
+from inputs import examples
 
 from hetopt._kernels import core
-from hetopt.problems import training_plan
-from hetopt.schema import Instance
-from hetopt.search import balancing, compiled_walks, cuts
-from hetopt.search.balancing import Balancer, _Row
-from hetopt.search.fast_cost import FastCost, Pipe, Slot
-from hetopt.search.improving import improve
-from hetopt.search.state import first_state
-from hetopt.search.walking import Walk
+from hetopt.search import balancing, cuts
+from hetopt.search.balancing import _Row
 
 rows_of_stages = st.lists(
     st.builds(
@@ -137,153 +129,3 @@ def test_times_beyond_64_bits_are_balanced_but_for_their_last_bits() -> None:
     rows = [_Row(1 << 70, 0, 3), _Row(1 << 71, 5, 3)]
     assert balancing._best_counts(rows, 3, 4) == [2, 1]
     assert balancing._best_counts(rows, 3, 1 << 40) == [2, 1]
-
-
-# --- walks ---------------------------------------------------------------------------
-
-
-def settled(instance: Instance, keeps_memory: bool) -> Instance:
-    """An instance that the core carries, with memory for most plans."""
-    tree = instance.model_dump(mode="json", exclude_unset=True)
-    tree["workload"]["costs"] |= {"interleave": 1, "expert_parallel": 1}
-    for node in tree["cluster"]["nodes"]:
-        node["adapters"] = None
-    for gpu in [] if keeps_memory else tree["cluster"]["gpus"].values():
-        gpu["memory_gib"] = 8.0
-    return Instance.model_validate(tree, strict=False)
-
-
-def walk_side_by_side(instance: Instance, pipes: Any, seed: int, heat: float) -> None:
-    """Both walks make the same steps; the judge finds the same times."""
-    cost = FastCost(instance)
-    assert compiled_walks.carried(cost)
-    balancer = Balancer(cost)
-    state = first_state(cost, pipes)
-    assume(state is not None)
-    assert state is not None
-    assume(all(cost.fits(pipe, len(pipes)) for pipe in state.pipes()))
-    plain = Walk(state, balancer, seed)
-    compiled_walk = compiled_walks.walk_from(state, Balancer(FastCost(instance)), seed)
-    assert compiled_walk is not None
-    assert compiled_walk.now() == plain.now()
-    for begins in (False, True):
-        if begins:
-            compiled_walk.begin()
-            plain.begin()
-        for _ in range(12):
-            looked_at = compiled_walk.run(10, heat * state.objective, None)
-            assert looked_at == plain.run(10, heat * state.objective, None)
-            assert compiled_walk.now() == plain.now()
-            assert compiled_walk.objective == plain.objective
-    assert compiled_walk.pipes() == plain.pipes()
-    found = cost.plan(plain.pipes())
-    judged = training_plan.evaluate(instance, found)
-    assert judged.valid
-    assert judged.objective == plain.objective
-    assert plain.run(10, 0.0, plain.objective) == 0
-    assert compiled_walk.run(10, 0.0, plain.objective) == 0
-
-
-heats = st.sampled_from((0.0, 0.01, 0.3))
-
-
-@examples(60)
-@given(
-    st.data(),
-    st.booleans().flatmap(lambda later: drawn(random_instance, later=later)),
-    st.integers(0, 2**70),
-    heats,
-    st.booleans(),
-)
-def test_walks_take_the_same_steps(
-    data: st.DataObject, instance: Instance, seed: int, heat: float, tight: bool
-) -> None:
-    instance = settled(instance, tight)
-    walk_side_by_side(instance, data.draw(drawn(random_pipes, instance)), seed, heat)
-
-
-def given_to_a_walk() -> list[Any]:
-    """The words of a walk on two nodes, each of them right."""
-    instance = settled(random_instance(Random("core"), uniform=True), False)
-    balancer = Balancer(FastCost(instance))
-    layers = instance.model.layers
-    oracle = compiled_walks.Oracle(balancer, [None])
-    plan = array("q", [1, instance.workload.global_batch, 1, 0, 1, 0, layers, 0])
-    return [oracle, 5, *compiled_walks.tables(balancer, oracle), plan]
-
-
-def test_a_walk_is_made_of_tables_that_fit_together() -> None:
-    words = given_to_a_walk()
-    assert core.Walk(*words).best() == list(words[-1])
-    for number in range(2, len(words)):
-        for wrong in (words[number][:-1], array("q"), None):
-            with pytest.raises((TypeError, ValueError, OverflowError)):
-                core.Walk(*words[:number], wrong, *words[number + 1 :])
-
-
-@pytest.mark.parametrize("place", range(8))
-@pytest.mark.parametrize("number", [-1, 0, 99, 1 << 40, -(1 << 62)])
-def test_a_walk_begins_at_a_plan_of_its_cluster(place: int, number: int) -> None:
-    *words, plan = given_to_a_walk()
-    right = list(plan)
-    plan[place] = number
-    if list(plan) == right or (place == 7 and number == 0):
-        return
-    with pytest.raises((ValueError, OverflowError, IndexError)):
-        core.Walk(*words, plan)
-
-
-def test_what_an_oracle_raises_ends_a_walk_and_leaves_it_whole() -> None:
-    class Over(Exception):
-        pass
-
-    class Stops(compiled_walks.Oracle):
-        left = 30
-
-        def hop(self, *ends: int) -> int:
-            self.left -= 1
-            if self.left < 0:
-                raise Over
-            return super().hop(*ends)
-
-    oracle, *words = given_to_a_walk()
-    stops = Stops(oracle._balancer, [None])
-    stops.left = 3
-    walk = core.Walk(stops, *words)
-    with pytest.raises(Over):
-        walk.run(100_000, 1e6, -1)
-    stops.left = 1 << 40
-    assert walk.run(1000, 1e6, -1) == 1000
-    assert walk.objective() <= core.Walk(oracle, *words).objective()
-
-
-def test_times_beyond_the_cores_numbers_are_searched_in_python() -> None:
-    tree = random_instance(Random("core"), uniform=True).model_dump(
-        mode="json", exclude_unset=True
-    )
-    for gpu in tree["cluster"]["gpus"].values():
-        gpu |= {"peak_tflops": 1e-9, "memory_gib": 8.0}
-    instance = settled(Instance.model_validate(tree, strict=False), True)
-    cost = FastCost(instance)
-    state = first_state(cost, [Pipe(1, 1, (Slot(0, 1, 0, cost.layers),))])
-    assert state is not None
-    assert state.objective > 1 << 40
-    assert compiled_walks.carried(cost)
-    assert compiled_walks.walk_from(state, Balancer(cost), 0) is None
-    plan = cost.plan(state.pipes())
-    assert training_plan.evaluate(instance, improve(instance, plan, rounds=50)).valid
-
-
-def test_a_walk_goes_on_in_python_where_numbers_grow_too_large(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def beyond(*_: Any) -> int:
-        raise OverflowError
-
-    instance = settled(random_instance(Random("core"), uniform=True), False)
-    cost = FastCost(instance)
-    pipe = Pipe(instance.workload.global_batch, 1, (Slot(0, 1, 0, cost.layers),))
-    plan = cost.plan([pipe])
-    expected = improve(instance, plan, rounds=500)
-    monkeypatch.setattr(compiled_walks.CompiledWalk, "run", beyond)
-    assert improve(instance, plan, rounds=500) == expected

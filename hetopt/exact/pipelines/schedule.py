@@ -127,9 +127,9 @@ class Shares(Record):
 class Searching(Record):
     """Sizes of the local search, and its seconds where no time limit ends it."""
 
-    candidates: int = Field(default=150_000, description="Of one search.")
+    candidates: int = Field(default=10_000, description="Of one search.")
     limited_candidates: int = Field(
-        default=1_500_000, description="The same where a time limit ends it, too."
+        default=100_000, description="The same where a time limit ends it, too."
     )
     starts: int = Field(default=4, description="Sets of sites that are searched.")
     dive: float = Field(
