@@ -57,8 +57,6 @@ def answered(task: Task) -> Document:
     What cannot be asked is a row too, `refused`; a bug of ours is one that `crashed`.
     """
     try:
-        if task.kind == "figures":
-            return {"row": _figures(task)}
         if task.kind == "page":
             return {"row": _page(task)}
         result = solved(task)
@@ -119,14 +117,6 @@ def _row(task: Task, result: Result, document: Document) -> Document:
         "by": document["method"],
         "seconds": {**document["seconds"], "trace": trace},
     }
-
-
-def _figures(task: Task) -> Document:
-    """A paper's table, made by a function of a script: see benchmarks/README.md."""
-    sys.path.insert(0, str(task.folder))
-    module = importlib.import_module(str(task.script))
-    listed = [dict(found) for found in module.TABLES[task.table](task.time_limit_s)]
-    return {**task.asked(), "status": "figures", "figures": listed, "seconds": {}}
 
 
 def _page(task: Task) -> Document:
