@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from .. import api, files
@@ -41,7 +42,7 @@ SIZES: dict[str, tuple[str, Callable[[Any], int]]] = {
 
 def main(folder: str) -> None:
     """Do the task of a folder."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     task = Task.model_validate_json(read_text(Path(folder, "task.json")))
     _limit_memory(task.memory_mib + HEADROOM_MIB)
     try:
@@ -145,9 +146,10 @@ def _limit_memory(mib: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(folder: str) -> None:
     """A parent that is killed closes our input; nobody would read the answer then."""
     while os.read(0, 1):
         pass
     end_descendants(os.getpid())
+    rmtree(folder, ignore_errors=True)
     os._exit(1)

@@ -306,14 +306,16 @@ def test_a_kill_loses_the_rows_in_flight_and_no_other(
     methods = ["dawdles", "crashes", "raises"]
     file = suite(tmp_path / "s.toml", group(["tiny/one-gpu"], methods))
     words = ["bench", "mine", "--suites", str(file), "--out"]
+    (place := tmp_path / "temporary").mkdir()
     killed = subprocess.Popen(
         [*HETOPT, *words, str(tmp_path / "killed"), "--workers", "2"],
-        env=misbehaving,
+        env={**misbehaving, "TMPDIR": str(place)},
         stderr=subprocess.DEVNULL,
     )
     _wait_for_lines(tmp_path / "killed" / journal.ROWS, 2)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
+    awaited(lambda: not [*place.iterdir()], "temporary folders that are cleared")
     before = rows_of(tmp_path / "killed")
     assert 1 <= len(before) < 3
     _run([*words, str(tmp_path / "killed"), "--workers", "2", "--resume"])
