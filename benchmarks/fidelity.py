@@ -111,9 +111,8 @@ SECTIONS: dict[str, tuple[Section, str]] = {
 NEED_MEASUREMENTS = ("opt_350", "opt_350_time", "opt_350_memory")
 
 
-def rows(data: Path | None = None) -> Iterator[Row]:
+def rows(folder: Path) -> Iterator[Row]:
     """Every prediction beside its measurement: what, of which run, both, error in %."""
-    folder = _folder(data)
     if _has_measurements(folder):
         for row in sections.opt_350(folder):
             for what, ours, theirs in (
@@ -175,24 +174,21 @@ def _cloud(name: str, found: list[Row], theirs: str, ours: str) -> Cloud:
     return Cloud(name, [row[theirs] for row in found], [row[ours] for row in found])
 
 
-def measured_runs(limit_s: float) -> Iterator[Row]:
+def measured_runs(folder: Path) -> Iterator[Row]:
     """Yield runs that others measured, beside what the cost model predicts."""
     where = {
         **{"OPT-350M": "opt_350", "Megatron-LM": "table_5"},
         **{"HexiScale": "hexiscale_table_3"},
     }
-    for row in rows():
+    for row in rows(folder):
         why = SECTIONS[where[row["runs"]]][1]
         what, _, unit = row["what"].partition(", ")
         text = f"{row['run']}: {what}"
         yield _figures.figure(row["runs"], text, row["ours"], row["theirs"], unit, why)
 
 
-TABLES = {"measured_runs": measured_runs}
-
-
-def main(words: list[str] | None = None) -> None:
-    """Run the sections that were asked for, print their rows, write the page."""
+def main(words: list[str] | None = None) -> list[Row]:
+    """Run the sections that were asked for, write the page; the figures of all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="NAME")
     parser.add_argument("--data", type=Path, help="folder of measurements")
@@ -205,6 +201,7 @@ def main(words: list[str] | None = None) -> None:
         _pages.run(LINES, name, SECTIONS[name][0], folder, "matplotlib")
     _pages.write(PAGE, LINES, HEAD, SECTIONS, _means)
     _write_picture()
+    return list(measured_runs(folder))
 
 
 if __name__ == "__main__":

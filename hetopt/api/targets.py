@@ -1,21 +1,19 @@
 """The module compares programs that run a plan, by the best plan for each."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..problems import training_plan
 from ..problems.training_plan import settings, shapes, support
 from ..problems.training_plan.support import PROGRAMS
-from ..result import Bound, Method, Result, Status, Stop, known_gap
+from ..result import Method, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..text.documents import Document
 from .calling import (
     AnyInstance,
     AnyLimits,
     AnyProgress,
-    Progress,
     limits_of,
     progress_of,
     refuse_unknown,
@@ -86,36 +84,17 @@ def compare_targets(
     rows: list[TargetRow] = []
     for place, instance in zip(given, loaded, strict=True):
         mine = known_of(place, instance, start, library=known)
-        rows += _rows(instance, _results(instance, mine, names, asked, heard))
+        found: dict[str, Result] = {}
+        # Who runs plans of every shape comes last, and starts from all the others.
+        for name in sorted(names, key=FREEST.__eq__):
+            heard.started(f"{instance.name}: {name}")
+            made = ((f"the plan for {one}", found[one].plan) for one in found)
+            starts = mine.beside((s, p) for s, p in made if isinstance(p, TrainingPlan))
+            found[name] = _plan_target(instance.on(name), starts, asked)
+            if found[name].stop is Stop.INTERRUPTED:
+                break
+        rows += _rows(instance, {name: found[name] for name in names if name in found})
     return TargetReport(tuple(rows))
-
-
-def _results(
-    instance: Instance,
-    known: Known,
-    names: Sequence[str],
-    limits: Limits,
-    progress: Progress,
-) -> dict[str, Result]:
-    """By target, each with the best plan of all that it runs.
-
-    Plans that were found for one target are starts for those after it.
-    """
-    found: dict[str, Result] = {}
-    for name in names:
-        progress.started(f"{instance.name}: {name}")
-        made = ((f"the plan for {one}", found[one].plan) for one in found)
-        starts = known.beside((s, p) for s, p in made if isinstance(p, TrainingPlan))
-        found[name] = _plan_target(instance.on(name), starts, limits)
-        if found[name].stop is Stop.INTERRUPTED:
-            break
-    for name, result in found.items():
-        found[name] = _best_for(result, found.values())
-    if (freest := found.get(FREEST)) is not None:
-        for name, result in found.items():
-            if _runs_less(result.data, freest.data):
-                found[name] = _bounded_by(result, freest.bound)
-    return found
 
 
 def _plan_target(data: Instance, known: Known, limits: Limits) -> Result:
@@ -132,26 +111,6 @@ def _plan_target(data: Instance, known: Known, limits: Limits) -> Result:
     )
 
 
-def _best_for(result: Result, others: Iterable[Result]) -> Result:
-    """The result with the best plan of all that its target runs, too."""
-    if result.status is Status.INFEASIBLE:
-        return result
-    for other in others:
-        if other.plan is None or other.objective is None:
-            continue
-        # Gradients may be wider here, so that the same plan takes longer.
-        judged = training_plan.evaluate(result.data, other.plan)
-        own, its = result.objective, judged.objective
-        if judged.valid and its is not None and (own is None or its < own):
-            status = Status.FEASIBLE
-            if result.bound is not None and result.bound.value == judged.objective:
-                status = Status.OPTIMAL
-            result = replace(
-                result, status=status, plan=other.plan, evaluation=judged, reasons=()
-            )
-    return result
-
-
 def _runs_less(data: Instance, freest: Instance) -> bool:
     """Return whether every plan of the one's target is one of the freest one's."""
     if shapes.never_run(freest):
@@ -160,30 +119,26 @@ def _runs_less(data: Instance, freest: Instance) -> bool:
     return whole.issuperset(settings.state_choices(data))
 
 
-def _bounded_by(result: Result, bound: Bound | None) -> Result:
-    if result.plan is None or bound is None:
-        return result
-    if result.bound is not None and result.bound.value >= bound.value:
-        return result
-    return result.with_bound(bound)
-
-
 def _rows(instance: Instance, found: dict[str, Result]) -> Iterator[TargetRow]:
     plans = [r.objective for r in found.values() if r.objective is not None]
-    best = min(plans, default=None)
-    freest = found.get(FREEST)
-    bound = freest.bound.value if freest is not None and freest.bound else None
+    best, freest = min(plans, default=None), found.get(FREEST)
+    whole = None if freest is None else freest.bound
+    limit = None if whole is None else whole.value
     for name, result in found.items():
-        own = result.bound.value if result.bound else None
+        own = result.bound
+        if whole is not None and freest is not None and result.plan is not None:
+            weaker = own is None or own.value < whole.value
+            if weaker and _runs_less(result.data, freest.data):
+                result, own = result.with_bound(whole), whole
         least = None
         if result.plan is not None and own is not None and best:
-            least = max(0.0, float(own / best - 1))
+            least = max(0.0, float(own.value / best - 1))
         yield TargetRow(
             instance=instance.name,
             target=name,
             result=result,
             slower=known_gap(result.objective, best),
             slower_at_least=least,
-            slower_at_most=known_gap(result.objective, bound),
+            slower_at_most=known_gap(result.objective, limit),
             unsupported="; ".join(support.lacking(result.data)) or None,
         )

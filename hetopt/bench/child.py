@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from .. import api, files
@@ -41,7 +42,7 @@ SIZES: dict[str, tuple[str, Callable[[Any], int]]] = {
 
 def main(folder: str) -> None:
     """Do the task of a folder."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     task = Task.model_validate_json(read_text(Path(folder, "task.json")))
     _limit_memory(task.memory_mib + HEADROOM_MIB)
     try:
@@ -57,8 +58,6 @@ def answered(task: Task) -> Document:
     What cannot be asked is a row too, `refused`; a bug of ours is one that `crashed`.
     """
     try:
-        if task.kind == "figures":
-            return {"row": _figures(task)}
         if task.kind == "page":
             return {"row": _page(task)}
         result = solved(task)
@@ -121,14 +120,6 @@ def _row(task: Task, result: Result, document: Document) -> Document:
     }
 
 
-def _figures(task: Task) -> Document:
-    """A paper's table, made by a function of a script: see benchmarks/README.md."""
-    sys.path.insert(0, str(task.folder))
-    module = importlib.import_module(str(task.script))
-    listed = [dict(found) for found in module.TABLES[task.table](task.time_limit_s)]
-    return {**task.asked(), "status": "figures", "figures": listed, "seconds": {}}
-
-
 def _page(task: Task) -> Document:
     """Return the row of a page's section, which its script makes."""
     folder = Path(str(task.out)) / PAGES
@@ -155,9 +146,10 @@ def _limit_memory(mib: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(folder: str) -> None:
     """A parent that is killed closes our input; nobody would read the answer then."""
     while os.read(0, 1):
         pass
     end_descendants(os.getpid())
+    rmtree(folder, ignore_errors=True)
     os._exit(1)

@@ -44,19 +44,6 @@ def solves(suite: Suite) -> Iterator[Task]:
                     )
 
 
-def figures(suite: Suite, place: Path) -> Iterator[Task]:
-    """A task for every table of every script beside the file of the suite."""
-    for group in suite.figures:
-        for table in group.tables:
-            yield Task(
-                kind="figures",
-                folder=str(place.resolve().parent),
-                script=group.script,
-                table=table,
-                **limits_of(suite, group),
-            )
-
-
 def pages(suite: Suite, place: Path) -> Iterator[Task]:
     """Yield a task for every section of every page of the suite."""
     for group in suite.pages:

@@ -18,8 +18,6 @@ PACKAGES = (
     *("numpy", "ortools", "pyscipopt", "pulp", "highspy", "networkx", "pydantic"),
     *("pymetis", "joblib", "distributed"),
 )
-# Fields that tasks got later: rows of before are gone on with.
-LATER = ("words", "allowed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -50,8 +48,8 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> Document:
 
 def _listed(task: Task) -> str:
     """Return what is asked of a task, without folders, guesses and absent fields."""
-    later = {name for name in LATER if getattr(task, name) is None}
-    return task.model_dump_json(exclude={"folder", "out", "minutes"} | later)
+    unasked = {"folder", "out", "minutes"}
+    return task.model_dump_json(exclude=unasked, exclude_none=True)
 
 
 def load() -> float | None:

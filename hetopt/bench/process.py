@@ -13,8 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from shutil import rmtree
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 
 from ..text.documents import Document
 from ..text.parsing import read_tree
@@ -22,7 +21,6 @@ from ..text.writing import write_json
 from .records import Task
 
 LOOK_S = 0.1
-_PREFIX = "hetopt-bench-"
 # The child imports what the parent would: the same hetopt, whatever the folder.
 CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -37,45 +35,13 @@ def run(task: Task, stop: threading.Event | None = None) -> Answer:
     `stop` ends the process early; the answer then is empty.
     """
     begun = time.monotonic()
-    with TemporaryDirectory(prefix=f"{_PREFIX}{own_mark()}-") as folder:
+    with TemporaryDirectory(prefix="hetopt-bench-") as folder:
         why = _watched(task, Path(folder), stop)
         if why == "stopped":
             return {}
         answer = _answer(task, Path(folder), why)
     answer["row"]["seconds"]["wall"] = round(time.monotonic() - begun, 4)
     return answer
-
-
-def own_mark() -> str:
-    """Return what names this process, even after another one got its number."""
-    return f"{os.getpid()}-{_started(os.getpid())}"
-
-
-def clear_leftovers() -> None:
-    """Remove the temporary folders of runs whose processes are there no more."""
-    for folder in Path(gettempdir()).glob(f"{_PREFIX}*-*-*"):
-        number, started = folder.name.removeprefix(_PREFIX).split("-")[:2]
-        if number.isdecimal() and _started(int(number)) != started:
-            rmtree(folder, ignore_errors=True)  # another user's stays
-
-
-def _started(pid: int) -> str:
-    """When a process began, in ticks since the machine's start; empty without it.
-
-    Where there is no `/proc`, a process that is there counts as the one that was.
-    """
-    with suppress(OSError, IndexError):
-        told = Path(f"/proc/{pid}/stat").read_text()
-        return told.rpartition(")")[2].split()[19]
-    if Path("/proc/self/stat").exists():
-        return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except OSError:
-        return "0"
-    return "0"
 
 
 def _watched(task: Task, folder: Path, stop: threading.Event | None) -> str | None:

@@ -45,13 +45,6 @@ class Solve(Settings):
     allowed: Allowed | None = Field(None, description="Makes the group a gate.")
 
 
-class Figures(Settings):
-    """Tables of a paper, made by functions of a script beside the suite file."""
-
-    script: Identifier
-    tables: Annotated[tuple[Identifier, ...], Field(min_length=1)]
-
-
 class Pages(Settings):
     """Pages of results, made section by section by a script beside the suite file.
 
@@ -71,20 +64,18 @@ class Suite(Settings):
 
     description: Annotated[str, Field(max_length=500)] = ""
     solve: tuple[Solve, ...] = ()
-    figures: tuple[Figures, ...] = ()
     pages: tuple[Pages, ...] = ()
 
 
 class Task(Record):
-    """One row to be made: a solve, a paper's table, or a section of a page."""
+    """One row to be made: a solve, or a section of a page."""
 
-    kind: Literal["solve", "figures", "page"]
+    kind: Literal["solve", "page"]
     instance: str | None = None
     method: str | None = None
     backend: str | None = None
     folder: str | None = None
     script: str | None = None
-    table: str | None = None
     time_limit_s: float = 10.0
     wall_limit_s: float
     memory_mib: int = 4096
@@ -99,8 +90,6 @@ class Task(Record):
     @property
     def key(self) -> str:
         """The name of the row, unique in its suite."""
-        if self.kind == "figures":
-            return f"{self.script}.{self.table}"
         if self.kind == "page":
             return " ".join((str(self.script), *(self.words or ())))
         by = self.method if self.backend is None else f"{self.method} on {self.backend}"
@@ -108,7 +97,7 @@ class Task(Record):
 
     def asked(self) -> Document:
         """Return what every row says of its task."""
-        fields = ("kind", "instance", "method", "backend", "script", "table", "seed")
+        fields = ("kind", "instance", "method", "backend", "script", "seed")
         told = {name: getattr(self, name) for name in fields}
         if self.allowed is not None:
             told["allowed"] = self.allowed.model_dump()

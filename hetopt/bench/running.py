@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..errors import InstanceError
 from . import journal, machine, suites, sweep
 from .journal import Row
-from .process import Answer, clear_leftovers
+from .process import Answer
 from .records import Task
 
 FAILED = ("crashed", "timeout", "out of memory")
@@ -55,7 +55,6 @@ def go(
         raise InstanceError(
             f"suite {suite}: found no solve, expected one; add [[{suite}.solve]]"
         )
-    clear_leftovers()
     head = machine.header(suite, tasks, None if dask else workers)
     with journal.journal(out, head, resume=resume) as kept:
         done = {row["key"] for row in kept.rows}

@@ -7,9 +7,6 @@
     instances = ["hexiscale/setting-*", "generated:islands/64/0..4"]
     methods = ["exact", "planners", "hexiscale+improve", "layer_partition"]
     backends = ["scip", "cpsat"]          # for statements
-    [[NAME.figures]]
-    script = "paper_figures"              # beside the file: see benchmarks/README.md
-    tables = ["table_3"]
     [[NAME.pages]]
     script = "hexiscale"                  # beside the file, run with these words
     sections = ["table_2", "settings"]    # a row each, which `--resume` does not repeat
@@ -17,7 +14,7 @@
     minutes = 2                           # of a section, told before the run
 
 A script of pages writes into the folder that HETOPT_RESULTS names: DIR/pages. Its
-`main(words)` may return figures as a table's function does.
+`main(words)` may return figures: papers' numbers, and ours beside them.
 
 A group is every instance with every method; a statement with every back end that
 carries it. `planners`, `policies` and `statements` stand for all of the instance's
@@ -36,7 +33,7 @@ from ..errors import InstanceError, UnknownName
 from ..text.complaints import validated
 from ..text.documents import Document
 from ..text.parsing import read_text
-from .expanding import figures, limits_of, pages, solves
+from .expanding import limits_of, pages, solves
 from .records import Pages, Suite, Task
 
 __all__ = ["Task", "known", "tasks"]
@@ -77,7 +74,7 @@ def tasks(
     suite = _suite(name, trees[name], place)
     if time_limit_s is not None:
         suite = _relimited(suite, time_limit_s)
-    made = [*solves(suite), *pages(suite, place), *figures(suite, place)]
+    made = [*solves(suite), *pages(suite, place)]
     counts = Counter(task.key for task in made)
     if twice := sorted(key for key, count in counts.items() if count > 1):
         raise InstanceError(
@@ -131,7 +128,6 @@ def _relimited(suite: Suite, time_limit_s: float) -> Suite:
     return suite.model_copy(
         update={
             "solve": tuple(map(changed, suite.solve)),
-            "figures": tuple(map(changed, suite.figures)),
             "pages": tuple(map(changed, suite.pages)),
         }
     )

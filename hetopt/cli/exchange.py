@@ -67,8 +67,8 @@ def assemble(
         typer.Option(
             "--from",
             metavar="FORMAT",
-            help="hostfile, nvidia_smi, amd_smi, sinfo, kubectl, ray, skypilot or "
-            "dstack; auto recognises each file, and merges lists of several kinds.",
+            help="hostfile, nvidia_smi, amd_smi, sinfo, kubectl, ray or skypilot; "
+            "auto recognises each file, and merges lists of several kinds.",
         ),
     ] = "auto",
     micro_batches: Annotated[

@@ -137,7 +137,7 @@ def scale(
         typer.Option(
             min=2,
             metavar="N",
-            help="Most machines to try; default: the instance's, or 2 if it has one.",
+            help="Machines in all; default: the instance's, or 2 if it has one.",
         ),
     ] = None,
     gbits: Annotated[
@@ -153,13 +153,12 @@ def scale(
     out: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether another machine pays off, and from which network speed on.
+    """Say whether other machines pay off, and from which network speed on.
 
-    Time per iteration against network rate and number of machines: the best plan that
-    uses all machines, one machine alone, and pure data parallelism (DDP, FSDP, ZeRO).
-    The most that further machines can save is proved.
+    The best plan on all machines, at several network rates, next to the best plan on
+    one. The most that the others can save is proved.
 
-    Example: `hetopt scale my-cluster.yaml --out scale.svg`
+    Example: `hetopt scale my-cluster.yaml --out scale.html`
     """
     from .. import api
     from ..report import scaling
@@ -180,11 +179,13 @@ def scale(
     failed = output.written(out, lambda path: scaling.FILES.write(found, path))
     document = found.to_json() | {"answer": scaling.answer(found)}
     output.give(document, scaling.terminal(found), failed, as_json=as_json)
-    known = any(point.iteration_us is not None for point in found.points)
-    none = output.NOT_FOUND
-    if all(point.refuted for point in found.points):
-        none = output.NO_PLAN
-    raise typer.Exit(output.PLAN if known else none)
+    results = [point.result for point in (found.alone, *found.points)]
+    if any(result.plan is not None for result in results):
+        raise typer.Exit(output.PLAN)
+    last = found.points[-1:]
+    raise typer.Exit(
+        output.exit_of(last[0].result.status) if last else output.NOT_FOUND
+    )
 
 
 def rent(

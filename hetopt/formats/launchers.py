@@ -1,8 +1,7 @@
-"""Ray, SkyPilot and dstack name their machines in YAML: read them as a cluster.
+"""Ray and SkyPilot name their machines in YAML: read them as a cluster.
 
     Ray       cluster YAML (`available_node_types`) and KubeRay's RayCluster
     SkyPilot  a task: `resources.accelerators: A100-80GB:8`, `num_nodes`
-    dstack    a task or a fleet: `resources.gpu: 8xH100`, `nodes`
 
 A machine is told by its cards, or by the name by which a cloud rents it
 (`p4d.24xlarge`; `hetopt.catalogue.rented` has these). SkyPilot's names of cards are its
@@ -60,8 +59,8 @@ def is_one(text: str, tree: Document | None) -> bool:
     if tree is None:
         return False
     resources = tree.get("resources")
-    asks = isinstance(resources, dict) and not {"accelerators", "gpu", "any_of",
-        "ordered", "instance_type"}.isdisjoint(resources)  # fmt: skip
+    keys = {"accelerators", "any_of", "ordered", "instance_type"}
+    asks = isinstance(resources, dict) and not keys.isdisjoint(resources)
     return asks or "available_node_types" in tree or tree.get("kind") in _KUBERAY
 
 
@@ -73,14 +72,11 @@ def _machines(tree: Document, place: str, stem: str) -> Iterator[Host | LeftOut]
     elif is_one("", tree):
         name = str(tree.get("name") or stem)
         resources = _tree(tree["resources"], f"{place}: resources")
-        if "gpu" in resources:
-            yield from _of_dstack(tree, resources, name, place)
-        else:
-            yield from _of_skypilot(tree, resources, name, place)
+        yield from _of_skypilot(tree, resources, name, place)
     else:
         raise InstanceError(
             f"{place}: found neither available_node_types (Ray) nor resources with "
-            "accelerators (SkyPilot) or gpu (dstack), expected one of them"
+            "accelerators (SkyPilot), expected one of them"
         )
 
 
@@ -162,7 +158,7 @@ def _selected(pod: Values, at: str) -> Document:
     return found
 
 
-# --- SkyPilot and dstack -----------------------------------------------------------
+# --- SkyPilot ----------------------------------------------------------------------
 
 
 def _of_skypilot(
@@ -204,61 +200,6 @@ def _of_skypilot(
             yield one._replace(usual=meant.name)
         else:
             yield one
-
-
-def _of_dstack(
-    tree: Values, resources: Values, name: str, place: str
-) -> Iterator[Host | LeftOut]:
-    at = f"{place}: resources.gpu"
-    nodes = tree.get("nodes", 1)
-    most = None
-    if isinstance(nodes, dict):
-        nodes, most = nodes.get("min", 1), nodes.get("max")
-    elif isinstance(nodes, str) and ".." in nodes:
-        nodes, most = nodes.split("..")[:2]
-    many = _count(nodes or 1, f"{place}: nodes")
-    told = resources["gpu"]
-    if isinstance(told, dict):
-        card, memory = told.get("name"), told.get("memory")
-        gpus = _count(told.get("count", 1), f"{at}.count")
-    else:
-        card, memory, gpus = _of_words(str(told), at)
-    if isinstance(card, list) and len(card) == 1:
-        card = card[0]
-    if not isinstance(card, str):
-        raise InstanceError(
-            f"{at}: found {quoted(str(card or told))}, which may be several cards, "
-            "expected one; write H100:8 or A100:80GB:8"
-        )
-    if memory is not None and re.fullmatch(r"[0-9]{1,4} ?(?:GB|GiB|gb)", str(memory)):
-        card = f"{card}-{re.sub('[^0-9]', '', str(memory))}GB"
-    yield from _hosts_called(name, card, gpus, many, most, at)
-
-
-def _of_words(text: str, at: str) -> tuple[str | None, str | None, int]:
-    """`8xH100`, `A100:80GB:8` or `24GB:2` as a name, memory and a number."""
-    name, memory, gpus = None, None, 1
-    if match := re.fullmatch(r"([0-9]{1,4})x(.{1,100})", text.strip()):
-        gpus, text = _count(match[1], at), match[2]
-    for part in text.split(":"):
-        part = part.strip()
-        if re.fullmatch(r"[0-9]{1,4}", part):
-            gpus = _count(part, at)
-        elif re.match(r"[0-9.]+ ?(GB|TB|GiB)", part, re.IGNORECASE):
-            memory = part
-        elif re.match(r"[0-9]*\.\.", part):
-            raise InstanceError(
-                f"{at}: found {quoted(text)}, a range, expected a number of GPUs; keep "
-                "the one that the job gets"
-            )
-        else:
-            name = part
-    if name is not None and "," in name:
-        raise InstanceError(
-            f"{at}: found {quoted(name)}, several cards to choose from, expected one; "
-            "keep the one that the job gets"
-        )
-    return name, memory, gpus
 
 
 # --- all ---------------------------------------------------------------------------

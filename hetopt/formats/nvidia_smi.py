@@ -1,15 +1,14 @@
 """Output of nvidia-smi, one file a host, as a cluster: GPUs and their topology.
 
 One file a host, named after it, as in `node1.csv`, holds
-`nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits`, or what
-`nvidia-smi -L` prints, with the memory of data sheets; beside it may stand
-`node1.topo`, what `nvidia-smi topo -m` prints. Its link is that of a ring of NVLinks,
-else the slowest pair's (`importing.topology`): NV12 as 12 NVLinks of the card, PIX,
-PXB, PHB, NODE and SYS as its bus. The table that nvidia-smi prints by itself is read
-as well, `nvidia-smi -q`, other columns under a header, and the lists of several hosts
-that pdsh, clush, dshbak or Ansible gathered. GPUs in parts (MIG) are left out and told,
-and so are hosts that Ansible did not reach. A host with several types of GPUs becomes a
-node a type, joined by the bus. Options are those of all importers of clusters.
+`nvidia-smi --query-gpu=index,name,memory.total --format=csv,noheader,nounits` (other
+columns stand under a header), or what `nvidia-smi -L` prints, with the memory of data
+sheets; next to it may stand `node1.topo`, what `nvidia-smi topo -m` prints. Its link is
+that of a ring of NVLinks, else the slowest pair's (`importing.topology`): NV12 as 12
+NVLinks of the card, PIX, PXB, PHB, NODE and SYS as its bus. In a file of several hosts
+each line begins with `HOST: `, as pdsh prints it. GPUs in parts (MIG) are left out and
+reported. A host with several types of GPUs becomes a node a type, joined by the bus.
+Options are those of all importers of clusters.
 """
 
 import re
@@ -23,7 +22,6 @@ from .documents import Document
 from .importing import clusters, inventory, topology
 from .importing.clusters import Host, LeftOut
 from .importing.topology import BUS, SELF, Pairs, nvlinks
-from .sinfo import expanded
 
 OPTIONS = clusters.OPTIONS
 #: What the file is called in which a host's topology lies beside its list.
@@ -43,23 +41,10 @@ _BEFORE = re.compile(
     r"[\w.-]+: (?:GPU [0-9]|[0-9]+, |\s*MIG |(?:NVIDIA|Tesla) [^,\n]*, |"
     r"(?:index|name|uuid|gpu_\w+|pci\.\w+), )"
 )
-_ANSIBLE = re.compile(
-    r"(?P<host>\S+) \| (?:(?P<rc>CHANGED|SUCCESS) \| rc=0 >>"
-    r"|(?P<failed>FAILED|FAILED!|UNREACHABLE!) (?:\| rc=[0-9]+ >>|=> \{))"
-)
-# Lists of equal hosts, as dshbak -c and clush -b print them below their names.
-_GATHERED = re.compile(r"(?m)^-{8,}\n(\S+?)(?: \([0-9]+\))?\n-{8,}\n")
-# Rows of the table that nvidia-smi prints by itself, with Windows's driver models.
-_ROW = re.compile(
-    r"(?m)^\| {1,4}(?P<index>[0-9]{1,3}) {1,4}(?P<name>\S[^|\n]{0,80}?) +"
-    r"(?:On|Off|N/A|WDDM|TCC|MCDM) *\|"
-)
 # The names of columns, as far as that of an index or a name.
 _HEADER = r"(?:[a-z_.]+(?: \[[^\]\n]*\])?, ?)*(?:index|name)(?: *,|(?<=, name)$)"
 #: Columns that say which GPU a line is of.
 _OF_ONE = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial")
-_LOG = "==============NVSMI LOG=============="  # how nvidia-smi -q begins
-_MEMORY = re.compile(r"\|\s*[0-9]+MiB */ *([0-9]{1,9})MiB *\|")
 # A line of `--query-gpu=name`, which has nothing else.
 _MAKERS = r"(?:NVIDIA|Tesla|Quadro|GeForce) [^,\n|:]{2,60}"
 _NAMED = re.compile(r"GPU ([0-9]{1,3}): (.{1,200}?) \(UUID: \S{1,100}\)")
@@ -89,19 +74,10 @@ def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
     left_out: list[LeftOut] = []
     for path in _with_topologies(paths):
         text, where = read_text(path).replace("\r\n", "\n"), str(path)
-        if text.count(_LOG) > 1:
-            raise InstanceError(
-                f"{where}: found nvidia-smi -q of several hosts, expected one; give "
-                "each as HOST.txt"
-            )
         if _is_topology(text):
             tables[where] = table(text, where)
             continue
-        there, failed = by_host(text, path.stem, where)
-        left_out += failed
-        if not there:
-            raise InstanceError(f"{where}: {clusters.reasons(failed)}")
-        for name, part in there.items():
+        for name, part in _by_host(text, path.stem, where).items():
             if name in lists:
                 raise InstanceError(
                     f"{where}: found a second list of GPUs of host {name!r}, expected "
@@ -149,45 +125,25 @@ def _left_out(name: str, listed: Sequence[Listed]) -> Iterator[LeftOut]:
             yield LeftOut(what, f"for displays{beside}", "the list")
 
 
-def by_host(text: str, name: str, where: str) -> tuple[dict[str, str], list[LeftOut]]:
-    """Return the lists of the hosts in a file by their names, and who has none.
+def _by_host(text: str, name: str, where: str) -> dict[str, str]:
+    """Return the lists of the hosts in a file by their names.
 
-    pdsh and clush begin each line with `HOST: `, Ansible each list with
-    `HOST | CHANGED | rc=0 >>`; dshbak and clush -b set names of hosts above the list
-    that these share. A list without any is of the host `name`.
+    A list whose lines do not begin with `HOST: ` is of the host `name`.
     """
     lines = [line for line in text.splitlines() if line.strip()]
+    if not any(_BEFORE.match(line) for line in lines):
+        return {name: text}
     found: dict[str, list[str]] = {}
-    left_out: list[LeftOut] = []
-    if any(_BEFORE.match(line) for line in lines):
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip() and _BEFORE.match(line) is None:
-                raise InstanceError(
-                    f"{where}: line {number}: found {cut(line.strip(), 100)!r}, "
-                    "expected `HOST: ` and a GPU, as on other lines; run it again "
-                    "where a host did not answer, or remove the line"
-                )
-            host, _, rest = line.partition(": ")
-            found.setdefault(host, []).append(rest)
-    elif lines and _ANSIBLE.fullmatch(lines[0]):
-        for line in lines:
-            if match := _ANSIBLE.fullmatch(line):
-                here: list[str] = []
-                if match["rc"]:
-                    found[match["host"]] = here
-                    continue
-                why = f"Ansible says {match['failed'].rstrip('!').lower()}"
-                left_out.append(LeftOut(match["host"], why, "run Ansible again"))
-            else:
-                here.append(line)
-    elif lines and _GATHERED.match(text.lstrip()):
-        parts = _GATHERED.split(text.lstrip())[1:]
-        for hosts, part in zip(parts[::2], parts[1::2], strict=True):
-            for host in expanded(hosts, where):
-                found.setdefault(host, []).append(part)
-    else:
-        return {name: text}, []
-    return {host: "\n".join(part) for host, part in found.items()}, left_out
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and _BEFORE.match(line) is None:
+            raise InstanceError(
+                f"{where}: line {number}: found {cut(line.strip(), 100)!r}, "
+                "expected `HOST: ` and a GPU, as on other lines; run it again "
+                "where a host did not answer, or remove the line"
+            )
+        host, _, rest = line.partition(": ")
+        found.setdefault(host, []).append(rest)
+    return {host: "\n".join(part) for host, part in found.items()}
 
 
 def is_one(text: str, tree: Document | None) -> bool:
@@ -197,7 +153,7 @@ def is_one(text: str, tree: Document | None) -> bool:
     begins = (
         rf"(?m)^(?:[\w.-]+: )?[ \t]*(?:{_NAMED.pattern}|"
         r"[0-9]{1,2}, ?[^,\n]*, ?(?:[0-9]+|\[N/A\]|[^\n]*\bGPU-|[^,\n]*, )|"
-        rf"\| NVIDIA-SMI |{_LOG}|{_HEADER}|NVIDIA-SMI has failed|"
+        rf"{_HEADER}|NVIDIA-SMI has failed|"
         rf"[^,\n]{{3,80}}, ?[0-9]{{4,7}} MiB$|name$|{_MAKERS}$|"
         rf"{_MAKERS}, ?[0-9]{{4,7}}(?: MiB)?(?:,|$))"
     )
@@ -236,10 +192,6 @@ def _memories(listed: Sequence[Listed], numbers: Sequence[int]) -> Iterator[int]
 
 def gpus(text: str, where: str) -> list[Listed]:
     """Return the GPUs of a host."""
-    if _ROW.search(text):
-        return list(_of_table(text, where))
-    if text.lstrip().startswith(_LOG):
-        return list(_of_log(text, where))
     found: list[Listed] = []
     columns: list[str] | None = None
     seen: set[tuple[str, str]] = set()
@@ -313,51 +265,6 @@ def _columns(header: list[str] | None, fields: Sequence[str]) -> list[str]:
         return ["name"]
     is_short = len(fields) == 2 and fields[1].removesuffix(" MiB").isdigit()
     return ["name", "memory.total"] if is_short else ["index", "name", "memory.total"]
-
-
-def _of_table(text: str, where: str) -> Iterator[Listed]:
-    """Yield the GPUs of what nvidia-smi prints by itself: three lines for each."""
-    lines, seen = _COLOUR.sub("", text).splitlines(), 0
-    for number, line in enumerate(lines):
-        if (row := _ROW.match(line)) is None:
-            continue
-        if int(row["index"]) != seen:
-            raise InstanceError(
-                f"{where}: line {number + 1}: found GPU {row['index']}, expected GPU "
-                f"{seen}; give one table of each host, taken once"
-            )
-        seen += 1
-        if row["name"].endswith("..."):
-            raise InstanceError(
-                f"{where}: line {number + 1}: found {row['name']!r}, a name that is "
-                f"cut off, expected all of it. Run: {_COMMAND}"
-            )
-        rest = lines[number + 1 : number + 4]
-        memory = next((m for one in rest if (m := _MEMORY.search(one))), None)
-        is_cut = any(re.search(r"\bEnabled\*?[ |]*$", one) for one in rest[1:2])
-        yield Listed(row["name"], int(memory[1]) if memory else None, is_cut)
-
-
-def _of_log(text: str, where: str) -> Iterator[Listed]:
-    """Yield the GPUs of `nvidia-smi -q`: sections of a field a line, indented."""
-    parts = re.split(r"(?m)^GPU [0-9A-Fa-f]{8}:\S+$", text)[1:]
-    attached = re.search(r"(?m)^Attached GPUs +: ([0-9]+)$", text)
-    if attached is None or int(attached[1]) != len(parts) or not parts:
-        raise InstanceError(
-            f"{where}: found {len(parts)} GPUs, expected the number of `Attached "
-            f"GPUs`; give all that nvidia-smi -q prints, or run: {_COMMAND}"
-        )
-    for part in parts:
-        name = re.search(r"(?m)^ +Product Name +: (\S.*?) *$", part)
-        memory = re.search(r"FB Memory Usage\n +Total +: ([0-9]{1,9}) MiB", part)
-        mig = re.search(r"MIG Mode\n +Current +: (\w+)", part)
-        if name is None:
-            raise InstanceError(
-                f"{where}: found a GPU without its Product Name, expected one; run: "
-                f"{_COMMAND}"
-            )
-        mib = None if memory is None else int(memory[1])
-        yield Listed(name[1], mib, mig is not None and mig[1] == "Enabled")
 
 
 def _is_topology(text: str) -> bool:

@@ -1,7 +1,7 @@
-"""Slurm's `sinfo -N -h -o "%N %G"`, or `scontrol show node`, as a cluster; JSON, too.
+"""Slurm's `sinfo -N -h -o "%N %G"`, or `scontrol show node`, as a cluster.
 
-The lines NodeName of slurm.conf are read as well, which tells no states, and those of
-gres.conf, by the device files or counts there. Keywords of both have any case.
+The lines NodeName of slurm.conf, which gives no states, are read as well. Its keywords
+have any case.
 
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
 resources are `(null)`, are left out. A node that several partitions list counts once;
@@ -25,13 +25,10 @@ from typing import NamedTuple
 
 from ..catalogue import names_cards
 from ..errors import InstanceError
-from ..text.complaints import validated
-from ..text.parsing import parse_tree, read_text
+from ..text.parsing import read_text
 from .documents import Document
-from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
-from .importing.listing import is_gres
 
 OPTIONS = clusters.OPTIONS
 # A part of a GPU (MIG), as Slurm calls its type: `1g.10gb`, `a100_3g.40gb`.
@@ -60,8 +57,6 @@ _CONF = (
     r"(?im)^[ \t]*(?:PartitionName|NodeName=DEFAULT|GresTypes|SlurmctldHost|"
     r"ClusterName|NodeSet)\b"
 )
-#: Lines of gres.conf.
-_GRES_CONF = r"(?im)^[ \t]*(?:NodeName=\S+[ \t]+)?(?:Name=\w+\b|AutoDetect=)"
 # A state as sinfo prints it, short or long, with its marks.
 _STATE_FORM = re.compile(
     r"(?:idle|mix(?:ed)?|alloc(?:ated)?|comp(?:leting)?|drain(?:ed|ing)?|drng|down|boot|"
@@ -87,54 +82,6 @@ class _Row(NamedTuple):
     field: str
     memory: str = ""
     features: str = ""
-
-
-class _Names(Foreign):
-    nodes: tuple[str, ...] = ()
-
-
-class _States(Foreign):
-    state: tuple[str, ...] = ()
-
-
-class _Gres(Foreign):
-    total: str = ""
-
-
-class _Memory(Foreign):
-    minimum: int | None = None
-
-
-class _Features(Foreign):
-    total: str = ""
-
-
-class _Group(Foreign):
-    """Nodes that are alike, as sinfo has them."""
-
-    nodes: _Names = _Names()
-    node: _States = _States()
-    gres: _Gres = _Gres()
-    memory: _Memory = _Memory()
-    features: _Features = _Features()
-
-
-class _Groups(Foreign):
-    sinfo: tuple[_Group, ...]
-
-
-class _Node(Foreign):
-    """A node, as scontrol has it."""
-
-    name: str
-    gres: str = ""
-    state: str | tuple[str, ...] = ()
-    real_memory: int | None = None
-    features: str | tuple[str, ...] = ()
-
-
-class _Nodes(Foreign):
-    nodes: tuple[_Node, ...]
 
 
 class _Columns(NamedTuple):
@@ -165,10 +112,10 @@ read = clusters.reader("sinfo", listed)
 def is_one(text: str, tree: Document | None) -> bool:
     """Tell whether a text or a tree is one of Slurm's, with GPUs or without."""
     if tree is not None:
-        return isinstance(tree.get("sinfo", tree.get("nodes")), list)
+        return False
     heads = rf"(?m)^.*\b(?:{'|'.join(_NODES)})\b(?!\()"
-    forms = (_NODE, _GRES_CONF, heads)
-    return any(re.search(form, text) for form in forms) or is_gres(text)
+    gpus = r"(?m)(?:^|[\s|,=])gpu:(?:[\w.-]+:)?[0-9]"
+    return any(re.search(form, text) for form in (_NODE, heads, gpus))
 
 
 def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
@@ -176,13 +123,8 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
 
     A line that is none of sinfo's is an `InstanceError`, as is a file without any.
     """
-    if text.lstrip().startswith("{"):
-        rows = list(_json(text, where))
-    else:
-        read_rows = _scontrol if re.search(_NODE, text) is not None else _table
-        rows = list((_gres_conf if re.search(_GRES_CONF, text) else read_rows)(
-            text, where
-        ))  # fmt: skip
+    read_rows = _scontrol if re.search(_NODE, text) is not None else _table
+    rows = list(read_rows(text, where))
     found: dict[str, list[Host]] = {}
     left_out: dict[str, LeftOut] = {}
     for row in rows:
@@ -302,30 +244,6 @@ def _state_of(words: Sequence[str]) -> int | None:
     return next(states, None)
 
 
-def _json(text: str, where: str) -> Iterator[_Row]:
-    """Yield the nodes of `sinfo --json` and of `scontrol show node --json`."""
-    tree = parse_tree(text, where, is_json=True)
-    if "sinfo" in tree:
-        for at, group in enumerate(validated(_Groups, tree, where).sinfo):
-            place = f"{where}: sinfo[{at}]"
-            state = "+".join(group.node.state)
-            names = ",".join(group.nodes.nodes)
-            memory, told = _text(group.memory.minimum), group.features.total
-            gres = group.gres.total
-            yield _Row(place, names, gres, state, "gres.total", memory, told)
-        return
-    for at, node in enumerate(validated(_Nodes, tree, where).nodes):
-        state = "+".join([node.state] if isinstance(node.state, str) else node.state)
-        place, memory = f"{where}: nodes[{at}]", _text(node.real_memory)
-        words = node.features
-        told = words if isinstance(words, str) else ",".join(words)
-        yield _Row(place, node.name, node.gres, state, "gres", memory, told)
-
-
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)
-
-
 def _scontrol(text: str, where: str) -> Iterator[_Row]:
     """Yield the nodes of `scontrol show node`, in one line each or in several."""
     if is_conf := re.search(_CONF, text) is not None:
@@ -354,42 +272,6 @@ def _said(text: str, names: Collection[str]) -> dict[str, str]:
     """Return what `Name=value` says of these names; of one told twice the first."""
     pairs = (word.partition("=")[::2] for word in reversed(text.split()))
     return {name.lower(): value for name, value in pairs if name.lower() in names}
-
-
-def _gres_conf(text: str, where: str) -> Iterator[_Row]:
-    """Yield the nodes of gres.conf with the GPUs of all their lines."""
-    found: dict[str, dict[str, int]] = {}
-    places: dict[str, str] = {}
-    for number, line in enumerate(re.sub(r"\\\r?\n", " ", text).splitlines(), 1):
-        names = ("nodename", "name", "type", "file", "count", "autodetect")
-        said, place = _said(line.partition("#")[0], names), f"{where}: line {number}"
-        if said.get("name", "").lower() != "gpu":
-            continue
-        if "nodename" not in said or not {"file", "count"} & said.keys():
-            missing = "NodeName" if "nodename" not in said else "File or Count"
-            raise InstanceError(
-                f"{place}: found no {missing}, expected the nodes and their number of "
-                f"GPUs in each line; give slurm.conf. Or run: {_COMMAND}"
-            )
-        files = [*expanded(said.get("file", ""), place)]
-        count = said.get("count", str(len(files)))
-        if not re.fullmatch("[0-9]{1,4}", count):
-            raise InstanceError(
-                f"{place}: Count: found {count!r}, expected a whole number; correct it"
-            )
-        kind = f"gpu:{said['type']}" if said.get("type") else "gpu"
-        for name in expanded(said["nodename"], place):
-            of_node = found.setdefault(name, {})
-            of_node[kind] = of_node.get(kind, 0) + int(count)
-            places.setdefault(name, place)
-    if not found:
-        raise InstanceError(
-            f"{where}: No GPU nodes found: gres.conf leaves them to AutoDetect, or has "
-            f"none. Run: {_COMMAND}"
-        )
-    for name, kinds in found.items():
-        gres = ",".join(f"{kind}:{count}" for kind, count in kinds.items())
-        yield _Row(places[name], name, gres, "", "Name=gpu")
 
 
 def _header(words: list[str], place: str) -> _Columns:

@@ -46,11 +46,6 @@ class Report:
                 parts.append(f"{count} {status}")
         if wrong := len(self.contradicted):
             parts.append(f"{wrong} CONTRADICTED by a bound of the same data")
-        tables = [row for row in self.rows if row["kind"] == "figures"]
-        if tables:
-            parts.append(f"{len(tables)} tables of figures")
-        if lost := sum(row["status"] != "figures" for row in tables):
-            parts.append(f"{lost} without an answer")
         pages = [row for row in self.rows if row["kind"] == "page"]
         if pages:
             parts.append(f"{len(pages)} section{'s' * (len(pages) > 1)} of pages")

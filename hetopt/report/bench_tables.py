@@ -170,8 +170,8 @@ def failures(found: Sequence[Row]) -> Table:
 
 
 def _part(row: Row) -> str:
-    """Return the table, or the words, that a script was run for."""
-    return str(row.get("table") or row["key"].partition(" ")[2])
+    """Return the words that a script was run with."""
+    return str(row["key"].partition(" ")[2])
 
 
 def solves(found: Sequence[Entry]) -> Table:

@@ -123,7 +123,7 @@ def test_a_time_limit_that_is_asked_for_replaces_those_of_the_suite(
         (group(["tiny/star"], ["exact", "exact"]), "found twice: tiny/star by exact"),
         ("[[mine.solve]\n", "not TOML"),
         (group(["generated:equal/8/3..2"], ["exact"]), "found 0 seeds, expected 1"),
-        ("[[mine.figures]]\nscript = '../x'\ntables = ['a']\n", "a_module_name"),
+        ("[[mine.pages]]\nscript = '../x'\n", "a_module_name"),
     ],
 )
 def test_a_suite_file_that_is_wrong_says_where(
@@ -306,14 +306,16 @@ def test_a_kill_loses_the_rows_in_flight_and_no_other(
     methods = ["dawdles", "crashes", "raises"]
     file = suite(tmp_path / "s.toml", group(["tiny/one-gpu"], methods))
     words = ["bench", "mine", "--suites", str(file), "--out"]
+    (place := tmp_path / "temporary").mkdir()
     killed = subprocess.Popen(
         [*HETOPT, *words, str(tmp_path / "killed"), "--workers", "2"],
-        env=misbehaving,
+        env={**misbehaving, "TMPDIR": str(place)},
         stderr=subprocess.DEVNULL,
     )
     _wait_for_lines(tmp_path / "killed" / journal.ROWS, 2)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
+    awaited(lambda: not [*place.iterdir()], "temporary folders that are cleared")
     before = rows_of(tmp_path / "killed")
     assert 1 <= len(before) < 3
     _run([*words, str(tmp_path / "killed"), "--workers", "2", "--resume"])
@@ -377,24 +379,6 @@ def test_plans_of_a_run_are_files_that_check_takes(tmp_path: Path) -> None:
         from hetopt.problems import training_plan
 
         assert training_plan.evaluate(data, plan).objective == row["objective"]
-
-
-def test_papers_tables_are_made_by_a_script_beside_the_suite(tmp_path: Path) -> None:
-    (tmp_path / "my_figures.py").write_text(
-        "def one(limit_s):\n"
-        "    yield {'paper': 'A', 'figure': 'x', 'ours': 2.0, 'theirs': 4.0}\n"
-        "def two(limit_s):\n    raise ValueError('no such figure')\n"
-        "TABLES = {'one': one, 'two': two}\n"
-    )
-    text = "[[mine.figures]]\nscript = 'my_figures'\ntables = ['one', 'two']\n"
-    rows = running.go(
-        running.Chosen("mine", suite(tmp_path / "s.toml", text)),
-        tmp_path / "out",
-        workers=2,
-    )
-    assert [row["status"] for row in rows] == ["figures", "crashed"]
-    assert rows[0]["figures"][0]["ours"] == pytest.approx(2.0)
-    assert "no such figure" in rows[1]["reasons"][0]
 
 
 @pytest.mark.parametrize(

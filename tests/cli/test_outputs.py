@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.bench import journal, process
+from hetopt.bench import journal
 from hetopt.errors import CannotWrite
 from hetopt.formats import exporting
 from hetopt.text import writing
@@ -224,24 +224,3 @@ def test_a_full_disk_under_bench_is_said(
         journal.journal(tmp_path, {"suite": "mine"}, resume=True),
     ):
         pass
-
-
-def test_the_next_run_clears_the_folders_of_killed_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process, "gettempdir", lambda: str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        pass
-    mine, started = process.own_mark().split("-")
-    names = {
-        f"hetopt-bench-{mine}-{started}-abc": True,  # of this process
-        f"hetopt-bench-{child.pid}-{started}-abc": False,  # of one that has ended
-        f"hetopt-bench-{mine}-1-abc": False,  # of one whose number we have now
-        "hetopt-bench-mine": True,  # somebody else's
-        f"other-{child.pid}-1-abc": True,
-    }
-    for name in names:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "task.json").write_text("{}")
-    process.clear_leftovers()
-    assert {name: (tmp_path / name).exists() for name in names} == names

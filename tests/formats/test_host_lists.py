@@ -26,27 +26,6 @@ def smi_l(gpu: str, count: int) -> list[str]:
     return [f"GPU {i}: {gpu} (UUID: GPU-0-{i})" for i in range(count)]
 
 
-def smi_table(gpu: str, count: int, mib: int) -> str:
-    """What nvidia-smi prints by itself, as of 535 and newer."""
-    rule = "+" + "-" * 41 + "+" + "-" * 22 + "+" + "-" * 22 + "+"
-    lines = [
-        "Thu Nov  6 10:00:00 2025",
-        "+" + "-" * 89 + "+",
-        "| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4     |",
-        rule,
-        "| GPU  Name                 Persistence-M | Bus-Id  Disp.A | Volatile ECC |",
-    ]
-    for i in range(count):
-        lines += [
-            f"|   {i}  {gpu:<29} On  | 00000000:{i:02d}:00.0 Off |          0 |",
-            f"| N/A   30C    P0    70W / 700W |      4MiB / {mib:5d}MiB | 0% Default |",
-            "|                               |                      |   Disabled |",
-            rule,
-        ]
-    lines += ["| Processes:                                          |", "+---+"]
-    return "\n".join(lines)
-
-
 def each(write: Callable[[str, int, int], str], suffix: str) -> Files:
     return {f"{n}.{suffix}": write(gpu, count, mib) for n, gpu, count, mib in HOSTS}
 
@@ -75,59 +54,8 @@ def pdsh_with_headers() -> Iterator[str]:
         yield from (f"{name}: {line}" for line in csv(gpu, count, mib).splitlines())
 
 
-def gathered(names: str, gpu: str, count: int) -> Iterator[str]:
-    """What dshbak -c and clush -b print for hosts whose output is the same."""
-    yield from ("-" * 16, names, "-" * 16, *smi_l(gpu, count))
-
-
-def smi_q(gpu: str, count: int, mib: int) -> str:
-    """The lines of `nvidia-smi -q` that tell a GPU, between others."""
-    lines = ["", "=" * 14 + "NVSMI LOG" + "=" * 14, "", "CUDA Version : 12.4"]
-    lines += ["", f"Attached GPUs                             : {count}"]
-    for i in range(count):
-        lines += [
-            f"GPU 00000000:{i:02X}:00.0",
-            f"    Product Name                          : {gpu}",
-            "    Product Brand                         : NVIDIA",
-            "    MIG Mode",
-            "        Current                           : Disabled",
-            "    FB Memory Usage",
-            f"        Total                             : {mib} MiB",
-            "        Reserved                          : 551 MiB",
-            "    BAR1 Memory Usage",
-            "        Total                             : 131072 MiB",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def ansible() -> Iterator[str]:
-    for name, gpu, count, _ in HOSTS:
-        yield f"{name} | CHANGED | rc=0 >>"
-        yield from smi_l(gpu, count)
-
-
 def gres(gpu: str, count: int) -> str:
     return f"gpu:{GRES[gpu]}:{count}(S:0-1)"
-
-
-def sinfo_json() -> str:
-    groups = [
-        {
-            "nodes": {"nodes": [name], "allocated": 0},
-            "node": {"state": ["IDLE"]},
-            "gres": {"total": gres(gpu, count), "used": "gpu:0"},
-        }
-        for name, gpu, count, _ in HOSTS
-    ]
-    return json.dumps({"meta": {}, "sinfo": groups, "errors": []})
-
-
-def scontrol_json() -> str:
-    nodes = [
-        {"name": n, "gres": gres(gpu, count), "state": ["IDLE"], "cpus": 64}
-        for n, gpu, count, _ in HOSTS
-    ]
-    return json.dumps({"nodes": nodes, "last_update": {}})
 
 
 def rows(line: str, *header: str) -> str:
@@ -168,18 +96,8 @@ FORMS: dict[str, Files] = {
     "query, names, header": each(
         lambda gpu, count, _: "\n".join(["name", *[gpu] * count]), "csv"
     ),
-    "nvidia-smi": each(smi_table, "txt"),
     "pdsh": {"all.txt": "\n".join(pdsh())},
-    "nvidia-smi, Windows": each(
-        lambda *host: smi_table(*host).replace(" On  |", "WDDM |"), "txt"
-    ),
-    "nvidia-smi -q": each(smi_q, "txt"),
     "pdsh, headers": {"all.txt": "\n".join(pdsh_with_headers())},
-    "dshbak": {"all.txt": "\n".join([*gathered("h[1-2]", H100, 8),
-                                     *gathered("a1", A100, 4)])},
-    "clush -b": {"all.txt": "\n".join([*gathered("h[1-2] (2)", H100, 8),
-                                       *gathered("a1", A100, 4)])},
-    "ansible": {"all.txt": "\n".join(ansible())},
     "sinfo -N -h": {"s.txt": rows("{name} {gres}")},
     "sinfo, numbers between": {"s.txt": rows("{name} 64 515000 {gres} idle")},
     "sinfo, state before": {"s.txt": rows("{name} idle~ {gres}")},
@@ -192,8 +110,6 @@ FORMS: dict[str, Files] = {
         "s.txt": rows("gpu* {name} idle {gres}", "PARTITION NODELIST STATE GRES")
     },
     "sinfo, bars": {"s.txt": rows("{name}|{gres}|idle", "NODELIST|GRES|STATE")},
-    "sinfo --json": {"s.json": sinfo_json()},
-    "scontrol --json": {"s.json": scontrol_json()},
     "scontrol": {"s.txt": rows("NodeName={name} Gres={gres} State=IDLE\n")},
     "slurm.conf": {
         "s.conf": "NodeName=DEFAULT State=UNKNOWN Gres=gpu:h100:8\n"
@@ -328,13 +244,6 @@ def test_hosts_of_mpi_have_slots_in_either_form(text: str, tmp_path: Path) -> No
         ("name: x\nnum_nodes: 2\nresources: {accelerators: 'A100-40GB-SXM4:8'}\n", TWO),
         ("name: x\nnum_nodes: 2\nresources:\n  accelerators: {A100: 8}\n", TWO),
         ("name: x\nnum_nodes: 2\nresources: {instance_type: a2-highgpu-8g}\n", TWO),
-        ("type: task\nname: x\nnodes: 2\nresources: {gpu: 'A100:40GB:8'}\n", TWO),
-        ("type: fleet\nname: x\nnodes: 2..4\nresources: {gpu: 8xA100}\n", TWO),
-        (
-            "type: fleet\nname: x\nnodes: {min: 2, max: 4}\n"
-            "resources: {gpu: {name: A100, memory: 40GB, count: 8}}\n",
-            TWO,
-        ),
     ],
 )
 def test_what_a_launcher_is_asked_for_is_a_cluster(
@@ -479,8 +388,6 @@ def test_amds_tools_name_the_cards_of_a_host(tool: str, tmp_path: Path) -> None:
         ("slurm.conf", "NodeName=g[1-2] Feature=l40s,ib Gres=gpu:8\n"),
         ("slurm.conf", "nodename=g[1-2] FEATURES=l40s gres=gpu:8\nPARTITIONNAME=x\n"),
         ("slurm.conf", "NodeName=DEFAULT Feature=L40S\n NodeName=g[1-2] Gres=gpu:8\n"),
-        ("gres.conf", "AutoDetect=off\nNodeName=g[1-2] Name=gpu Type=l40s "
-         "File=/dev/nvidia[0-3]\nNODENAME=g[1-2] name=gpu type=l40s Count=4 # rest\n"),
         ("smi", "g1: NVIDIA L40S, 46068\ng2: NVIDIA L40S, 46068\n" * 8),
         ("smi", "g1: NVIDIA L40S, 46068 MiB\ng2: NVIDIA L40S, 46068 MiB\n" * 8),
     ],
@@ -508,12 +415,6 @@ def test_of_several_documents_those_with_hosts_are_read(tmp_path: Path) -> None:
         load_instance(put(tmp_path, {"i.yaml": f"{other}---\n{other}"})[0])
 
 
-def test_what_squeue_prints_is_refused_by_name(tmp_path: Path) -> None:
-    text = "   JOBID PARTITION NAME USER NODES NODELIST(REASON)\n 1 g a b 1 n\n"
-    with pytest.raises(InstanceError, match="found what squeue prints: jobs, no hosts"):
-        read(put(tmp_path, {"q.txt": text}))
-
-
 @pytest.mark.parametrize(
     "text", ["node,gpus\na,8\nb,4\n", "vm,gpu_count,cpus\n1,8,2\n2,4,2\n"]
 )
@@ -534,22 +435,6 @@ def test_a_gpu_for_displays_is_left_out_and_told(tmp_path: Path) -> None:
     told = [(row.what, row.source) for row in made["assumed"] if row[1] == "left out"]
     why = "for displays; start with CUDA_VISIBLE_DEVICES=0,2"
     assert told == [("GPU 1 of dgx", why)]
-
-
-def test_hosts_that_ansible_did_not_reach_are_told(tmp_path: Path) -> None:
-    text = "\n".join(
-        [
-            *("a | CHANGED | rc=0 >>", "GPU 0: NVIDIA L4 (UUID: GPU-1)"),
-            *("b | UNREACHABLE! => {", '    "msg": "no route"', "}"),
-            *("c | FAILED | rc=9 >>", "NVIDIA-SMI has failed"),
-            *("d | CHANGED | rc=0 >>", "GPU 0: NVIDIA L4 (UUID: GPU-2)"),
-        ]
-    )
-    paths = put(tmp_path, {"all.txt": text})
-    made = document(AUTO, paths, {"inter_gbytes_per_s": 1.0})
-    assert [node["name"] for node in made["cluster"]["nodes"]] == ["a", "d"]
-    told = [(row.what, row.source) for row in made["assumed"] if row[1] == "left out"]
-    assert told == [("b", "Ansible says unreachable"), ("c", "Ansible says failed")]
 
 
 def test_a_type_of_a_hostfile_may_be_a_machine_that_is_rented(tmp_path: Path) -> None:
@@ -609,10 +494,6 @@ def test_pods_of_kuberay_are_counted_by_hosts_and_others_are_told(
          "c t4,l4 gpu:2\n"),
         ("s.txt", "NodeName=a Gres=gpu:2 AvailableFeatures=l4\nNodeName=b Gres=gpu:2 "
          "AvailableFeatures=t4,hdr\nNodeName=c Gres=gpu:2 AvailableFeatures=(null)\n"),
-        ("s.json", json.dumps({"nodes": [
-            {"name": "a", "gres": "gpu:2", "features": ["l4", "ib"]},
-            {"name": "b", "gres": "gpu:2", "features": "t4"},
-            {"name": "c", "gres": "gpu:2"}]})),
     ],
 )  # fmt: skip
 def test_gpus_without_a_type_are_of_the_card_that_a_feature_names(
@@ -705,17 +586,30 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
         ("x.yaml", "resources: {accelerators: [A100:8, H100:8]}", "several types of"),
         ("x.yaml", "resources: {any_of: [{cloud: aws}]}", "several types of machines"),
         ("x.yaml", "resources: {instance_type: t3.small}", "add accelerators: NAME"),
-        ("x.yaml", "resources: {gpu: '24GB'}", "may be several cards"),
-        ("x.yaml", "resources: {gpu: 'A100:1..8'}", "a range, expected a number"),
-        ("x.yaml", "resources: {gpu: 'A100,H100:8'}", "several cards to choose from"),
+        ("x.yaml", "resources: {gpu: 'A100:8'}", "found no list of hosts"),
         ("x.yaml", "available_node_types: {a: 3}", "expected named fields"),
         ("x.yaml", "resources: {accelerators: 'A100:8'}\nnum_nodes: 99999", "at most"),
         ("x.txt", "hello\n", "found no list of hosts that is known"),
-        ("hosts", "[gpu]\nn1 gpus=8\n", "ansible all -i INVENTORY"),
-        ("x.yaml", "all:\n  hosts:\n    n1: {}\n", "ansible all -i INVENTORY"),
-        ("x.xml", "<?xml version='1.0'?>\n<nvidia_smi_log>\n", "Run nvidia-smi -q"),
+        ("hosts", "[gpu]\nn1 gpus=8\n", "found no list of hosts"),
+        ("x.yaml", "all:\n  hosts:\n    n1: {}\n", "found no list of hosts"),
+        (
+            "x.txt",
+            "| NVIDIA-SMI 550 |\n|   0  NVIDIA L4  On  | 0 |\n",
+            "smi -L of each",
+        ),
+        (
+            "x.txt",
+            "n1 | CHANGED | rc=0 >>\nGPU 0: L4 (UUID: G-1)\n",
+            "line 1: found 'n1",
+        ),
+        ("s.json", '{"sinfo": [{"gres": {"total": "gpu:l4:8"}}]}', "sinfo -N -h"),
+        (
+            "q.txt",
+            "JOBID PARTITION NODELIST(REASON)\n1 g n\n",
+            "found no list of hosts",
+        ),
+        ("gres.conf", "NodeName=a Name=gpu Type=l4 Count=2\n", "No GPU nodes found"),
         ("x.txt", "=== ROCm System Management ===\n", "--showproductname --csv"),
-        ("x.txt", "n1\n     Mom = n1\n     ntype = PBS\n", "what pbsnodes prints"),
         (
             "x.txt",
             "a: GPU 0: L4 (UUID: G-1)\nb: ssh: no route\n",
@@ -723,15 +617,8 @@ def test_machines_that_are_rented_bring_their_network(tmp_path: Path) -> None:
         ),
         ("hosts", "n1 slots=4 type=p5.48xlarge\n", "expected 8, the GPUs of a p5.48"),
         ("x.yaml", "a: 1\n", "found no list of hosts that is known"),
-        ("a.txt", smi_table("NVIDIA GeForce ...", 1, 24564), "a name that is cut off"),
         ("x.txt", "PARTITION AVAIL NODES\ngpu up 3\n", "found no list of hosts"),
         ("x.txt", "NAME  STATUS  ROLES  AGE\nn1  Ready  a  3d\n", "get nodes -o json"),
-        ("x.txt", "Name:    n1\nRoles:   a\n", "Run: kubectl get nodes -o json"),
-        (
-            "x.yaml",
-            "type: fleet\nname: a\nssh_config:\n  hosts: [10.0.0.1]\n",
-            "Run nvidia-smi -L on each host",
-        ),
         ("x.txt", "PARTITION NODELIST\ngpu g[1-3]\n", "Run: sinfo -N -h -o '%N %G'"),
     ],
 )
@@ -752,9 +639,8 @@ def test_every_machine_that_clouds_rent_has_a_card_of_the_catalogue() -> None:
 
 
 def test_a_format_has_the_names_of_its_tools() -> None:
-    assert {listing.format_named(one) for one in ("ray", "skypilot", "dstack")} == {
-        "launchers"
-    }
+    for name in ("ray", "skypilot"):
+        assert listing.format_named(name) == "launchers"
     with pytest.raises(InstanceError, match="expected a format that describes hosts"):
         listing.format_named("metis")
     assert callable(format_of)

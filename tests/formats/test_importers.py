@@ -436,23 +436,10 @@ def test_scontrol_shows_what_sinfo_lists(tmp_path: Path, is_in_one_line: bool) -
 OUT = "left out"
 
 
-def test_json_of_slurm_tells_the_memory_of_hosts_as_its_text_does(
-    tmp_path: Path,
-) -> None:
-    told: dict[str, Any] = {"types": "h100:H100-80GB-SXM5"}
-    gres = "gpu:h100:8"
-    group = {"nodes": {"nodes": ["n1"]}, "gres": {"total": gres}}
-    trees = [
-        {"sinfo": [{**group, "memory": {"minimum": 2063000, "maximum": 2063000}}]},
-        {"nodes": [{"name": "n1", "gres": gres, "real_memory": 2063000}]},
-    ]
-    found = [
-        sinfo.read([put(tmp_path, "nodes.json", json.dumps(tree))], **told)["cluster"]
-        for tree in trees
-    ]
-    text = put(tmp_path, "nodes.txt", f"NodeName=n1 Gres={gres} RealMemory=2063000")
-    assert found == [sinfo.read([text], **told)["cluster"]] * 2
-    assert found[0]["nodes"][0]["host_gib"] == 2014.6
+def test_slurm_tells_the_memory_of_hosts(tmp_path: Path) -> None:
+    text = put(tmp_path, "n.txt", "NodeName=n1 Gres=gpu:h100:8 RealMemory=2063000")
+    found = sinfo.read([text], types="h100:H100-80GB-SXM5")["cluster"]
+    assert found["nodes"][0]["host_gib"] == 2014.6
 
 
 @pytest.mark.parametrize("told", ["", "RealMemory=1"])

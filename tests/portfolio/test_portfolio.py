@@ -193,7 +193,7 @@ def test_plans_for_one_target_are_starts_for_the_next(
     named = ["executor", "megatron", "torchtitan"]
     report = targets.compare_targets(TINY, named, known=False, limits=2)
     assert given == [made[:number] for number in range(len(named))]
-    assert [row.target for row in report.rows] == named
+    assert [row.target for row in report.rows] == named  # planned last, shown first
 
 
 @pytest.mark.parametrize("at", range(1, 7))

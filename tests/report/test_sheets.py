@@ -154,14 +154,6 @@ def test_a_recovery_is_a_picture_too(tmp_path: Path, suffix: str) -> None:
     assert path.stat().st_size > 5_000
 
 
-def test_targets_are_a_picture_too(tmp_path: Path) -> None:
-    path = tmp_path / "targets.svg"
-    found = hetopt.compare_targets("tiny/two-nodes", limits=0.05)
-    targets.FILES.write(found, path)
-    text = path.read_text(encoding="utf-8")
-    assert "tiny/two-nodes" in text
-
-
 def test_the_recovery_says_what_the_judge_says(pages: dict[str, str]) -> None:
     found = recovered()
     assert found.chosen is not None

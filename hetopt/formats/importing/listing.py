@@ -18,62 +18,10 @@ FORMATS = ("hostfile", "nvidia_smi", "amd_smi", "sinfo", "kubectl", "launchers")
 _BY_CONTENT = ("launchers", "kubectl", "amd_smi", "nvidia_smi", "hostfile", "sinfo")
 #: Finds out of every file what it is.
 AUTO = "auto"
-_ALIASES = {"ray": "launchers", "dstack": "launchers", "skypilot": "launchers",
-            "scontrol": "sinfo"}  # fmt: skip
-_BY_HAND = "Write a line for each host: NAME slots=8 type=MI300X"
-_NO_GPUS = ", which lists no GPUs"
-#: Lists that are near to one that is read: how they begin, and what to print instead.
-_NEAR = (
-    (
-        r"NAME +STATUS +ROLES",
-        f"a table of kubectl{_NO_GPUS}",
-        "Run: kubectl get nodes -o json",
-    ),
-    (
-        r"Name: +\S+\nRoles:",
-        f"what kubectl describe prints{_NO_GPUS}",
-        "Run: kubectl get nodes -o json",
-    ),
-    (
-        r"(?s)type: fleet\b.*\nssh_config:",
-        f"a fleet over ssh{_NO_GPUS}",
-        "Run nvidia-smi -L on each host, and give each list as HOST.txt",
-    ),
-    (
-        r"(?s)(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?<nvidia_smi_log",
-        "the XML of nvidia-smi",
-        "Run nvidia-smi -q on each host, and give each as HOST.txt",
-    ),
-    (
-        r"[^\n]*\n\[0\] [^\n|]+\|",
-        "what gpustat prints",
-        "Run nvidia-smi -L on each host, and give each list as HOST.txt",
-    ),
-    (
-        r"=+ ROCm S|=+ ROCM-SMI|\+-+\+\n\| AMD-SMI",
-        "what AMD's tools print, without the names of cards",
-        "Run: rocm-smi --showproductname --csv",
-    ),
-    (r"[^\s:]+\n +(?:Mom|state|ntype) = ", "what pbsnodes prints", _BY_HAND),
-    (
-        r" *JOBID[ |]+PARTITION",
-        "what squeue prints: jobs, no hosts",
-        "Run: sinfo -N -h -o '%N %G'",
-    ),
-    (r"HOST_NAME +", "what LSF prints", _BY_HAND),
-    (
-        r"(?:[#;][^\n]*\n\s*)*\[[\w.-]+(?::\w+)?\]\s*$|all:\s*\n +(?:hosts|children):",
-        "an inventory of Ansible, which is not read",
-        "Run: ansible all -i INVENTORY -m command -a 'nvidia-smi -L'",
-    ),
-    (
-        r"(?s)(?:[^\n]*\n)*?provider:\s*(?:\{\s*|\n +)type: local\b",
-        f"a cluster of Ray's on hosts of one's own{_NO_GPUS}",
-        "Run nvidia-smi -L on each host, and give each list as HOST.txt",
-    ),
-)
+_ALIASES = {"ray": "launchers", "skypilot": "launchers", "scontrol": "sinfo"}
 _COMMANDS = (
     "nvidia-smi -L of each host (HOST.txt)",
+    "rocm-smi --showproductname --csv of each host",
     "sinfo -N -h -o '%N %G'",
     "kubectl get nodes -o json",
 )
@@ -118,9 +66,6 @@ def format_of(path: Path) -> str:
         for name in _BY_CONTENT:
             if _reader(name).is_one(text, held):
                 return name
-    for pattern, what, command in _NEAR:
-        if re.match(pattern, text.lstrip(), re.MULTILINE):
-            raise InstanceError(f"{path}: found {what}. {command}")
     first = text.strip().partition("\n")[0][:100]
     raise InstanceError(
         f"{path}: found no list of hosts that is known, expected one; it begins "
@@ -133,8 +78,3 @@ def _reader(name: str) -> HostReader:
     reader = formats.importer(name)
     assert isinstance(reader, HostReader)  # each of `FORMATS` is one
     return reader
-
-
-def is_gres(text: str) -> bool:
-    """Return whether a text has a line with Slurm's generic resources of GPUs."""
-    return re.search(r"(?m)(?:^|[\s|,=])gpu:(?:[\w.-]+:)?[0-9]", text) is not None
