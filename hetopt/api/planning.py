@@ -59,10 +59,10 @@ def plan(
 ) -> Result:
     """Plan a training run, by the portfolio, one planner, or the exact method.
 
-    In the portfolio planners work in turn, local search starts from the best of their
-    plans, and the exact method goes on from there; where a plan chooses its settings, a
-    race of these (`hetopt.search.racing`) takes the place of the first two.
-    `hetopt.portfolio.shares` says how long each has. Where the exact method cannot
+    In the portfolio planners work in turn, and the exact method goes on from the best
+    of their plans; where a plan chooses its settings, a race of these
+    (`hetopt.search.racing`) takes the planners' place. `hetopt.portfolio.shares` says
+    how long each has. Where the exact method cannot
     carry the instance, that plan is returned, with a bound. With `exact` the exact
     method has all of the time, and finds its plans by itself: `Unsupported` where it
     cannot carry the instance.

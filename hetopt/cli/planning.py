@@ -133,7 +133,7 @@ def plan(
 ) -> None:
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
-    The default is the portfolio: planners in turn, local search, then the exact method,
+    The default is the portfolio: planners in turn, then the exact method,
     from the best plan so far and of the files beside the instance. `--without`
     and `--objective usd` use the time limit twice: for all nodes, and for smaller sets
     of nodes.

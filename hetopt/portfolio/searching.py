@@ -1,4 +1,4 @@
-"""The search for a training plan: planners in turn, walks, then the exact method."""
+"""The search for a training plan: planners in turn, then the exact method."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +26,6 @@ from .turns import in_turn, order
 from .walks import (
     and_improved,
     improve_result,
-    improved_from_several,
     is_small,
     lines_up,
 )
@@ -107,7 +106,7 @@ def search(
     given: Sequence[Result] = (),
     hearing: Hearing = SILENCE,
 ) -> Result:
-    """Return the best plan by all planners and walks, then by the exact method.
+    """Return the best plan by all planners, then by the exact method.
 
     It goes on from the results that are `given`. Where the exact method cannot carry
     the instance, the plan is returned with a cheap bound. Ctrl-C ends the work and
@@ -164,7 +163,8 @@ def _search(
         try:
             found = _exactly(data, best, left, known, enumerates=enumerates)
         except Unsupported:
-            found = with_bound(best)
+            known.began(LOCAL_SEARCH)
+            found = with_bound(improve_result(best, left, known.knows))
         else:
             found = _with_reasons(found, best)
     made.append(found)
@@ -277,10 +277,7 @@ def _by_planners(
     hearing: Closing,
     made: list[Result],
 ) -> Result:
-    """Return the best of all planners' results, after walks from the best of them.
-
-    Each is put into `made` when it is there.
-    """
+    """Return the best of all planners' results; each is put into `made`."""
     start, ended, looked, names = monotonic(), False, False, None
     try:
         race = limits.part(part * PORTFOLIO.race_share)
@@ -309,15 +306,7 @@ def _by_planners(
     # Ties are broken by name, but what was found here stands before what was known.
     results = [*sorted(made, key=lambda result: result.method.name), *given]
     best = least(results)
-    if ended:
-        return as_interrupted(best)
-    if names is not None:
-        return best
-    left = limits.after(monotonic() - start)
-    walks = partial(hearing.began, LOCAL_SEARCH)
-    return improved_from_several(
-        *(best, results, left, part), report=hearing.knows, began=walks
-    )
+    return as_interrupted(best) if ended else best
 
 
 def _raced(data: Instance, limits: Limits, hearing: Closing) -> Result | None:

@@ -51,21 +51,11 @@ class Portfolio:
     planners_most_share: float = 0.8
 
     # --- settings to choose ---
-    #: Of the time, what a race of settings has in place of our planners and of walks.
+    #: Of the time, what a race of settings has in place of our planners.
     race_share: float = 0.5
 
-    # --- local search from the best planners' plans ---
-    #: So many of the best plans are starts, within that factor of the best one.
-    starts: int = 3
-    near: float = 1.3
-    #: Of what planners leave, and seconds: the most for all walks together.
-    walks_share: float = 0.7
-    walks_s: float = 15.0
-    #: Candidates of one walk.
-    rounds: int = 20_000
-
     # --- before and behind the exact method ---
-    #: An exact method that searches by itself leaves planners and walks this part of
+    #: An exact method that searches by itself leaves planners this part of
     #: their time, and all of it up to so many seconds, which planners need; but for
     #: layers that differ, whose best single pipelines it alone finds.
     before_search: float = 0.3

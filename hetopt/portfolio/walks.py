@@ -1,10 +1,9 @@
-"""Local search from planners' plans, as results: from one of them, from several.
+"""Local search from a plan, as a result.
 
 The search (`hetopt.search.improving`) starts from a plan and may run until the limits
 end it: what it has by then is never worse.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,8 +15,6 @@ from ..result import Bound, Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search.improving import Search
 from ..solving.run import Report
-from .asking import as_interrupted
-from .shares import PORTFOLIO
 
 
 def unheard(incumbent: object, bound: object) -> None:
@@ -27,20 +24,15 @@ def unheard(incumbent: object, bound: object) -> None:
 def improve_result(
     result: Result,
     limits: Limits,
-    report: Report,
-    rounds: int | None = None,
+    report: Report = unheard,
     bound: Bound | None = None,
-    *,
-    visits_islands: bool = True,
 ) -> Result:
     """Return the result with the best plan that local search finds within `limits`.
 
-    `rounds` bounds the candidates as well. A search that gives up was ended by the
-    time. Without a plan there is nothing to improve, and the result is returned. The
-    search ends
-    early where the cheap bound proves the plan optimal or within `limits.gap`; it is
-    derived where `bound` does not give it.
-    `visits_islands` as in `Search`. The trace goes on where the result's ends.
+    Without a plan there is nothing to improve, and the result is returned. The search
+    ends early where the cheap bound proves the plan optimal or within `limits.gap`; it
+    is derived where `bound` does not give it. The trace goes on where the result's
+    ends.
     """
     plan = result.plan
     if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
@@ -59,18 +51,12 @@ def improve_result(
         report(objective, value)
 
     report(result.objective, value)
-    search = Search(
-        *(result.data, plan),
-        seed=limits.seed,
-        target=target,
-        report=told,
-        visits_islands=visits_islands,
-    )
+    search = Search(result.data, plan, seed=limits.seed, target=target, report=told)
     stop = Stop.FINISHED
     try:
         deadline = None if limits.time_s is None else monotonic() + limits.time_s
-        search.run(deadline=deadline, rounds=rounds)
-        if search.gave_up or (deadline is not None and monotonic() >= deadline):
+        search.run(deadline=deadline)
+        if deadline is not None and monotonic() >= deadline:
             stop = Stop.TIME
     except KeyboardInterrupt:
         stop = Stop.INTERRUPTED
@@ -95,76 +81,6 @@ def _why(found: Result, target: int) -> Stop:
     if reached and found.stop is not Stop.INTERRUPTED:
         return Stop.GAP
     return found.stop
-
-
-def improved_from_several(
-    best: Result,
-    results: list[Result],
-    limits: Limits,
-    part: float = 1.0,
-    report: Report = unheard,
-    *,
-    began: Callable[[], None] = lambda: None,
-    proof_follows: bool = True,
-) -> Result:
-    """The best result after walks from the best planners' plans, one after another.
-
-    A long walk leaves its valley, several short ones do not: the first has all the time
-    that it wants, and others start where it leaves some; where it gives up
-    (`Search.run`), the time is for a proof. `limits` are what is left, a `part` of
-    which the walks may have; without a time limit there are none. The method stays that
-    of `best`.
-    """
-    starts = _starts(best, results, proof_follows=proof_follows)
-    if limits.time_s is None or not starts:
-        return best
-    # Islands are a planner's, too: what it was cut short of is worth another look.
-    visits = any(r.method.name == "islands" and r.stop is Stop.TIME for r in results)
-    end = monotonic() + part * min(
-        PORTFOLIO.walks_share * limits.time_s, PORTFOLIO.walks_s
-    )
-    try:
-        began()
-        bound = training_plan_bound(best.data)
-        for number, start in enumerate(starts):
-            seconds = end - monotonic()
-            if number and seconds <= 0:
-                break
-            # Another seed, or walks into one valley would be the same from there.
-            walk = replace(limits, time_s=max(0.0, seconds), seed=limits.seed + number)
-            found = improve_result(
-                start, walk, report, PORTFOLIO.rounds, bound, visits_islands=visits
-            )
-            if found.objective is not None and found.objective < (best.objective or 0):
-                best = replace(found, method=best.method, failed=best.failed)
-            if found.stop is Stop.INTERRUPTED:
-                return as_interrupted(best)
-            if found.stop in (Stop.PROVED, Stop.GAP, Stop.TIME):
-                break
-    except KeyboardInterrupt:  # before a walk, which keeps what it has
-        return as_interrupted(best)
-    return best
-
-
-def _starts(
-    best: Result, results: list[Result], *, proof_follows: bool
-) -> list[Result]:
-    """Planners' results that are worth a walk, the best first, none twice.
-
-    None where the target runs grids alone, which one of the planners searched, and on
-    small clusters where a proof follows: the exact method looks at every plan.
-    """
-    if best.objective is None or (proof_follows and is_small(best.data)):
-        return []
-    if not best.data.workload.target.free:
-        return []
-    by_time: dict[float, Result] = {}
-    for result in results:
-        if result.objective is not None:
-            by_time.setdefault(float(result.objective), result)
-    worth = PORTFOLIO.near * float(best.objective)
-    ranked = sorted(objective for objective in by_time if objective <= worth)
-    return [by_time[objective] for objective in ranked[: PORTFOLIO.starts]]
 
 
 def is_small(instance: Instance) -> bool:

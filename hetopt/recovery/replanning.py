@@ -164,11 +164,7 @@ class Replanning:
         elif left.time_s:
             tell("local search")
             self._planning = f"{best.method.name}+improve"
-            found = portfolio.improved_from_several(
-                *(best, results, left), proof_follows=False
-            )
-            if found is not best:
-                self._consider_of(self._planning, found)
+            self._consider_of(self._planning, portfolio.improve_result(best, left))
 
     def _as_result(self, name: str, plan: TrainingPlan) -> list[Result]:
         """Return a plan as a result; an empty list for one that breaks a rule."""

@@ -77,13 +77,8 @@ class Search:
         seed: int = 0,
         target: int | None = None,
         report: Report | None = None,
-        visits_islands: bool = True,
     ) -> None:
-        """Judge `plan`; nothing is searched yet.
-
-        Without `visits_islands` the partition into islands is not looked for where the
-        moves can start from the plan: for a caller who has been there.
-        """
+        """Judge `plan`; nothing is searched yet."""
         instance = targets.on_makers_cards(instance, plan)
         self._whole, self._plan, self._report = instance, plan, report
         judged = training_plan.evaluate(instance, plan)
@@ -92,15 +87,12 @@ class Search:
         self._cost = cost = FastCost(self._instance)
         self._given = judged.objective if judged.valid else None
         self._annealing: _Annealing | None = None
-        #: Whether the search ended before its time, as it gained nothing.
-        self.gave_up = False
         self._free = instance.workload.target.free
         # Moves know nothing of GPUs that divide experts and must be alike.
         divided = self._instance.workload.costs.compute.expert_parallel > 1
         if isinstance(self._given, int) and self._free and not divided:
             pipes = cost.compact(plan)
             self._annealing = _Annealing(cost, pipes, seed, target)
-            self._annealing.visits = visits_islands
             self._annealing.listen(self._given, report)
 
     def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
@@ -119,9 +111,7 @@ class Search:
         self._cost.deadline = deadline
         # Out of time, what was found is kept.
         with suppress(OutOfTime):
-            budget = _Budget(deadline, rounds)
-            self._annealing.run(budget)
-            self.gave_up = budget.is_idle()
+            self._annealing.run(_Budget(deadline, rounds))
 
     def _look_at_grids(self, deadline: float | None, rounds: int | None) -> None:
         """The best grid where it is better: no move keeps all pipelines alike."""
@@ -204,7 +194,6 @@ class _Annealing:
         self._balancer = Balancer(cost)
         self._start = pipes or ()
         self.walk = None if pipes is None else self._walk_from(pipes)
-        self.visits = True
         self._told: int | None = None
         self._report: Report | None = None
 
@@ -219,7 +208,7 @@ class _Annealing:
         if fresh:
             self._visit_islands(budget)
         for number, (end, hot) in enumerate(CYCLES):
-            if number == 1 and self.visits and not (fresh or self._reached()):
+            if number == 1 and not (fresh or self._reached()):
                 self._visit_islands(budget)
             begin = max(begin, budget.used())
             if self.walk is not None and begin < end:

@@ -240,7 +240,6 @@ def test_what_plan_does_is_called_the_portfolio_and_exact_is_alone(
     assert (both.method.name, both.method.kind) == ("portfolio", "exact")
     assert asked
     asked.clear()
-    monkeypatch.setattr(searching, "improved_from_several", None)  # nor any walk
     exact = hetopt.plan(TINY, exact=True, limits=5)
     alone = hetopt.solve(TINY, limits=5)
     assert not asked
