@@ -1,103 +1,82 @@
-"""Sizes and habits of the code, by package: a table to compare two versions with.
+"""How heavy the house is, by part, and the brake on it.
 
-    python tests/house.py [PACKAGE ...]        hetopt/* and formulations by default
+    python tests/house.py            # lines of each part, at most, and wanted
+    python tests/house.py --weigh    # lowers the numbers of `tests/weight.toml`
 
-Constants are private names in capitals at the top of a
-module; tolerances are float literals below 1e-3; a docstring leans where its first word
-needs the one before it; private words are those that `WORDS` names. Long functions have
-more than 60 lines, wide ones eight parameters and more.
+`tests/weight.toml` gives each part its folders and the most lines that it may have; a
+file belongs to the part whose folder is nearest. Lines are those of tracked files of
+code, blank ones and comments included. A number is never raised here.
 """
 
-import ast
 import re
+import subprocess
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-COLUMNS = (
-    "files",
-    "lines",
-    "classes",
-    "functions",
-    "constants",
-    "tolerances",
-    "Any",
-    "leaning",
-    "private",
-    "long",
-    "wide",
-)
-LEANING = re.compile(r"(The same|What|Whether|As|Of|It is|Nor|And|Those|That)\b")
-WORDS = re.compile(
-    r"\b(worths?|cells?|homes?|visits?|walks?|claims?|goods|told|laid|twins?|said|"
-    r"posed|apart|desk|shelf|hearing|speakers?|fleet)\b",
-    re.IGNORECASE,
-)
-_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
-_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+WEIGHT = ROOT / "tests" / "weight.toml"
+CODE = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".js", ".css", ".html", ".j2", ".sh")
+#: How many lines a part may be below its number before this has to follow.
+SLACK = 50
 
 
-def counted(path: Path) -> Counter[str]:
-    """Return what one file has of each column."""
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    found = Counter(files=1, lines=text.count("\n"))
-    found["private"] = len(WORDS.findall(text))
-    for node in tree.body:
-        for name in _assigned(node):
-            found["constants"] += bool(re.fullmatch(r"_[A-Z][A-Z0-9_]*", name))
-    for node in ast.walk(tree):
-        found["classes"] += isinstance(node, ast.ClassDef)
-        found["functions"] += isinstance(node, _FUNCTIONS)
-        if isinstance(node, _FUNCTIONS):
-            places = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            own = [place for place in places if place.arg not in ("self", "cls")]
-            found["long"] += (node.end_lineno or 0) - node.lineno >= 60
-            found["wide"] += len(own) >= 8
-        found["Any"] += isinstance(node, ast.Name) and node.id == "Any"
-        if isinstance(node, ast.Constant) and isinstance(node.value, float):
-            found["tolerances"] += 0 < node.value < 1e-3
-        if isinstance(node, _DOCUMENTED):
-            found["leaning"] += bool(LEANING.match(ast.get_docstring(node) or ""))
+class Part(NamedTuple):
+    """Part of the house: the most lines that it may have, those wanted, its folders."""
+
+    now: int
+    wanted: int
+    folders: list[str]
+
+
+def parts() -> dict[str, Part]:
+    """Return the parts by their names."""
+    found = tomllib.loads(WEIGHT.read_text("utf-8"))
+    return {name: Part(**part) for name, part in found.items()}
+
+
+@cache
+def lines() -> Counter[str]:
+    """Return the lines of each part. Raises `CalledProcessError` outside a clone."""
+    owners = {folder: name for name, part in parts().items() for folder in part.folders}
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    found = Counter(dict.fromkeys(parts(), 0))
+    for path in map(Path, listed.stdout.split("\0")):
+        if path.suffix in CODE and (ROOT / path).is_file():
+            nearest = (owners.get(str(x)) for x in (path, *path.parents))
+            owner = next(name for name in nearest if name)
+            found[owner] += (ROOT / path).read_bytes().count(b"\n")
     return found
 
 
-def _assigned(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement at the top of a module assigns."""
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.AnnAssign):
-        targets = [node.target]
-    else:
-        return
-    for target in targets:
-        yield from (x.id for x in ast.walk(target) if isinstance(x, ast.Name))
+def weigh() -> list[str]:
+    """Lower the numbers to today's lines; return the parts that are above theirs."""
+    text = WEIGHT.read_text("utf-8")
+    for name, part in parts().items():
+        least = min(part.now, lines()[name])
+        text = re.sub(rf"(?m)^({name} = .*\bnow = )\d+", rf"\g<1>{least}", text)
+    WEIGHT.write_text(text, "utf-8")
+    return [name for name, part in parts().items() if lines()[name] > part.now]
 
 
-def main(packages: list[str]) -> None:
-    """Print a row for each package, and one for all."""
-    folders = [ROOT / name for name in packages] or [
-        *(
-            x
-            for x in sorted((ROOT / "hetopt").iterdir())
-            if (x / "__init__.py").is_file()
-        ),
-        ROOT / "formulations",
-    ]
-    rows = [
-        (x.name, sum(map(counted, sorted(x.rglob("*.py"))), Counter())) for x in folders
-    ]
-    if not packages:
-        top = sorted((ROOT / "hetopt").glob("*.py"))
-        rows.insert(0, ("*.py", sum(map(counted, top), Counter())))
-    rows.append(("all", sum((row for _, row in rows), Counter())))
-    lines = [f"{'':<16}" + "".join(f"{column:>11}" for column in COLUMNS)]
-    for name, row in rows:
-        lines.append(f"{name:<16}" + "".join(f"{row[x]:>11,}" for x in COLUMNS))
-    sys.stdout.write("\n".join(lines) + "\n")
+def table() -> str:
+    """Return a row for each part, and one for all whose folders are in `hetopt/`."""
+    rows = {name: (lines()[name], part[0], part[1]) for name, part in parts().items()}
+    ours = [row for name, row in rows.items() if "hetopt" in parts()[name].folders[0]]
+    rows["hetopt/"] = tuple(map(sum, zip(*ours, strict=True)))  # type: ignore[assignment]
+    texts = [f"{'':<14}{'lines':>9}{'at most':>9}{'wanted':>9}"]
+    texts += [f"{a:<14}" + "".join(f"{x:>9,}" for x in row) for a, row in rows.items()]
+    return "\n".join(texts) + "\n"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    above = weigh() if sys.argv[1:] == ["--weigh"] else []
+    sys.stdout.write(table())
+    for name in above:
+        sys.stderr.write(f"{name}: above its number: what leaves in its place?\n")
+    sys.exit(bool(above))

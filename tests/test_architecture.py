@@ -8,6 +8,7 @@ from functools import cache
 from inspect import signature
 from pathlib import Path
 
+import house
 import pytest
 from places import ROOT
 
@@ -285,3 +286,13 @@ def test_many_parameters_are_a_record() -> None:
                 if len(names) > MOST_PARAMETERS and not (public or entry):
                     many.add(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert not many
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists files")
+@pytest.mark.parametrize("name", house.parts())
+def test_a_part_is_as_heavy_as_its_number(name: str) -> None:
+    """No heavier, and hardly lighter: the number follows downwards."""
+    lines, most = house.lines()[name], house.parts()[name].now
+    assert lines <= most, f"{name}: what leaves in place of {lines - most} lines?"
+    follow = "lower the number: python tests/house.py --weigh"
+    assert lines >= most - house.SLACK, f"{name} has {lines} lines: {follow}"
