@@ -3,17 +3,16 @@
 A subset of bash is read, as far as launch scripts go: quotes, comments, line breaks;
 `NAME=value`, `NAME+=value` and arrays `NAME=(...)`; `$NAME`, `${NAME}`, `${NAME[@]}`,
 `${NAME[0]}`, `${NAME:-default}` and its like; sums and products of whole numbers in
-`$((...))`, `$(expr ...)` and `let`; `if`, `&&` and `||` with tests that compare (`=`,
-`!=`, `-eq` and its like, `-z`, `-n`, also joined, patterns in `[[`, `((a > b))`,
-`true`), `case` and functions; what `bash -c TEXT` and
-`eval TEXT` run, and what a shell or sbatch reads of a here-document; scripts that are
-sourced or started, with their words, where they lie beside. What the script does not
-set is empty in tests and gives way to a default; its own words (`$@`) are taken as
-none, which is told.
+`$((...))`; `if`, `&&` and `||` with tests that compare (`=`, `!=`, `-eq` and its like,
+`-z`, `-n`, also joined, patterns in `[[`, `((a > b))`, `true`), and `case`; what `bash
+-c TEXT` and `eval TEXT` run; scripts that are sourced or started, with their words,
+where they lie in the same folder. What the script does not set is empty in tests and
+gives way to a default; its own words (`$@`) are taken as none, which is reported.
 
 Anything else stays as it is written, and `Word.unread` names it: variables that are not
-set elsewhere, `$(command)`, and what is set in a loop or under another
-test, where commands are not `is_sure`. A sourced file that is missing is told.
+set elsewhere, `$(command)`, and what is set in a loop, in a function or under another
+test, where commands are not `is_sure`. Here-documents are skipped. A sourced file that
+is missing is reported.
 """
 
 import ast
@@ -50,10 +49,6 @@ _PARAMETER = re.compile(
 )
 _QUOTED = rf"'[^']*'|{_DOUBLE}|\\.|{_RUN}|{_BRACES}"
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n|(?<![^\s;&|()])#[^\n]*)+")
-_FUNCTION = re.compile(
-    r"(?:function[ \t]+(?P<named>[\w-]{1,80})(?:[ \t]*\(\))?"
-    rf"|(?P<name>{_NAME})[ \t]*\(\))\s*\{{(?=\s)"
-)
 _HERE = re.compile(r"[0-9]?<<(?P<dash>-?)[ \t]*(?P<end>\\?['\"]?[\w.-]{1,80}['\"]?)")
 _REDIRECTION = re.compile(r"[0-9]?(?:&>>?|>[>&|]?|<<<|<&?)[ \t]*")
 _QUOTED_STAR = re.compile(r"'[^']*[*?[][^']*'|\"[^\"]*[*?[][^\"]*\"|\\[*?[]")
@@ -65,13 +60,11 @@ _WORD = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\;&<>])+", re.S)
 _ITEM = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\;&<>()])+", re.S)
 _ASSIGNMENT = re.compile(rf"(?P<name>{_NAME})(?P<more>\+?)=")
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
-_LOCAL = ("local", "declare", "typeset")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "zsh")
 _RUNS_TEXT = re.compile(r"-[a-z]{0,4}c")  # an option of a shell: -c, -lc
-_MOST_NESTED = 6  # shells and functions within others
+_MOST_NESTED = 6  # shells within others
 _MOST_STARTED = 1000  # of these in all
 _MOST_FOLDERS = 4  # above a script, in which others that it names are looked for
-_OF_SCRIPTS = re.compile(r"[0-9]+|[@*#]")  # variables that are a script's own words
 _SCRIPT = re.compile(r"[^\s]{1,300}\.(?:sh|bash|slurm|sbatch|sub)")
 _ENDS = {
     **dict.fromkeys(("for", "while", "until", "select"), "done"),
@@ -126,10 +119,7 @@ class Reading(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A word, an operator, a redirection, or an array with its items; not expanded.
-
-    A here-document is a token, too; it has an item where its end is quoted.
-    """
+    """A word, an operator, a redirection, or an array with its items; not expanded."""
 
     kind: str
     text: str
@@ -159,11 +149,6 @@ class _Block:
         self.was_taken = _either(self.was_taken, found)
 
 
-def commands(text: str, place: str) -> list[Command]:
-    """Return the commands that a script runs, or may run, in their order."""
-    return read(text, place).commands
-
-
 def read(text: str, place: str, folder: Path | None = None) -> Reading:
     """Return what a script runs, or may run; others that it names lie in `folder`.
 
@@ -178,10 +163,6 @@ def read(text: str, place: str, folder: Path | None = None) -> Reading:
     script.variables |= _of_slurm(text)
     found = list(script.run(_tokens(_MARK.sub("", text), place)))
     held = {name: " ".join(values) for name, values in script.variables.items()}
-    uncalled = [name for name in script.functions if name not in script.called]
-    for name in uncalled:  # but may be
-        for one in script.run(script.functions[name]):
-            found.append(one._replace(is_sure=False))
     return Reading(found, held, tuple(dict.fromkeys(script.notes)))
 
 
@@ -192,16 +173,8 @@ def _tokens(text: str, place: str) -> Iterator[_Token]:
         start, kind = at, "word"
         if match := _BLANK.match(text, at):
             kind = ""
-        elif match := _FUNCTION.match(text, at):
-            yield _Token("function", match["named"] or match["name"], line)
-            line, at = line + match[0].count("\n"), match.end()
-            continue
         elif match := _HERE.match(text, at):
-            body, behind = _here(text, match, behind)
-            is_quoted = match["end"].strip("\\'\"") != match["end"]
-            yield _Token("here", body, line, ("quoted",) if is_quoted else ())
-            at = match.end()
-            continue
+            kind, behind = "here", _end_of_here(text, match, behind)
         elif match := _REDIRECTION.match(text, at):
             kind, match = "redirection", _WORD.match(text, match.end()) or match
         elif match := _SUM.match(text, at):
@@ -229,8 +202,8 @@ def _tokens(text: str, place: str) -> Iterator[_Token]:
         line += text.count("\n", start, at)
 
 
-def _here(text: str, start: "re.Match[str]", behind: int) -> tuple[str, int]:
-    """Return the text of a here-document, and where it ends; it goes on to the end.
+def _end_of_here(text: str, start: "re.Match[str]", behind: int) -> int:
+    """Return where a here-document ends, which may be the end of the text.
 
     It begins on the next line, or `behind` another of the same line.
     """
@@ -238,9 +211,7 @@ def _here(text: str, start: "re.Match[str]", behind: int) -> tuple[str, int]:
     end = re.escape(start["end"].strip("\\'\""))
     tabs = r"\t*" if start["dash"] else ""
     match = re.compile(rf"(?m)^{tabs}{end}\r?$\n?").search(text, first)
-    if match is None:
-        return text[first:], len(text)
-    return text[first : match.start()], match.end()
+    return len(text) if match is None else match.end()
 
 
 def _items(text: str, at: int, place: str) -> tuple[tuple[str, ...], int]:
@@ -288,10 +259,7 @@ class _Script:
         self.notes: list[str] = []
         self.unread: list[str] = []
         self.blocks: list[_Block] = []
-        self.functions: dict[str, list[_Token]] = {}
-        self.called: set[str] = set()  # functions
-        self.started: list[int] = []  # lines at which shells and functions are
-        self.local: set[str] = set()  # variables of a function alone
+        self.started: list[int] = []  # lines at which shells are
         self.expanded = 0
 
     def run(self, tokens: Iterable[_Token]) -> Iterator[Command]:
@@ -299,11 +267,7 @@ class _Script:
         result: Truth = True  # of the commands so far that && and || join
         before = "\n"
         parts: list[_Token] = []
-        left = chain(tokens, [_Token("operator", "\n", 0)])
-        for token in left:
-            if token.kind == "function":
-                self.functions[token.text] = list(_body(left))
-                continue
+        for token in chain(tokens, [_Token("operator", "\n", 0)]):
             joins = token.text in ("&&", "||") and _is_open_test(parts)
             if token.kind != "operator" or joins:
                 parts.append(token)
@@ -358,7 +322,7 @@ class _Script:
             elif block.end == "fi" and word == "else":
                 block.runs = _not(block.was_taken)
             elif word == "function":
-                parts = parts[1:]
+                parts = parts[1:]  # its name
             elif word != "do" and not (word.endswith("()") and len(parts) > 1):
                 break
             parts = parts[1:]
@@ -422,8 +386,6 @@ class _Script:
             if match is None and not (declares and part.kind == "word"):
                 yield from self._called(parts[number:], runs)
                 return
-            if match is not None and parts[0].text in _LOCAL:
-                self.local.add(match["name"])
             if match is not None and runs:
                 self._assign(match, part)
             elif match is not None:
@@ -434,9 +396,14 @@ class _Script:
         texts = [part.text for part in parts if part.kind == "word"]
         words = [word for text in texts for word in self._words(text)]
         self._set_by(words, parts, runs)
-        text = self._text_to_run(words, parts)
-        tokens = self._function(words)
-        if text is None and tokens is None:
+        readers = {word.rpartition("/")[2] for word in words} & {*_SHELLS, "sbatch"}
+        if readers and any(part.kind == "here" for part in parts):
+            raise InstanceError(
+                f"{self.place}: line {parts[0].line}: found a here-document that a "
+                f"shell runs, expected a script of its own; {_REMEDY}"
+            )
+        text = self._text_to_run(words)
+        if text is None:
             told = list(map(self._without_unread, words))
             yield Command(told, parts[0].line, runs is True)
             return
@@ -444,44 +411,25 @@ class _Script:
         if len(self.started) > _MOST_STARTED:
             raise InstanceError(
                 f"{self.place}: line {parts[0].line}: found more than {_MOST_STARTED} "
-                f"calls of functions and scripts, expected fewer; {_REMEDY}"
+                f"calls of scripts, expected fewer; {_REMEDY}"
             )
         inner = _Script(self.place, self.folder, nested=self.nested + 1)
         inner.started = self.started
         inner.unread, inner.expanded = self.unread, self.expanded
         inner.notes, inner.has_words = self.notes, self.has_words
-        inner.functions, inner.called = self.functions, self.called
         # Another shell has its own variables.
-        is_own = tokens is not None or words[0] in ("eval", "source", ".")
+        is_own = words[0] in ("eval", "source", ".")
         inner.variables = self.variables if is_own else {**self.variables}
-        if tokens is not None:
-            inner.variables = {**self.variables}
-            inner.set_words(words[1:])
-        elif (own := self._own_words(words)) is not None:
+        if (own := self._own_words(words)) is not None:
             inner.set_words(own)
-        for one in inner.run(tokens or _tokens(text or "", self.place)):
+        for one in inner.run(_tokens(text, self.place)):
             sure = one.is_sure and runs is True
             yield Command(one.words, parts[0].line, sure)
         self.expanded = inner.expanded
-        if tokens is not None and runs is not False:
-            for name, held in inner.variables.items():
-                stays = name in inner.local or _OF_SCRIPTS.fullmatch(name) is not None
-                if stays or self.variables.get(name) == held:
-                    continue
-                self.variables[name] = held
-                if runs is None:
-                    self._spoil(name, parts[0].line)
         for name in processes.VARIABLES & inner.variables.keys():
             self.variables.setdefault(name, inner.variables[name])
 
-    def _function(self, words: list[str]) -> list[_Token] | None:
-        """Return the tokens of the function that is called; None for no function."""
-        if not words or self.nested >= _MOST_NESTED:
-            return None
-        self.called |= {words[0]} & self.functions.keys()
-        return self.functions.get(words[0])
-
-    def _text_to_run(self, words: list[str], parts: list[_Token]) -> str | None:
+    def _text_to_run(self, words: list[str]) -> str | None:
         """Return the text that a command has a shell run; None for other commands."""
         if not words or self.nested >= _MOST_NESTED:
             return None
@@ -500,14 +448,6 @@ class _Script:
                 f"{told}: sourced, but not in the folder of the file: what it sets is "
                 "not read"
             )
-        here = [part for part in parts if part.kind == "here"]
-        readers = {word.rpartition("/")[2] for word in words}
-        if here and not readers.isdisjoint((*_SHELLS, "sbatch")):
-            if here[-1].items:
-                return here[-1].text
-            body = _Words()
-            self._add_quoted(here[-1].text, None, body)
-            return "".join(body.finished())
         return None
 
     def _beside(self, word: str) -> Path | None:
@@ -536,13 +476,8 @@ class _Script:
 
     def _set_by(self, words: list[str], parts: list[_Token], runs: Truth) -> None:
         """Set and unset the variables that a command does, behind its assignments."""
-        for total in words[1:] if words and words[0] == "let" else ():
-            name, _, total = total.partition("=")
-            value = self._value(total) if runs else None
-            if value is None:
-                self._spoil(name.strip(), parts[0].line)
-            else:
-                self.variables[name.strip()] = [str(value)]
+        for total in words[1:] if words[:1] == ["let"] else ():
+            self._spoil(total.partition("=")[0].strip(), parts[0].line)
         if words[:2] == ["set", "--"] and runs:
             self.set_words(words[2:])
         if words[:1] == ["shift"] and self.has_words:
@@ -560,8 +495,7 @@ class _Script:
         if runs is None:
             # Behind the pattern of a `case` a command may stand in the same line.
             for part in parts:
-                match = _ASSIGNMENT.match(part.text)
-                if match is not None and part.kind != "here":
+                if (match := _ASSIGNMENT.match(part.text)) is not None:
                     self._spoil(match["name"], part.line)
 
     def _assign(self, match: re.Match[str], part: _Token) -> None:
@@ -681,15 +615,9 @@ class _Script:
         return values
 
     def _calculate(self, run: str) -> int | None:
-        """Return the value of `$((...))` or `$(expr ...)`; None for another command.
-
-        None, too, for what is no sum of whole numbers.
-        """
-        if run.startswith("$((") and run.endswith("))"):
-            return self._value(run[3:-2])
-        inside = run[1:-1] if run.startswith("`") else run[2:-1]
-        program, _, total = inside.strip().partition(" ")
-        return self._value(total.replace("\\*", "*")) if program == "expr" else None
+        """Return the value of a sum of whole numbers, `$((...))`; None for others."""
+        is_sum = run.startswith("$((") and run.endswith("))")
+        return self._value(run[3:-2]) if is_sum else None
 
     def _value(self, total: str) -> int | None:
         """Return the value of a sum of numbers and variables."""
@@ -760,20 +688,6 @@ def _text_of(words: list[str]) -> str | None:
 
 def _of_slurm(text: str) -> dict[str, list[str]]:
     return {name: [value] for name, value in processes.of_slurm(text).items()}
-
-
-def _body(tokens: Iterator[_Token]) -> Iterator[_Token]:
-    """Yield the tokens up to the brace that closes, where a command may stand."""
-    depth, is_first = 1, True
-    for token in tokens:
-        if is_first and token.kind == "word":
-            depth += (token.text == "{") - (token.text == "}")
-        if not depth:
-            return
-        yield token
-        is_first = token.kind == "operator" or (
-            is_first and token.text in ("then", "do", "else", "{")
-        )
 
 
 def _script_at(words: list[str]) -> int | None:
