@@ -44,7 +44,6 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "recovery": (*COSTS, "hetopt/recovery", "hetopt/search"),
     "statements": (*COSTS, *STATED),
     "subproblems": (*ALL, *STATED),
-    "targets": ALL,
 }
 # The pages with instances whose times are calibrated.
 ASK_CALIBRATED = frozenset({"frenzy", "hexiscale", "own_clusters", "subproblems"})
