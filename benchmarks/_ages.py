@@ -42,16 +42,11 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "motivation": COSTS,
     "own_clusters": (*ALL, "hetopt/portfolio"),
     "recovery": (*COSTS, "hetopt/recovery", "hetopt/search"),
-    "simulation": ALL,
     "statements": (*COSTS, *STATED),
     "subproblems": (*ALL, *STATED),
-    "targets": ALL,
-    "time_limits": ALL,
 }
 # The pages with instances whose times are calibrated.
-ASK_CALIBRATED = frozenset(
-    {"frenzy", "hexiscale", "own_clusters", "simulation", "subproblems"}
-)
+ASK_CALIBRATED = frozenset({"frenzy", "hexiscale", "own_clusters", "subproblems"})
 #: Digests that pages tell, and those of later changes that no number of them can see:
 #: a division by zero in proofs about layers without parameters, which no instance of a
 #: page has, and the time in which settings are chosen, which only rows of default_plan

@@ -65,7 +65,7 @@ def serve(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a local page to edit a cluster, make plans, and move stages by hand.
+    """Serve a local page to look at clusters and plans, and to plan again.
 
     Only this machine can reach the page, whose address has a random token; it loads
     nothing from the network. Ctrl-C stops the server.

@@ -78,7 +78,7 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]
     """The plan with its times and memory, its totals, and the rules that it breaks."""
     if (rows := table(data, plan, found.parts)) is not None:
         yield writers.terminal(rows)
-    if facts := list(_totals(found.parts)):
+    if facts := list(totals(found.parts)):
         yield writers.facts(facts)
     if isinstance(plan, TrainingPlan):
         for warning in margins.warnings(data, found):
@@ -193,7 +193,7 @@ def _stop_text(result: Result) -> str:
     return told
 
 
-def _totals(parts: Document) -> Iterator[tuple[str, str]]:
+def totals(parts: Document) -> Iterator[tuple[str, str]]:
     """The judge's totals, whichever problem they are of."""
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),

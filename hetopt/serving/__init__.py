@@ -1,8 +1,8 @@
-"""A local page on which clusters are edited, planned, and plans moved by hand.
+"""A local page on which clusters and plans are looked at, and planned again.
 
-The server keeps what it made in memory: instances, plans and edits of them, each under
-a name of its own, none of which changes again. Whatever the page shows of a plan is the
-judge's word.
+The server keeps what it made in memory: instances and plans of them, each under a name
+of its own, none of which changes again. What the page shows of a plan is the judge's
+word.
 """
 
 from collections.abc import Callable

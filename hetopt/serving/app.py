@@ -19,16 +19,14 @@ from starlette.staticfiles import StaticFiles
 
 from ..errors import HetoptError, InternalError
 from ..formats.exporting.allocation import PLAN
-from ..plans import TrainingPlan
 from ..queueing import documents
 from ..queueing.passing import Queue
 from ..schema import Name, Record
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, yaml_text
-from . import building, shelf
+from . import building
 from .building import Posed
 from .desk import Desk
-from .edits import Edit
 from .guard import attachment, body_of
 from .refusals import Refusal, refusal, told
 
@@ -41,27 +39,6 @@ class Order(Record):
 
     instance: Name
     time_limit: Annotated[float, Field(gt=0, le=86_400)]
-
-
-class Edited(Record):
-    """A plan on the desk, and a change of it."""
-
-    plan: Name
-    edit: Edit
-
-
-class Given(Record):
-    """A plan to be judged, of an instance on the desk."""
-
-    instance: Name
-    plan: TrainingPlan
-
-
-class Changed(Record):
-    """An instance on the desk, and what of it is to be other."""
-
-    instance: Name
-    changes: building.Changes
 
 
 class Desktop:
@@ -80,9 +57,9 @@ class Desktop:
 
     # -- what there is -----------------------------------------------------------
 
-    async def catalogue(self, request: Request) -> Response:
-        """Cards, models, machines, instances and what the form proposes."""
-        return JSONResponse(await self._work(shelf.catalogue))
+    async def library(self, request: Request) -> Response:
+        """Return the instances of the library, and a sentence on each."""
+        return JSONResponse(await self._work(building.library))
 
     async def state(self, request: Request) -> Response:
         """Return what a page that is opened anew begins with."""
@@ -123,10 +100,6 @@ class Desktop:
 
     # -- instances ---------------------------------------------------------------
 
-    async def form(self, request: Request) -> Response:
-        """An instance from the form."""
-        return await self._lay(building.built, await _read(request, building.Form))
-
     async def open_named(self, request: Request) -> Response:
         """An instance of the library."""
         order = await _read(request, building.Named)
@@ -135,12 +108,6 @@ class Desktop:
     async def upload(self, request: Request) -> Response:
         """An instance, or a plan with its instance, from a file."""
         return await self._lay(building.uploaded, await _read(request, building.File))
-
-    async def change(self, request: Request) -> Response:
-        """An instance on the desk with changes."""
-        order = await _read(request, Changed)
-        instance = self.desk.find(order.instance).instance
-        return await self._lay(partial(building.changed, instance), order.changes)
 
     async def instance_file(self, request: Request) -> Response:
         """The YAML of an instance."""
@@ -151,21 +118,10 @@ class Desktop:
 
     # -- plans -------------------------------------------------------------------
 
-    async def edit(self, request: Request) -> Response:
-        """A plan changed by hand, judged."""
-        order = await _read(request, Edited)
-        work = partial(self.desk.edit, order.plan, order.edit)
-        return JSONResponse(await self._work(work))
-
-    async def judge(self, request: Request) -> Response:
-        """A plan from anywhere, judged."""
-        order = await _read(request, Given)
-        work = partial(self.desk.put, order.instance, order.plan)
-        return JSONResponse(await self._work(work))
-
-    async def view(self, request: Request) -> Response:
-        """A plan on the desk."""
-        return JSONResponse(self.desk.view(request.path_params["name"]))
+    async def picture(self, request: Request) -> Response:
+        """The drawing of a plan."""
+        drawn = await self._work(self.desk.picture, request.path_params["name"])
+        return Response(drawn, media_type="image/png")
 
     async def plan_file(self, request: Request) -> Response:
         """The plan file that `hetopt check` takes."""
@@ -251,13 +207,13 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
     ways: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {
         "GET": {
             "/": page,
-            "/api/catalogue": at.catalogue,
+            "/api/library": at.library,
             "/api/state": at.state,
             "/api/queue": at.queue,
             "/api/queue/{job:int}/plan.json": at.queue_plan,
             "/api/instances/{digest}/instance.yaml": at.instance_file,
-            "/api/plans/{name}": at.view,
             "/api/plans/{name}/plan.json": at.plan_file,
+            "/api/plans/{name}/plan.png": at.picture,
             "/api/plans/{name}/timeline.html": at.timeline,
             "/api/plans/{name}/explained.html": at.explain,
             "/api/plans/{name}/launchers": at.launchers,
@@ -265,12 +221,8 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
             "/api/jobs/{job}/events": at.events,
         },
         "POST": {
-            "/api/instances/form": at.form,
             "/api/instances/named": at.open_named,
             "/api/instances/file": at.upload,
-            "/api/instances/changed": at.change,
-            "/api/plans": at.judge,
-            "/api/plans/edited": at.edit,
             "/api/jobs": at.begin,
             "/api/jobs/{job}/stop": at.stop,
         },

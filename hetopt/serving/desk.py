@@ -26,7 +26,6 @@ from ..text.complaints import validated
 from ..text.documents import Document
 from . import board
 from .building import Posed
-from .edits import Edit
 from .job import Event, Job
 from .refusals import refusal, told
 
@@ -42,7 +41,6 @@ class Laid:
     posed: Posed
     bound: int
     best: str | None = None  # the name of the planner's plan
-    status: str | None = None
     opened: str | None = None  # the name of the plan that its file had
 
     @property
@@ -59,7 +57,7 @@ class Sheet:
     digest: str
     plan: TrainingPlan
     objective: int | None
-    drawn: Document
+    shown: Document
     document: Document | None = field(default=None, repr=False)  # of a planner
 
     def to_file(self, instance: Instance) -> Document:
@@ -89,15 +87,12 @@ class Desk:
     def lay(self, posed: Posed) -> Document:
         """Put an instance on the desk; what the page shows of it."""
         digest = posed.instance.digest
-        there = self.laid.get(digest)
-        if there is None:
+        if digest not in self.laid:
             bounds = [api.no_plan_is_shorter(posed.instance)]
             if (proved := posed.known.bound(posed.instance)) is not None:
                 bounds.append(proved)
             bound = max(int(one.value) for one in bounds)
             self.laid[digest] = Laid(posed, bound)
-        elif posed.form is not None:
-            there.posed = posed
         self.laid.move_to_end(digest)
         self._make_room(self.laid, _MOST_INSTANCES)
         self.current = digest
@@ -110,13 +105,7 @@ class Desk:
     def shown(self, digest: str) -> Document:
         """Return what the page shows of an instance."""
         laid = self.find(digest)
-        form = laid.posed.form
-        return {
-            **board.of_instance(laid.instance),
-            "assumed": [row._asdict() for row in laid.posed.assumed],
-            "form": form and form.model_dump(mode="json"),
-            "bound_us": laid.bound,
-        }
+        return {**board.of_instance(laid.instance), "bound_us": laid.bound}
 
     def find(self, digest: str) -> Laid:
         """The instance of a digest; a refusal where it is not here any more."""
@@ -134,38 +123,31 @@ class Desk:
     ) -> Document:
         """Judge a plan of an instance, and put it on the desk."""
         instance = self.find(digest).instance
-        drawn, judged = board.of_plan(instance, plan)
+        judged = api.check(plan, instance)
         objective = None if judged.objective is None else int(judged.objective)
-        sheet = Sheet(token_hex(8), digest, plan, objective, drawn, document)
+        shown = board.of_plan(instance, plan, judged)
+        sheet = Sheet(token_hex(8), digest, plan, objective, shown, document)
         self.sheets[sheet.name] = sheet
         self._make_room(self.sheets, _MOST_PLANS)
         return self.view(sheet.name)
 
     def view(self, name: str) -> Document:
-        """A plan as the page draws it, beside the planner's and what is proved."""
+        """A plan as the page shows it, with how far it is from what is proved."""
         sheet = self.sheet(name)
-        laid = self.find(sheet.digest)
-        best = self.sheets.get(laid.best or "")
-        planned = None if best is None else best.objective
-        valid = not sheet.drawn["violations"]
+        bound = self.find(sheet.digest).bound
+        valid = sheet.shown["valid"]
         return {
             "id": sheet.name,
             "instance": sheet.digest,
-            **sheet.drawn,
-            "bound_us": laid.bound,
-            "gap": known_gap(sheet.objective, laid.bound) if valid else None,
-            "planned": None
-            if best is None
-            else {
-                "id": best.name,
-                "objective_us": planned,
-                "status": laid.status,
-                "longer": board.beside(sheet.objective, planned),
-                "longer_us": None
-                if sheet.objective is None or planned is None
-                else sheet.objective - planned,
-            },
+            **sheet.shown,
+            "bound_us": bound,
+            "gap": known_gap(sheet.objective, bound) if valid else None,
         }
+
+    def picture(self, name: str) -> bytes:
+        """Return the drawing of a plan that keeps all rules, as PNG."""
+        sheet = self.sheet(name)
+        return board.picture(self.find(sheet.digest).instance, sheet.plan)
 
     def timeline(self, name: str) -> str:
         """The page of a plan's timeline, pass by pass, as `hetopt simulate` has it."""
@@ -214,11 +196,6 @@ class Desk:
         if name not in self.sheets:
             raise _gone("plan", name)
         return self.sheets[name]
-
-    def edit(self, name: str, edit: Edit) -> Document:
-        """Another plan: that of the name, changed."""
-        sheet = self.sheet(name)
-        return self.put(sheet.digest, edit.of(sheet.plan))
 
     # -- the one in the making ---------------------------------------------------
 
@@ -281,8 +258,8 @@ class Desk:
             if document["plan"] is not None:
                 plan = validated(TrainingPlan, document["plan"], "the planner's plan")
                 shown = self.put(digest, plan, document)
-                laid.best, laid.status = shown["id"], document["status"]
-                event["board"] = self.view(shown["id"])
+                laid.best = shown["id"]
+                event["board"] = shown
         except HetoptError as error:
             return {"kind": "error", **told(error)}
         return event

@@ -25,7 +25,7 @@ def test_a_page_names_its_command_and_its_machine(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    sorted({str(task.script) for task in tasks("papers")} - {"wishes"}),
+    sorted({str(task.script) for task in tasks("papers")}),
 )
 def test_a_page_that_the_suite_makes_says_on_what(name: str) -> None:
     page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")

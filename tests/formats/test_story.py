@@ -1,7 +1,7 @@
 """A user's way from a config.json and hosts to a trainer's files, for four models.
 
-The models, of few layers, and three of the hosts are those of `benchmarks/story.py`,
-whose page has every target and flag.
+The models have few layers; their configurations and the hosts are in
+`benchmarks/data/story`.
 """
 
 import json

@@ -26,7 +26,6 @@ from hetopt.report import (
 )
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
-from hetopt.serving import board
 
 TWO_NODES = "tiny/two-nodes"
 PLAN = INSTANCES / "hexiscale" / "case-study-hexiscale.plan.json"
@@ -165,8 +164,6 @@ def test_interleaved_stages_are_shown_with_the_layers_that_are_launched() -> Non
     table = results.table(data, plan, checked.parts)
     at = table.headings.index("layers")
     assert [row[at].text for row in table.rows] == told
-    stages = board.of_plan(data, plan)[0]["pipelines"][0]["stages"]
-    assert [stage["runs"] for stage in stages] == [[[0, 3], [5, 7]], [[3, 5], [7, 8]]]
     html = timeline.page(simulate(data, plan))
     assert all(f"layers {layers} on " in html for layers in told)
     found = Result(

@@ -90,7 +90,7 @@ def test_tokens_are_counted_as_people_count_them(count: int, told: str) -> None:
 def test_what_is_shown_of_an_iteration_adds_up_to_it() -> None:
     """The slowest pipeline, and a row for each other part that takes time."""
     parts = {"sync_us": 0, "tied_us": 0, "update_us": 48_300, "overhead_us": 26_200}
-    rows = dict(results._totals({"iteration_us": 21_040_000, **parts}))
+    rows = dict(results.totals({"iteration_us": 21_040_000, **parts}))
     assert rows == {
         "iteration": "21.04 s",
         "synchronisation": "0 s",

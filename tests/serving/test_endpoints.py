@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +15,13 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import cli
 from hetopt.files import load_instance
-from hetopt.schema import LONGEST_NAME
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx")
 
 from starlette.testclient import TestClient
 
-from hetopt.serving import building, desk, guard, hosts, shelf
+from hetopt.serving import building, desk, guard, hosts
 from hetopt.serving.app import STATIC, application
 from hetopt.serving.desk import Desk
 
@@ -59,10 +57,6 @@ def refused(told: Any, status: int, field: str | None = None) -> dict[str, Any]:
 
 def tiny(client: TestClient) -> dict[str, Any]:
     return asked(client, "api/instances/named", {"name": TINY})
-
-
-def form(**fields: Any) -> dict[str, Any]:
-    return {**shelf.EXAMPLE.model_dump(mode="json"), **fields}
 
 
 def events(client: TestClient, job: str) -> list[dict[str, Any]]:
@@ -104,7 +98,7 @@ def test_the_page_is_whole_small_and_asks_nobody_else(client: TestClient) -> Non
         assert "innerHTML" not in text
 
 
-@pytest.mark.parametrize("path", ["/", "/tokem/", "/tokem/api/catalogue", "/token2/"])
+@pytest.mark.parametrize("path", ["/", "/tokem/", "/tokem/api/library", "/token2/"])
 def test_nothing_is_told_without_the_token(client: TestClient, path: str) -> None:
     refused(client.get(f"http://127.0.0.1{path}"), 403, "token")
 
@@ -150,10 +144,10 @@ def test_too_long_a_request_is_refused(client: TestClient) -> None:
     ("path", "body", "status"),
     [
         ("api/nothing", {}, 404),
-        ("api/instances/form", "no JSON", 400),
-        ("api/instances/form", [], 400),
-        ("api/instances/form", {}, 400),
-        ("api/instances/form", {"hue": 1}, 400),
+        ("api/instances/named", "no JSON", 400),
+        ("api/instances/named", [], 400),
+        ("api/instances/named", {}, 400),
+        ("api/instances/named", {"hue": 1}, 400),
         ("api/instances/named", {"name": "tiny/nothing"}, 400),
         ("api/instances/named", {"name": "tiny/offers"}, 400),
         ("api/instances/named", {"name": "/etc/passwd"}, 400),
@@ -162,7 +156,6 @@ def test_too_long_a_request_is_refused(client: TestClient) -> None:
         ("api/jobs", {"instance": "nothing", "time_limit": 1}, 404),
         ("api/jobs", {"instance": "nothing", "time_limit": 0}, 400),
         ("api/jobs/nothing/stop", {}, 404),
-        ("api/plans/edited", {"plan": "x", "edit": {"kind": "dance"}}, 400),
     ],
 )
 def test_what_is_wrong_is_a_document(
@@ -178,78 +171,28 @@ def test_a_bug_of_ours_is_a_document_too(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken() -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(shelf, "catalogue", broken)
+    monkeypatch.setattr(building, "library", broken)
     server = guard.Guard(application(Desk(5)), "t")
     with TestClient(
         server, base_url="http://127.0.0.1/t/", raise_server_exceptions=False
     ) as made:
-        error = refused(made.get("api/catalogue"), 500)
+        error = refused(made.get("api/library"), 500)
     assert "report it" in error["message"]
 
 
 # --- instances -----------------------------------------------------------------------
 
 
-def test_the_catalogue_has_what_the_form_needs(client: TestClient) -> None:
-    found = client.get("api/catalogue").json()
-    assert "A100-80GB-SXM4" in {card["name"] for card in found["cards"]}
-    assert "llama-3-8b" in {model["name"] for model in found["models"]}
-    assert TINY in found["instances"]
-    assert [*found["about"]] == found["instances"]
-    assert all(about.endswith(".") for about in found["about"].values())
-    for name in found["instances"][::20]:
+def test_the_library_has_a_sentence_on_each_instance(client: TestClient) -> None:
+    found = client.get("api/library").json()
+    assert TINY in found
+    assert "tiny/offers" not in found
+    assert all(about.endswith(".") for about in found.values())
+    for name in [*found][::20]:
         cluster = load_instance(name).planned_cluster
         for kind in cluster.gpus:
             count = sum(node.count for node in cluster.nodes if node.gpu == kind)
-            assert f"{count} {kind}" in found["about"][name] or count == 0
-    assert "tiny/offers" not in found["instances"]
-
-
-def test_the_form_makes_what_assemble_makes(client: TestClient, tmp_path: Path) -> None:
-    from hetopt.formats.assembling import Listed, assembly
-
-    config = ROOT / "instances" / "examples" / "llama-3-8b" / "config.json"
-    model = {"name": "llama-3-8b", "config": config.read_text(encoding="utf-8")}
-    found = asked(client, "api/instances/form", form(model=model))
-    hostfile = tmp_path / "hosts.txt"
-    (tmp_path / "llama-3-8b").mkdir()
-    config = Path(shutil.copy(config, tmp_path / "llama-3-8b"))
-    hostfile.write_text(
-        "a100-1 slots=4 type=A100-80GB-SXM4\na100-2 slots=4 type=A100-80GB-SXM4\n"
-        "rtx4090-1 slots=8 type=RTX4090\n"
-    )
-    workload = {"global_batch": 64, "sequence_length": 4096, "micro_batch_sizes": [1]}
-    options = ["inter_gbytes_per_s=12.5"]
-    made = assembly(
-        config, Listed("hostfile", [hostfile]), options, workload, found["name"]
-    )
-    path = tmp_path / "instance.json"
-    path.write_text(json.dumps({**made.document, "source": found["source"]}))
-    assert hetopt.load(path).digest == found["digest"]
-    assert found["assumed"] == [row._asdict() for row in made.assumed]
-
-
-@pytest.mark.parametrize(
-    "name", ["./config.json", "/etc/passwd", "..", ".", "no-model", "a" * 101, "a\0"]
-)
-def test_the_form_opens_no_file_and_makes_no_folder_outside_its_own(
-    client: TestClient, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy(ROOT / "instances/examples/llama-3-8b/config.json", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    refused(client.post("api/instances/form", json=form(model={"name": name})), 400)
-    if name != "no-model":  # which is a right name for a configuration
-        model = {"name": name, "config": "{}"}
-        refused(client.post("api/instances/form", json=form(model=model)), 400)
-
-
-def test_a_name_of_the_catalogue_is_no_file(
-    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pipe of that name would keep the page waiting."""
-    os.mkfifo(tmp_path / "llama-2-7b")
-    monkeypatch.chdir(tmp_path)
-    asked(client, "api/instances/form", form(model={"name": "llama-2-7b"}))
+            assert f"{count} {kind}" in found[name] or count == 0
 
 
 def test_any_name_of_a_file_can_be_uploaded(client: TestClient) -> None:
@@ -259,84 +202,14 @@ def test_any_name_of_a_file_can_be_uploaded(client: TestClient) -> None:
         assert told.status_code == (400 if name.endswith(".json") else 200), told.text
 
 
-def test_as_many_groups_as_the_form_takes_have_a_name(client: TestClient) -> None:
-    cards = shelf.EXAMPLE.groups[0].card, shelf.EXAMPLE.groups[-1].card
-    for many in (8, 64):
-        groups = [
-            {"name": f"g{i}", "card": cards[i % 2], "gpus": 1 + i % 8, "nodes": 2}
-            for i in range(many)
-        ]
-        name = asked(client, "api/instances/form", form(groups=groups))["name"]
-        assert len(name) <= LONGEST_NAME
-
-
-def test_links_and_islands_of_the_form_are_those_of_the_nodes(
-    client: TestClient,
-) -> None:
-    groups = form()["groups"]
-    groups[0] |= {"link_gbytes_per_s": "25GB/s", "network_gbytes_per_s": 50}
-    found = asked(client, "api/instances/form", form(groups=groups))
-    rates = {node["name"]: node["intra_gbytes_per_s"] for node in found["nodes"]}
-    assert (rates["a100-1"], rates["rtx4090-1"]) == (25.0, 31.5)
-    assert found["network"]["pairs"] == 1
-    about = {row["what"] for row in found["assumed"]}
-    assert "links of RTX4090 in a host" in about
-    assert "links of A100-80GB-SXM4 in a host" not in about
-
-
-def test_options_are_those_of_assemble(client: TestClient) -> None:
-    options = ["runs_on=megatron", "finetune=lora", "times=analytic", "efficiency=0.4"]
-    found = asked(client, "api/instances/form", form(options=options))
-    assert found["workload"]["runs_on"] == "megatron"
-    assert {card["efficiency"] for card in found["cards"]} == {0.4}
-    ported = form(options=["ports=8", "port_gbytes_per_s=400Gb/s"])
-    made = asked(client, "api/instances/form", ported)
-    assert made["network"]["gbytes_per_s"] == 400
-    told = client.post("api/instances/form", json=form(options=["hue=1"]))
-    assert "unknown option 'hue'" in refused(told, 400)["message"]
-
-
-def test_a_wrong_field_is_named(client: TestClient) -> None:
-    groups = form()["groups"]
-    groups[1]["gpus"] = 0
-    told = client.post("api/instances/form", json=form(groups=groups))
-    error = refused(told, 400, "groups[1].gpus")
-    assert error["found"] == "0"
-    assert error["expected"] == "a whole number from 1 to 72"
-    assert error["remedy"]
-
-
-def test_an_instance_is_changed_and_given_back_as_a_file(
+def test_an_instance_is_given_back_as_a_file(
     client: TestClient, tmp_path: Path
 ) -> None:
     first = tiny(client)
-    nodes = [{**node, "gpus": 0} for node in first["nodes"]]
-    kept = {"name": nodes[0]["name"], "gpu": nodes[0]["gpu"], "count": 1}
-    like = {**kept, "name": "other"}
-    changes = {"nodes": [kept, like], "global_batch": 8}
-    order = {"instance": first["digest"], "changes": changes}
-    found = asked(client, "api/instances/changed", order)
-    assert found["gpus"] == 2
-    assert found["workload"]["global_batch"] == 8
     path = tmp_path / "instance.yaml"
-    path.write_text(client.get(f"api/instances/{found['digest']}/instance.yaml").text)
-    assert hetopt.load(path).digest == found["digest"]
-    strange = {"nodes": [{**kept, "gpu": "B9000"}]}
-    told = client.post(
-        "api/instances/changed", json={"instance": first["digest"], "changes": strange}
-    )
-    assert "B9000" in refused(told, 400)["found"]
-
-
-def test_links_of_nodes_that_are_gone_go_with_them() -> None:
-    data = hetopt.load("tiny/islands")
-    names = [node.name for node in data.planned_cluster.nodes]
-    nodes = tuple(
-        building.ChangedNode(name=node.name, gpu=node.gpu, count=node.count)
-        for node in data.planned_cluster.nodes[1:]
-    )
-    made = building.changed(data, building.Changes(nodes=nodes)).instance
-    assert names[0] not in made.planned_cluster.inter.pairs.names
+    path.write_text(client.get(f"api/instances/{first['digest']}/instance.yaml").text)
+    assert hetopt.load(path).digest == first["digest"]
+    assert first["gpus"] == hetopt.load(TINY).planned_cluster.gpu_count
 
 
 # --- plans ---------------------------------------------------------------------------
@@ -348,8 +221,9 @@ def test_a_plan_ends_with_what_is_known_of_it(planned: dict[str, Any]) -> None:
     board = planned["board"]
     assert board["objective_us"] == planned["objective"] == planned["bound"]
     assert board["gap"] == 0
-    assert board["violations"] == []
-    assert board["planned"]["longer"] == 0
+    assert board["problems"] == []
+    assert board["rows"]
+    assert dict(map(tuple, board["totals"]))["iteration"]
 
 
 def test_plans_come_as_files_that_check_takes(
@@ -378,6 +252,14 @@ def test_a_timeline_is_the_page_that_simulate_writes(
     words = ["simulate", str(plan), "--out", str(page)]
     assert CliRunner().invoke(cli.app, words).exit_code == 0
     assert told.text == page.read_text(encoding="utf-8")
+
+
+def test_a_picture_of_the_plan_is_drawn(
+    client: TestClient, planned: dict[str, Any]
+) -> None:
+    told = client.get(f"api/plans/{planned['board']['id']}/plan.png")
+    assert told.headers["content-type"] == "image/png"
+    assert told.content.startswith(b"\x89PNG")
 
 
 def test_an_explanation_is_a_page_by_itself(
@@ -453,48 +335,19 @@ def test_a_plan_file_is_opened_with_its_plan(
     with TestClient(server, base_url="http://127.0.0.1/t/") as made:
         state = made.get("api/state").json()
     assert state["board"]["objective_us"] == planned["objective"]
-    assert state["board"]["planned"] is None
 
 
-def test_a_change_by_hand_is_judged_as_check_judges_it(
-    client: TestClient, planned: dict[str, Any], tmp_path: Path
-) -> None:
-    board = planned["board"]
-    node = board["pipelines"][0]["stages"][0]["groups"][0]["node"]
-    edit = {"kind": "recompute", "place": {"pipeline": 0, "stage": 0}, "rule": "none"}
-    others = [{"kind": "drop", "node": node}] if _uses_several(board) else []
-    for one in (edit, *others):
-        order = {"plan": board["id"], "edit": one}
-        found = asked(client, "api/plans/edited", order)
-        path = tmp_path / "edited.json"
-        path.write_text(client.get(f"api/plans/{found['id']}/plan.json").text)
-        judged = hetopt.check(path)
-        assert judged.objective == found["objective_us"]
-        rules = [violation.rule for violation in judged.violations]
-        assert [row["rule"] for row in found["violations"]] == rules
-        assert found["planned"]["id"] == board["id"]
-        assert (found["gap"] is None) == bool(rules)
-        assert client.get(f"api/plans/{found['id']}").json() == found
-
-
-def _uses_several(board: dict[str, Any]) -> bool:
-    stages = [stage for line in board["pipelines"] for stage in line["stages"]]
-    return len({group["node"] for stage in stages for group in stage["groups"]}) > 1
-
-
-def test_a_plan_of_ones_own_is_judged_and_its_faults_are_named(
-    client: TestClient,
-) -> None:
-    first = tiny(client)
-    gpu = f"{first['nodes'][0]['name']}:0"
+def test_a_plan_with_faults_is_shown_with_them(client: TestClient) -> None:
+    data = hetopt.load(TINY)
+    gpu = f"{data.planned_cluster.nodes[0].name}:0"
     stage = {"layers": [0, 1], "replicas": [{"gpus": [gpu]}]}
     plan = {"pipelines": [{"micro_batches": 1, "stages": [stage]}]}
-    order = {"instance": first["digest"], "plan": plan}
-    found = asked(client, "api/plans", order)
-    rules = {row["rule"] for row in found["violations"]}
-    assert {"layer_missing", "global_batch"} <= rules
-    assert found["objective_us"] is None
-    assert found["gap"] is None
+    text = json.dumps({"instance": data.model_dump(mode="json"), "plan": plan})
+    found = asked(client, "api/instances/file", {"name": "p.json", "text": text})
+    board = found["board"]
+    assert any("layer_missing" in problem for problem in board["problems"])
+    assert not board["valid"]
+    assert (board["objective_us"], board["gap"], board["rows"]) == (None, None, [])
 
 
 def test_a_plan_that_is_stopped_at_once_ends_and_another_may_begin(

@@ -2,7 +2,7 @@
 
 Checkouts are named by the environment: a test whose checkout is not told is skipped.
 `tool` says whose exports a test is about, and `note` what it saw: both are properties
-of the test in `--junitxml`, where `benchmarks/held.py` has them from.
+of the test in `--junitxml`.
 """
 
 import json

@@ -49,18 +49,17 @@ export async function keep(path, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** What to say of an error, at a field of that name; lines of a message stay lines. */
-export function words(error, name = null) {
+/** What to say of an error; lines of a message stay lines. */
+function words(error) {
   if (!(error instanceof Refused)) return `A bug of this page: ${error.message}`;
   const { field, found, expected, remedy, message } = error.parts;
   if (!found || !expected || message.includes("\n")) return message;
-  const at = name ?? field;
-  const place = at ? `${at}: ` : "";
+  const place = field ? `${field}: ` : "";
   return `${place}found ${found}, expected ${expected}${remedy ? `; ${remedy}` : ""}.`;
 }
 
 /** Say or unsay what is wrong in an element. */
-export function complain(where, error, name = null) {
+export function complain(where, error) {
   where.hidden = !error;
-  where.textContent = error ? words(error, name) : "";
+  where.textContent = error ? words(error) : "";
 }

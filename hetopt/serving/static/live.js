@@ -22,7 +22,6 @@ export function watch(name, done) {
   began = performance.now();
   $("tried").replaceChildren();
   $("live").hidden = false;
-  $("invitation").hidden = true;
   figures(null, null, null);
   stream = new EventSource(`api/jobs/${name}/events`);
   const on = (kind, act) => stream.addEventListener(kind, (event) => {
@@ -65,7 +64,6 @@ export function clear() {
   points = [];
   dots = [];
   $("live").hidden = true;
-  $("invitation").hidden = false;
 }
 
 function figures(incumbent, bound, gap) {

@@ -1,8 +1,7 @@
 // The page: an instance on the left, its plan on the right.
 
-import { $, share, time } from "./tools.js";
-import { complain, get } from "./asking.js";
-import * as source from "./source.js";
+import { $, billions, count, el, fill, plural, share, time } from "./tools.js";
+import { complain, get, post } from "./asking.js";
 import * as live from "./live.js";
 import * as board from "./board.js";
 import * as queue from "./queue.js";
@@ -11,29 +10,45 @@ let instance = null;
 
 const WHY = { time: "time limit reached", interrupted: "stopped", finished: "every planner finished", gap: "gap target reached", memory: "memory limit reached" };
 
-/** Another instance: the plan shown is none of its. */
+/** Open an instance or a plan file that the server has read. */
+async function open(path, body) {
+  const fields = document.querySelector("#source fieldset");
+  fields.disabled = true;
+  try {
+    posed(await post(path, body));
+    complain($("source-error"), null);
+  } catch (error) {
+    complain($("source-error"), error);
+  } finally {
+    fields.disabled = false;
+  }
+}
+
 function posed(other) {
-  const same = instance?.digest === other.digest;
   instance = other;
-  if (same && !other.board) return;
   board.clear(other);
   live.clear();
   complain($("plan-error"), null);
   $("status").textContent = "";
-  if (other.board) board.show(other.board, "the file’s plan");
+  $("go").disabled = false;
+  fill($("instance"),
+    el("h3", {}, other.name),
+    el("p", {}, `${plural(other.gpus, "GPU")} on ${other.nodes.join(", ")}; ${other.layers} layers, ${billions(other.parameters)} parameters; `
+      + `${count(other.global_batch)} × ${count(other.sequence_length)} tokens per iteration. `,
+      el("strong", {}, `No plan takes less than ${time(other.bound_us)}.`)),
+    el("p", { class: "soft" }, other.source ?? ""));
+  if (other.board) board.show(other.board);
 }
 
 async function go() {
-  if (live.running()) return;
+  if (live.running() || instance === null) return;
   complain($("plan-error"), null);
-  if (!(await source.settled())) { $("source").scrollIntoView(); return; }
   const seconds = Number($("time-limit").value);
   busy(true);
   try {
     board.clear(instance);
     await live.plan(instance.digest, Number.isFinite(seconds) ? seconds : 0, done);
     $("status").textContent = "Starting …";
-    if (innerWidth < 900) $("plan").scrollIntoView({ behavior: "smooth" });
   } catch (error) {
     busy(false);
     complain($("plan-error"), error);
@@ -44,8 +59,7 @@ function busy(now) {
   $("go").hidden = now;
   $("stop").hidden = !now;
   $("stop").disabled = false;
-  for (const field of document.querySelectorAll("#source fieldset")) field.disabled = now;
-  for (const tab of document.querySelectorAll("#source [role=tab]")) tab.disabled = now;
+  document.querySelector("#source fieldset").disabled = now;
   document.body.classList.toggle("planning", now);
 }
 
@@ -55,11 +69,7 @@ function done(event) {
   if (held) $("go").focus();
   if (event === null) return;
   $("status").textContent = verdict(event);
-  if (event.board) {
-    board.show(event.board);
-    // Beside the form, Plan and Stop stay where they are.
-    if (innerWidth < 900) $("board").scrollIntoView({ block: "nearest", behavior: "smooth" });
-  }
+  if (event.board) board.show(event.board);
 }
 
 function verdict(event) {
@@ -73,9 +83,19 @@ function verdict(event) {
   return `No plan was found ${after}. ${reasons}`;
 }
 
+function fillExamples(library) {
+  const families = new Map();
+  for (const [name, about] of Object.entries(library)) {
+    const [family, own] = name.split("/");
+    if (!families.has(family)) families.set(family, el("optgroup", { label: family }));
+    families.get(family).append(el("option", { value: name, title: about }, `${own}: ${about}`));
+  }
+  $("example").append(...families.values());
+}
+
 async function start() {
   queue.begin();
-  board.begin(async (node) => { await source.without(node); go(); });
+  board.begin();
   $("go").addEventListener("click", go);
   $("stop").addEventListener("click", () => {
     $("stop").disabled = true;
@@ -83,15 +103,25 @@ async function start() {
     live.stop().catch((error) => complain($("plan-error"), error));
   });
   $("time-limit").addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
-  const [state] = await Promise.all([get("api/state"), source.begin(posed)]);
+  $("example").addEventListener("change", (event) => {
+    $("upload").value = "";
+    if (event.target.value) open("api/instances/named", { name: event.target.value });
+  });
+  $("upload").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    $("example").value = "";
+    if (file) open("api/instances/file", { name: file.name, text: await file.text() });
+  });
+  const [state, library] = await Promise.all([get("api/state"), get("api/library")]);
+  fillExamples(library);
   $("time-limit").value = state.time_limit;
-  if (state.instance === null) { await source.build(); return; }
-  source.show(state.instance);
-  source.resume(state.instance);
+  if (state.instance === null) return;
+  posed({ ...state.instance, board: state.job === null ? state.board : null });
+  $("example").value = state.instance.name in library ? state.instance.name : "";
   if (state.job !== null) {
     busy(true);
     live.watch(state.job, done);
-  } else if (state.board !== null) board.show(state.board);
+  }
 }
 
 start().catch((error) => complain($("plan-error"), error));

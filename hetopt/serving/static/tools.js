@@ -48,26 +48,10 @@ export function time(us) {
   return seconds >= 1e-4 ? `${sign}${digits(seconds * 1e3, 3)} ms` : `${sign}${digits(seconds * 1e6, 3)} µs`;
 }
 
-/** The same with three digits, for narrow places. */
-export function brief(us) {
-  if (us === null || us === undefined) return "–";
-  const seconds = us / 1e6;
-  if (seconds >= 1000) return `${grouped(seconds, 0)} s`;
-  return seconds >= 1 ? `${Number(seconds.toPrecision(3))} s` : `${Number((seconds * 1e3).toPrecision(3))} ms`;
-}
-
-export function share(value, signed = false) {
+export function share(value) {
   if (value === null || value === undefined) return "–";
   const percent = 100 * value;
-  const digits = Math.abs(percent) >= 100 ? 0 : Math.abs(percent) >= 10 ? 1 : 2;
-  const text = grouped(Math.abs(percent), digits);
-  const sign = percent < 0 ? "−" : signed && percent > 0 ? "+" : "";
-  return `${sign}${text}%`;
-}
-
-export function memory(mib) {
-  if (mib === null || mib === undefined) return "–";
-  return Math.abs(mib) >= 1024 ? `${grouped(mib / 1024, 1)} GiB` : `${grouped(mib, 0)} MiB`;
+  return `${grouped(percent, percent >= 100 ? 0 : percent >= 10 ? 1 : 2)}%`;
 }
 
 export const count = (value) => grouped(value, 0);
@@ -77,9 +61,5 @@ export function billions(parameters) {
     ? `${Number((parameters / 1e9).toPrecision(3))} B`
     : `${Number((parameters / 1e6).toPrecision(3))} M`;
 }
-
-/** `0–4`, or `7` where there is one; `0–6, 17–22` where stages are interleaved. */
-const span = ([first, end]) => (end - first === 1 ? `${first}` : `${first}–${end - 1}`);
-export const spans = (runs) => runs.map(span).join(", ");
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
