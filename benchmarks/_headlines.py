@@ -6,7 +6,7 @@
 The page is written by hand; a figure in it is that of the latest row of a page, or of
 the best plan and bound that are known of an instance. `WORDS` has the words that follow
 from these today, `ANEW` those of plans that no page has, which take a minute to make.
-`tests/bench/test_paper_pages.py` looks for each of them.
+`tests/bench/test_result_pages.py` looks for each of them.
 """
 
 import json

@@ -13,11 +13,12 @@ from typing import Any
 from . import problems, registry
 from .errors import MixedData
 from .performance_profiles import (
+    Run,
     Spread,
     primal_integral,
     quantile,
     shifted_geometric_mean,
-    spread,
+    spreads,
 )
 from .problems import Objective
 from .result import Bound, Result, Status, gap, known_gap
@@ -90,9 +91,20 @@ class GapRow:
         return self.result.method.seed
 
     @property
-    def case(self) -> str:
-        """The instance, and the seed where it is not the first: what is compared."""
-        return f"{self.instance}, seed {self.seed}" if self.seed else self.instance
+    def run(self) -> Run:
+        """What statistics over runs are about."""
+        return Run(
+            self.instance,
+            self.label,
+            self.seed,
+            series=(self.result.digest, self.method),
+            objective=self.result.objective,
+            best=self.reference.best,
+            minimise=self.result.sense == "minimise",
+            proved=self.result.status in (Status.OPTIMAL, Status.INFEASIBLE),
+            seconds=self.seconds,
+            trace=[(p.seconds, p.incumbent, p.bound) for p in self.result.course],
+        )
 
 
 @dataclass(frozen=True)
@@ -184,19 +196,7 @@ class GapReport:
 
     def spreads(self) -> list[tuple[list[GapRow], Spread]]:
         """Return the rows of each method on each instance, and how they spread."""
-        groups: dict[tuple[str, str], list[GapRow]] = {}
-        for row in self.runs:
-            groups.setdefault((row.result.digest, row.method), []).append(row)
-        return [
-            (
-                rows,
-                spread(
-                    [row.result.objective for row in rows],
-                    minimise=rows[0].result.sense == "minimise",
-                ),
-            )
-            for rows in groups.values()
-        ]
+        return spreads(self.runs, lambda row: row.run)
 
     def to_json(self) -> Document:
         """The report document: rows with their results, and the summary."""

@@ -5,15 +5,41 @@ stays in the denominator of its profile, and is left out of no count.
 """
 
 import math
+import statistics
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 #: Seconds by which times are shifted in their geometric means: what takes much less
 #: than that counts as alike, as in comparisons of solvers.
 SHIFT_S = 1.0
+LEAST_S = 0.001  # seconds of a proof: what is sooner is as soon
 Costs = Mapping[str, Mapping[str, float | None]]
+Value = Fraction | int | None
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run is what one method made of one instance, with one seed."""
+
+    instance: str
+    label: str  # of the method
+    seed: int
+    series: tuple[str, str]  # the data and the method: runs with other seeds share it
+    objective: Value
+    best: Value  # of all that is known of the data
+    minimise: bool
+    proved: bool  # optimal, or that there is no plan
+    seconds: float
+    trace: Sequence[tuple[float, Value, Value]]  # seconds, best plan and bound by then
+
+    @property
+    def case(self) -> str:
+        """The instance, and the seed where it is not the first: what is compared."""
+        return f"{self.instance}, seed {self.seed}" if self.seed else self.instance
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
@@ -31,16 +57,12 @@ def shifted_geometric_mean(
 
     None without a value. Values are not negative.
     """
-    logarithms = [math.log(value + shift) for value in values]
-    if not logarithms:
-        return None
-    return max(0.0, math.exp(math.fsum(logarithms) / len(logarithms)) - shift)
+    shifted = [value + shift for value in values]
+    return max(0.0, statistics.geometric_mean(shifted) - shift) if shifted else None
 
 
 def primal_integral(
-    plans: Iterable[tuple[float, Fraction | int]],
-    best: Fraction | int | None,
-    horizon_s: float,
+    plans: Iterable[tuple[float, Fraction | int]], best: Value, horizon_s: float
 ) -> float:
     """Return the seconds up to a horizon, each weighted by the primal gap in it.
 
@@ -56,7 +78,7 @@ def primal_integral(
     return total + weight * max(0.0, horizon_s - since)
 
 
-def _primal_gap(objective: Fraction | int, best: Fraction | int | None) -> float:
+def _primal_gap(objective: Fraction | int, best: Value) -> float:
     if best is None or objective == best:
         return 0.0
     found, least = Fraction(objective), Fraction(best)
@@ -75,7 +97,7 @@ class Spread:
     deviation: float | None  # of a sample, over the mean; None below two plans
 
 
-def spread(objectives: Sequence[Fraction | int | None], *, minimise: bool) -> Spread:
+def spread(objectives: Sequence[Value], *, minimise: bool) -> Spread:
     """Return best, mean, worst and the relative deviation of the objectives."""
     found = [one for one in objectives if one is not None]
     if not found:
@@ -83,11 +105,25 @@ def spread(objectives: Sequence[Fraction | int | None], *, minimise: bool) -> Sp
     mean = float(sum(map(Fraction, found)) / len(found))
     deviation = None
     if len(found) > 1 and mean:
-        squares = math.fsum((float(one) - mean) ** 2 for one in found)
-        deviation = math.sqrt(squares / (len(found) - 1)) / abs(mean)
+        deviation = statistics.stdev(map(float, found)) / abs(mean)
     least, most = float(min(found)), float(max(found))
     best, worst = (least, most) if minimise else (most, least)
     return Spread(len(objectives), len(found), best, mean, worst, deviation)
+
+
+def spreads(
+    rows: Iterable[_R], run_of: Callable[[_R], Run]
+) -> list[tuple[list[_R], Spread]]:
+    """Return the rows of each method on each instance, and how their runs spread."""
+    series: dict[tuple[str, str], list[_R]] = {}
+    for row in rows:
+        series.setdefault(run_of(row).series, []).append(row)
+    found = []
+    for mine in series.values():
+        runs = [run_of(row) for row in mine]
+        minimise = all(run.minimise for run in runs)
+        found.append((mine, spread([x.objective for x in runs], minimise=minimise)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -135,16 +171,29 @@ def profiles(costs: Costs) -> dict[str, Profile]:
     }
 
 
-def distance(
-    objective: Fraction | int | None, best: Fraction | int | None, *, minimise: bool
-) -> float | None:
-    """Return the factor between an objective and the best, from 1 on.
+def quality(runs: Iterable[Run]) -> dict[str, Profile]:
+    """How near to the best plan of each instance, as a factor of its objective."""
+    costs: dict[str, dict[str, float | None]] = {}
+    for run in runs:
+        costs.setdefault(run.label, {})[run.case] = _distance(run)
+    return profiles(costs)
 
-    None where either is absent or 0: there is no factor then.
-    """
-    if not objective or not best:
+
+def _distance(run: Run) -> float | None:
+    """Return the factor, from 1 on; None where either value is absent or 0."""
+    if not run.objective or not run.best:
         return None
-    return float(Fraction(objective) / best if minimise else Fraction(best) / objective)
+    factor = Fraction(run.objective) / run.best
+    return float(factor if run.minimise else 1 / factor)
+
+
+def proof(runs: Iterable[Run]) -> dict[str, Profile]:
+    """Time to a proof, as a factor of the least; what proved nothing failed."""
+    costs: dict[str, dict[str, float | None]] = {}
+    for run in runs:
+        cost = max(run.seconds, LEAST_S) if run.proved else None
+        costs.setdefault(run.label, {})[run.case] = cost
+    return profiles(costs)
 
 
 @dataclass(frozen=True)
@@ -167,8 +216,5 @@ def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
     there = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
     if len({x for x, _ in there}) < 3:
         return None
-    mean_x = sum(x for x, _ in there) / len(there)
-    mean_y = sum(y for _, y in there) / len(there)
-    over = sum((x - mean_x) * (y - mean_y) for x, y in there)
-    slope = over / sum((x - mean_x) ** 2 for x, _ in there)
-    return Growth(slope, math.exp(mean_y - slope * mean_x))
+    law = statistics.linear_regression(*zip(*there, strict=True))
+    return Growth(law.slope, math.exp(law.intercept))

@@ -10,18 +10,16 @@ from fractions import Fraction
 from statistics import fmean, median
 from typing import Any
 
+from .. import performance_profiles
 from ..files.best import number
 from ..performance_profiles import (
     Growth,
-    Profile,
+    Run,
     Spread,
-    distance,
     growth,
     primal_integral,
-    profiles,
     quantile,
     shifted_geometric_mean,
-    spread,
 )
 from ..result import known_gap
 from ..text.documents import Document
@@ -45,6 +43,22 @@ class Entry:
     def method(self) -> str:
         """The method, and the back end of a statement."""
         return method_of(self.row)
+
+    @property
+    def run(self) -> Run:
+        """What statistics over runs are about."""
+        return Run(
+            str(self.row["instance"]),
+            self.method,
+            self.row["seed"],
+            series=(self.row["instance"], self.method),
+            objective=self.objective,
+            best=self.best,
+            minimise=self.row.get("sense") != "maximise",
+            proved=self.proved,
+            seconds=self.seconds or 0.0,
+            trace=self.trace,
+        )
 
     @property
     def status(self) -> str:
@@ -255,45 +269,8 @@ def figures(rows: Iterable[Row]) -> Iterator[Row]:
 
 def spreads(found: Iterable[Entry]) -> list[tuple[list[Entry], Spread]]:
     """Return the rows of each method on each instance that has several, and theirs."""
-    groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in found:
-        groups.setdefault((entry.row["instance"], entry.method), []).append(entry)
-    return [(mine, _spread(mine)) for mine in groups.values() if len(mine) > 1]
-
-
-def _spread(mine: list[Entry]) -> Spread:
-    maximise = any(entry.row.get("sense") == "maximise" for entry in mine)
-    return spread([entry.objective for entry in mine], minimise=not maximise)
-
-
-# --- profiles and growth ---------------------------------------------------------
-
-
-def quality_profiles(found: Iterable[Entry]) -> dict[str, Profile]:
-    """How near to the best plan of each instance, as a factor of its objective."""
-    return _profiles(found, _distance)
-
-
-def proof_profiles(found: Iterable[Entry]) -> dict[str, Profile]:
-    """Time to a proof, as a factor of the least; what proved nothing failed."""
-
-    def cost(entry: Entry) -> float | None:
-        return max(entry.seconds or 0.0, 0.001) if entry.proved else None
-
-    return _profiles(found, cost)
-
-
-def _distance(entry: Entry) -> float | None:
-    minimise = entry.row.get("sense") != "maximise"
-    return distance(entry.objective, entry.best, minimise=minimise)
-
-
-def _profiles(found: Iterable[Entry], cost: Any) -> dict[str, Profile]:
-    costs: dict[str, dict[str, float | None]] = {}
-    for entry in found:
-        case = f"{entry.row['instance']}, seed {entry.row['seed']}"
-        costs.setdefault(entry.method, {})[case] = cost(entry)
-    return profiles(costs)
+    every = performance_profiles.spreads(found, lambda entry: entry.run)
+    return [(mine, spread) for mine, spread in every if len(mine) > 1]
 
 
 def sizes(found: Iterable[Entry]) -> dict[str, list[tuple[float, float]]]:

@@ -210,18 +210,7 @@ def _charts(found: list[Entry]) -> Iterator[Figure | None]:
 
 
 def _curves(problem: str, found: list[Entry]) -> curves.Curves:
-    """Profiles and gaps over time of the entries of a problem."""
-    profiles = {
-        curves.QUALITY: statistics.quality_profiles(found),
-        curves.PROOF: statistics.proof_profiles(found),
-    }
-    courses = [
-        curves.Course(
-            entry.row["instance"], entry.method, entry.row["seed"], entry.trace
-        )
-        for entry in found
-    ]
-    return curves.Curves(problem, profiles, courses)
+    return curves.Curves(problem, [entry.run for entry in found])
 
 
 # --- plans -----------------------------------------------------------------------

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary, method_of
 from ..performance_profiles import Growth, Spread
-from ..result import known_gap
 from . import words
+from .gaps import spread_cells
 from .sheet import Cell, Table
 
 FAILED = ("crashed", "timeout", "out of memory", "refused")
@@ -50,10 +49,7 @@ def gaps(found: Sequence[Entry]) -> Table:
     methods = list(dict.fromkeys(entry.method for entry in found))
     cases: dict[str, dict[str, Entry]] = {}
     for entry in found:
-        case = f"{entry.row['instance']}" + (
-            f", seed {entry.row['seed']}" if entry.row["seed"] else ""
-        )
-        cases.setdefault(case, {})[entry.method] = entry
+        cases.setdefault(entry.run.case, {})[entry.method] = entry
     rows = [
         (Cell.of(case), *(_gap(mine.get(method)) for method in methods))
         for case, mine in cases.items()
@@ -66,28 +62,8 @@ def seeds(found: Sequence[tuple[list[Entry], Spread]]) -> Table:
     rows = []
     for mine, one in found:
         row = next((e.row for e in mine if e.solved), mine[0].row)
-        unit, reference = str(row.get("unit", "")), mine[0].reference
-        amounts = (
-            Cell.of(value, words.amount(value, unit))
-            for value in (one.best, one.mean, one.worst)
-        )
-        distances = (
-            None
-            if value is None or reference is None
-            else known_gap(Fraction(value), reference)
-            for value in (one.best, one.mean)
-        )
-        rows.append(
-            (
-                Cell.of(row["instance"]),
-                Cell.of(mine[0].method),
-                Cell.of(one.runs),
-                Cell.of(one.planned),
-                *amounts,
-                _share(one.deviation),
-                *map(_share, distances),
-            )
-        )
+        told = spread_cells(one, str(row.get("unit", "")), mine[0].reference)
+        rows.append((Cell.of(row["instance"]), Cell.of(mine[0].method), *told))
     headings = (
         *("instance", "method", "seeds", "with a plan", "best", "mean", "worst"),
         *("deviation", "best's gap to bound", "mean's gap to bound"),

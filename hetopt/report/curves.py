@@ -6,16 +6,15 @@ every step of every curve, an SVG beside them each picture.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from ..performance_profiles import Profile
-from ..problems import Objective
+from ..performance_profiles import LEAST_S, Profile, Run, proof, quality
 from ..result import known_gap
 from ..text.writing import writable, write_bytes, write_text
 from . import figures, writers
 from .sheet import Figure
 
-LEAST_S = 0.001  # seconds of a logarithmic axis: what is sooner is drawn there
 QUALITY, PROOF = "quality", "proof"
 _PROFILE_FIELDS = ("problem", "measure", "method", "factor", "share")
 _COURSE_FIELDS = (
@@ -38,36 +37,16 @@ _TOLD = {
 
 
 @dataclass(frozen=True)
-class Course:
-    """The course of one run: seconds, its best plan and its bound as time passed."""
-
-    instance: str
-    method: str
-    seed: int
-    points: tuple[tuple[float, Objective | None, Objective | None], ...]
-
-    @property
-    def name(self) -> str:
-        """The run, in a legend."""
-        seed = f", seed {self.seed}" if self.seed else ""
-        return f"{self.instance}, {self.method}{seed}"
-
-    def gaps(self) -> list[tuple[float, float]]:
-        """Return seconds and the gap by then, from when there is one."""
-        return [
-            (max(float(seconds), LEAST_S), gap)
-            for seconds, incumbent, bound in self.points
-            if (gap := known_gap(incumbent, bound)) is not None
-        ]
-
-
-@dataclass(frozen=True)
 class Curves:
-    """Profiles by measure and method, and the course of each run, of one problem."""
+    """How methods compare over the runs of one problem, and how their gaps closed."""
 
     problem: str
-    profiles: Mapping[str, Mapping[str, Profile]]
-    courses: Sequence[Course]
+    runs: Sequence[Run]
+
+    @cached_property
+    def profiles(self) -> Mapping[str, Mapping[str, Profile]]:
+        """Return profiles by measure and method."""
+        return {QUALITY: quality(self.runs), PROOF: proof(self.runs)}
 
     def profile(self, measure: str) -> Figure | None:
         """Return the picture of a measure; None where it shows no difference."""
@@ -75,7 +54,7 @@ class Curves:
 
     def traces(self) -> Figure | None:
         """Return the picture of gaps over time; None where no run has a gap."""
-        found = {course.name: course.gaps() for course in self.courses}
+        found = {_name(run): _gaps(run) for run in self.runs}
         return figures.traces({name: gaps for name, gaps in found.items() if gaps})
 
     def drawn(self) -> Iterator[tuple[str, Figure]]:
@@ -85,6 +64,21 @@ class Curves:
                 yield f"profile_{measure}", figure
         if (figure := self.traces()) is not None:
             yield "gap_over_time", figure
+
+
+def _name(run: Run) -> str:
+    """The run, in a legend."""
+    seed = f", seed {run.seed}" if run.seed else ""
+    return f"{run.instance}, {run.label}{seed}"
+
+
+def _gaps(run: Run) -> list[tuple[float, float]]:
+    """Return seconds and the gap by then, from when there is one."""
+    return [
+        (max(float(seconds), LEAST_S), gap)
+        for seconds, incumbent, bound in run.trace
+        if (gap := known_gap(incumbent, bound)) is not None
+    ]
 
 
 def write(folder: Path, found: Sequence[Curves]) -> None:
@@ -123,13 +117,13 @@ def _shares(found: Sequence[Curves]) -> Iterator[dict[str, object]]:
 
 def _points(found: Sequence[Curves]) -> Iterator[dict[str, object]]:
     for curves in found:
-        for course in curves.courses:
-            for seconds, objective, bound in course.points:
+        for run in curves.runs:
+            for seconds, objective, bound in run.trace:
                 yield {
                     "problem": curves.problem,
-                    "instance": course.instance,
-                    "method": course.method,
-                    "seed": course.seed,
+                    "instance": run.instance,
+                    "method": run.label,
+                    "seed": run.seed,
                     "seconds": seconds,
                     "objective": None if objective is None else float(objective),
                     "bound": None if bound is None else float(bound),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..api.starts import LIBRARY
 from ..gaps import GapReport, GapRow, plain, referred
-from ..performance_profiles import Spread, distance, profiles
+from ..performance_profiles import Run, Spread
 from ..plans import TrainingPlan
 from ..problems import Objective
 from ..result import Bound, Result, Status, known_gap
@@ -372,26 +372,23 @@ def _spread(name: str, rows: list[GapRow]) -> Section:
 
 def _spread_cells(rows: list[GapRow], found: Spread) -> list[Cell]:
     unit, bound = unit_of(rows[0].result), rows[0].reference.bound
-
-    def amount(value: float | None) -> Cell:
-        return Cell.of(value, words.amount(value, unit))
-
-    def distant(value: float | None) -> Cell:
-        far = None
-        if value is not None and bound is not None:
-            far = known_gap(Fraction(value), bound.value)
-        return Cell.of(far, words.share(far))
-
     mean_s = fmean(row.seconds for row in rows)
     return [
         Cell.of(rows[0].label),
-        Cell.of(found.runs),
-        Cell.of(found.planned),
-        *map(amount, (found.best, found.mean, found.worst)),
-        Cell.of(found.deviation, words.share(found.deviation)),
-        *map(distant, (found.best, found.mean)),
+        *spread_cells(found, unit, None if bound is None else bound.value),
         Cell.of(mean_s, words.duration(mean_s)),
     ]
+
+
+def spread_cells(found: Spread, unit: str, bound: Objective | None) -> Iterator[Cell]:
+    """Yield how many seeds there were, what plans they gave, and how far apart."""
+    yield from map(Cell.of, (found.runs, found.planned))
+    for value in (found.best, found.mean, found.worst):
+        yield Cell.of(value, words.amount(value, unit))
+    yield Cell.of(found.deviation, words.share(found.deviation))
+    for value in (found.best, found.mean):
+        far = None if value is None else known_gap(Fraction(value), bound)
+        yield Cell.of(far, words.share(far))
 
 
 def headline(rows: list[GapRow]) -> str:
@@ -475,35 +472,10 @@ def _mark(row: Row, cells: list[Cell]) -> list[Cell]:
 
 def curves(report: GapReport) -> list[drawn_curves.Curves]:
     """Return how the methods compare over all instances, and how their gaps closed."""
-    found: dict[str, list[GapRow]] = {}
+    found: dict[str, list[Run]] = {}
     for row in report.runs:
-        found.setdefault(row.result.problem, []).append(row)
-    return [_curves(problem, rows) for problem, rows in found.items()]
-
-
-def _curves(problem: str, rows: list[GapRow]) -> drawn_curves.Curves:
-    quality: dict[str, dict[str, float | None]] = {}
-    proof: dict[str, dict[str, float | None]] = {}
-    courses = []
-    for row in rows:
-        label, result = row.label, row.result
-        quality.setdefault(label, {})[row.case] = distance(
-            result.objective,
-            row.reference.best,
-            minimise=result.sense == "minimise",
-        )
-        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE)
-        proof.setdefault(label, {})[row.case] = (
-            max(row.seconds, drawn_curves.LEAST_S) if proved else None
-        )
-        points = [(p.seconds, p.incumbent, p.bound) for p in result.course]
-        course = drawn_curves.Course(row.instance, label, row.seed, tuple(points))
-        courses.append(course)
-    measured = {
-        drawn_curves.QUALITY: profiles(quality),
-        drawn_curves.PROOF: profiles(proof),
-    }
-    return drawn_curves.Curves(problem, measured, courses)
+        found.setdefault(row.result.problem, []).append(row.run)
+    return [drawn_curves.Curves(*each) for each in found.items()]
 
 
 def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:

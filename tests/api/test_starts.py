@@ -227,11 +227,11 @@ def test_what_was_given_to_a_method_is_marked_wherever_it_is_shown(
     (drawn,) = gaps.curves(report)
     for measure in drawn.profiles.values():
         assert {*measure} == {"megatron", *given}
-    assert {course.method for course in drawn.courses} == {"megatron", *given}
-    for course in drawn.courses:
-        if course.method in given:  # it was there from the beginning
-            assert course.points[0][0] == pytest.approx(0, abs=0.1)
-            assert course.points[0][1] is not None
+    assert {run.label for run in drawn.runs} == {"megatron", *given}
+    for run in drawn.runs:
+        if run.label in given:  # it was there from the beginning
+            assert run.trace[0][0] == pytest.approx(0, abs=0.1)
+            assert run.trace[0][1] is not None
     for suffix in (".html", ".md", ".csv", ".tex", ".svg"):
         gaps.FILES.write(report, tmp_path / f"out{suffix}")
         text = (tmp_path / f"out{suffix}").read_text()

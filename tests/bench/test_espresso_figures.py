@@ -1,24 +1,15 @@
 """Espresso's Fig. 3 and 4: partitions against all of them, timelines by hand."""
 
-from importlib import import_module
 from itertools import product
-from typing import Any
 
+import _espresso_figures as script
 import pytest
-from places import ROOT
 
 from hetopt.problems import provisioning as judge
 
 
-@pytest.fixture(scope="module")
-def script() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield import_module("_espresso_figures")
-
-
 @pytest.mark.parametrize("word", ["AD", "DA", "BC"])
-def test_the_optimal_partition_is_the_judges_best(script: Any, word: str) -> None:
+def test_the_optimal_partition_is_the_judges_best(word: str) -> None:
     data = script.llama_18b().model_copy(update={"layers": 9})
     placements = script.Placements(data)
     whale, optimal = placements.both(word)
@@ -34,7 +25,7 @@ def test_the_optimal_partition_is_the_judges_best(script: Any, word: str) -> Non
     assert whale.iteration_us in every
 
 
-def test_timeline_ends_no_later_than_the_judge_has_it(script: Any) -> None:
+def test_timeline_ends_no_later_than_the_judge_has_it() -> None:
     placements = script.Placements(script.llama_18b())
     for plan in placements.both("DCBA"):
         rows = list(script.timeline(placements.stock, plan))
@@ -47,7 +38,7 @@ def test_timeline_ends_no_later_than_the_judge_has_it(script: Any) -> None:
             assert row["idle until then, s"] >= 0
 
 
-def test_alike_stages_end_when_the_closed_form_says(script: Any) -> None:
+def test_alike_stages_end_when_the_closed_form_says() -> None:
     """Three stages of two layers on one type: P - 1 fillings, n passes."""
     stock = script.Placements(script.llama_18b()).stock
     line = script.events(stock, ((1, 2), (1, 2), (1, 2)))
@@ -55,7 +46,7 @@ def test_alike_stages_end_when_the_closed_form_says(script: Any) -> None:
     assert line.total_us == (stock.micro_batches + 2) * one
 
 
-def test_more_layers_have_more_time(script: Any) -> None:
+def test_more_layers_have_more_time() -> None:
     once, twice = (script.deeper("llama-3b", times) for times in (1, 2))
     assert twice.layers == 2 * once.layers
     assert twice.deadline_s == 2 * once.deadline_s

@@ -1,22 +1,13 @@
 """MARP beside measured peaks: what is compared, and what is left out."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import _frenzy_memory as script
 import pytest
-from places import ROOT
 
 from hetopt.costs.runs.rows import Run
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield import_module("_frenzy_memory")
-
 
 PLAIN: dict[str, Any] = {
     "set": "one", "model": "small", "layers": 2, "hidden": 64, "heads": 4,
@@ -39,14 +30,12 @@ PLAIN: dict[str, Any] = {
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_runs_that_marp_has_no_formula_for_are_left_out(
-    script: Any, other: dict[str, Any]
-) -> None:
+def test_runs_that_marp_has_no_formula_for_are_left_out(other: dict[str, Any]) -> None:
     assert script.applies(Run.model_validate(PLAIN))
     assert not script.applies(Run.model_validate({**PLAIN, **other}))
 
 
-def test_rows_of_a_folder_have_marp_by_hand(script: Any, tmp_path: Path) -> None:
+def test_rows_of_a_folder_have_marp_by_hand(tmp_path: Path) -> None:
     """3 sequences on each of 2 GPUs: 20 W + 3 x 128 x 64 x 2 (34 + 5 x 4 x 2)."""
     (tmp_path / "measured").mkdir()
     file = tmp_path / "measured" / "nanotron-bench.json"
@@ -60,7 +49,7 @@ def test_rows_of_a_folder_have_marp_by_hand(script: Any, tmp_path: Path) -> None
     assert row["measured_gib"] == 1.0
 
 
-def test_accuracy_is_what_is_left_of_the_error(script: Any) -> None:
+def test_accuracy_is_what_is_left_of_the_error() -> None:
     row = {"measured_gib": 10.0, "marp_gib": 9.0, "ours_gib": None}
     assert script.accuracy(row, "marp_gib") == pytest.approx(90)
     assert script.accuracy({**row, "marp_gib": 11.0}, "marp_gib") == pytest.approx(90)
@@ -68,7 +57,7 @@ def test_accuracy_is_what_is_left_of_the_error(script: Any) -> None:
     assert script.accuracy(row, "ours_gib") is None
 
 
-def test_every_own_run_is_a_row_of_the_table(script: Any, tmp_path: Path) -> None:
+def test_every_own_run_is_a_row_of_the_table(tmp_path: Path) -> None:
     rows = list(script.rows(tmp_path))
     told = "\n".join(script.table(rows))
     for model in {row["model"] for row in rows}:

@@ -1,10 +1,9 @@
 """The table of gaps says what the committed rows say."""
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
+import _gap_table as table
 import pytest
 from places import ROOT
 
@@ -13,17 +12,6 @@ from hetopt.bench import best, journal
 from hetopt.problems import training_plan
 
 RESULTS = ROOT / "benchmarks" / "results" / "gaps"
-
-
-@pytest.fixture(scope="module")
-def table() -> ModuleType:
-    """The script, which is no package."""
-    spec = spec_from_file_location("_gap_table", ROOT / "benchmarks" / "_gap_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 HEADER = {
@@ -45,9 +33,7 @@ def row(instance: str, method: str, objective: int | None) -> dict:
     return found | {"objective": objective}
 
 
-def test_a_line_has_every_gap_to_the_bound_of_the_library(
-    table: ModuleType, tmp_path: Path
-) -> None:
+def test_a_line_has_every_gap_to_the_bound_of_the_library(tmp_path: Path) -> None:
     first, second = "hexiscale/setting-1-llama2-7b", "hexiscale/case-study"
     known = table.best.known(first)
     assert known is not None
@@ -73,7 +59,7 @@ def test_a_line_has_every_gap_to_the_bound_of_the_library(
     assert "on 2 cores" in head[0]
 
 
-def test_only_what_is_between_the_marks_is_replaced(table: ModuleType) -> None:
+def test_only_what_is_between_the_marks_is_replaced() -> None:
     text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
     new = table.replaced(text, "new")
     assert new == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
@@ -82,7 +68,7 @@ def test_only_what_is_between_the_marks_is_replaced(table: ModuleType) -> None:
         table.replaced("no marks", "new")
 
 
-def test_the_page_has_its_marks_and_what_was_committed(table: ModuleType) -> None:
+def test_the_page_has_its_marks_and_what_was_committed() -> None:
     text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert text.count(table.BEGIN) == text.count(table.END) == 1
     if RESULTS.exists():
@@ -90,9 +76,7 @@ def test_the_page_has_its_marks_and_what_was_committed(table: ModuleType) -> Non
         assert table.replaced(text, table.made(RESULTS)) == text, remedy
 
 
-def test_every_figure_of_the_table_has_a_plan_or_a_certificate_that_is_kept(
-    table: ModuleType,
-) -> None:
+def test_every_figure_of_the_table_has_a_plan_or_a_certificate_that_is_kept() -> None:
     """Whoever doubts a row has the plan to judge, and the bound's certificate."""
     _, rows = journal.read(RESULTS)
     for one in rows:

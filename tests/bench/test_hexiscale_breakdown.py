@@ -1,24 +1,18 @@
 """FSDP and the parts of an iteration on HexiScale's page, against sums by hand."""
 
-from importlib import import_module
 from typing import Any
 
+import _hexiscale_breakdown as script
 import pytest
-from places import INSTANCES, ROOT
+from places import INSTANCES
 
 import hetopt
 from hetopt.planners import galvatron_like, hexiscale
 from hetopt.problems import training_plan
 
 
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return import_module("_hexiscale_breakdown")
-
-
 @pytest.mark.parametrize("b", [1, 32])
-def test_fsdp_by_hand_gathers_for_every_micro_batch(script: Any, b: int) -> None:
+def test_fsdp_by_hand_gathers_for_every_micro_batch(b: int) -> None:
     """16 GPUs, 8 a node: to each other node's GPU a 16th of the weights, three times.
 
     8 of them over 0.7 GB/s, 7 over 32 GB/s.
@@ -37,7 +31,7 @@ def test_fsdp_by_hand_gathers_for_every_micro_batch(script: Any, b: int) -> None
     assert max(judged.parts["pipeline_us"]) / 1e6 == pytest.approx(compute_s, rel=1e-3)
 
 
-def test_the_best_fsdp_fits_and_is_no_slower_than_one_sequence(script: Any) -> None:
+def test_the_best_fsdp_fits_and_is_no_slower_than_one_sequence() -> None:
     instance = script.instance_of("homogeneous-rdma-llama2-7b")
     for held in script.ACTIVATIONS:
         best = script.best_fsdp(instance, held)
@@ -49,7 +43,7 @@ def test_the_best_fsdp_fits_and_is_no_slower_than_one_sequence(script: Any) -> N
 
 @pytest.mark.parametrize("planner", [hexiscale, galvatron_like])
 @pytest.mark.parametrize("name", ["two-nodes", "three-nodes", "star"])
-def test_parts_add_up_to_the_iteration(script: Any, planner: Any, name: str) -> None:
+def test_parts_add_up_to_the_iteration(planner: Any, name: str) -> None:
     instance = hetopt.load(str(INSTANCES / "tiny" / f"{name}.yaml"))
     row = script.divided(instance, planner.plan(instance))
     parts = [row[f"{part}, s"] for part in ("computation", "communication", "bubble")]
@@ -58,7 +52,7 @@ def test_parts_add_up_to_the_iteration(script: Any, planner: Any, name: str) -> 
     assert 0 <= row["simulated bubble, %"] < 100
 
 
-def test_work_and_idle_time_of_the_simulation_are_all_of_it(script: Any) -> None:
+def test_work_and_idle_time_of_the_simulation_are_all_of_it() -> None:
     """Without synchronisation: what GPUs do, and when they do nothing."""
     instance = hetopt.load("tiny/one-gpu")
     plan = hexiscale.plan(instance)
@@ -82,7 +76,7 @@ def test_work_and_idle_time_of_the_simulation_are_all_of_it(script: Any) -> None
     )
 
 
-def test_shape_counts_pipelines_by_depth(script: Any) -> None:
+def test_shape_counts_pipelines_by_depth() -> None:
     instance = script.instance_of("setting-1-llama2-7b")
     plan = hexiscale.plan(instance)
     told = [part.split(" x ") for part in script.shape(plan).split(", ")]

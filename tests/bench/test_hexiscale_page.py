@@ -1,25 +1,15 @@
 """What HexiScale's page counts as found and proved, and Eq. 4 as printed."""
 
-from importlib import import_module
-from typing import Any
-
+import _hexiscale_milp as milp
+import _hexiscale_sections as sections
 import pytest
-from places import ROOT
 
 from hetopt.modelling import Limits
 from hetopt.planners import hexiscale
 from hetopt.problems import training_plan
 
 
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a script of the benchmarks, which are no package."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return import_module
-
-
-def test_what_is_fed_or_declared_is_neither_found_nor_proved(script: Any) -> None:
-    milp = script("_hexiscale_milp")
+def test_what_is_fed_or_declared_is_neither_found_nor_proved() -> None:
     instance = milp.small(6)
     for statement in milp.BACKENDS:
         row = milp.measure(instance, statement, True, Limits(time_s=0))
@@ -28,8 +18,7 @@ def test_what_is_fed_or_declared_is_neither_found_nor_proved(script: Any) -> Non
         assert row["own_bound_us"] is None
 
 
-def test_what_the_solver_finds_and_proves_by_itself_is_told(script: Any) -> None:
-    milp = script("_hexiscale_milp")
+def test_what_the_solver_finds_and_proves_by_itself_is_told() -> None:
     row = milp.measure(milp.small(4), "hexiscale_milp", False, Limits(time_s=60))
     assert row["status"] == "optimal"
     assert row["own_us"] == row["own_bound_us"] == row["objective_us"]
@@ -37,9 +26,8 @@ def test_what_the_solver_finds_and_proves_by_itself_is_told(script: Any) -> None
     assert row["declared_bound_us"] < row["own_bound_us"] <= row["declared_horizon_us"]
 
 
-def test_printed_eq_4_is_the_judges_without_tensor_parallelism(script: Any) -> None:
+def test_printed_eq_4_is_the_judges_without_tensor_parallelism() -> None:
     """Rounded to a us for each layer; twice as much for replicas of two GPUs."""
-    sections = script("_hexiscale_sections")
     instance = sections.instance_of("setting-1-llama2-7b")
     alone, two = hexiscale.plan(instance), sections.two_of_two(instance)
     assert {replica.degree for replica in alone.replicas()} == {1}

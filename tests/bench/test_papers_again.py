@@ -1,13 +1,16 @@
 """`hetopt bench papers`: every section of every page, resumed, and its age."""
 
 import json
-import sys
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import _ages as ages
+import _figures as figures
+import _measuring as measuring
 import pytest
+import run
 from places import ROOT
 from typer.testing import CliRunner
 
@@ -56,13 +59,6 @@ minutes = 2
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Imports a script of the benchmarks, which are no package."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module
-
-
-@pytest.fixture
 def suite(tmp_path: Path) -> Path:
     (tmp_path / "my_page.py").write_text(PAGE)
     file = tmp_path / "suite.toml"
@@ -77,13 +73,13 @@ def words_of(name: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", SECTIONED)
-def test_the_suite_makes_every_section_once(name: str, script: object) -> None:
+def test_the_suite_makes_every_section_once(name: str) -> None:
     module: ModuleType = import_module(name)
     assert words_of(name) == Counter(dict.fromkeys(module.SECTIONS, 1))
 
 
 @pytest.mark.parametrize("name", sorted(BY_OPTION))
-def test_the_suite_makes_every_part_once(name: str, script: object) -> None:
+def test_the_suite_makes_every_part_once(name: str) -> None:
     module: ModuleType = import_module(name)
     parts = [
         (task.words or ())[1] for task in suites.tasks("papers") if task.script == name
@@ -95,8 +91,7 @@ def test_the_suite_makes_every_part_once(name: str, script: object) -> None:
         assert Counter(parts) == Counter(list(known))
 
 
-def test_every_page_of_the_suite_says_what_it_depends_on(script: object) -> None:
-    ages: ModuleType = import_module("_ages")
+def test_every_page_of_the_suite_says_what_it_depends_on() -> None:
     scripts = {task.script for task in suites.tasks("papers")}
     assert scripts <= set(ages.DEPENDS)
     for folders in ages.DEPENDS.values():
@@ -180,11 +175,10 @@ def test_a_word_that_no_solve_has_is_refused(suite: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", SECTIONED)
 def test_a_page_comes_out_after_any_one_section(
-    name: str, script: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a folder of a run's own, where the other sections are not made yet."""
     module: ModuleType = import_module(name)
-    measuring: ModuleType = import_module("_measuring")
     lines = measuring.kept(f"{name}.jsonl")
     monkeypatch.setattr(measuring, "RESULTS", tmp_path)
     for section in module.SECTIONS:
@@ -196,10 +190,8 @@ def test_a_page_comes_out_after_any_one_section(
         assert page.count("\n## ") == 1 or name == "metis"
 
 
-def test_figures_are_those_of_the_rows(script: object) -> None:
+def test_figures_are_those_of_the_rows() -> None:
     """Ours and the paper's stand in a row each; nothing is computed a second time."""
-    figures: ModuleType = import_module("_figures")
-    measuring: ModuleType = import_module("_measuring")
     for name in ("autohet", "hexiscale"):
         module: ModuleType = import_module(name)
         assert set(module.FIGURES) <= set(module.SECTIONS)
@@ -219,9 +211,8 @@ def is_number(value: object) -> bool:
 
 
 def test_pages_of_a_run_take_the_place_of_ours(
-    script: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run: ModuleType = import_module("run")
     made, ours = tmp_path / "made", tmp_path / "results"
     suite, statements = tmp_path / "suites.toml", tmp_path / "formulations.md"
     page = 'script = "{}"\nwords = ["{{section}}"]\nsections = {}\nminutes = 1\n'
@@ -243,7 +234,7 @@ def test_pages_of_a_run_take_the_place_of_ours(
     monkeypatch.setattr(run, "STATEMENTS", statements)
     monkeypatch.setattr(run, "SUITES", suite)
     monkeypatch.setattr(run, "RESULTS", ours)
-    monkeypatch.setattr(import_module("_measuring"), "RESULTS", ours)
+    monkeypatch.setattr(measuring, "RESULTS", ours)
 
     def take(*keys: str) -> tuple[str, str, str]:
         rows = [{"suite": "papers", "commit": "0123456789"}]
@@ -269,8 +260,7 @@ def test_pages_of_a_run_take_the_place_of_ours(
 # --- ages ------------------------------------------------------------------------
 
 
-def test_only_what_code_says_makes_a_page_older(script: object) -> None:
-    ages: ModuleType = import_module("_ages")
+def test_only_what_code_says_makes_a_page_older() -> None:
     code = 'def f(x):\n    """Doubles."""\n    return 2 * x  # twice\n'
     same = 'def f(x):\n\n    """Return the double."""\n    return (2*x)\n'
     assert ages.said(code) == ages.said(same)
@@ -279,9 +269,8 @@ def test_only_what_code_says_makes_a_page_older(script: object) -> None:
 
 
 def test_a_page_is_older_where_its_rows_tell_another_digest(
-    script: object, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ages: ModuleType = import_module("_ages")
     monkeypatch.setattr(ages, "digest", lambda name: "0123456789")
     monkeypatch.setattr(ages, "UNSEEN", {"aaaaaaaaaa": "0123456789"})
     new, old = "*A, 2 cores, load 1, code 0123456789.*", "*2 cores, load 1, commit a.*"
@@ -300,10 +289,7 @@ def test_a_page_is_older_where_its_rows_tell_another_digest(
         assert why is None or why in found
 
 
-def test_pages_that_calibrated_costs_make_older_are_those_that_ask_them(
-    script: object,
-) -> None:
-    ages: ModuleType = import_module("_ages")
+def test_pages_that_calibrated_costs_make_older_are_those_that_ask_them() -> None:
     asked = {
         file.stem
         for file in RESULTS.glob("*.jsonl")
@@ -320,10 +306,7 @@ def test_pages_that_calibrated_costs_make_older_are_those_that_ask_them(
 @pytest.mark.parametrize(
     "page", sorted(p.stem for p in RESULTS.glob("*.md") if p.name != "papers.md")
 )
-def test_a_page_is_as_new_as_the_code_that_it_depends_on(
-    page: str, script: object
-) -> None:
-    ages: ModuleType = import_module("_ages")
+def test_a_page_is_as_new_as_the_code_that_it_depends_on(page: str) -> None:
     if page not in ages.DEPENDS:
         pytest.skip("made by a run of its own")
     why = ages.older(page, (RESULTS / f"{page}.md").read_text("utf-8"))
@@ -333,10 +316,8 @@ def test_a_page_is_as_new_as_the_code_that_it_depends_on(
 
 
 def test_rows_tell_the_digest_of_the_code(
-    script: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measuring: ModuleType = import_module("_measuring")
-    ages: ModuleType = import_module("_ages")
     monkeypatch.setattr(measuring, "RESULTS", tmp_path)
     measuring.keep("motivation.jsonl", {"section": "one", "run": "2026-01-01T00"})
     (line,) = measuring.kept("motivation.jsonl")
@@ -344,7 +325,6 @@ def test_rows_tell_the_digest_of_the_code(
     measuring.publish("motivation.md", "# A\n\nwords\n", "motivation.jsonl")
     page = (tmp_path / "motivation.md").read_text("utf-8")
     assert ages.older("motivation", page) is None
-    assert sys.modules["_ages"] is ages
 
 
 def test_a_run_is_gone_on_with_when_its_minutes_are_told_anew(

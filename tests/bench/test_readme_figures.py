@@ -2,13 +2,11 @@
 
 import csv
 import re
-import sys
-from collections.abc import Callable, Iterator
-from importlib import import_module
+from collections.abc import Iterator
 from statistics import mean
-from types import ModuleType
 
-import pytest
+import metis
+import run
 from places import ROOT
 
 import hetopt
@@ -22,16 +20,6 @@ PLANS = "training_plan"
 def text_of(page: str) -> str:
     """Return a page with its lines joined."""
     return " ".join((ROOT / page).read_text(encoding="utf-8").split())
-
-
-@pytest.fixture(scope="module")
-def script() -> Iterator[Callable[[str], ModuleType]]:
-    """Imports a script of the benchmarks, which are no package."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        yield import_module
-    finally:
-        sys.path.pop(0)
 
 
 def test_the_picture_has_the_plans_and_the_bound_that_are_kept() -> None:
@@ -114,10 +102,7 @@ def test_about_two_in_five_of_16_or_32_gpus_are_proved() -> None:
     assert "16 or 32 about twice in five" in text_of("guide/questions.md")
 
 
-def test_what_planners_lose_in_one_pipeline_is_that_of_the_rows(
-    script: Callable[[str], ModuleType],
-) -> None:
-    metis = script("metis")
+def test_what_planners_lose_in_one_pipeline_is_that_of_the_rows() -> None:
     rows = [row for row in metis._rows() if row["section"] == "gaps"]
     gaps = {
         name: [
@@ -216,11 +201,8 @@ def test_what_our_own_runs_miss_is_that_of_their_pages() -> None:
         assert page_has in fidelity, told
 
 
-def test_what_statements_prove_is_told_alike_on_both_pages(
-    script: Callable[[str], ModuleType],
-) -> None:
+def test_what_statements_prove_is_told_alike_on_both_pages() -> None:
     page = (ROOT / "formulations" / "README.md").read_text(encoding="utf-8")
-    run = script("run")
     assert run.PROVED.search(page) is not None
     assert run.with_proved(page) == page
     other = re.sub(r"12 GPUs(, [0-9.]+ s)", r"10 GPUs\1", page)

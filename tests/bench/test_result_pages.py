@@ -1,4 +1,8 @@
-"""Pages of results say what made them, and name no bound that is known to be wrong."""
+"""Pages of results say what made them, and name no bound that is known to be wrong.
+
+`papers.md` is written by hand; `benchmarks/_headlines.py` makes the words with figures
+from the rows as they are, and prints those that the page has otherwise.
+"""
 
 import json
 import re
@@ -6,16 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import _headlines as headlines
 import pytest
 from places import ROOT
 
+from hetopt.bench.suites import tasks
+
 BENCHMARKS = ROOT / "benchmarks"
 RESULTS = BENCHMARKS / "results"
-BY_HAND = {"papers.md"}
-PAGES = sorted(p for p in RESULTS.rglob("*.md") if p.name not in BY_HAND)
+BY_HAND = "papers.md"
+PAGES = sorted(p for p in RESULTS.rglob("*.md") if p.name != BY_HAND)
+HAND = (RESULTS / BY_HAND).read_text(encoding="utf-8")
+NAMED = sorted(set(re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9.]*)`", HAND)))
 OLD = ", older than the code of today"
 ON = r"\(\d{4}-\d\d-\d\d\)(, code \w+)?"
 MADE = re.compile(rf"\*Made by \d\S*-dev \S+ {ON}(?:{OLD})?\.\*")
+RAN = re.compile(r"^\*.*\bcores, load .* Python .*\*$", re.MULTILINE)
+SCRIPTS = sorted({str(task.script) for task in tasks("papers")} - {"wishes"})
+WITHOUT_LIMIT = {"motivation", "simulation", "time_limits"}
 BOUND = re.compile(r"\bbound(, s|_s)$|^no plan is (faster|better) than", re.IGNORECASE)
 AMOUNT = re.compile(r"([\d,]+)(?:\.(\d+))?(?: (ms|s))?")
 IN_US = {"ms": 1_000, "s": 1_000_000, None: 1_000_000}
@@ -29,6 +41,22 @@ def test_a_page_says_below_its_title_what_made_it(page: Path) -> None:
     assert MADE.fullmatch(made), "pages are written by `_measuring.publish`"
 
 
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_page_of_the_suite_names_its_command_and_on_what_it_ran(name: str) -> None:
+    page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert RAN.search(page), "written by `_measuring.publish`"
+    assert f"`python benchmarks/{name}.py" in page or name == "default_plan"
+    limits = re.findall(r"one thread|limit of time|limit \d+ s|time-limit", page)
+    assert limits or name in WITHOUT_LIMIT
+
+
+@pytest.mark.parametrize("name", ["espresso", "hexiscale"])
+def test_every_section_says_on_what_it_ran(name: str) -> None:
+    page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    for section in page.split("\n## ")[1:]:
+        assert re.search(r"\n\*Run \d{4}-.*limit .*cores.*Python.*\*", section), section
+
+
 def test_pages_are_written_by_the_function_that_dates_them() -> None:
     for script in sorted(BENCHMARKS.glob("*.py")):
         if script.name == "_measuring.py":
@@ -37,6 +65,29 @@ def test_pages_are_written_by_the_function_that_dates_them() -> None:
             assert not re.search(
                 r"(PAGE|\.md\b).*write_text|write_text\(.*PAGE", line
             ), f"{script.name}: {line.strip()}: use `_measuring.publish`"
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_every_file_that_is_named_is_there(path: str) -> None:
+    found = RESULTS if path.startswith("papers/") else ROOT
+    assert (found / path).exists()
+
+
+@pytest.mark.parametrize(
+    "paper", ["Espresso", "Frenzy", "AutoHet", "Metis", "HexiScale"]
+)
+def test_figures_of_the_page_are_those_of_the_rows(paper: str) -> None:
+    found = list(headlines.WORDS[paper]())
+    assert len(found) >= 5
+    why = "mend benchmarks/results/papers.md: the rows say"
+    assert headlines.missing(found) == [], why
+    assert headlines.missing([re.sub(r"\d", "0", one) for one in found]), "all zeros"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", ["Espresso", "Metis", "Sailor"])
+def test_figures_of_no_page_come_out_again(paper: str) -> None:
+    assert headlines.missing(headlines.ANEW[paper]()) == []
 
 
 class Shown(NamedTuple):

@@ -1,28 +1,15 @@
 """The page of subproblems: its rows are what `compare` finds, none counted twice."""
 
 import json
-import sys
-from importlib import import_module
-from types import ModuleType
 
 import pytest
-from places import ROOT
+import subproblems as script
 
 import hetopt
 from hetopt import problems, registry
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    """The script, which is no package."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return import_module("subproblems")
-    finally:
-        sys.path.pop(0)
-
-
-def test_every_problem_with_an_exact_method_has_cases(script: ModuleType) -> None:
+def test_every_problem_with_an_exact_method_has_cases() -> None:
     expected = {*problems.names()} - {"job_scheduling"}
     assert set(script.CASES) == expected
 
@@ -31,7 +18,7 @@ def test_every_problem_with_an_exact_method_has_cases(script: ModuleType) -> Non
     ("problem", "rules"), [("device_grouping", True), ("provisioning", False)]
 )
 def test_a_line_has_every_method_and_its_gap_to_the_optimum(
-    script: ModuleType, problem: str, rules: bool
+    problem: str, rules: bool
 ) -> None:
     """Statements are lines of one problem alone: some take as long as they may."""
     case = next(iter(script.CASES[problem](1, ("tiny",))))
@@ -47,7 +34,7 @@ def test_a_line_has_every_method_and_its_gap_to_the_optimum(
     assert "| exact | 1 | 1 |" in page
 
 
-def test_statements_run_on_some_cases_of_every_problem(script: ModuleType) -> None:
+def test_statements_run_on_some_cases_of_every_problem() -> None:
     """On seeds and tiny instances, so that a page takes minutes and not hours."""
     seeds = script.STATED_SEEDS + 2
     apart = {"layer_partition", "recovery"}  # they plan
@@ -64,7 +51,7 @@ def test_statements_run_on_some_cases_of_every_problem(script: ModuleType) -> No
     assert not script.stated(large)
 
 
-def test_what_a_method_does_not_take_is_none_of_its_cases(script: ModuleType) -> None:
+def test_what_a_method_does_not_take_is_none_of_its_cases() -> None:
     """The exact method of one pipeline knows none in lockstep."""
     case = script.Case("random, unequal", "generated:unequal/tiny/2", {})
     line = json.loads(json.dumps(script.measured("one_pipeline", case, 1.0)))
@@ -74,9 +61,7 @@ def test_what_a_method_does_not_take_is_none_of_its_cases(script: ModuleType) ->
     assert "| `metis` | random, unequal |" in script.page([line])
 
 
-def test_a_page_is_of_one_limit_and_says_what_poses_no_problem(
-    script: ModuleType,
-) -> None:
+def test_a_page_is_of_one_limit_and_says_what_poses_no_problem() -> None:
     def line(limit: float, gap: float, name: str) -> dict[str, object]:
         row = {"method": "has", "kind": "heuristic", "status": "feasible"}
         rows = [{**row, "gap": gap, "seconds": 0.5}]
@@ -91,9 +76,7 @@ def test_a_page_is_of_one_limit_and_says_what_poses_no_problem(
     assert "Instances that do not pose it: 1." in page
 
 
-def test_means_on_common_cases_leave_out_where_a_rule_has_no_plan(
-    script: ModuleType,
-) -> None:
+def test_means_on_common_cases_leave_out_where_a_rule_has_no_plan() -> None:
     """A rule that plans the easy case only is not the better one for it."""
     head = {"problem": "job_round", "family": "f", "options": {}, "limit_s": 20}
     row = {"kind": "heuristic", "status": "feasible", "seconds": 0.5}

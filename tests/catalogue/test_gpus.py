@@ -64,50 +64,6 @@ def test_a_source_of_no_figure_is_refused() -> None:
         Gpu.model_validate(card, strict=False)
 
 
-ASKED = [
-    "A10",
-    "A10G",
-    "A6000",
-    "B200",
-    "B300",
-    "GB200",
-    "GB200-NVL72",
-    "GB300",
-    "GB300-NVL72",
-    "GH200",
-    "H200",
-    "L4",
-    "L40S",
-    "T4",
-    "V100-16",
-    "V100-32",
-    "MI250X",
-    "MI300X",
-    "MI325X",
-    "MI355X",
-    "Gaudi2",
-    "Gaudi3",
-    "Trainium1",
-    "Trainium2",
-    "3090",
-    "4090",
-    "5090",
-    "TPUv5e",
-    "TPUv5p",
-    "TPUv6e",
-    "tpu-v5p-slice",
-    "Ascend-910B",
-    "RTX-PRO-6000-Blackwell",
-]
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_cards_that_clusters_have_are_known_by_short_names(name: str) -> None:
-    card = catalogue.find_gpu(name)
-    assert card is not None
-    assert catalogue.machine(card.name).card == card.name
-
-
 @pytest.mark.parametrize("name", ["GB200", "GB300"])
 def test_a_rack_of_72_is_a_machine_of_one_node(name: str) -> None:
     rack = catalogue.machine(f"{name}-NVL72-rack")
@@ -140,9 +96,18 @@ def test_a_name_that_means_several_cards_is_asked_about() -> None:
         ("6000 ada", "RTX6000-Ada"),
         ("2080 Ti", "RTX2080Ti"),
         ("V100 PCIe 32g", "V100-32GB-PCIe"),
+        # The short name and the memory, where one card alone has both.
+        ("h100_94gb", "H100-94GB-NVL"),
+        ("l40s_48gb", "L40S"),
+        ("RTX6000-48GB", "RTX6000-Ada"),
+        # What SkyPilot alone calls so.
+        ("a100_80gb", "A100-80GB-SXM4"),
+        ("v100_32gb", "V100-32GB-SXM2"),
+        ("B300", "B300-270GB-SXM"),
+        ("Gaudi2", "Gaudi2-96GB"),
     ],
 )
-def test_the_words_of_a_name_may_come_in_any_order(name: str, card: str) -> None:
+def test_a_card_is_found_by_other_words_than_its_names(name: str, card: str) -> None:
     found = catalogue.find_gpu(name)
     assert found is not None
     assert found.name == card
@@ -160,60 +125,6 @@ def test_a_card_that_is_not_known_is_no_other(name: str) -> None:
     assert catalogue.find_gpu(name) is None
     with pytest.raises(InstanceError, match=re.escape(name)):
         catalogue.gpu(name, "here")
-
-
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        ("h20", "H20-96GB-SXM5"),
-        ("nvidia_a100-sxm4-80gb", "A100-80GB-SXM4"),
-        ("NVIDIA GeForce RTX 4090", "RTX4090"),
-        ("Tesla-V100-SXM2-32GB", "V100-32GB-SXM2"),
-        ("NVIDIA GeForce RTX 4090 D", "RTX4090D"),
-        ("NVIDIA GeForce RTX 3090 Ti", "RTX3090Ti"),
-        ("rtx3060", "RTX3060"),
-        ("TITAN RTX", "TITAN-RTX"),
-        ("A6000", "RTXA6000"),
-        # As runs that others published have them.
-        ("h100_96gb_hbm2e_500W", "H100-96GB-SXM5"),
-        ("h100_96gb_500W", "H100-96GB-SXM5"),
-        ("a100_80gb", "A100-80GB-SXM4"),
-        ("h100_80gb", "H100-80GB-SXM5"),
-        ("h100_94gb", "H100-94GB-NVL"),
-        ("v100_16gb", "V100-16GB-SXM2"),
-        ("v100_32gb", "V100-32GB-SXM2"),
-        ("h200", "H200-141GB-SXM5"),
-        ("gh200", "GH200-96GB"),
-        ("gh200_144gb", "GH200-144GB"),
-        ("b200", "B200-180GB-SXM"),
-        ("gb200", "GB200-186GB"),
-        ("gb300", "GB300-279GB"),
-        ("mi355x_288gb", "MI355X"),
-        ("l40s_48gb", "L40S"),
-        ("a10g_24gb", "A10G"),
-        ("tpu_v5p", "TPUv5p"),
-        ("NVIDIA B300 SXM6 AC", "B300-270GB-SXM"),
-        ("RTX6000-48GB", "RTX6000-Ada"),
-        ("Tesla P40", "P40"),
-        ("NVIDIA TITAN X (Pascal)", "TITAN-X-Pascal"),
-        ("NVIDIA GeForce RTX 3060 Ti", "RTX3060Ti"),
-        ("NVIDIA GeForce RTX 4060 Ti", "RTX4060Ti"),
-        ("NVIDIA GeForce RTX 5090 D", "RTX5090D"),
-        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "RTXPRO6000-MaxQ"),
-        ("NVIDIA RTX A2000 12GB", "RTXA2000-12GB"),
-        ("Quadro RTX 4000", "RTX4000-Turing"),
-        ("NVIDIA A800 40GB Active", "A800-40GB-PCIe"),
-        ("NVIDIA H20-3e", "H20-141GB-SXM5"),
-        ("NVIDIA H800", "H800-80GB-SXM5"),
-        ("H800-80GB", "H800-80GB-SXM5"),
-        ("NVIDIA H800 PCIe", "H800-80GB-PCIe"),
-        ("NVIDIA GH200 120GB", "GH200-96GB"),
-        ("NVIDIA GB10", "GB10"),
-        ("AMD Instinct MI300A", "MI300A"),
-    ],
-)
-def test_importers_read_what_tools_write(written: str, name: str) -> None:
-    assert catalogue.gpu(written, "here").name == name
 
 
 def test_skypilot_names_a_card_that_elsewhere_has_another_name() -> None:

@@ -62,6 +62,8 @@ def test_what_a_class_has_by_default_is_counted_to_the_last_one(family: str) -> 
         # Active parameters as their authors publish them, in 1e9, to one digit.
         ("mixtral-8x7b", 12.9),
         ("deepseek-v2", 21.4),
+        ("deepseek-v3", 37.5),
+        ("qwen2-57b-a14b", 14.2),
         ("qwen3-30b-a3b", 3.3),
         ("gpt-oss-20b", 3.6),
         ("gpt-oss-120b", 5.1),
