@@ -27,7 +27,7 @@ from hetopt.explaining.simulator import Simulation, simulate
 from hetopt.files import load_instance, load_plan
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import Instance, set_fields
 from hetopt.text import markdown
 
 LINES, PAGE = "simulation.jsonl", "simulation.md"
@@ -166,7 +166,7 @@ SECTIONS: dict[str, tuple[Callable[[Path], Iterator[Row]], str]] = {
 
 def _with_costs(instance: Instance, **costs: Any) -> Instance:
     document = instance.model_dump(mode="json")
-    document["workload"]["costs"] |= costs
+    set_fields(document["workload"]["costs"], costs)
     return Instance.model_validate(document, strict=False)
 
 

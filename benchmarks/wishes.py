@@ -20,6 +20,8 @@ import yaml
 from _measuring import publish
 from _pages import grid
 
+from hetopt.schema import set_fields
+
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = {
     "llama-3-8b": ROOT / "instances/examples/llama-3-8b/config.json",
@@ -110,7 +112,7 @@ def granted(wish: Wish, folder: Path, limit: float) -> tuple[str, str]:
         return "; ".join(said), answer["error"]["message"]
     if wish.costs:
         tree = yaml.safe_load(made.read_text(encoding="utf-8"))
-        tree["workload"]["costs"] |= wish.costs
+        set_fields(tree["workload"]["costs"], wish.costs)
         made.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
         said.append(f"`workload.costs: {json.dumps(wish.costs)}`")
     said.append("`hetopt plan train.yaml`")

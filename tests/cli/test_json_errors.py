@@ -71,7 +71,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("usage_error", ["run", "nowhere.json"]),
     ("instance_error", ["serve", "nowhere.yaml"]),
     ("instance_error", ["predict", "nowhere.json"]),
-    ("instance_error", ["migrate", "nowhere.yaml"]),
     ("instance_error", ["calibrate", "nowhere.csv"]),
     ("instance_error", ["recover", "nowhere.json", SMALL]),
     ("usage_error", ["replay", "nowhere.json", SMALL, "--series", "a"]),

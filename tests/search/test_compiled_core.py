@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from flat import flat
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from inputs import drawn, examples
@@ -144,7 +145,7 @@ def test_times_beyond_64_bits_are_balanced_but_for_their_last_bits() -> None:
 
 def settled(instance: Instance, keeps_memory: bool) -> Instance:
     """An instance that the core carries, with memory for most plans."""
-    tree = instance.model_dump(mode="json", exclude_unset=True)
+    tree = flat(instance, exclude_unset=True)
     tree["workload"]["costs"] |= {"interleave": 1, "expert_parallel": 1}
     for node in tree["cluster"]["nodes"]:
         node["adapters"] = None
