@@ -127,8 +127,9 @@ def as_before(document: dict[str, Any]) -> None:
     cluster["inter"]["gbytes_per_s"] = round(cluster["inter"]["gbytes_per_s"] / TP, 3)
     for node in cluster["nodes"]:
         node["adapters"] = None
-    for term in ("hop_parts", "flat_gradients", "logit_gradients"):
-        costs.pop(term)
+    costs["links"].pop("hop_parts")
+    for term in ("flat_gradients", "logit_gradients"):
+        costs["memory"].pop(term)
 
 
 def _profile(known: Measured, b: int) -> dict[str, Any]:

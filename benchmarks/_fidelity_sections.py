@@ -12,7 +12,7 @@ from _fidelity_opt import changed, percent
 from hetopt.explaining.simulator import simulate
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import Instance, set_fields
 
 Row = dict[str, Any]
 Change = Callable[[dict[str, Any]], None]
@@ -89,7 +89,8 @@ def _with_reserve(
 
     def reserve(document: Row) -> None:
         change(document)
-        document["workload"]["costs"]["reserve_mib"] = _reserve_mib(data, change)
+        costs = document["workload"]["costs"]
+        costs["memory"]["reserve_mib"] = _reserve_mib(data, change)
 
     return changed(instance, reserve)
 
@@ -133,8 +134,8 @@ def _costs(**settings: Any) -> Change:
     def change(document: Row) -> None:
         costs = document["workload"]["costs"]
         if "precision" in settings:
-            costs.pop("bytes_per_parameter", None)
-        costs |= settings
+            costs["memory"].pop("bytes_per_parameter", None)
+        set_fields(costs, settings)
 
     return change
 

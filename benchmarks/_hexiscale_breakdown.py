@@ -19,7 +19,7 @@ from hetopt.explaining.times import gpu_times, stage_times
 from hetopt.planners import hexiscale, megatron
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import Instance, set_fields
 
 Row = dict[str, Any]
 HOMOGENEOUS = [
@@ -97,11 +97,14 @@ def fsdp_instance(instance: Instance, b: int, held: str) -> Instance:
     document = instance.model_dump(mode="json")
     document["name"] += f", FSDP of {b}"
     document["workload"]["micro_batch_sizes"] = [b * gpus]
-    document["workload"]["costs"] |= {
-        "zero": 3,
-        "gathers": "micro_batch",
-        **ACTIVATIONS[held],
-    }
+    set_fields(
+        document["workload"]["costs"],
+        {
+            "zero": 3,
+            "gathers": "micro_batch",
+            **ACTIVATIONS[held],
+        },
+    )
     return Instance.model_validate(document, strict=False)
 
 

@@ -20,7 +20,7 @@ from hetopt.files import load_plan
 from hetopt.planners import hexiscale, megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import Instance, set_fields
 from hetopt.search import islands
 from hetopt.search.improving import improve
 
@@ -210,11 +210,14 @@ def step_of(instance: Instance, count: int) -> Instance:
     document = instance.model_dump(mode="json")
     document["name"] = f"{instance.name}, a step of {count}"
     document["workload"]["global_batch"] //= count
-    document["workload"]["costs"] |= {
-        "in_flight": "gpipe",
-        "activations": "standard",
-        "flash": True,
-    }
+    set_fields(
+        document["workload"]["costs"],
+        {
+            "in_flight": "gpipe",
+            "activations": "standard",
+            "flash": True,
+        },
+    )
     return Instance.model_validate(document, strict=False)
 
 
@@ -360,7 +363,8 @@ def megatron_memory(limit_s: float) -> Iterator[Row]:
     for held, costs in MEMORY.items():
         for size in (8, 16, 18):
             document = instance_of("setting-3-llama-30b").model_dump(mode="json")
-            document["workload"]["costs"] |= {"bytes_per_parameter": size, **costs}
+            own = {"bytes_per_parameter": size, **costs}
+            set_fields(document["workload"]["costs"], own)
             instance = Instance.model_validate(document, strict=False)
             try:
                 plan = megatron.plan(instance)

@@ -7,7 +7,7 @@ FLOPs over the layers, times pipelines in lockstep, and calibrates: 1.8 x pipeli
 
 from typing import Any
 
-from hetopt.schema import Instance
+from hetopt.schema import Instance, set_fields
 
 FACTORS = {"pipeline_factor": 1.8, "sync_factor": 1.65}
 
@@ -33,6 +33,6 @@ def calibrated(instance: Instance) -> Instance:
     model["active_layer_parameters"] = [
         parameters + head for parameters in instance.model.parameters
     ]
-    document["workload"]["costs"] |= {"pipeline": "lockstep", **FACTORS}
+    set_fields(document["workload"]["costs"], {"pipeline": "lockstep", **FACTORS})
     document["name"] += ", calibrated"
     return Instance.model_validate(document, strict=False)

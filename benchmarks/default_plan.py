@@ -20,7 +20,7 @@ from _measuring import kept, publish
 
 import hetopt
 from hetopt.api import methods_for
-from hetopt.schema import Instance
+from hetopt.schema import Instance, set_fields
 
 Row = dict[str, Any]
 LINES, PAGE = "default_plan.jsonl", "default_plan.md"
@@ -59,7 +59,7 @@ def instances() -> Iterator[tuple[str, Instance]]:
         for variant, fields in VARIANTS.items():
             tree = hetopt.load(name).model_dump(mode="json", exclude_unset=True)
             work = tree["workload"]
-            costs = work.get("costs", {}) | fields.get("costs", {})
+            set_fields(costs := work.get("costs", {}), fields.get("costs", {}))
             tree["workload"] = work | fields | {"costs": costs}
             yield f"{name}, {variant}", Instance.model_validate(tree, strict=False)
 

@@ -34,7 +34,7 @@ from hetopt.planners.espresso import Pruning, Stock, boundary, explore
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
 from hetopt.report import front as pictures
-from hetopt.schema import Instance
+from hetopt.schema import Instance, set_fields
 
 Row = dict[str, Any]
 LINES, PAGE = "espresso.jsonl", "espresso.md"
@@ -352,7 +352,7 @@ def _row(job: str, column: int, variant: Variant) -> tuple[int, str]:
     tree = json.loads(load_instance(f"espresso/{job}").model_dump_json())
     if whole:
         tree["model"]["layers"] = sum(target)
-    tree["workload"]["costs"] |= {"bytes_per_parameter": size, "flash": flash}
+    set_fields(tree["workload"]["costs"], {"bytes_per_parameter": size, "flash": flash})
     tree["search"] |= {"micro_batches": count, "data_parallel": [d]}
     data = judge.data(Instance.model_validate_json(json.dumps(tree)))
     stock = Stock.of(data, d)

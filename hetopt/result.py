@@ -14,7 +14,7 @@ from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRej
 from .problems import Evaluation, Objective
 from .schema import Instance, Record
 from .text.documents import Document
-from .text.editions import marked
+from .text.marks import marked
 
 
 def gap(objective: Objective, reference: Objective) -> float:

@@ -60,8 +60,7 @@ def _fullest(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     return (
         f"{gpu} ({kind}) has {left} of {room} MiB to spare, less than {LEAST:.0%}, and "
         "no memory is reserved for the CUDA context and fragmentation: set "
-        "workload.costs.memory.reserve_mib (schema 1: workload.costs.reserve_mib), "
-        "or plan with less memory_gib",
+        "workload.costs.memory.reserve_mib, or plan with less memory_gib",
     )
 
 

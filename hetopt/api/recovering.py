@@ -33,7 +33,7 @@ from ..schema import Instance
 from ..solving.heuristic import Heuristic
 from ..text.complaints import validated
 from ..text.documents import Document, Fields
-from ..text.editions import marked
+from ..text.marks import marked
 from ..text.parsing import read_text
 from .calling import (
     AnyInstance,

@@ -32,7 +32,7 @@ from ..schema import (
     table_record,
 )
 from ..text.documents import Document
-from ..text.editions import marked
+from ..text.marks import marked
 from .calling import AnyPlan, AnyProblem
 
 _LABEL = re.compile(r"[^A-Za-z0-9.-]+")

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..errors import InstanceError
 from ..text.complaints import shown
 from ..text.documents import Document
-from ..text.editions import refuse_later
+from ..text.marks import unmarked
 from ..text.writing import writable, write_json, write_text
 
 ROWS = "rows.jsonl"
@@ -79,8 +79,7 @@ def journal(folder: Path, header: Row, *, resume: bool) -> Iterator[Journal]:
         told: Row = {}
         if lines:
             old = _parsed(path, 1, lines[0])
-            refuse_later(old, path)
-            _refuse_another(path, old, header)
+            _refuse_another(path, unmarked(old, path), header)
             if old.get("commit") != header.get("commit"):
                 told = {"commit": header.get("commit")}
         else:
@@ -104,7 +103,7 @@ def read(folder: Path) -> tuple[Row, list[Row]]:
     if not lines:
         raise InstanceError(f"{path}: found no whole line, expected rows; run it again")
     header = _parsed(path, 1, lines[0])
-    refuse_later(header, path)
+    unmarked(header, path)
     if "suite" not in header:
         raise InstanceError.at(
             path,

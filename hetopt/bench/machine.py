@@ -11,7 +11,7 @@ from pathlib import Path
 from .. import registry
 from ..measuring import machine
 from ..text.documents import Document
-from ..text.editions import marked
+from ..text.marks import marked
 from .records import Task
 
 PACKAGES = (

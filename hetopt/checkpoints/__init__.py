@@ -27,8 +27,7 @@ ones, null for tensors that every rank holds whole. `blocks` are lengths along t
 that are cut each by itself, so that a shard of a fused matrix is the shards of its
 parts, one after the other.
 
-`apply` carries out a recovery plan. `create` writes a checkpoint of whole tensors,
-`from_huggingface` takes over a released model; `split` cuts either for a training plan.
+`apply` carries out a recovery plan. `create` writes a checkpoint of whole tensors.
 """
 
 from .applying import Applied, apply, begun
@@ -38,9 +37,7 @@ from .creating import (
     needs,
     random_content,
     shards_of,
-    split_recovery,
 )
-from .huggingface import from_huggingface
 from .layout import Manifest, Shard, Tensor, Unit, catalogue, read_manifest
 from .serving import complete, saved_rows
 from .sources import incomplete, verified_catalogue
@@ -56,7 +53,6 @@ __all__ = [
     "catalogue",
     "complete",
     "create",
-    "from_huggingface",
     "incomplete",
     "manifest_of",
     "needs",
@@ -64,6 +60,5 @@ __all__ = [
     "read_manifest",
     "saved_rows",
     "shards_of",
-    "split_recovery",
     "verified_catalogue",
 ]

@@ -1,4 +1,4 @@
-"""Checkpoints made from whole tensors: of a model's shape, and cut for a plan."""
+"""Checkpoints made from whole tensors: of a model's shape, and for a plan."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -8,10 +8,10 @@ from zlib import crc32
 import numpy as np
 
 from ..errors import InstanceError
-from ..plans import Recovery, TrainingPlan, Transfer
+from ..plans import TrainingPlan
 from ..schema import ModelSpec
 from ..text.writing import write_json
-from .layout import CLOUD, MANIFEST, Manifest, Shard, Tensor, Unit, folder_of
+from .layout import MANIFEST, Manifest, Shard, Tensor, Unit, folder_of
 from .tensor_files import DataType, header_bytes
 
 Content = Callable[[Unit, Tensor], bytes]
@@ -169,21 +169,4 @@ def shards_of(plan: TrainingPlan, manifest: Manifest) -> list[Shard]:
             Shard(unit, rank, degree, folder_of(gpu.rpartition(":")[0]))
             for gpu, unit, rank, degree in needs(plan, manifest)
         }
-    )
-
-
-def split_recovery(plan: TrainingPlan, manifest: Manifest) -> Recovery:
-    """The recovery that cuts whole units, saved in the cloud, for a training plan."""
-    return Recovery(
-        transfers=tuple(
-            Transfer(
-                gpu=gpu,
-                unit=unit,
-                shard=(0, 1),
-                part=(rank, rank + 1, degree),
-                source=CLOUD,
-                medium="cloud",
-            )
-            for gpu, unit, rank, degree in needs(plan, manifest)
-        )
     )

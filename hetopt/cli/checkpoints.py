@@ -33,14 +33,8 @@ def register(app: typer.Typer) -> None:
 def checkpoint(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="DIR", help="The folder of a checkpoint or a released model."
-        ),
+        typer.Argument(metavar="DIR", help="The folder of a checkpoint, or of states."),
     ],
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="PLAN", help="Split whole units for this training plan."),
-    ] = None,
     to: Annotated[
         Form | None,
         typer.Option(
@@ -56,30 +50,23 @@ def checkpoint(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the checkpoint to this folder."),
+        typer.Option(metavar="DIR", help="With --to: write to this folder."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say which shards a checkpoint has and where, from every file's header.
 
-    With --out, a released model (safetensors) becomes a checkpoint of whole units;
-    with --split too, whole units are cut for a plan. Both leave DIR as it is.
     With --to, DIR has states of `hetopt run`: hf writes their weights as a released
     model; dcp writes weights and moments for torch.distributed.checkpoint, under
     Hugging Face's names; states turns such a folder into one that `hetopt run
     --checkpoint` resumes from.
 
-    Example: `hetopt checkpoint llama-2-7b --out whole`,
-    `hetopt checkpoint whole --split plan.json --out shards` and
-    `hetopt checkpoint states --to hf --out trained`
+    Example: `hetopt checkpoint states --to hf --out trained`
     """
-    from .. import api, checkpoints
-
-    for option, given in (("--split", split), ("--to", to)):
-        if given is not None and out is None:
-            raise Unsupported(f"{option}: expected --out DIR with it; name a folder")
-    if split is not None and to is not None:
-        raise Unsupported("--to: found --split with it, expected one of both")
+    if to is not None and out is None:
+        raise Unsupported("--to: expected --out DIR with it; name a folder")
+    if out is not None and to is None:
+        raise Unsupported("--out: expected --to hf, dcp or states with it; add it")
     if model is not None and to is not Form.STATES:
         raise Unsupported("--model: expected --to states with it; leave it out")
     if to is not None and out is not None:
@@ -87,22 +74,9 @@ def checkpoint(
         words = f"{told['tensors']} tensors after step {told['step']} written to {out}"
         output.print_json(told) if as_json else output.tell(words)
         return
-    if out is None:
-        found = _unit_rows(folder)
-        output.give(found, _shown(found), as_json=as_json)
-        raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
-    if split is None:
-        manifest = checkpoints.from_huggingface(folder, out)
-        told = {"out": str(out), "written": len(manifest.units)}
-    else:
-        manifest = checkpoints.read_manifest(folder)
-        recovery = checkpoints.split_recovery(api.posed_training(split)[1], manifest)
-        with moving() as bar:
-            told = document(checkpoints.apply(recovery, folder, out, bar.report))
-    if as_json:
-        output.print_json(told)
-    else:
-        output.tell(f"{told['written']} shards written to {out}")
+    found = _unit_rows(folder)
+    output.give(found, _shown(found), as_json=as_json)
+    raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
 
 
 def _handed_over(

@@ -10,7 +10,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
 from .assumed import tell_assumed
-from .options import AsJson, OutTree, flag
+from .options import OutTree, flag
 from .output import written
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ _OWN = ("out", "instance", "option", "judge", "json", "help")
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command()(migrate)
     # What is no option of the command is one of the format: it comes with the paths.
     app.command("import", context_settings={"ignore_unknown_options": True})(
         import_file
@@ -94,47 +93,6 @@ def import_file(
     found = importing.imported(format, files, options, instance)
     importing.write(out, found.document)
     tell_imported(found, out, as_json=as_json)
-
-
-def migrate(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Files of schema 1.")
-    ],
-    presets: Annotated[
-        bool,
-        flag(
-            "--presets",
-            help="Replace settings that match a paper's or a trainer's preset by its "
-            "name.",
-        ),
-    ] = False,
-    out: OutTree = None,
-    as_json: AsJson = False,
-) -> None:
-    """Rewrite instances, queues and plans with their cost settings in groups.
-
-    The meaning and the digest stay the same, and YAML keeps its comments. Without
-    --out, files are rewritten in place. Files of schema 1 can still be read.
-
-    Examples: `hetopt migrate my-cluster.yaml`;
-    `hetopt migrate plan.json --out new.json`
-    """
-    from ..files.migration import migrated
-    from ..text.writing import write_text
-
-    if out is not None and len(paths) > 1:
-        raise Unsupported(f"found --out and {len(paths)} files, expected one of them")
-    texts = [migrated(path, presets=presets) for path in paths]
-    places = paths if out is None else [out]
-    for place in places:
-        output.check_writable(place)
-    for place, text in zip(places, texts, strict=True):
-        write_text(place, text)
-    if as_json:
-        output.print_json({"written": [str(place) for place in places]})
-        return
-    for place in places:
-        output.tell(f"written to {place}")
 
 
 def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, na
 from ..schema import Instance, Pairs, Profile, Record
 from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
 from ..text.documents import Document, Fields
-from ..text.editions import unmarked
+from ..text.marks import unmarked
 from ..text.parsing import parse_tree, read_tree, read_value
 from .guide import guide
 

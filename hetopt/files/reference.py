@@ -53,8 +53,6 @@ def told() -> dict[str, dict[str, dict[str, str]]]:
 def _fields(schema: Schema, node: Schema, record: str, at: str) -> Iterator[Row]:
     required = node.get("required", ())
     for name, field in node["properties"].items():
-        if field.get("deprecated"):
-            continue
         said = told().get(record, {}).get(name, {})
         inner = list(_inner(field))
         yield {

@@ -14,7 +14,7 @@ from ..errors import KINDS
 from ..result import Proof, Status, Stop
 from ..schema import PRESETS, Instance, Profile
 from ..text.documents import Document
-from ..text.editions import GROUPED, SCHEMA
+from ..text.marks import SCHEMA
 
 Schema = Document
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,7 +26,7 @@ def schemas() -> list[dict[str, object]]:
         _row(
             "instance", "An instance: model, workload, cluster or offers.", instance()
         ),
-        _row("profile", "Measured rows that workload.costs.profile names.", _profile()),
+        _row("profile", "Measured rows that workload.costs names.", _profile()),
         _row("plan", "A plan file: a plan and its instance.", plan_file()),
         _row("result", "The document of a command with --json or --out.", result()),
     ]
@@ -35,7 +35,7 @@ def schemas() -> list[dict[str, object]]:
         data = problems.get(name).Data
         if data is not Instance:
             made = _widen(data.model_json_schema())
-            made["properties"]["schema"] = {"enum": [SCHEMA, GROUPED]}
+            made["properties"]["schema"] = {"enum": [SCHEMA]}
             made["required"] = sorted({*made.get("required", ()), "problem"})
             rows.append(_row(name, f"A problem file of {name}.", made))
     return rows
@@ -51,7 +51,7 @@ def instance() -> Schema:
     made = _widen(Instance.model_json_schema())
     made["properties"] |= {
         "problem": {"enum": _posed_by_instances()},
-        "schema": {"enum": [SCHEMA, GROUPED]},
+        "schema": {"enum": [SCHEMA]},
     }
     return made
 
@@ -190,9 +190,8 @@ def _widen(schema: Schema) -> Schema:
         pairs["items"] = {"anyOf": [pairs["items"], row]}
     if "CostSettings" in defs:
         name = {"type": "string", "description": "A file beside this one."}
-        for record in ("CostSettings", "Compute"):
-            fields = defs[record]["properties"]
-            fields["profile"] = {"anyOf": [fields["profile"], name]}
+        fields = defs["Compute"]["properties"]
+        fields["profile"] = {"anyOf": [fields["profile"], name]}
         for fields in (one.get("properties", {}) for one in [schema, *defs.values()]):
             if "costs" in fields:
                 preset = {"enum": sorted(PRESETS), "description": "A preset's name."}

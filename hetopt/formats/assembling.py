@@ -21,6 +21,7 @@ from .importing import (
     clusters,
     finetuning,
     imported,
+    in_groups,
     listing,
     put_in,
     typed,
@@ -140,7 +141,7 @@ def _assembly_from(
         made["workload"], rows = assumptions.runner(made["workload"], words, able, rows)
     assumed = (*read.assumed, *found.assumed, *rows)
     if not own or times == "analytic" or "efficiency" in told:
-        return Imported(made, assumed)
+        return Imported(in_groups(made), assumed)
     made, more = calibrating.calibrate(made, cards, how, reserved="reserve_mib" in told)
     validated(Instance, made, "the assembled instance", file="")
     if "calibration" in made["workload"]["costs"]:
@@ -150,7 +151,7 @@ def _assembly_from(
             for row in assumed
             if not (assumptions.of_the_peak(row) or row.what in newer)
         )
-    return Imported(made, (*more, *assumed))
+    return Imported(in_groups(made), (*more, *assumed))
 
 
 def _model(config: Path | str | ModelSpec, told: Values) -> Imported:

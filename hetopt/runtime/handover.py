@@ -18,14 +18,13 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checkpoints.huggingface import INDEX, SINGLE
 from ..errors import BackendMissing, InstanceError
 from ..text.documents import Document, Fields
 from ..text.writing import writable, write_json
 from .configs import config, family
 from .decoder import CONFIG, Decoder, of_config
 from .parameters import TABLE, Parameter, parameters
-from .released import Role, role
+from .released import INDEX, SINGLE, Role, role
 from .saved import LATEST, Saved
 
 if TYPE_CHECKING:

@@ -5,15 +5,19 @@ and the Qwens with experts one for each matrix of an expert; GPT-2 keeps matrice
 transposed, and query, key and value in one.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..checkpoints.huggingface import weight_files
+from ..checkpoints.tensor_files import TensorFile, read_header
 from ..errors import InstanceError
+from ..text.complaints import shown
+from ..text.parsing import read_tree
 from .parameters import Parameter
 
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _HEAD = "lm_head.weight"
 _LLAMA = {
     "norm_1": "input_layernorm",
@@ -109,6 +113,31 @@ def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
         _check(one, tuple(file.tensors[its.tensor].shape), parameter)
         found[parameter.name] = one
     return found
+
+
+def weight_files(source: Path) -> list[TensorFile]:
+    """Return the files that the index lists, or the only one."""
+    index = source / INDEX
+    if not os.path.isfile(index):
+        return [read_header(source / SINGLE)]
+    listed = read_tree(index).get("weight_map")
+    found: dict[str, TensorFile] = {}
+    for tensor, name in (listed if isinstance(listed, dict) else {"": listed}).items():
+        if not isinstance(name, str) or Path(name).name != name:
+            raise InstanceError.at(
+                index,
+                "weight_map",
+                f"found {shown(name)}, expected names of files beside it; correct the "
+                "index",
+            )
+        if name not in found:
+            found[name] = read_header(source / name)
+        if tensor not in found[name].tensors:
+            raise InstanceError(
+                f"{source / name}: found no tensor {tensor!r}, expected it by "
+                f"{INDEX}; take another copy of the file"
+            )
+    return [found[name] for name in sorted(found)]
 
 
 def _check(one: Stored, shape: tuple[int, ...], parameter: Parameter) -> None:

@@ -45,7 +45,14 @@ from .record import (
     printable,
     table_record,
 )
-from .settings import GROUP_OF, GROUPS, CostSettings, group_fields, ungroup_fields
+from .settings import (
+    GROUP_OF,
+    GROUPS,
+    CostSettings,
+    group_fields,
+    set_fields,
+    ungroup_fields,
+)
 from .splits import Split
 from .states import PRECISIONS, Lora, Offload, StateBytes, lora_fault
 from .workload import Alternatives, Workload
@@ -114,6 +121,7 @@ __all__ = [
     "lora_fault",
     "name_fault",
     "printable",
+    "set_fields",
     "table_record",
     "ungroup_fields",
 ]

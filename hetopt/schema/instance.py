@@ -168,25 +168,25 @@ class Instance(Record):
     def _adapters_are_counted(self) -> None:
         lora = self.workload.costs.updates.lora
         if lora is not None and (fault := lora_fault(self.model)):
-            raise ValueError(f"workload.costs.lora: {fault}")
+            raise ValueError(f"workload.costs.updates.lora: {fault}")
 
     def _hosts_are_reached(self) -> None:
         if self.workload.costs.memory.offload is None:
             return
         if self.cluster is None:
             raise ValueError(
-                "workload.costs.offload is not supported with offers: remove it"
+                "workload.costs.memory.offload is not supported with offers: remove it"
             )
         for name, gpu in self.cluster.gpus.items():
             if gpu.host_gbytes_per_s is None:
                 raise ValueError(
-                    f"workload.costs.offload: GPU type {name!r} has no "
+                    f"workload.costs.memory.offload: GPU type {name!r} has no "
                     "host_gbytes_per_s: add the rate of its link to the host"
                 )
         for field in ("update_us", "layer_mib"):
             if any(getattr(row, field) for row in self.workload.costs.compute.profile):
                 raise ValueError(
-                    f"found workload.costs.offload and a profile with {field}, "
+                    f"found workload.costs.memory.offload and a profile with {field}, "
                     "measured without offloading: remove one of them"
                 )
 

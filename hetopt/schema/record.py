@@ -25,7 +25,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ..errors import InstanceError, cut, quoted
 from ..text import units
-from ..text.documents import Fields
+from ..text.documents import Document, Fields
 
 LONGEST_NAME = 200
 
@@ -191,14 +191,14 @@ class Record(BaseModel):
             text = text.replace(f'"{mark}"', links)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
-    def _written(self) -> dict[str, tuple[object, bool]]:
-        """Return by its name in a dump each value, and whether digests see it."""
+    def _digested(self, data: Document) -> Document:
+        """Return what digests see of the record's JSON: no later field at a default."""
+        fields = type(self).model_fields
         return {
-            name: (
-                value := getattr(self, name),
-                name not in self._later or value != field.get_default(),
-            )
-            for name, field in type(self).model_fields.items()
+            name: _without_defaults(value, inner)
+            for name, inner in data.items()
+            if (value := getattr(self, name)) != fields[name].get_default()
+            or name not in self._later
         }
 
     def model_copy(self, *, update: Fields | None = None, deep: bool = False) -> Self:
@@ -244,12 +244,7 @@ def table_record(
 def _without_defaults(value: Any, data: Any) -> Any:
     """Return the JSON `data` of a value, without later fields at their defaults."""
     if isinstance(value, Record):
-        written = value._written()
-        return {
-            name: _without_defaults(written[name][0], inner)
-            for name, inner in data.items()
-            if written[name][1]
-        }
+        return value._digested(data)
     if isinstance(value, list | tuple):
         return [_without_defaults(*pair) for pair in zip(value, data, strict=True)]
     if isinstance(value, dict):

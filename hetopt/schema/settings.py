@@ -1,8 +1,7 @@
 """Cost settings choose the variant of the cost model, in five groups of fields.
 
-A file of `schema: 2` says the groups, or a preset; one of `schema: 1` says their fields
-side by side, which is read as before, and which is what programs are given: the dump of
-the record is flat, and so is what its digest is made of.
+A file says the groups, or a preset. The fields of all groups side by side are read as
+well, as they were written once; digests are made of these.
 """
 
 from collections.abc import Mapping
@@ -10,16 +9,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import (
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    ValidationInfo,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import CoreSchema, InitErrorDetails
+from pydantic import GetJsonSchemaHandler, ValidationInfo, model_validator
+from pydantic_core import CoreSchema
 
 from ..text.complaints import unknown_name
 from ..text.documents import Document, Fields
@@ -57,11 +48,9 @@ PRESET = "preset"
 class CostSettings(Record):
     """The variants of the one cost model; each paper's variant is data here.
 
-    Settings are made of groups, of a preset by its name, which the fields beside it
-    change, or of the fields of all groups side by side, as in `schema: 1`.
-    `settings.zero` is `settings.updates.zero` for programs that were written for these,
-    and `model_copy(update={"zero": 1})` changes the field in its group; code of our own
-    reads groups.
+    Settings are made of groups, or of a preset by its name, which what stands beside it
+    changes. `model_copy(update={"zero": 1})` changes the field in its group, and for
+    scripts `settings.zero` is `settings.updates.zero`; code of ours reads groups.
     """
 
     compute: Compute = Compute()
@@ -78,28 +67,20 @@ class CostSettings(Record):
                 return getattr(getattr(self, group), name)
             return super().__getattr__(name)
 
-    @model_validator(mode="wrap")
+    @model_validator(mode="before")
     @classmethod
-    def _in_groups(
-        cls,
-        data: object,
-        handler: ModelWrapValidatorHandler[Self],
-        info: ValidationInfo,
-    ) -> Self:
+    def _in_groups(cls, data: object, info: ValidationInfo) -> object:
         if isinstance(data, str):
             data = {PRESET: data}
         if not isinstance(data, Mapping):
-            return handler(data)
+            return data
         tree = _with_preset(group_fields(data))
         if info.mode == "json" and isinstance(tree.get("compute"), dict):
             # Seen from here JSON's lists are lists already, which tuples refuse.
             compute = tree["compute"]
             if isinstance(rows := compute.get("profile"), list):
                 tree["compute"] = {**compute, "profile": tuple(rows)}
-        try:
-            return handler(tree)
-        except ValidationError as error:
-            raise _with_places(error, data) from None
+        return tree
 
     @model_validator(mode="after")
     def _groups_agree(self) -> Self:
@@ -123,28 +104,14 @@ class CostSettings(Record):
             )
         return self
 
-    @model_serializer(mode="wrap")
-    def _side_by_side(
-        self, handler: SerializerFunctionWrapHandler
-    ) -> dict[str, object]:
-        return ungroup_fields(handler(self))
-
     @classmethod
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, object]:
-        """Return the schema of both forms, fields side by side being deprecated."""
         made = handler(schema)
         found = handler.resolve_ref_schema(made)
-        if PRESET in found.get("properties", {}):
-            return made  # it was widened before
-        flat: dict[str, object] = {}
-        for group in GROUPS:
-            inner = handler.resolve_ref_schema(found["properties"][group])
-            for name, field in inner["properties"].items():
-                flat[name] = {**field, "deprecated": True}
         names = {"enum": sorted(PRESETS)}
-        found["properties"] = {PRESET: names, **found["properties"], **flat}
+        found["properties"] = {PRESET: names, **found["properties"]}
         return made
 
     def model_copy(self, *, update: Fields | None = None, deep: bool = False) -> Self:
@@ -161,12 +128,8 @@ class CostSettings(Record):
             groups[group] = own.model_copy(update=fields)
         return super().model_copy(update=groups, deep=deep)
 
-    def _written(self) -> dict[str, tuple[object, bool]]:
-        return {
-            name: found
-            for group in GROUPS
-            for name, found in getattr(self, group)._written().items()
-        }
+    def _digested(self, data: Document) -> Document:
+        return ungroup_fields(super()._digested(data))
 
     def value(self, field: str) -> Any:
         """Return the value of a field, by the name that no other group has."""
@@ -267,7 +230,7 @@ class CostSettings(Record):
         return (gradient + 2 * (passes - 1)) / (gradient * passes)
 
 
-# --- two forms of one thing ------------------------------------------------------
+# --- fields and their groups ------------------------------------------------------
 
 
 def group_fields(costs: Fields) -> Document:
@@ -290,8 +253,14 @@ def group_fields(costs: Fields) -> Document:
 
 
 def ungroup_fields(costs: Fields) -> Document:
-    """Return settings in groups with their fields side by side, as in `schema: 1`."""
+    """Return settings in groups with their fields side by side."""
     return {name: x for group in costs.values() for name, x in group.items()}
+
+
+def set_fields(costs: Document, fields: Fields) -> None:
+    """Set fields in their groups of settings, as a file has them."""
+    for name, value in fields.items():
+        costs.setdefault(GROUP_OF[name], {})[name] = value
 
 
 def _with_preset(costs: Document) -> Document:
@@ -310,18 +279,3 @@ def _with_preset(costs: Document) -> Document:
         if isinstance(own, Mapping):
             made[group] = {**fields, **own}
     return made
-
-
-def _with_places(error: ValidationError, costs: Fields) -> ValidationError:
-    """Return the error with the places of fields as `costs` has them."""
-    lines = []
-    for one in error.errors(include_url=False):
-        loc = one["loc"]
-        if loc and loc[0] in GROUPS:
-            is_flat = loc[0] not in costs or (len(loc) > 1 and loc[1] in costs)
-            loc = loc[1:] if is_flat else loc
-        line = InitErrorDetails(type=one["type"], loc=loc, input=one["input"])
-        if "ctx" in one:
-            line["ctx"] = one["ctx"]
-        lines.append(line)
-    return ValidationError.from_exception_data(error.title, lines)

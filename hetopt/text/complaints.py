@@ -275,9 +275,7 @@ def _one(node: Document) -> str:
         case "array":
             return "a list" + _items(node)
         case "object" if "properties" in node:
-            fields = node["properties"].items()
-            known = [name for name, field in fields if not field.get("deprecated")]
-            names = node.get("required") or known
+            names = node.get("required") or node["properties"]
             return f"an object with {', '.join(names)}"
     return "an object"
 

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from flat import flat
 from pydantic import ValidationError
 from random_alternatives import cost_of, with_alternatives, with_choices
 from random_pipelines import random_instance, random_pipes
@@ -124,7 +125,7 @@ def test_files_without_alternatives_keep_their_digest() -> None:
 def test_alternatives_without_costs_of_their_own_are_refused(
     costs: dict[str, Any], alternatives: dict[str, Any], message: str
 ) -> None:
-    tree = random_plans()[1][1].model_dump(mode="json", exclude_unset=True)
+    tree = flat(random_plans()[1][1], exclude_unset=True)
     tree["workload"]["alternatives"] = alternatives
     tree["workload"]["costs"] |= costs
     if costs.get("layer_times"):

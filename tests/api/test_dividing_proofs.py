@@ -4,6 +4,7 @@ import json
 from itertools import product
 
 import pytest
+from flat import flat
 from mixtures import mixture
 from places import TESTS
 
@@ -26,7 +27,7 @@ def chosen(
     zeros: list[int], counts: tuple[int, ...] = (4,), runs_on: str = "megatron"
 ) -> Instance:
     """A mixture whose plans choose a stage of ZeRO, and between four ways."""
-    tree = mixture([*counts], runs_on=runs_on).model_dump(mode="json")
+    tree = flat(mixture([*counts], runs_on=runs_on))
     tree["workload"]["costs"]["zero"] = zeros[0]
     tree["workload"]["alternatives"] = OPTIONS | {"zero": zeros}
     return Instance.model_validate(tree, strict=False)

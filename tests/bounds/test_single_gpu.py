@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from box_forger import honest, random_tree
 from brute_force_training import best_training_plan, random_tiny_instance
+from flat import flat
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples
@@ -26,7 +27,7 @@ from hetopt.search import fast_cost, grid
 
 def paced(rng: Random, pace: float) -> Instance:
     """Two or three GPUs with room for the model, on links that are fast or slow."""
-    tree = calibrated(rng, random_tiny_instance(rng, 3)).model_dump(mode="json")
+    tree = flat(calibrated(rng, random_tiny_instance(rng, 3)))
     workload, cluster = tree["workload"], tree["cluster"]
     constants = workload["costs"]["calibration"]["constants"]
     for name in constants:

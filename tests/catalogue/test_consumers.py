@@ -114,7 +114,7 @@ def test_cards_without_sixteen_bits_in_common_are_refused(tmp_path: Path) -> Non
     with pytest.raises(InstanceError, match=f"'fp16_mixed'.*{TPU} has no fp16"):
         assembled(tmp_path, [TPU], "precision=fp16_mixed")
     told = assembled(tmp_path, [TPU, OLD], "precision=bf16_mixed")
-    assert told["workload"]["costs"]["precision"] == "bf16_mixed"
+    assert told["workload"]["costs"]["memory"]["precision"] == "bf16_mixed"
 
 
 def test_a_bus_that_no_sheet_tells_is_asked_for() -> None:

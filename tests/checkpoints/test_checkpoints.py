@@ -24,10 +24,10 @@ from random_recoveries import (
 from safetensors.numpy import save_file
 
 from hetopt import checkpoints
-from hetopt.checkpoints import Manifest, Shard, Tensor, Unit, copying
+from hetopt.checkpoints import Manifest, Tensor, Unit, copying
 from hetopt.checkpoints.tensor_files import header_bytes, read_header
 from hetopt.errors import InstanceError
-from hetopt.plans import Pipeline, Recovery, Replica, Stage, TrainingPlan
+from hetopt.plans import Pipeline, Recovery, Replica, Stage, TrainingPlan, Transfer
 from hetopt.schema import ModelSpec
 
 LLAMA = ModelSpec(
@@ -144,21 +144,6 @@ def test_a_shard_of_a_fused_matrix_is_the_shards_of_its_parts(tmp_path: Path) ->
     recovered(tmp_path / "old", tmp_path / "new", manifest, staged(("a", 1, 4)))
     for tensors in contents(tmp_path / "new").values():
         assert tensors["qkv"] == tensors["q"] + tensors["k"] + tensors["v"]
-
-
-def test_a_whole_checkpoint_is_split_for_a_plan(tmp_path: Path) -> None:
-    manifest, content = checkpoints.manifest_of(LLAMA), checkpoints.random_content(5)
-    whole = [Shard(unit.name, 0, 1, "cloud") for unit in manifest.units]
-    checkpoints.create(tmp_path / "whole", manifest, whole, content)
-    plan = staged(("a", 1, 4), ("b", 3, 2))
-    done = checkpoints.apply(
-        checkpoints.split_recovery(plan, manifest),
-        tmp_path / "whole",
-        tmp_path / "split",
-    )
-    shards = checkpoints.shards_of(plan, manifest)
-    assert contents(tmp_path / "split") == expected(manifest, shards, content)
-    assert (done.written, done.kept) == (len(shards), 0)
 
 
 def test_files_of_the_library_are_read_and_ours_are_as_the_library_orders_them(
@@ -331,7 +316,9 @@ def test_the_parts_of_a_rank_follow_one_another(
     manifest = checkpoints.manifest_of(LLAMA)
     old = tmp_path / "old"
     made(old, manifest, staged(("a", 4, 1)), checkpoints.random_content(2))
-    one = checkpoints.split_recovery(staged(("a", 4, 1)), manifest).transfers[0]
+    one = Transfer(
+        gpu="a:0", unit="0", shard=(0, 1), part=(0, 1, 1), source="a", medium="disk"
+    )
     transfers = [one.model_copy(update={"part": part}) for part in parts]
     with pytest.raises(InstanceError, match=rf"'0' to a:0: found {message}"):
         checkpoints.apply(Recovery(transfers=tuple(transfers)), old, tmp_path / "new")

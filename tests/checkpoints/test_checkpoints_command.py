@@ -1,33 +1,15 @@
-"""`hetopt checkpoint`: what lies where, released models, and shards for a plan."""
+"""`hetopt checkpoint`: what lies where."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from random_recoveries import contents, expected
-from safetensors.numpy import save_file
-from small_instances import document
 from typer.testing import CliRunner
 
 from hetopt import checkpoints, cli
 from hetopt.checkpoints import Manifest, Shard
-from hetopt.files import load_instance
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
-from hetopt.schema import Instance
-
-PLAN = TrainingPlan(
-    pipelines=(
-        Pipeline(
-            micro_batches=8,
-            stages=(
-                Stage(layers=(0, 3), replicas=(Replica(gpus=("a:0", "a:1")),)),
-                Stage(layers=(3, 4), replicas=(Replica(gpus=("b:0",)),)),
-            ),
-        ),
-    )
-)
+from hetopt.schema import ModelSpec
 
 
 def run(*words: object, code: int = 0) -> Any:
@@ -37,35 +19,14 @@ def run(*words: object, code: int = 0) -> Any:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Instance:
-    """Four layers on two nodes, as a file."""
-    shape = {"name": "small", "hidden": 16, "heads": 4, "vocabulary": 32}
-    gpus = {"x": (10, 8)}
-    made = document("a=x*2 b=x*1", gpus, model=shape, rate=10, sequence_length=16)
-    (tmp_path / "small.json").write_text(json.dumps(made))
-    plan = {"instance": made, "plan": PLAN.model_dump(mode="json")}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    return load_instance(tmp_path / "small.json")
-
-
-@pytest.fixture
-def whole(tmp_path: Path, small: Instance) -> Manifest:
+def whole(tmp_path: Path) -> Manifest:
     """Whole units in the cloud."""
-    manifest = checkpoints.manifest_of(small.model)
+    shape = {"name": "small", "layers": 4, "hidden": 16, "heads": 4, "vocabulary": 32}
+    manifest = checkpoints.manifest_of(ModelSpec.model_validate(shape))
     shards = [Shard(unit.name, 0, 1, "cloud") for unit in manifest.units]
     content = checkpoints.random_content(4)
     checkpoints.create(tmp_path / "whole", manifest, shards, content)
     return manifest
-
-
-def test_whole_units_are_cut_for_a_plan(tmp_path: Path, whole: Manifest) -> None:
-    words = ("checkpoint", tmp_path / "whole", "--split", tmp_path / "plan.json")
-    told = run(*words, "--out", tmp_path / "cut", "--json")
-    shards = checkpoints.shards_of(PLAN, whole)
-    content = checkpoints.random_content(4)
-    assert contents(tmp_path / "cut") == expected(whole, shards, content)
-    assert (told["written"], told["kept"]) == (len(shards), 0)
-    assert run(*words, "--out", tmp_path / "cut", "--json")["kept"] == len(shards)
 
 
 def test_what_lies_where_is_listed(tmp_path: Path, whole: Manifest) -> None:
@@ -95,29 +56,6 @@ def test_damaged_shards_are_named(tmp_path: Path, whole: Manifest) -> None:
     assert "truncated" in told
 
 
-def test_a_released_model_is_taken_over(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    weights = {
-        "model.embed_tokens.weight": np.zeros((8, 4), np.float16),
-        "model.norm.weight": np.ones(4, np.float16),
-        "model.layers.0.self_attn.o_proj.weight": np.zeros((4, 4), np.float16),
-    }
-    save_file(weights, tmp_path / "model" / "model.safetensors")
-    run("checkpoint", tmp_path / "model", "--out", tmp_path / "taken")
-    assert [shard.unit for shard in checkpoints.catalogue(tmp_path / "taken")] == [
-        "0",
-        "embedding",
-        "head",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--split", "plan.json"], "--split: expected --out DIR with it"),
-        ([], "found no such folder, expected a checkpoint"),
-    ],
-)
-def test_what_is_missing_is_said(words: list[str], message: str) -> None:
-    told = run("checkpoint", "nowhere", *words, code=2)
-    assert message in " ".join(told.split())
+def test_what_is_missing_is_said() -> None:
+    told = run("checkpoint", "nowhere", code=2)
+    assert "found no such folder, expected a checkpoint" in " ".join(told.split())

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from calibrated_floats import FloatTimes
+from flat import flat
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import drawn, examples
@@ -134,7 +135,7 @@ def test_links_within_nodes_tell_groups_apart() -> None:
 
 def test_a_constant_that_is_missing_is_named() -> None:
     instance = two_links()
-    tree = instance.model_dump(mode="json")
+    tree = flat(instance)
     del tree["workload"]["costs"]["calibration"]["constants"]["product.rows"]
     broken = Instance.model_validate(tree, strict=False)
     with pytest.raises(InstanceError, match=r"found no 'product\.rows'"):
@@ -153,7 +154,7 @@ def test_a_card_that_is_not_told_is_refused(field: str) -> None:
 
 
 def test_a_precision_without_peak_is_refused() -> None:
-    tree = two_links().model_dump(mode="json")
+    tree = flat(two_links())
     for gpu in tree["cluster"]["gpus"].values():
         gpu["peaks"] = {"fp8": 100.0}
     tree["workload"]["costs"]["calibration"]["precision"] = "bf16"
@@ -162,7 +163,7 @@ def test_a_precision_without_peak_is_refused() -> None:
 
 
 def test_times_and_calibration_come_together() -> None:
-    tree = two_links().model_dump(mode="json")
+    tree = flat(two_links())
     tree["workload"]["costs"]["layer_times"] = "analytic"
     with pytest.raises(ValueError, match="costs has a calibration: give both"):
         Instance.model_validate(tree, strict=False)

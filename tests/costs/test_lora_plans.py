@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import soaking
+from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
 
@@ -55,7 +56,7 @@ def test_searches_and_bounds_agree_with_the_judge(seed: int) -> None:
 
 
 def trained(name: str = "tiny/two-nodes", **lora: Any) -> Instance:
-    tree = load_instance(name).model_dump(mode="json", exclude_defaults=True)
+    tree = flat(load_instance(name), exclude_defaults=True)
     tree["model"].pop("parameters_per_layer", None)
     tree["workload"].setdefault("costs", {})["lora"] = {"rank": 8} | lora
     return Instance.model_validate(tree, strict=False)
@@ -78,10 +79,10 @@ def test_frozen_weights_take_their_own_bytes_alone() -> None:
 def test_a_backward_pass_makes_no_gradients_of_frozen_weights() -> None:
     """With a rank of next to nothing a third of the products' time is saved."""
     lora = trained(rank=1, beside="attention")
-    tree = lora.model_dump(mode="json", exclude_defaults=True)
+    tree = flat(lora, exclude_defaults=True)
     del tree["workload"]["costs"]["lora"]
     costs = {"recompute": "none", "flash": True}
-    for one in (tree, full := lora.model_dump(mode="json", exclude_defaults=True)):
+    for one in (tree, full := flat(lora, exclude_defaults=True)):
         one["workload"]["costs"] |= costs
         one["workload"]["sequence_length"] = 8
     every, some = (

@@ -7,6 +7,7 @@ from typing import Any
 
 import drawing
 import pytest
+from flat import flat
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import examples, seeds
@@ -159,7 +160,7 @@ def test_settings_that_contradict_each_other_are_refused(
 
 def test_settings_that_say_nothing_leave_the_digest_alone() -> None:
     instance = load_instance("tiny/two-nodes")
-    said = instance.model_dump(mode="json")
+    said = flat(instance)
     costs = said["workload"]["costs"]
     assert costs["zero"] == 0
     assert costs["interleave"] == 1
@@ -246,7 +247,7 @@ def test_what_closed_forms_do_not_carry_is_named() -> None:
     instance = load_instance("tiny/two-nodes")
     method = "exact method one_pipeline"
     assert capability.carries(method, instance)
-    document = instance.model_dump(mode="json")
+    document = flat(instance)
     document["workload"]["costs"] |= {"zero": 2, "interleave": 2, "hops": "both"}
     for gpu in document["cluster"]["gpus"].values():
         gpu["memory_gbytes_per_s"] = 900

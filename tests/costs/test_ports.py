@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from flat import flat
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import drawn, examples
@@ -128,7 +129,7 @@ def test_what_backward_passes_hide_is_hidden_from_ports() -> None:
 
 def shared(random: Random, instance: Instance, **costs: Any) -> Instance:
     """With slow links, and few ports on most nodes."""
-    tree = instance.model_dump(mode="json")
+    tree = flat(instance)
     inter = tree["cluster"]["inter"]
     inter["gbytes_per_s"] = random.choice([0.7, 0.05, 0.005])
     for node in tree["cluster"]["nodes"]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, tiny_instance
+from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
 from pydantic import ValidationError
@@ -207,7 +208,7 @@ ROWS = [
 
 
 def instance_file(folder: Path, profile: Any, **changes: Any) -> Path:
-    tree = files.load_instance("tiny/profiled").model_dump(mode="json")
+    tree = flat(files.load_instance("tiny/profiled"))
     tree["workload"]["costs"] |= {"profile": profile, **changes}
     path = folder / "instance.json"
     path.write_text(json.dumps(tree), encoding="utf-8")
@@ -261,7 +262,7 @@ def offered(
     rows: dict[tuple[str, int], tuple[list[int], list[int]]], **more: Any
 ) -> Instance:
     """Offers with forward and backward passes by name and sequences."""
-    document = files.load_instance("tiny/offers").model_dump(mode="json")
+    document = flat(files.load_instance("tiny/offers"))
     document["workload"]["costs"] |= {
         "layer_times": "profile",
         "profile": [

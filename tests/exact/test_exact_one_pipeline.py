@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_one_pipeline, random_tiny_instance, tiny_instance
+from flat import flat
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
 
@@ -30,7 +31,7 @@ SEVERAL = {"micro_batch_sizes": [1, 2, 3], "global_batch": 6}
 
 def plain(tiny: Instance, several: bool = False) -> Instance:
     """A tiny instance with the costs that the oracle carries."""
-    document = without_update(tiny).model_dump(mode="json")
+    document = flat(without_update(tiny))
     document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
     document["workload"] |= SEVERAL if several else {}
     return Instance.model_validate_json(json.dumps(document))
@@ -166,7 +167,7 @@ def test_plans_outside_the_space_are_named(pipelines: Any, rule: str) -> None:
     ],
 )
 def test_settings_that_are_not_followed_are_refused(field: str, value: Any) -> None:
-    document = plain(tiny_instance(0)).model_dump(mode="json")
+    document = flat(plain(tiny_instance(0)))
     document["workload"]["costs"][field] = value
     if field == "interleave":
         document["workload"]["costs"]["in_flight"] = "1f1b"

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance, tiny_instance
+from flat import flat
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances, trials
 from random_plans import random_plan
@@ -298,7 +299,7 @@ def ranges(boxes: list[Box]) -> list[dict[str, int | None]]:
 
 def shared(random: Random) -> Instance:
     """A tiny instance with stages of several replicas, or gradients that are hidden."""
-    tree = random_tiny_instance(random, 4).model_dump(mode="json")
+    tree = flat(random_tiny_instance(random, 4))
     if random.random() < 0.7:
         tree["workload"]["micro_batch_sizes"] = random.choice([[1, 2], [2], [1, 2, 3]])
         tree["workload"]["global_batch"] = random.choice([2, 4])

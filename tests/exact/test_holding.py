@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from flat import flat
 from hypothesis import given
 from inputs import drawn, examples
 
@@ -17,7 +18,7 @@ from hetopt.schema import Instance
 
 def tight(random: Random) -> Instance:
     """A tiny instance in which every layer keeps much for each micro-batch."""
-    tree = random_tiny_instance(random, 4).model_dump(mode="json")
+    tree = flat(random_tiny_instance(random, 4))
     for gpu in tree["cluster"]["gpus"].values():
         gpu["memory_gib"] = round(random.choice([0.3, 0.4, 0.5, 0.7, 1.0]), 3)
     tree["model"]["layer_parameters"] = [10_000_000] * tree["model"]["layers"]

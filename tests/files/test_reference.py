@@ -125,12 +125,12 @@ def test_a_field_says_type_unit_default_and_source() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("qlora", 8, "adapters on frozen weights are workload.costs.lora"),
-        ("fsdp", True, "full sharding is costs.zero 3"),
-        ("context-parallel-size", 2, "workload.costs.context_parallel"),
-        ("expert-parallel-size", 2, "workload.costs.expert_parallel"),
+        ("qlora", 8, "adapters on frozen weights are workload.costs.updates.lora"),
+        ("fsdp", True, "full sharding is costs.updates.zero 3"),
+        ("context-parallel-size", 2, "workload.costs.compute.context_parallel"),
+        ("expert-parallel-size", 2, "workload.costs.compute.expert_parallel"),
         ("FP8", True, "products in such a precision are"),
-        ("gradient_checkpointing", True, "say it as costs.recompute"),
+        ("gradient_checkpointing", True, "say it as costs.compute.recompute"),
     ],
 )
 @pytest.mark.parametrize("place", ["model", "workload", "costs"])

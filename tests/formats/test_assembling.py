@@ -136,7 +136,9 @@ def test_no_old_card_is_planned_with_flash_attention(tmp_path: Path, gpu: str) -
     for option in ("flash=true", "kernel=flash2", "kernel=cudnn"):
         with pytest.raises(InstanceError, match=r"capability 8\.0; leave it out"):
             read(option)
-    assert read("flash=true", times="analytic").document["workload"]["costs"]["flash"]
+    assert read("flash=true", times="analytic").document["workload"]["costs"][
+        "compute"
+    ]["flash"]
 
 
 @pytest.mark.parametrize("framework", ["trainer", "torch", "unsloth"])
@@ -150,7 +152,7 @@ def test_pytorch_has_a_kernel_of_attention_for_old_cards(
         return assembly(config, Listed("hostfile", [hosts]), told, WORK)
 
     own = read()
-    assert own.document["workload"]["costs"]["flash"]
+    assert own.document["workload"]["costs"]["compute"]["flash"]
     (row,) = (row for row in own.assumed if row.what == "flash on T4")
     assert row.value == "PyTorch's memory-efficient"
     kept, more = (
@@ -175,12 +177,15 @@ def test_frozen_weights_of_few_bits_are_timed_as_peft_runs_them(
 ) -> None:
     config, hosts = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
     own = assembly(config, Listed("hostfile", [hosts]), [option], WORK)
-    costs = own.document["workload"]["costs"]
+    costs = own.document["workload"]["costs"]["compute"]
     assert costs["calibration"]["framework"] == framework
     told = assembly(
         config, Listed("hostfile", [hosts]), [option, "framework=torch"], WORK
     )
-    assert told.document["workload"]["costs"]["calibration"]["framework"] == "torch"
+    assert (
+        told.document["workload"]["costs"]["compute"]["calibration"]["framework"]
+        == "torch"
+    )
 
 
 def held_by_a_layer(data: Instance) -> int:
@@ -201,7 +206,7 @@ def test_an_old_card_beside_a_new_one_keeps_its_scores(tmp_path: Path) -> None:
     lines = "n1 slots=2 type=T4\nn2 slots=2 type=A100-80GB"
     config, hosts = put(tmp_path, LLAMA, lines)
     made = assembly(config, Listed("hostfile", [hosts]), [LINK], WORK)
-    assert made.document["workload"]["costs"]["flash"]
+    assert made.document["workload"]["costs"]["compute"]["flash"]
     assert [row.value for row in made.assumed if row.what == "flash on T4"] == ["off"]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flat import flat
 from typer.testing import CliRunner
 
 import hetopt
@@ -537,7 +538,7 @@ def test_what_divides_no_stage_of_offers_is_refused_with_the_option(
 
 def test_measured_layers_give_way_to_the_formula(tmp_path: Path) -> None:
     base = load_instance("espresso/llama-1.3b")
-    tree = base.model_dump(mode="json", exclude_unset=True)
+    tree = flat(base, exclude_unset=True)
     del tree["offers"]
     tree["cluster"] = {
         "gpus": {"A": {"peak_tflops": 1, "memory_gib": 1}},

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from exporter_plans import EVEN, UNEVEN, instance
+from flat import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_calibrations import calibrated
@@ -277,7 +278,7 @@ def read(path: Path, data: Instance) -> Claim:
 
 @pytest.mark.parametrize("target", FILES)
 def test_a_plan_timed_in_fp8_is_exported_with_fp8(target: str, tmp_path: Path) -> None:
-    tree = calibrated(Random("fp8"), instance()).model_dump(mode="json")
+    tree = flat(calibrated(Random("fp8"), instance()))
     tree["workload"]["costs"]["calibration"]["precision"] = "fp8"
     for gpu in tree["cluster"]["gpus"].values():
         gpu["peaks"] = {kind: 900 for kind in ("fp16", "bf16", "fp8")}

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from brute_force_training import best_training_plan
 from drawing import MOST_GIB
+from flat import flat
 from float_judge import FloatJudge
 from random_plans import any_plan
 from random_profiles import least_added_mib
@@ -69,7 +70,7 @@ def _reason_holds(instance: Instance, reason: str) -> None:
     With memory for everything, a plan is one whose pipelines have one stage each, which
     is found with one layer as well.
     """
-    tree = instance.model_dump(mode="json", exclude_unset=True)
+    tree = flat(instance, exclude_unset=True)
     model, costs = tree["model"], tree["workload"]["costs"]
     runs, layers = costs.pop("interleave", 1), model["layers"]
     model |= {"layers": 1, "dense_layers": 0, "vocabulary": 0}

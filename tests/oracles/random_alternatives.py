@@ -2,6 +2,8 @@
 
 from random import Random
 
+from flat import flat
+
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost
@@ -13,7 +15,7 @@ def with_alternatives(
     random: Random, instance: Instance, *, zeros: tuple[int, ...] = ()
 ) -> Instance:
     """The instance with every rule of recomputation, and such stages of ZeRO."""
-    tree = instance.model_dump(mode="json", exclude_unset=True)
+    tree = flat(instance, exclude_unset=True)
     costs = tree["workload"]["costs"]
     if costs.pop("profile", None):
         costs["layer_times"] = "analytic"

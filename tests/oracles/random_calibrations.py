@@ -3,6 +3,8 @@
 from random import Random
 from typing import Any
 
+from flat import flat
+
 from hetopt.costs.constants.shipped import values
 from hetopt.schema import Instance
 
@@ -46,7 +48,7 @@ def sheet(rng: Random, tflops: float) -> dict[str, Any]:
 
 def calibrated(rng: Random, instance: Instance) -> Instance:
     """An instance with analytic times, with calibrated ones in their place."""
-    tree = instance.model_dump(mode="json")
+    tree = flat(instance)
     tree["workload"]["costs"] |= {
         "layer_times": "calibrated",
         "profile": [],

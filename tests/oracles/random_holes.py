@@ -5,7 +5,7 @@ from random import Random
 from random_pipelines import random_instance
 from random_profiles import profiled
 
-from hetopt.schema import Instance
+from hetopt.schema import Instance, ungroup_fields
 
 
 def random_setting(random: Random) -> Instance:
@@ -21,7 +21,9 @@ def with_holes(random: Random) -> Instance:
     rows = instance.workload.costs.profile
     share = random.choice([0.1, 0.5, 0.9])
     kept = [row for row in rows if random.random() < share] or [random.choice(rows)]
-    costs = instance.workload.costs.model_dump() | {"profile": tuple(kept)}
+    costs = ungroup_fields(instance.workload.costs.model_dump()) | {
+        "profile": tuple(kept)
+    }
     return _with(instance, costs=costs)
 
 
@@ -41,5 +43,7 @@ def with_idle_layers(random: Random) -> Instance:
         each = tuple(us * busy for us, busy in zip(row.layer_us, at, strict=True))
         bare = {"forward_us": None, "backward_us": None}
         rows.append(row.model_dump() | bare | {"layer_us": each})
-    costs = instance.workload.costs.model_dump() | {"profile": tuple(rows)}
+    costs = ungroup_fields(instance.workload.costs.model_dump()) | {
+        "profile": tuple(rows)
+    }
     return _with(instance, costs=costs)

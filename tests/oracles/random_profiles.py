@@ -5,7 +5,7 @@ from math import ceil
 from random import Random
 from typing import Any
 
-from hetopt.schema import Instance, Profile
+from hetopt.schema import Instance, Profile, ungroup_fields
 
 
 def profiled(random: Random, instance: Instance, *, memory: str) -> Instance:
@@ -35,7 +35,7 @@ def profiled(random: Random, instance: Instance, *, memory: str) -> Instance:
         for t in range(1, degrees + 1)
         for b in (1, 2)
     )
-    costs = instance.workload.costs.model_dump() | {
+    costs = ungroup_fields(instance.workload.costs.model_dump()) | {
         "layer_times": "profile",
         "profile": rows,
         "calibration": None,

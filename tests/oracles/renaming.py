@@ -4,6 +4,8 @@ import json
 from random import Random
 from typing import Any
 
+from flat import flat
+
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 
@@ -15,8 +17,8 @@ def renamed(rng: Random, instance: Instance) -> tuple[Tree, dict[str, str]]:
 
     Returned with the new names of the nodes by the old ones.
     """
-    tree = instance.model_dump(mode="json", exclude_unset=True)
-    cluster, costs = tree["cluster"], tree["workload"].get("costs", {})
+    tree = flat(instance, exclude_unset=True)
+    cluster, costs = tree["cluster"], tree["workload"]["costs"]
     nodes = _names(rng, [node["name"] for node in cluster["nodes"]])
     types = _names(rng, [*cluster["gpus"]])
     for node in cluster["nodes"]:

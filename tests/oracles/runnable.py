@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+from flat import flat
 from random_plans import any_plan
 from small_instances import small
 
@@ -110,7 +111,7 @@ def runnable(
 
 def interleaved(rng: Random, data: Instance, runs: int) -> Instance:
     """The instance with so many runs of layers a stage, and layers enough."""
-    tree = data.model_dump(mode="json", exclude_unset=True)
+    tree = flat(data, exclude_unset=True)
     tree["model"]["layers"] = rng.randint(2 * runs, 4 * runs)
     tree["workload"]["global_batch"] = rng.choice([4, 6, 8])
     tree["workload"]["costs"] |= {"interleave": runs, "in_flight": "1f1b"}

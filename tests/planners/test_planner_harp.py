@@ -13,7 +13,7 @@ from hetopt.files.clusters import generate
 from hetopt.planners import harp
 from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
+from hetopt.schema import Instance, ungroup_fields
 
 
 def changed(instance: Instance, **parts: dict[str, Any]) -> Instance:
@@ -93,7 +93,7 @@ def test_the_slower_the_link_the_more_micro_batches_are_in_flight() -> None:
 
 def test_a_warm_up_that_memory_does_not_hold_leaves_the_link_in_the_pace() -> None:
     """Room for two micro-batches on the first stage, as 1F1B needs, and no more."""
-    costs = two_kinds().workload.costs.model_dump(mode="json")
+    costs = ungroup_fields(two_kinds().workload.costs.model_dump(mode="json"))
     costs |= {"activations": "standard", "flash": True, "recompute": "none"}
     roomy = changed(two_kinds(gbytes_per_s=0.1), workload={"costs": costs})
     stages = stages_of(LineCost(roomy), harp.plan(roomy))

@@ -6,6 +6,7 @@ from functools import cache
 from itertools import combinations, count, islice, pairwise, permutations, product
 
 import pytest
+from flat import flat
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 from inputs import examples, plans_of, seeds, tiny_instances
@@ -35,7 +36,7 @@ PLANNERS = ("metis", "amp", "alpa_like", "galvatron_like")
 
 def plain(tiny: Instance) -> Instance:
     """A tiny instance with several samples and the costs that the oracle carries."""
-    document = without_update(tiny).model_dump(mode="json")
+    document = flat(without_update(tiny))
     document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
     document["workload"] |= {"micro_batch_sizes": [1, 2, 4], "global_batch": 8}
     return Instance.model_validate_json(json.dumps(document))
@@ -398,7 +399,7 @@ def test_unequal_machines_become_equal_virtual_nodes() -> None:
 @pytest.mark.parametrize("b", [1, 2, 4])
 def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(b: int) -> None:
     instance = generate("unequal", seed=3)
-    document = instance.model_dump(mode="json")
+    document = flat(instance)
     document["model"]["layers"] = 4
     document["workload"] |= {"micro_batch_sizes": [b], "global_batch": 8}
     document["workload"]["costs"] |= {"pipeline": "critical"}

@@ -15,6 +15,7 @@ from math import ceil
 from random import Random
 
 import pytest
+from flat import flat
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples
@@ -88,7 +89,7 @@ def mean_us(instance: Instance, t: int, b: int) -> list[int]:
 
 def averaged(instance: Instance) -> Instance:
     """The instance with GPUs of one speed; links and memory stay."""
-    document = instance.model_dump(mode="json", exclude_unset=True)
+    document = flat(instance, exclude_unset=True)
     largest = max(instance.workload.micro_batch_sizes)
     document["workload"]["costs"] |= {
         "layer_times": "profile",

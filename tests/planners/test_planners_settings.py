@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from counted_clock import counted_clock
+from flat import flat
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples, seeds
@@ -146,7 +147,7 @@ def test_least_number_of_layers_is_kept_by_cuts_in_proportion() -> None:
 
 def test_node_that_was_not_measured_stays_idle() -> None:
     """The large node is the one that megatron would keep longest."""
-    document = defect("unmeasured-size").model_dump()
+    document = flat(defect("unmeasured-size"))
     document["workload"] |= {"micro_batch_sizes": (1,)}
     document["workload"]["costs"]["profile"] = [
         row for row in document["workload"]["costs"]["profile"] if row["gpu"] == "A"

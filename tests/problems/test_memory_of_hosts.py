@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from flat import flat
 from hypothesis import given
 from inputs import drawn, examples
 
@@ -158,7 +159,7 @@ def test_a_limit_that_bites_is_no_proof_that_there_is_no_plan() -> None:
 
 def limited(random: Random) -> Instance:
     """Draw an instance whose hosts are to hold about what its states need, or less."""
-    tree = random_tiny_instance(random, most_gpus=3).model_dump(mode="json")
+    tree = flat(random_tiny_instance(random, most_gpus=3))
     tree["workload"]["costs"] |= {"precision": "bf16_mixed", "offload": ON_HOSTS}
     for gpu in tree["cluster"]["gpus"].values():
         gpu |= {"memory_gbytes_per_s": 1000, "host_gbytes_per_s": 10}

@@ -5,6 +5,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from flat import flat
 
 import hetopt
 from hetopt.api.recovering import saved_in
@@ -139,8 +140,8 @@ def test_shards_lie_on_nodes_that_are_alive_and_in_the_cloud() -> None:
 
 
 def with_adapters(instance: Instance, rank: int = 16) -> Instance:
-    tree = instance.model_dump(mode="json", exclude_unset=True)
-    tree["workload"].setdefault("costs", {})["lora"] = {"rank": rank}
+    tree = flat(instance, exclude_unset=True)
+    tree["workload"]["costs"]["lora"] = {"rank": rank}
     return Instance.model_validate(tree, strict=False)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flat import flat
 from typer.testing import CliRunner
 
 import hetopt
@@ -142,7 +143,7 @@ def test_machines_are_counted_as_they_are_rented() -> None:
 
 
 def test_a_front_says_which_settings_its_plans_chose() -> None:
-    plain = hetopt.load("tiny/offers").model_dump(mode="json", exclude_unset=True)
+    plain = flat(hetopt.load("tiny/offers"), exclude_unset=True)
     costs = plain["workload"]["costs"]
     plain["requirements"] = {}
     chosen = {**plain, "workload": dict(plain["workload"])}

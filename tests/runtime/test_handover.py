@@ -108,7 +108,7 @@ def test_words_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     for words, told in (
         (["--to", "hf"], "--to: expected --out DIR"),
         (["--to", "hf", "--out", "x", "--model", "c"], "--model: expected --to states"),
-        (["--to", "hf", "--out", "x", "--split", "p"], "found --split with it"),
+        (["--out", "x"], "--out: expected --to hf"),
     ):
         answer = CliRunner().invoke(cli.app, ["checkpoint", str(tmp_path), *words])
         assert answer.exit_code == 2

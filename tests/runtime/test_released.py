@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from hetopt.errors import InstanceError
 from hetopt.runtime.decoder import Decoder, of_config
 from hetopt.runtime.parameters import parameters
-from hetopt.runtime.released import stored
+from hetopt.runtime.released import INDEX, stored, weight_files
 
 LLAMA = {
     **{"model_type": "qwen2", "num_hidden_layers": 1, "hidden_size": 8},
@@ -117,3 +119,31 @@ def test_what_is_absent_or_of_another_shape_is_named(tmp_path: Path) -> None:
     shape, _ = written(tmp_path, LLAMA, LLAMA_SHAPES | {"lm_head.weight": (11, 8)})
     with pytest.raises(InstanceError, match=r"shape \[11, 8\], expected \[10, 8\]"):
         stored(tmp_path, parameters(shape))
+
+
+def in_two_files(folder: Path) -> dict[str, Any]:
+    """Two tensors in a file each; their index, which is not yet there."""
+    names = {"norm.weight": "one.safetensors", "more.weight": "two.safetensors"}
+    for name, file in names.items():
+        save_file({name: np.zeros(2, np.float32)}, folder / file)
+    return {"weight_map": names}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "message"),
+    [
+        ("norm.weight", "../../secret.safetensors", "weight_map: found .*secret"),
+        ("other.weight", "one.safetensors", r"one\.safetensors.*no tensor 'other"),
+        ("other.weight", "three.safetensors", r"three\.safetensors.*no such file"),
+    ],
+)
+def test_an_index_that_is_wrong_is_refused(
+    tmp_path: Path, name: str, file: str, message: str
+) -> None:
+    index = in_two_files(tmp_path)
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    assert len(weight_files(tmp_path)) == 2
+    index["weight_map"][name] = file
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    with pytest.raises(InstanceError, match=message):
+        weight_files(tmp_path)

@@ -1,4 +1,4 @@
-"""Cost settings: groups, presets, files of before, and what a rewritten file means."""
+"""Cost settings: groups, presets, and fields side by side."""
 
 import json
 from pathlib import Path
@@ -8,13 +8,13 @@ from typing import Any
 import drawing
 import pytest
 import yaml
-from places import INSTANCES, TESTS
+from places import INSTANCES
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+import hetopt
 from hetopt import cli, files
 from hetopt.errors import InstanceError
-from hetopt.files.migration import migrated
 from hetopt.schema import (
     GROUP_OF,
     GROUPS,
@@ -25,6 +25,7 @@ from hetopt.schema import (
     ungroup_fields,
 )
 from hetopt.text.complaints import validated
+from hetopt.text.parsing import read_tree
 
 SMALL = files.load_instance("tiny/two-nodes").model_dump(mode="json")
 
@@ -62,63 +63,62 @@ def test_drawn_settings_mean_the_same_in_groups(seed: int, tmp_path: Path) -> No
     flat = files.instance_of(tree)
     workload = {**tree["workload"], "costs": group_fields(costs)}
     assert files.instance_of({**tree, "workload": workload}) == flat
-    for suffix, text in ((".json", json.dumps(tree)), (".yaml", yaml.safe_dump(tree))):
-        path = tmp_path / f"drawn{suffix}"
-        path.write_text(text)
-        path.write_text(migrated(path))
-        assert files.load_instance(path).digest == flat.digest
+    for unset in (False, True):
+        dump = flat.model_dump(mode="json", exclude_unset=unset)
+        assert {*dump["workload"].get("costs", {})} <= {*GROUPS}
+        path = tmp_path / f"{unset}.json"
+        path.write_text(json.dumps({**dump, "schema": 2}))
         assert files.load_instance(path) == flat
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_dump_is_what_programs_read_before(seed: int) -> None:
-    flat = files.instance_of(drawn(seed))
-    dump = flat.model_dump(mode="json")
-    assert {*dump["workload"]["costs"]} == {*GROUP_OF}
-    assert files.instance_of(dump).workload == flat.workload
-    short = flat.model_dump(mode="json", exclude_unset=True)
-    assert not {*short["workload"].get("costs", {})} & {*GROUPS}
-    assert files.instance_of(short).digest == flat.digest
+        assert files.load_instance(path).digest == flat.digest
 
 
 @pytest.mark.parametrize("name", [*files.instance_names(), *files.problem_names()])
-def test_the_library_is_in_groups_and_means_what_it_meant(name: str) -> None:
-    """Digests of today are those of the files of schema 1, which plans of then name."""
+def test_the_library_is_in_groups_and_keeps_its_digests(name: str) -> None:
     path = files.path_of_known(name)
-    assert migrated(path) == path.read_text(encoding="utf-8")
+    tree = read_tree(path)
+    assert tree["schema"] == 2
+    costs = tree.get("workload", tree.get("assumptions", {})).get("costs", {})
+    assert isinstance(costs, str) or {*costs} <= {"preset", *GROUPS}
     best = path.with_suffix(".best.json")
     if best.exists():
-        told = json.loads(best.read_text(encoding="utf-8"))
-        assert told["digest"] == files.load_problem(name)[1].digest
+        assert read_tree(best)["digest"] == files.load_problem(name)[1].digest
 
 
-@pytest.mark.parametrize("name", ["instance.yaml", "assembled.yaml", "plan.json"])
-def test_old_files_are_rewritten_digest_for_digest(name: str, tmp_path: Path) -> None:
-    old, new = TESTS / "files" / "old" / name, tmp_path / name
-    new.write_text(migrated(old), encoding="utf-8")
-    if name.startswith("plan"):
-        assert files.load_plan(new)[1:] == files.load_plan(old)[1:]
-    else:
-        assert files.load_instance(new).digest == files.load_instance(old).digest
-    assert migrated(new) == new.read_text(encoding="utf-8")
+READERS: dict[str, Any] = {
+    "tiny/two-nodes": files.load_instance,
+    "frenzy/simulator-30": files.load_problem,
+}
 
 
-def test_comments_stay_where_settings_are_rewritten(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    text = yaml.safe_dump({**SMALL, "workload": {"x": 1}}).replace(
-        "workload:\n  x: 1",
-        "workload:\n  sequence_length: 256\n  global_batch: 4\n  costs:\n"
-        "    head: omit  # as papers\n    zero: 1     # divided\n    flash: true",
-    )
-    path.write_text(f"# mine\n{text}# the end\n")
-    made = migrated(path)
-    for comment in ("# mine\n", "head: omit  # as papers", "zero: 1     # divided"):
-        assert comment in made
-    assert "# the end\n" in made
-    assert yaml.safe_load(made)["workload"]["costs"] == {
-        "compute": {"head": "omit", "flash": True},
-        "updates": {"zero": 1},
-    }
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("found", [3, 0, "1", True])
+def test_an_unknown_schema_is_refused(name: str, found: Any, tmp_path: Path) -> None:
+    tree = read_tree(files.path_of_known(name))
+    path = tmp_path / "mine.json"
+    for known in (1, 2):
+        path.write_text(json.dumps({**tree, "schema": known}))
+        READERS[name](path)
+    path.write_text(json.dumps({**tree, "schema": found}))
+    with pytest.raises(InstanceError, match=r"schema: found .*, expected 2"):
+        READERS[name](path)
+
+
+def test_what_is_written_says_its_schema(tmp_path: Path) -> None:
+    result = hetopt.plan("tiny/two-nodes", "megatron", limits=5)
+    document = result.to_file()
+    assert result.to_json()["schema"] == document["schema"] == 2
+    assert {*document["instance"]["workload"]["costs"]} == {*GROUPS}
+    assert hetopt.check(document).objective == result.objective
+    hosts, out = tmp_path / "hosts", tmp_path / "cluster.yaml"
+    hosts.write_text("n1 slots=4\nn2 slots=4\n")
+    words = ["assemble", "llama-2-7b", str(hosts), "-o", "gpu=V100-32GB-SXM2"]
+    words += ["-o", "inter_gbytes_per_s=1"]
+    words += ["--sequence-length", "1024", "--global-batch", "8"]
+    told = CliRunner().invoke(cli.app, [*words, "--out", str(out)])
+    assert told.exit_code == 0, told.output
+    tree = read_tree(out)
+    assert tree["schema"] == 2
+    assert {*tree["workload"]["costs"]} <= {*GROUPS}
 
 
 # --- reading ---------------------------------------------------------------------
@@ -151,9 +151,9 @@ def test_the_papers_instances_are_of_their_presets() -> None:
     [
         ("hexiscal", "workload.costs: preset: .*did you mean hexiscale"),
         ({"preset": 3}, "found 3, expected a known preset"),
-        ({"zero": 7}, r"workload\.costs\.zero: found 7, expected a whole number"),
+        ({"zero": 7}, r"costs\.updates\.zero: found 7, expected a whole number"),
         ({"updates": {"zero": 7}}, r"costs\.updates\.zero: found 7, expected a whole"),
-        ({"zeros": 1}, r"workload\.costs\.zeros: unknown field; did you mean zero"),
+        ({"zeros": 1}, r"workload\.costs\.zeros: unknown field"),
         (
             {"updates": {"zeros": 1}},
             r"updates\.zeros: unknown field; did you mean zero",
@@ -161,7 +161,6 @@ def test_the_papers_instances_are_of_their_presets() -> None:
         ({"updates": {"flash": True}}, r"updates\.flash: unknown field"),
         ({"updates": {"zero": 1}, "zero": 1}, "found zero next to updates"),
         ({"updates": 3}, r"costs\.updates: found 3, expected an object"),
-        ({"interleave": 2, "in_flight": "gpipe"}, r"costs: interleave 2 is a 1F1B"),
         (
             {"schedule": {"interleave": 2, "in_flight": "gpipe"}},
             r"costs\.schedule: interleave 2 is a 1F1B",
@@ -175,47 +174,9 @@ def test_what_is_wrong_is_said_where_the_file_has_it(costs: Any, message: str) -
 
 
 def test_a_field_is_changed_and_read_by_its_name() -> None:
-    """Programs that were written for settings side by side go on."""
     costs = CostSettings.model_validate({"precision": "bf16_mixed", "zero": 1})
     made = costs.model_copy(update={"zero": 3, "flash": True})
     assert (made.updates.zero, made.compute.flash) == (3, True)
-    assert (made.zero, made.flash) == (3, True)  # type: ignore[attr-defined]
     assert made.memory is costs.memory
+    assert made.value("zero") == made.updates.zero
     assert made.updates.kept(made.memory.states) == 0
-    for field in GROUP_OF:
-        assert getattr(made, field) == made.value(field)
-    with pytest.raises(AttributeError, match="zeros"):
-        _ = made.zeros  # type: ignore[attr-defined]
-
-
-# --- the command -----------------------------------------------------------------
-
-
-def test_the_command_rewrites_a_file_and_leaves_what_is_wrong(tmp_path: Path) -> None:
-    path, out = tmp_path / "mine.json", tmp_path / "new.json"
-    hexiscale = ungroup_fields(PRESETS["hexiscale"])
-    path.write_text(json.dumps(small(hexiscale)))
-    before = files.load_instance(path)
-    words = ["migrate", str(path), "--presets", "--out", str(out), "--json"]
-    told = CliRunner().invoke(cli.app, words)
-    assert json.loads(told.stdout) == {"written": [str(out)]}
-    assert json.loads(out.read_text())["workload"]["costs"] == "hexiscale"
-    assert files.load_instance(out) == before
-    assert CliRunner().invoke(cli.app, ["migrate", str(path)]).exit_code == 0
-    made = json.loads(path.read_text())
-    assert (made["schema"], {*made["workload"]["costs"]} <= {*GROUPS}) == (2, True)
-    assert files.load_instance(path) == before
-    path.write_text('{"jobs": 1}')
-    told = CliRunner().invoke(cli.app, ["migrate", str(path), str(out)])
-    assert (told.exit_code, path.read_text()) == (2, '{"jobs": 1}')
-    assert "neither model, problem nor plan" in told.output
-
-
-def test_settings_that_yaml_shares_are_not_rewritten(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    text = yaml.safe_dump({k: v for k, v in SMALL.items() if k != "workload"})
-    shared = "x: &some {head: omit}\nworkload: {sequence_length: 8, costs: *some }\n"
-    path.write_text(text + shared)
-    with pytest.raises(InstanceError, match="shares between places"):
-        migrated(path)
-    assert path.read_text() == text + shared

@@ -3,6 +3,7 @@
 from itertools import combinations, pairwise
 from random import Random
 
+from flat import flat
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples
@@ -53,7 +54,7 @@ def test_layers_are_cut_as_well_as_by_trying_all_cuts(
 def test_interleaved_stages_have_a_layer_for_each_run(
     data: st.DataObject, instance: Instance, runs: int
 ) -> None:
-    tree = instance.model_dump(mode="json", exclude_unset=True)
+    tree = flat(instance, exclude_unset=True)
     rules = {"interleave": runs, "pipeline": "critical", "in_flight": "1f1b"}
     tree["workload"]["costs"] |= rules
     interleaved = Instance.model_validate(tree, strict=False)

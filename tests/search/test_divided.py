@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from brute_force_grids import best_grid
+from flat import flat
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import drawn, examples
@@ -27,7 +28,7 @@ from hetopt.search.fast_cost import FastCost, Pipe
 
 def doubled(instance: Instance) -> Instance:
     """Every GPU in two, which share its sequences."""
-    tree = instance.model_dump(mode="json")
+    tree = flat(instance)
     for node in tree["cluster"]["nodes"]:
         node["count"] *= 2
     costs = {"activations": "calibrated", "context_parallel": 2}
@@ -128,7 +129,7 @@ def test_experts_are_divided_among_equal_gpus() -> None:
 def test_what_cannot_be_divided_is_refused(
     costs: dict[str, Any], alternatives: dict[str, Any], message: str
 ) -> None:
-    tree = mixture([4]).model_dump(mode="json")
+    tree = flat(mixture([4]))
     tree["workload"]["costs"] |= costs
     tree["workload"]["alternatives"] = alternatives
     with pytest.raises((ValueError, InstanceError), match=message):
@@ -139,7 +140,7 @@ def test_what_cannot_be_divided_is_refused(
 def test_layers_without_experts_ask_nothing_of_those_that_divide_them(
     counts: list[int],
 ) -> None:
-    tree = mixture(counts, global_batch=3).model_dump(mode="json")
+    tree = flat(mixture(counts, global_batch=3))
     tree["model"]["dense_layers"] = tree["model"]["layers"]
     tree["workload"]["costs"]["expert_parallel"] = 2
     tree["workload"]["alternatives"] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from brute_force_grids import best_grid, tiny_on_a_trainer
 from brute_force_training import best_training_plan, random_tiny_instance
+from flat import flat
 from hypothesis import given
 from inputs import drawn, examples, plans_of
 from small_instances import small
@@ -152,7 +153,7 @@ def test_a_stage_takes_groups_of_several_kinds_where_one_has_too_few() -> None:
 
 
 def test_a_trainer_without_a_plan_is_an_answer_beside_others(tmp_path: Path) -> None:
-    tree = shaped().model_dump(mode="json")
+    tree = flat(shaped())
     tree["workload"]["costs"]["precision"] = "fp16_mixed"  # no word of torchtitan's
     file = tmp_path / "half.json"
     file.write_text(json.dumps(tree))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from brute_force_grids import best_grid
+from flat import flat
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import drawn, examples
@@ -26,7 +27,7 @@ from hetopt.search.fast_cost import FastCost
 
 def in_groups(random: Random, instance: Instance) -> Instance:
     """With a stage of ZeRO, in two groups or three."""
-    tree = instance.model_dump(mode="json")
+    tree = flat(instance)
     costs = tree["workload"]["costs"]
     costs |= {"zero": random.randint(1, 3), "zero_groups": random.choice([2, 2, 3])}
     costs |= {"gathers": random.choice(["iteration", "micro_batch"])}
@@ -176,7 +177,7 @@ def test_planners_make_groups_or_say_that_they_know_none(planner: str) -> None:
 def test_what_cannot_be_divided_is_refused(
     costs: dict[str, Any], other: dict[str, Any], message: str
 ) -> None:
-    tree = four([4], 4, "any", zero=1).model_dump(mode="json")
+    tree = flat(four([4], 4, "any", zero=1))
     tree["workload"]["costs"] |= {"zero": 0} | costs
     tree["workload"]["alternatives"] = other
     with pytest.raises(ValueError, match=message):

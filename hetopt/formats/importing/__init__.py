@@ -14,10 +14,10 @@ from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
 from ...plans import TrainingPlan
 from ...problems import Evaluation, training_plan
-from ...schema import Cluster, Instance, ModelSpec
+from ...schema import Cluster, Instance, ModelSpec, group_fields
 from ...text import options, writing
 from ...text.complaints import validated
-from ...text.editions import marked
+from ...text.marks import marked
 from ...text.parsing import yaml_text
 from ..contract import Importer, PlanReader
 from ..documents import Document, Options
@@ -118,10 +118,19 @@ def imported(
         whole, rows = importer.completed(_join(read, format, instance), told)
         validated(Instance, whole, "the imported instance", file="")
         found = Imported(whole, (*read.get("assumed", ()), *rows))
-    if not hasattr(importer, "assumed"):
-        return found
-    more = importer.assumed(found.document, told)
-    return Imported(found.document, (*found.assumed, *more))
+    more = ()
+    if hasattr(importer, "assumed"):
+        more = importer.assumed(found.document, told)
+    return Imported(in_groups(found.document), (*found.assumed, *more))
+
+
+def in_groups(made: Document) -> Document:
+    """Return the document of an instance, its cost settings in groups."""
+    workload = made.get("workload", {})
+    if "costs" not in workload:
+        return made
+    costs = group_fields(workload["costs"])
+    return made | {"workload": workload | {"costs": costs}}
 
 
 def given(known: Options, words: Iterable[str], instance: str | None) -> Document:

@@ -8,7 +8,7 @@ for without (`hetopt.search.choices`).
 from collections.abc import Iterable, Iterator
 
 from ...errors import InstanceError, Unsupported
-from ...schema import Alternatives, Instance
+from ...schema import Alternatives, Instance, set_fields
 from ...schema.splits import FIELDS
 from ...text import options
 from ...text.complaints import validated
@@ -70,7 +70,7 @@ def with_choices(data: Instance, words: Iterable[str]) -> Instance:
                 "give others with names of GPUs (--gpus)"
             )
         values = choices(name, text)
-        costs[name] = values[0]
+        set_fields(costs, {name: values[0]})
         offers = {**offers, name: values if len(values) > 1 else []}
     workload["alternatives"] = {name: x for name, x in offers.items() if x}
     return validated(Instance, tree, f"instance {data.name}", file="")

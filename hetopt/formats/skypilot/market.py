@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from ...errors import InstanceError
-from ...schema import CostSettings
+from ...schema import CostSettings, ungroup_fields
 from ...schema.splits import FIELDS
 from ...text import units
 from ..documents import Document, Values
@@ -61,7 +61,7 @@ def completed(
 
 def _by_formula(workload: Document) -> tuple[Document, tuple[Assumption, ...]]:
     """Return the workload as offers are timed, with what is left out of it."""
-    costs, rows = dict(workload.get("costs", {})), []
+    costs, rows = ungroup_fields(workload.get("costs", {})), []
     other = dict(workload.get("alternatives", {}))
     if (times := costs.get("layer_times")) in _BESIDE:
         costs = {k: v for k, v in costs.items() if k not in _BESIDE[times]}

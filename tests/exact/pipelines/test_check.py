@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from claims import tightened
+from flat import flat
 from inputs import trials
 from sites_of_nodes import in_sites
 from soaking import pipelines
@@ -152,7 +153,7 @@ def test_no_prices_refute_the_optimum_of_interleaved_pipelines(number: int) -> N
 
 def interleaved(instance: Instance) -> Instance:
     """Return an instance that chooses among 1, 2 and 4 virtual stages per GPU."""
-    tree = instance.model_dump(mode="json")
+    tree = flat(instance)
     tree["workload"]["costs"] |= {"pipeline": "critical", "in_flight": "1f1b"}
     tree["workload"] |= {"alternatives": {"interleave": [1, 2, 4]}, "runs_on": "any"}
     return Instance.model_validate_json(json.dumps(tree))
