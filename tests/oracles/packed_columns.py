@@ -186,7 +186,6 @@ def boxes(
             *(size_low, size_high, slow_low, slow_high, *shares),
             **hosts,
             places=places,
-            most_places=places,
         )
 
 

@@ -35,7 +35,7 @@ _SCALE = 1 << 21  # whole prices of one sequence, at the most
 _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
-_NEAR = 1.03  # of the batch, that prices take: other means may tell what is left
+_CREDIT = 8  # of places that refute boxes, at the most
 _DIVE_PLACES, _DIVE_INTERVALS = 4, 12  # where plans are looked for
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
@@ -171,6 +171,9 @@ class PipelineBound:
         self.whole = whole
         least, most = schedule.counting.early_labels
         self._early_labels = isqrt(least * most)
+        self._credit = (
+            1  # of places: boxes that they may leave open, before they come last
+        )
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
         #: Takes integer masters of boxes that stand.
@@ -360,19 +363,21 @@ class PipelineBound:
             box.laid = box.size_high == box.size_low
             return box.laid  # the other sizes are looked at by themselves
         self.taken = inf
-        for places in self._levels(box):
+        split = self.division.split(box, left)
+        # A single pipeline is cheap to count: none has to be put beside it.
+        early = single or (self.few and not self.division.is_coarse(box))
+        for places, counted in self._levels(box, last=split is None):
             box.places = places
             verdict = self.verdict(box, time_us)
             self.taken = min(self.taken, verdict.taken)
+            if places > 1:
+                gain = -1 if verdict.prices is None else 3
+                self._credit = max(0, min(_CREDIT, self._credit + gain))
             if verdict.prices is not None:
                 box.proof = verdict.prices
                 return True
-            split = self.division.split(box, left)
-            last = split is None
-            # A single pipeline is cheap to count: none has to be put beside it.
-            early = single or (self.few and not self.division.is_coarse(box))
             near = verdict.taken <= self.schedule.counting.near * self.batch
-            if not (near and (early or last) and self.whole):
+            if not (counted and near and (early or split is None) and self.whole):
                 continue
             if self._whole(box, time_us, self._early_labels if split else inf):
                 return True
@@ -494,22 +499,18 @@ class PipelineBound:
             self._apart[apart] = _View(table, *given, hosts)
         return self._apart[apart]
 
-    def _near(self, box: Box) -> bool:
-        """Tell whether prices nearly refute a box whose range is fine."""
-        return self.taken <= _NEAR * self.batch and self.division.is_fine(box)
-
-    def _levels(self, box: Box) -> Iterator[int]:
-        """Yield how many places of stages are distinguished, as long as a box stands.
+    def _levels(self, box: Box, *, last: bool) -> Iterator[tuple[int, bool]]:
+        """Yield places of stages that are distinguished, and if pipelines are counted.
 
         Where layers are equal, their order comes second: without it each node is
-        visited once.
+        visited once. Places come where a box is not coarse, as long as they refute one
+        in four; else where a box cannot be divided, the `last` time it is looked at.
         """
         several = self.table.places and self.most_places > 1
-        if self.table.runs.equal or not (several and box.most_places > 1):
-            yield 1
-        if several and (box.most_places > 1 or self._near(box)):
-            box.most_places = max(2, box.most_places)
-            yield min(box.most_places, self.most_places)
+        soon = several and self._credit > 0 and not self.division.is_coarse(box)
+        yield 1, not soon
+        if soon or (several and last):
+            yield self.most_places, True
 
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
@@ -667,16 +668,11 @@ class PipelineBound:
         return Refutation(self, time_us, self.boxes)
 
     def divide(self, box: Box, time_us: int) -> list[Box]:
-        """Return the parts of a box; itself with more places; or nothing."""
+        """Return the parts of a box, or nothing."""
         if not self.scale:
             return []
         box.split = self.division.split(box, self._left(time_us, box.sync_low_us))
-        if box.split is not None:
-            return [box.split.low, box.split.high]
-        if self.table.places and box.most_places < self.most_places:
-            box.most_places *= 2
-            return [box]
-        return []
+        return [] if box.split is None else [box.split.low, box.split.high]
 
 
 class Refutation(Descent):

@@ -39,8 +39,8 @@ class Box:
     layer the part of its replicas there, summed over layers by size, in units; together
     they are the size of all layers. A *host* is a node that holds all replicas of some
     layer; `hosts` are how many there are of each class, () where nothing is known.
-    `places` positions of stages are distinguished, up to `most_places`; `states` are
-    what is known, by places. `proof` are the prices that refuted the box, if it was not
+    `places` positions of stages are distinguished; `states` are what is known, by
+    places. `proof` are the prices that refuted the box, if it was not
     divided, or `whole` those at which whole pipelines did; or it is `laid` on named
     nodes. All plans of a box that was `listed` are known, those of its parts too.
     `known` is of the box or one that it is a part of.
@@ -61,7 +61,6 @@ class Box:
     hosts_low: tuple[int, ...] = ()
     hosts_high: tuple[int, ...] = ()
     places: int = 1
-    most_places: int = 1
     states: dict[int, State] = field(default_factory=dict)
     proof: Prices | None = None
     whole: Prices | None = None
