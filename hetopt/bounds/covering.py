@@ -162,13 +162,12 @@ class _Covers:
         """Yield samples and the least weight of such a replica, by run of layers."""
         table = self.table
         tables = [table.costs.under(r) for r in table.instance.workload.recomputes]
+        held = replicas and [replicas] * table.layers
         for number, each in enumerate(table.classes):
-            for t, s in table.groups(each):
-                if s > b:
-                    continue
+            for t, s in (group for group in table.groups(each) if group[1] <= b):
                 self.check()
                 able = np.zeros(len(table.runs), np.bool_)
-                place = table.runs, each.nodes[0], (t, s), flight, replicas
+                place = table.runs, each.nodes[0], (t, s), flight, held
                 for rule in tables:
                     able |= fitting(rule, *place, self.check)
                 yield s, np.where(able, t * self.weights[number], _BEYOND)

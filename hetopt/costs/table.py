@@ -399,24 +399,24 @@ class CostTable:
         layers: range,
         group: tuple[int, int],
         place: Position,
-        holders: Sequence[int] | None = None,
+        holders: Sequence[int] | int | None = None,
     ) -> dict[str, int]:
         """Return the memory that each GPU of `node` needs in a stage, by part.
 
         `group` is a degree and the sequences of a micro-batch. `holders` are the
-        replicas of every layer, among which ZeRO divides states; without it as many as
-        there can be, and no copies of gradients, for the least memory.
+        replicas of every layer, among which ZeRO divides states; or the most of any, as
+        many as there can be without it: for the least memory, without copied gradients.
         """
         costs, (t, b) = self.workload.costs, group
+        holders = self.most_replicas if holders is None else holders
         flight = memory.in_flight(costs, *place)
         if self.profile.weighs:
             held = {"layers": self.measured_mib(node, layers, t, b, flight)}
         else:
-            states = (
-                self._least_mib(layers, t)
-                if holders is None
-                else self._states_mib(layers, t, holders)
-            )
+            if isinstance(holders, int):
+                states = self._least_mib(layers, t, holders)
+            else:
+                states = self._states_mib(layers, t, holders)
             held = {
                 "states": states,
                 "activations": self.activations_mib(
@@ -425,7 +425,7 @@ class CostTable:
             }
         first, last = place.ends
         at = layers.start if first else layers.stop - 1
-        replicas = self.most_replicas if holders is None else holders[at]
+        replicas = holders if isinstance(holders, int) else holders[at]
         return {
             **held,
             "ends": self._ends_mib(t, b, replicas, first=first, last=last),
@@ -516,14 +516,14 @@ class CostTable:
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
 
     def _flat(
-        self, layers: range, t: int, holders: Sequence[int] | None, ends: int
+        self, layers: range, t: int, holders: Sequence[int] | int, ends: int
     ) -> dict[str, int]:
         """The flat copy of a run's gradients, where the costs have it weighed."""
         costs, model = self.workload.costs, self.model
         if not costs.memory.flat_gradients:
             return {}
         copied = 0
-        if holders is not None:
+        if not isinstance(holders, int):
             own = self.trained
             copied = sum(own.layers[x] for x in layers if holders[x] > 1)
             # Embedding and head lie beside the first and the last layer.
@@ -533,9 +533,9 @@ class CostTable:
         return {"flat_gradients": memory.flat_mib(costs, copied, t)}
 
     @cached_method
-    def _least_mib(self, layers: range, t: int) -> int:
-        """Where every layer has as many replicas as there can be."""
-        return self._states_mib(layers, t, (self.most_replicas,) * self.layers)
+    def _least_mib(self, layers: range, t: int, replicas: int) -> int:
+        """Return the states where every layer has so many replicas."""
+        return self._states_mib(layers, t, (replicas,) * self.layers)
 
     def _states_mib(self, layers: range, t: int, holders: Sequence[int]) -> int:
         costs, beside = self.workload.costs, self.beside

@@ -7,7 +7,7 @@ begins it the embedding.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,22 +24,20 @@ def fitting(
     node: str,
     group: tuple[int, int],
     flight: int,
-    replicas: int | None = None,
+    holders: Sequence[int] | int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Flags:
     """Tell for every run whether it fits on GPUs of a node at the least.
 
     `group` is a tensor-parallel degree and the samples of a replica; a stage before the
-    last one keeps `flight` micro-batches, the last stage one. ZeRO divides among the
-    `replicas` that every layer has, or as many as there can be. `check` is called now
-    and then, and may raise.
+    last one keeps `flight` micro-batches, the last stage one. ZeRO divides among
+    `holders`, as for `stage_mib`. `check` is called now and then, and may raise.
 
     Interleaved, a pipeline has as many micro-batches as stages, or more, and a stage as
     many layers as it has runs: `flight - 1` stages follow, and it keeps what that says
     (`hetopt/exact/README.md` has why fewer stages never ask for more).
     """
     room = table.memory_mib(node)
-    holders = None if replicas is None else [replicas] * runs.layers
     v = table.workload.costs.schedule.interleave
 
     def fits(first: int, last: int) -> bool:

@@ -13,7 +13,7 @@ from places import TESTS
 from soaking import pipelines as soaked
 
 from hetopt.costs import under
-from hetopt.exact.checking.stages import Stages
+from hetopt.exact.checking.stages import NONE_US, Stages
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
 from hetopt.problems.training_plan.shapes import split_of
@@ -26,6 +26,7 @@ _SEEDS = range(150)
 _MET = {
     *("first", "last", "middle", "inner", "outer", "several nodes", "replicas"),
     *("in flight", "exact", "recompute", "interleave", "links", "profile", "equal"),
+    "limited",
 }
 
 
@@ -52,34 +53,34 @@ def _ways(rng):
             yield only, some
 
 
-def test_no_stage_of_a_valid_plan_is_quicker_than_the_table_says(drawn):
+def test_no_valid_plan_has_quicker_stages_or_more_replicas_than_tables_say(drawn):
     met = Counter()
     for instance, plans in drawn:
-        table = StageTable(instance)
-        met.update(_settings(table))
+        whole, stages = StageTable(instance), Stages(instance)
+        met.update(_settings(whole))
+        assert whole.most_replicas == stages.most_replicas
         for plan, rows in plans:
-            if plan.gpu_count == 1 and table.costs.is_paced:
+            held = Counter[int]()
+            for stage in (stage for each in plan.pipelines for stage in each.stages):
+                held.update({x: len(stage.replicas) for x in range(*stage.layers)})
+            least, most = min(held.values()), max(held.values())
+            assert len(plan.pipelines) <= least <= whole.most_replicas
+            met["room"] += least == whole.most_replicas
+            if plan.gpu_count == 1 and whole.costs.is_paced:
                 continue  # judged by itself
+            table = whole.limited(most)
+            for c in range(len(table.classes)):
+                limited = table.replica_us(c)
+                met["limited"] += bool((whole.replica_us(c) < limited).any())
+                fits = stages.of_replicas(most)._replica_us(c, 1) < NONE_US
+                long = table.runs.lengths >= instance.workload.costs.interleave
+                at = table.runs.number[stages.first, stages.last]
+                assert ((limited < NEVER)[..., at] == fits)[..., long[at]].all()
             for pipeline, each in zip(plan.pipelines, rows, strict=True):
                 for j, row in enumerate(each):
                     met.update(_checked(table, pipeline, j, row))
-    assert not _MET - set(met), "never drawn"
-
-
-def test_no_valid_plan_has_more_replicas_or_pipelines_than_have_room(drawn):
-    met = Counter()
-    for instance, plans in drawn:
-        most = StageTable(instance).most_replicas
-        assert Stages(instance).most_replicas == most, "the checker counts otherwise"
-        for plan, _ in plans:
-            stages = [stage for each in plan.pipelines for stage in each.stages]
-            held = Counter[int]()
-            for stage in stages:
-                held.update({x: len(stage.replicas) for x in range(*stage.layers)})
-            least = min(held.values())
-            assert len(plan.pipelines) <= least <= most
-            met.update(["least" if least < most else "most"])
-    assert met["most"] > 10, "never as many as have room"
+    assert not _MET - set(+met), "never drawn"
+    assert met["room"] > 10, "never as many as have room"
 
 
 def test_layers_without_parameters_have_room_in_every_node():

@@ -6,6 +6,7 @@ Nothing here is shared with the engine but the cost model.
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -109,10 +110,22 @@ class Stages:
         self.ends = self.last == self.layers
         #: Of each first layer, where its runs begin in the list.
         self.begin = np.searchsorted(self.first, np.arange(self.layers + 1))
+        #: The most replicas of a layer, among which ZeRO divides, if that is known.
+        self._sharers: int | None = None
+        self._forget()
+        self.intra = lru_cache(None)(self._find_intra)
+
+    def _forget(self) -> None:
         self.options = lru_cache(None)(self._options)
         self._replica_us = lru_cache(None)(self._find_replica_us)
-        self.intra = lru_cache(None)(self._find_intra)
         self._segments: dict[object, dict[object, Whole]] = {}
+
+    def of_replicas(self, most: int) -> "Stages":
+        """Return the stages of plans no layer of which has more replicas than that."""
+        found = copy(self)
+        found._sharers = min(most, self.table.most_replicas)
+        found._forget()
+        return found
 
     def segment_us(self, *key: object) -> dict[object, Whole]:
         """Return times of segments that were computed before, to be added to."""
@@ -230,7 +243,8 @@ class Stages:
             if parts > 1:  # as the judge weighs P micro-batches
                 kept = stages
             need = rule.stage_mib(
-                name, range(first, last), group, Position(kept, stages, j)
+                *(name, range(first, last), group, Position(kept, stages, j)),
+                self._sharers,
             )
             return sum(need.values()) <= room
 

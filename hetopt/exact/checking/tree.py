@@ -23,6 +23,7 @@ from .stages import NONE_US, Stages, with_least_latency
 _ENOUGH = 10  # complaints, after which nothing more is checked
 _HIDDEN = 5  # halvings of what may be synchronised unseen
 _HALVINGS = 64  # of prices that are too large
+_SHARERS = 16  # replicas among which states are divided, of stages of their own
 _PARTED = 16  # tables of stages that are kept, with hosts as kinds of their own
 
 
@@ -74,6 +75,7 @@ class Check:
         whole = with_least_latency(instance) if certificate.levelled else instance
         self._stages = Stages(whole, certificate.sites)
         self._parted = lru_cache(_PARTED)(partial(Stages, whole, ()))
+        self._of = lru_cache(_PARTED)(self._stages_of)
         self._sites = Sites(self._stages, certificate.sites)
         self._certificate = certificate
         costs, table = instance.workload.costs, self._stages.table
@@ -142,8 +144,12 @@ class Check:
         stages, apart = self._stages, tuple[int, ...]()
         if leaf.whole and not self._sites:
             apart = box.apart([len(kind.nodes) for kind in stages.kinds])
+        largest = stages.sizes[box.size[1]]
+        # A pipeline has no more replicas of a layer than a micro-batch has sequences.
+        replicas = 1 << (box.pipelines * largest - 1).bit_length()
+        stages = self._of(apart if any(apart) else (), replicas)
         if any(apart):
-            stages, box = self._parted(apart), box.parted(apart)
+            box = box.parted(apart)
         parts = [*self._parts(stages, box, left, leaf.places or 1)] if left >= 0 else []
         parts = [part for part in parts if (part.options.times <= left).any()]
         if not parts:  # no stage is as quick
@@ -160,7 +166,6 @@ class Check:
             return False
         if any(apart):
             prices = prices.parted(apart)
-        largest = stages.sizes[box.size[1]]
         for _ in range(_HALVINGS):
             if prices.fit(stages, box, largest, left):
                 break
@@ -173,6 +178,12 @@ class Check:
         if not prices.refute(stages, box):
             return False
         return all(each.holds() for each in leaves)
+
+    def _stages_of(self, apart: tuple[int, ...], replicas: int) -> Stages:
+        stages = self._parted(apart) if apart else self._stages
+        if not self._stages.costs.updates.zero or replicas > _SHARERS:
+            return stages
+        return stages.of_replicas(replicas)
 
     @cached_property
     def _on_nodes(self) -> OnNodes:

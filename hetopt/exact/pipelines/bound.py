@@ -20,7 +20,7 @@ from ...stages import NEVER, StageTable
 from ...stages.classes import Sites
 from ...text.documents import Document
 from .arcs import Arcs, arcs, least_cover
-from .boxes import Box, Descent, Division, Whole
+from .boxes import Box, Division, Whole
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
@@ -33,10 +33,12 @@ from .unordered import Crossing, Segments, SiteRange, Unordered
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
 _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
+_SPARE = 100_000_000  # of these, for tables of few replicas besides
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
 _CREDIT = 8  # of places that refute boxes, at the most
 _DIVE_PLACES, _DIVE_INTERVALS = 4, 12  # where plans are looked for
+_MOST_HOLDERS = 16  # replicas among which ZeRO divides, in tables of their own
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 
@@ -198,8 +200,8 @@ class PipelineBound:
         self.batch = instance.workload.global_batch
         #: Prices at which whole pipelines refuted the last box that they did.
         self._served: Array | None = None
-        self._apart: dict[tuple[int, ...], _View] = {}
-        self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
+        self._views: dict[tuple[tuple[int, ...], int | None], _View] = {}
+        self._kept: OrderedDict[tuple[StageTable, int, bytes], Segments] = OrderedDict()
         self._view = _View(self.table, self.table, schedule, check)
         #: What a sequence is in whole prices; 0 where times are too long for proofs, or
         #: tables too large.
@@ -208,6 +210,8 @@ class PipelineBound:
         self.most_places = min(max(places, default=0), schedule.places)
         if not self.most_places:
             self.scale = 0
+        #: Whether ZeRO divides states, and tables are small enough for several.
+        self._divides = costs.updates.zero > 0 and self._bytes(8) <= _SPARE
         sizes = range(len(self.table.sizes)) if self.most_places else ()
         each = [self.stages(size, 1) for size in sizes]
         slowest = [_least_slowest(self.table, x) for x in each]
@@ -457,7 +461,7 @@ class PipelineBound:
         if state.prices is None:
             return None
         apart = self._apart_of(box)
-        view = self._view_of(apart)
+        view = self._view_of(apart, self._holders(box))
         rows = replace(rows, gpus=tuple(view.table.gpus.tolist()))
         parts = self._parts(box, time_us, left, rows, view)
         hosts = tuple(low for low, _ in view.hosts(box))
@@ -484,20 +488,39 @@ class PipelineBound:
         apart = tuple(low if low == high < n else 0 for low, high, n in each)
         return apart if any(apart) else ()
 
-    def _view_of(self, apart: tuple[int, ...]) -> "_View":
-        """Return stages with so many hosts of each class apart."""
-        if not apart:
+    def _holders(self, box: Box) -> int | None:
+        """Return replicas that no layer of a box's plans has more of; None for many.
+
+        Each pipeline has one or more of each layer, so there are no more pipelines than
+        the least replicated layer has replicas; and none has more of a layer than a
+        micro-batch has sequences. Powers of two are few, so tables are.
+        """
+        if not self._divides:
+            return None
+        pipelines = min(box.count_high, box.replicas_high)
+        most = 1 << (pipelines * self.table.sizes[box.size_high] - 1).bit_length()
+        few = min(_MOST_HOLDERS, self.table.costs.most_replicas)
+        return most if most <= few else None
+
+    def _view_of(
+        self, apart: tuple[int, ...] = (), holders: int | None = None
+    ) -> "_View":
+        """Return stages with so many hosts of each class apart, and replicas."""
+        key = apart, holders
+        if key == ((), None):
             return self._view
-        if apart not in self._apart:
+        if key not in self._views:
+            numbers = apart or (0,) * len(self.table.classes)
             hosts = {
                 name
-                for number, each in zip(apart, self.table.classes, strict=True)
+                for number, each in zip(numbers, self.table.classes, strict=True)
                 for name in each.nodes[:number]
             }
-            table = StageTable(self.instance, apart=hosts)
+            table = StageTable(self.instance, apart=hosts) if apart else self.table
+            table = table.limited(holders) if holders else table
             given = self.table, self.schedule, self.check
-            self._apart[apart] = _View(table, *given, hosts)
-        return self._apart[apart]
+            self._views[key] = _View(table, *given, hosts)
+        return self._views[key]
 
     def _levels(self, box: Box, *, last: bool) -> Iterator[tuple[int, bool]]:
         """Yield places of stages that are distinguished, and if pipelines are counted.
@@ -559,7 +582,7 @@ class PipelineBound:
         size, whether there are few micro-batches, and the range of what is hidden: it
         is the same in the parts of a box.
         """
-        found, own = [], view or self._view
+        found, own = [], view or self._view_of(holders=self._holders(box))
         table, bare = own.table, own.bare(box)
         positions = box.places if table.places else 1
         # Interleaved pipelines have no fewer micro-batches than stages.
@@ -587,9 +610,9 @@ class PipelineBound:
                         high = min(high, box.slowest_high_us)
                     low = max(self.least_slowest_us[size], box.slowest_low_us)
                     if table.runs.equal and positions == 1 and view is None:
-                        known = self._segments(coupling)
+                        known = self._segments(table, coupling)
                         pricing: Pricing = Unordered(
-                            *(self.table, coupling, limits, rows, known),
+                            *(table, coupling, limits, rows, known),
                             self._crossing(box),
                         )
                     else:
@@ -598,11 +621,11 @@ class PipelineBound:
                     found.append((number, pricing, (low, high)))
         return found
 
-    def _segments(self, coupling: Coupling) -> Segments:
+    def _segments(self, table: StageTable, coupling: Coupling) -> Segments:
         """Return segments: the same for couplings of a size that allow as much."""
-        key = coupling.arcs.size, coupling.light.tobytes()
+        key = table, coupling.arcs.size, coupling.light.tobytes()
         if key not in self._kept:
-            self._kept[key] = Segments(self.table, coupling.arcs, coupling.light)
+            self._kept[key] = Segments(table, coupling.arcs, coupling.light)
             while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
@@ -675,15 +698,42 @@ class PipelineBound:
         return [] if box.split is None else [box.split.low, box.split.high]
 
 
-class Refutation(Descent):
-    """The refutation of one time by prices."""
+class Refutation:
+    """The refutation of one time, box by box, so that a caller can stop between."""
 
     def __init__(
         self, bound: PipelineBound, time_us: int, boxes: Sequence[Box]
     ) -> None:
         """Begin with the boxes that are known."""
-        super().__init__(bound, time_us, boxes)
-        self.bound = bound
+        self.bound, self.time_us = bound, time_us
+        self.open = list(boxes)
+        self.settled: list[Box] = []
+        self.failed = False
+
+    def step(self) -> bool:
+        """Settle or divide one box; False when there is nothing left to do."""
+        if self.failed or not self.open:
+            return False
+        box = self.open[-1]  # which stays where time is over before it is settled
+        settled = self.bound.settles(box, self.time_us)
+        self.open.pop()
+        if settled:
+            self.settled.append(box)
+        elif parts := self.bound.divide(box, self.time_us):
+            self.open += parts
+        else:
+            self.failed = True
+            self.open.append(box)
+        self.bound.boxes = self.settled + self.open
+        return True
+
+    def cancel(self) -> None:
+        """Do nothing: what is known stays."""
+
+    @property
+    def proved(self) -> bool:
+        """Return whether every box is settled: no plan is as quick as `time_us`."""
+        return not self.open and not self.failed
 
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.

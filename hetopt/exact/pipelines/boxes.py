@@ -5,11 +5,10 @@ has, the number of pipelines; and where there is one pipeline, its size of micro
 and its slowest stage. The first boxes cover all plans, and the parts of a box cover it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor, isqrt
-from typing import Literal, Protocol
+from typing import Literal
 
 from .counts import Known
 from .master import State
@@ -293,51 +292,3 @@ class Division:
         at = max(low + 1, isqrt(low * high))
         first = box.part(slowest_high_us=at)
         return Split("slowest", at, first, box.part(slowest_low_us=at))
-
-
-class Tree(Protocol):
-    """The boxes of a bound, which it settles or divides."""
-
-    boxes: list[Box]
-
-    def settles(self, box: Box, time_us: int) -> bool:
-        """Tell whether no plan in the box takes `time_us` or less."""
-
-    def divide(self, box: Box, time_us: int) -> list[Box]:
-        """Return what is looked at in place of a box; nothing if it is too narrow."""
-
-
-class Descent:
-    """The refutation of one time, box by box, so that a caller can stop between."""
-
-    def __init__(self, tree: Tree, time_us: int, boxes: Sequence[Box]) -> None:
-        """Begin with the boxes that are known."""
-        self._boxes_of, self.time_us = tree, time_us
-        self.open = list(boxes)
-        self.settled: list[Box] = []
-        self.failed = False
-
-    def step(self) -> bool:
-        """Settle or divide one box; False when there is nothing left to do."""
-        if self.failed or not self.open:
-            return False
-        box = self.open[-1]  # which stays where time is over before it is settled
-        settled = self._boxes_of.settles(box, self.time_us)
-        self.open.pop()
-        if settled:
-            self.settled.append(box)
-        elif parts := self._boxes_of.divide(box, self.time_us):
-            self.open += parts
-        else:
-            self.failed = True
-            self.open.append(box)
-        self._boxes_of.boxes = self.settled + self.open
-        return True
-
-    def cancel(self) -> None:
-        """Do nothing: what is known stays."""
-
-    @property
-    def proved(self) -> bool:
-        """Return whether every box is settled: no plan is as quick as `time_us`."""
-        return not self.open and not self.failed

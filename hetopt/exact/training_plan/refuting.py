@@ -22,8 +22,7 @@ from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
 from ..enumeration.boxes import BoxEnumeration, is_enumerated
-from ..pipelines.bound import PipelineBound
-from ..pipelines.boxes import Box
+from ..pipelines.bound import PipelineBound, Refutation
 from ..pipelines.schedule import Goals, Schedule
 from ..pipelines.side_by_side import Beside, Processes
 from .packings import Packings
@@ -57,40 +56,6 @@ class Times(NamedTuple):
     lowest_us: int
     highest_us: int
     alone_us: int = 0
-
-
-class Attempt(Protocol):
-    """The refutation of one time, step by step."""
-
-    def step(self) -> bool:
-        """Do something of it; False when there is nothing left to do."""
-
-    def cancel(self) -> None:
-        """End what is at work elsewhere."""
-
-    @property
-    def proved(self) -> bool:
-        """Return whether the time is refuted."""
-
-    def certificate(self) -> Any:
-        """Return what a checker needs; None where that is too much for a file."""
-
-
-class Refuter(Protocol):
-    """A bound that refutes times, and keeps the boxes that it needed."""
-
-    @property
-    def boxes(self) -> list[Box]:
-        """The boxes that were needed so far."""
-
-    def refute(self, time_us: int) -> Attempt:
-        """Start refuting that any plan has an iteration of at most `time_us`."""
-
-    def dives(self) -> list[Box]:
-        """Return boxes in which plans may be."""
-
-    def dive(self, box: Box, time_us: int) -> None:
-        """Tell of a packing that may be a plan of a box within a time."""
 
 
 class _Postponed(OutOfTime):
@@ -171,7 +136,7 @@ class Tightening:
 
     def __init__(
         self,
-        bounds: Sequence[Refuter],
+        bounds: Sequence[PipelineBound | Beside],
         times: Times,
         clock: Clock,
         *,
@@ -193,7 +158,7 @@ class Tightening:
         self._begin(times.highest_us)
         self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
-        self._begun: dict[int, Attempt] = {}
+        self._begun: dict[int, Refutation] = {}
         self._spent = 0.0  # on goals that were reached
 
     def _begin(self, highest_us: int) -> None:
@@ -305,7 +270,7 @@ def tightening(
     if not capability.carries("proof pipelines", instance):
         return None
     listing: BoxEnumeration | None = None
-    refuters, few = list[Refuter](), processes is None
+    refuters, few = list[PipelineBound | Beside](), processes is None
     variants, lightest = settings.variants(instance), settings.lightest(instance)
     several = len(settings.split_variants(instance)) > 1
     place = dict[int, int]()  # of the refuter, by number of a variant
