@@ -215,25 +215,6 @@ def test_what_of_a_list_is_not_read_is_told(tmp_path: Path) -> None:
     }
 
 
-def test_a_history_of_spot_prices_has_the_cards_of_its_machines(tmp_path: Path) -> None:
-    header = "AvailabilityZone,InstanceType,ProductDescription,SpotPrice,Timestamp"
-    rows = [
-        "us-east-1a,p4d.24xlarge,Linux/UNIX,12.8,2026-01-02T00:00:00+00:00",
-        "us-east-1a,p4d.24xlarge,Linux/UNIX,8.0,2026-01-01T00:00:00+00:00",
-        "us-east-1b,p4d.24xlarge,Linux/UNIX,16.0,2026-01-03T00:00:00+00:00",
-        "us-east-1b,c5.large,Linux/UNIX,0.1,2026-01-01T00:00:00+00:00",
-    ]
-    for listing in (rows, rows[::-1]):
-        path = own(tmp_path, header, *listing)
-        found = offers(path, spot=True, losses_per_hour=0.1)
-        assert set(found) == {"8xA100-40GB-SXM4@spot"}
-        assert found["8xA100-40GB-SXM4@spot"]["usd_per_hour"] == 1.6
-    with pytest.raises(
-        InstanceError, match=r"no column Price but spot prices \(--spot"
-    ):
-        offers(path)
-
-
 def test_a_list_in_json_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "offers.json"
     path.write_text('[{"gpu_name": "RTX 4090", "dph_total": 3.2}]')

@@ -108,8 +108,7 @@ def printed(text: str) -> Document:
         return {name: plain(value.strip()) for name, value in pairs}
     call = node.value if isinstance(node, ast.Expr) else None
     try:
-        reader = _Reader("", {})
-        return dict(reader.of_call(call, "", {})) if isinstance(call, ast.Call) else {}
+        return dict(_Reader("", {}).fields(call, "", {})) if call else {}
     except RecursionError:
         return {}
 
@@ -192,77 +191,62 @@ class _Reader:
                     | ast.AnnAssign(target=target, value=value)
                 ) if value is not None:
                     name = _dotted_name(target)
-                    found |= self._of(value, name, names)
+                    found |= dict(self._assigned(value, name, names))
                     if isinstance(target, ast.Name):
                         names[name] = self.constant(value, names)
                 case ast.Return(value=value) | ast.Expr(value=value) if value:
-                    found |= self._of(value, "", names)
+                    found |= dict(self._assigned(value, "", names))
                 case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
                     found |= self.block(one.body, names)
                 case ast.With():
                     found |= self.block(one.body, names)
         return found
 
-    def _own_call(self, value: ast.expr) -> str:
-        """The name of the function of the file that is called; empty for none."""
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            return value.func.id if value.func.id in self.functions else ""
-        return ""
-
-    def _of(self, value: ast.expr, name: str, names: Document) -> Document:
-        """Return the value of an assignment; the fields of a variable are enough."""
-        behind = name.partition(".")[2]
-        if own := self._own_call(value):
-            assert isinstance(value, ast.Call)
-            return self.function(own, value, names)
-        if isinstance(value, ast.Call):
-            # `cfg = Config(...)`: the fields are those of the whole; a part without
-            # any is there all the same: `cfg.plugins = bf16_mixed()`.
-            fields = dict(self.of_call(value, f"{behind}." if behind else "", names))
-            return fields or ({behind: _dotted_name(value.func)} if behind else {})
-        if isinstance(value, ast.Dict):
-            return dict(self._of_dict(value, "", names))
-        constant = self.constant(value, names)
-        return {} if constant is _UNREAD or not name else {behind or name: constant}
-
-    def of_call(
-        self, call: ast.Call, before: str, names: Document
-    ) -> Iterator[tuple[str, object]]:
-        """Yield the fields of a call."""
-        for word in call.keywords:
-            if word.arg is not None:
-                yield from self._of_field(word.value, before + word.arg, names)
-
-    def _of_dict(
-        self, tree: ast.Dict, before: str, names: Document
-    ) -> Iterator[tuple[str, object]]:
-        for key, value in zip(tree.keys, tree.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield from self._of_field(value, before + key.value, names)
-
-    def _of_field(
+    def _assigned(
         self, value: ast.expr, name: str, names: Document
     ) -> Iterator[tuple[str, object]]:
+        """Yield what an assignment gives; the fields of a variable are enough.
+
+        `cfg = Config(...)`: the fields are those of the whole, without its name.
+        """
+        behind = name.partition(".")[2]
         constant = self.constant(value, names)
         if constant is not _UNREAD:
-            yield name, constant
-        elif own := self._own_call(value):
-            assert isinstance(value, ast.Call)
-            for inner, one in self.function(own, value, names).items():
-                yield f"{name}.{inner}", one
-        elif isinstance(value, ast.Call):
-            fields = list(self.of_call(value, f"{name}.", names))
-            # A part without fields is there all the same: `SelectiveAC.Config()`.
-            yield from fields or [(name, _dotted_name(value.func) or "set")]
-            if fields:
-                yield f"{name}.class", _dotted_name(value.func)
-        elif isinstance(value, ast.Dict):
-            yield from self._of_dict(value, f"{name}.", names)
-        elif isinstance(value, ast.List) and any(
-            isinstance(one, ast.Call) for one in value.elts
-        ):
-            calls = [one for one in value.elts if isinstance(one, ast.Call)]
-            yield name, [_dotted_name(one.func) for one in calls]
+            yield from [(behind or name, constant)] if name else []
+        else:
+            yield from self.fields(value, behind, names)
+
+    def fields(
+        self, value: ast.expr, name: str, names: Document
+    ) -> Iterator[tuple[str, object]]:
+        """Yield the constants of a value, by names that begin with the value's own."""
+        before = f"{name}." if name else ""
+        constant = self.constant(value, names)
+        match value:
+            case _ if constant is not _UNREAD:
+                yield name, constant
+            case ast.Call(func=ast.Name(id=own)) if own in self.functions:
+                for inner, one in self.function(own, value, names).items():
+                    yield before + inner, one
+            case ast.Call(func=function, keywords=words):
+                found = [
+                    field
+                    for word in words
+                    if word.arg is not None
+                    for field in self.fields(word.value, before + word.arg, names)
+                ]
+                yield from found
+                if name:  # a part without fields is there all the same
+                    called = _dotted_name(function) or "set"
+                    yield (f"{name}.class", called) if found else (name, called)
+            case ast.Dict(keys=keys, values=values):
+                for key, one in zip(keys, values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield from self.fields(one, before + key.value, names)
+            case ast.List(elts=items) if name:
+                calls = [one for one in items if isinstance(one, ast.Call)]
+                if calls:
+                    yield name, [_dotted_name(one.func) for one in calls]
 
     def constant(self, node: ast.expr, names: Document) -> Any:
         """Return a constant's value; `_UNREAD` for what is none."""

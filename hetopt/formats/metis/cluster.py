@@ -10,7 +10,7 @@ from ...errors import InstanceError
 from ...text.parsing import read_text, read_tree
 from ..documents import Document
 from ..importing.clusters import named_well, node
-from ..importing.measured import field, number
+from .measured import field, number
 
 Unit = tuple[str, Fraction]
 

@@ -35,9 +35,8 @@ from ...schema import LONGEST_NAME
 from ...text.complaints import validated
 from ..documents import Document, Options, Values
 from ..foreign import Foreign, Quantity, read_record
-from ..importing import measured
 from ..importing.clusters import named_well
-from . import cluster
+from . import cluster, measured
 
 OPTIONS: Options = {
     "hostfile": Path,
@@ -107,7 +106,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     if paths:
         raise InstanceError(f"found {paths[0]} besides the profiles; remove it")
     needed = ("hostfile", "clusterfile", "profiles", "bandwidth_unit", "parameter_unit")
-    measured.required("metis", options, needed)
+    measured.required(options, needed)
     hosts = cluster.hosts(
         options["hostfile"],
         options["clusterfile"],

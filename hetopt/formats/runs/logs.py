@@ -69,18 +69,13 @@ class Trainer(NamedTuple):
         text = source.text if source.kind == "log" else ""
         return any(all(mark in text for mark in marks) for marks in self.marks)
 
-    def facts(self, source: Source, given: Given) -> Facts:
-        """Return what is known of a run before its lines are read."""
+    def runs(self, source: Source, given: Given) -> list[Run]:
+        """Return the one run of a log."""
         facts = given.facts(source.path)
         facts.add(self.title, self.told)
         if self.settings is not None:
             for one in given.of(self.name):
                 facts.add(one.source, self.settings(one.tree))
-        return facts
-
-    def runs(self, source: Source, given: Given) -> list[Run]:
-        """Return the one run of a log."""
-        facts = self.facts(source, given)
         self.read(source, facts, given)
         most: dict[str, float] = {}
         for line in source.lines:
@@ -90,7 +85,7 @@ class Trainer(NamedTuple):
         facts.add("memory of the ranks", {k: v for k, v in most.items() if v > 0})
         name_gpus(source.lines, facts)
         readings = self.readings(source, facts["gbs"])
-        measure(source, facts, self.speed, readings)
+        _measure(source, facts, self.speed, readings)
         return [facts.run()]
 
     def measured(self, source: Source, size: Size) -> Measured | None:
@@ -121,7 +116,7 @@ def steady(readings: Sequence[float]) -> Measured | None:
     return Measured(median(kept), len(kept), first) if kept and median(kept) else None
 
 
-def measure(source: Source, facts: Facts, field: str, readings: list[float]) -> None:
+def _measure(source: Source, facts: Facts, field: str, readings: list[float]) -> None:
     """Take the steady reading as `field`; else, that memory ran out before one.
 
     `InstanceError` where there is neither.

@@ -12,9 +12,7 @@ accelerator and count the cheapest is kept; with several lists that of each clou
 offer is one accelerator in one size of instance, named `8xA100`, rented whole; its
 price is that of one GPU, rounded up to a millionth of a dollar. With `spot` SpotPrice
 makes offers of its own beside those of Price, `8xA100@aws-spot`; no catalogue says how
-often they are lost, so `losses_per_hour` of one machine is asked for. A list that names
-machines only, as AWS's history of spot prices does, has the GPUs of those that are
-known (`hetopt.catalogue.rented`), at the newest price in each zone.
+often they are lost, so `losses_per_hour` of one machine is asked for.
 
 GpuInfo is a Python literal, read as one and never run. Its memory is given now of one
 GPU and now of all of them, in MiB or in GiB: a reading is taken where it agrees with
@@ -30,7 +28,7 @@ one instance is the card's by its data sheet: all its NVLinks, or its bus.
 
 import re
 from ast import literal_eval
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
@@ -40,7 +38,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import Field
 
-from ...catalogue import Gpu, Price, find_gpu, generation, rented, skypilot_gpus
+from ...catalogue import Gpu, Price, find_gpu, generation, skypilot_gpus
 from ...errors import InstanceError, cut, naming
 from ...schema import Count, Counted, Efficiency, GbytesPerS, Seconds
 from ...schema.record import Frequency, Written
@@ -119,11 +117,10 @@ _HOUR = re.compile(
 #: What lists call the kinds of prices, in letters alone.
 _KINDS = {
     **dict.fromkeys(("ondemand", "standard", "regular", "payasyougo", "payg"), "Price"),
-    **dict.fromkeys(("consumption", "linux", "no", "none", ""), "Price"),
+    **dict.fromkeys(("consumption", "no", "none", ""), "Price"),
     **dict.fromkeys(("spot", "preemptible", "interruptible"), "SpotPrice"),
     "lowpriority": "SpotPrice",
 }
-_TIME = "Timestamp"
 _UNKNOWN = "cards that are not known"
 _MOST_NAMES = 12  # of cards that are left out
 _MICRO = Decimal("0.000001")
@@ -230,9 +227,6 @@ def _of_columns(path: Path) -> Iterator[Assumption]:
         value = "USD an hour of a whole machine"
         change = "PricePerGpu as its name, where it is of one GPU"
         yield Assumption(f"column {price.name}", value, "its name", change)
-    if _names_machines_only({*listed, *known}):
-        value = "those of the machines whose names are known; other rows are left out"
-        yield Assumption("GPUs", value, "InstanceType", "column AcceleratorName")
     unread = [c for c in listed if c and c not in used and c.lower() not in _OF_NO_USE]
     if unread:
         more = f", and {len(unread) - _MOST_NAMES} more" * (len(unread) > _MOST_NAMES)
@@ -482,31 +476,7 @@ def _known(listed: Sequence[str]) -> dict[str, columns.Column]:
 def _table(path: Path) -> Table:
     """Return the table of a list, with its columns by SkyPilot's names as well."""
     table = read_table(path)
-    table = columns.with_names(table, _known(table.columns))
-    return _with_cards(table) if _names_machines_only(table.columns) else table
-
-
-def _names_machines_only(names: Collection[str]) -> bool:
-    return "InstanceType" in names and "AcceleratorName" not in names
-
-
-def _with_cards(table: Table) -> Table:
-    """Return a table with the cards of its machines, each at its newest price."""
-    newest: dict[tuple[str, ...], tuple[int, dict[str, str | None]]] = {}
-    for number, line in table.rows:
-        parts = ("InstanceType", "Region", "ProductDescription")
-        key = tuple(line.get(part) or "" for part in parts)
-        key += () if _TIME in line else (str(number),)
-        before = newest[key][1].get(_TIME) if key in newest else None
-        if before is not None and before > (line.get(_TIME) or ""):
-            continue
-        machine = rented().get((line["InstanceType"] or "").strip().lower())
-        card = "" if machine is None else machine.card
-        count = "0" if machine is None else str(machine.gpus)
-        cells = {"AcceleratorName": card, "AcceleratorCount": count}
-        newest[key] = number, {**line, **cells}
-    names = (*table.columns, "AcceleratorName", "AcceleratorCount")
-    return Table([*names], iter(newest.values()))
+    return columns.with_names(table, _known(table.columns))
 
 
 def _card(name: str) -> Gpu | None:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
@@ -36,11 +37,7 @@ from ..runs.logs import literal
 
 OPTIONS: Options = {"hosts": str}
 TRAINER = "torchtitan"
-_RULES: dict[str, Recompute] = {
-    "full": "full",
-    "selective": "selective",
-    "none": "none",
-}
+_RULES: Mapping[str, Recompute] = {rule: rule for rule in get_args(Recompute)}
 _ENDS = ("first", "last")
 _SCHEDULE = "parallelism.pipeline_parallel_schedule"
 _TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"

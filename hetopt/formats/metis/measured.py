@@ -1,4 +1,4 @@
-"""Importers of measured layers share this: numbers, options, the instance they make.
+"""The instance of measured layers: its options, and numbers of the files.
 
 A measured model counts embedding and head as its first and last layer: the instance
 has them as layers of their own, with their parameters and times, and `head: omit`, so
@@ -20,7 +20,7 @@ from ...errors import InstanceError
 from ...schema import Length
 from ..documents import Document, Options, Values
 from ..foreign import quantity
-from . import ports
+from ..importing import ports
 
 OPTIONS: Options = {
     "name": str,
@@ -38,13 +38,13 @@ _MODEL = ("hidden", "heads", "sequence_length", "global_batch")
 _MOST_SIZES = 64
 
 
-def required(format: str, options: Values, names: Iterable[str]) -> None:
+def required(options: Values, names: Iterable[str]) -> None:
     """`InstanceError` that names every option of `names` and of the model not given."""
     missing = [name for name in (*names, *_MODEL) if options.get(name) is None]
     if missing:
         flags = " ".join(f"--{name.replace('_', '-')} VALUE" for name in missing)
         raise InstanceError(
-            f"import {format}: the files do not say {', '.join(missing)}; give {flags}"
+            f"import metis: the files do not say {', '.join(missing)}; give {flags}"
         )
     for name in (*_MODEL, "vocabulary"):
         value = options.get(name)
@@ -175,7 +175,7 @@ def _speeds(
                 f"the profile of {name!r} times layer {layer} with 0; measure it again"
             )
         measured = max(float(round(fastest, 3)), 0.001)
-        peak = peaks.get(name) or gpu.get("peak_tflops") or _sheet(name)
+        peak = peaks.get(name) or _sheet(name)
         if peak is None or peak < measured:
             gpu["peak_tflops"], gpu["efficiency"] = measured, 1.0
         else:
