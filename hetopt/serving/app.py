@@ -143,17 +143,6 @@ class Desktop:
         text = await self._work(self.desk.explain, name)
         return attachment(text, "explained.html", "text/html")
 
-    async def launchers(self, request: Request) -> Response:
-        """Return who can run a plan, and why others cannot."""
-        work = partial(self.desk.launchers, request.path_params["name"])
-        return JSONResponse(await self._work(work))
-
-    async def export(self, request: Request) -> Response:
-        """The files that launch a plan, in an archive."""
-        name, target = (request.path_params[x] for x in ("name", "target"))
-        held = await self._work(self.desk.export, name, target)
-        return attachment(held, f"{target}.zip", "application/zip")
-
     # -- jobs --------------------------------------------------------------------
 
     async def begin(self, request: Request) -> Response:
@@ -216,8 +205,6 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
             "/api/plans/{name}/plan.png": at.picture,
             "/api/plans/{name}/timeline.html": at.timeline,
             "/api/plans/{name}/explained.html": at.explain,
-            "/api/plans/{name}/launchers": at.launchers,
-            "/api/plans/{name}/export/{target}.zip": at.export,
             "/api/jobs/{job}/events": at.events,
         },
         "POST": {

@@ -3,9 +3,6 @@
 Nothing on it changes once it is there, and the oldest go when there is no room.
 """
 
-import io
-import stat
-import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +13,6 @@ from .. import api
 from ..api.starts import Known
 from ..errors import HetoptError
 from ..explaining import simulator
-from ..formats import exporting
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..report import explanation, timeline
@@ -163,33 +159,6 @@ class Desk:
         instance = self.find(sheet.digest).instance
         limits = Limits(time_s=EXPLAIN_S)
         return explanation.page(api.explain(sheet.plan, instance, limits=limits))
-
-    def launchers(self, name: str) -> list[Document]:
-        """Return who can run a plan, and why others cannot, as `export --explain`."""
-        sheet = self.sheet(name)
-        rows = exporting.explain(self.find(sheet.digest).instance, sheet.plan)
-        return [
-            {
-                "target": row["name"],
-                "tool": row["tool"],
-                "reason": row["unsupported"] or "; ".join(row["reasons"]) or None,
-            }
-            for row in rows
-        ]
-
-    def export(self, name: str, target: str) -> bytes:
-        """Return the files of `hetopt export --to TARGET`, in an archive."""
-        sheet = self.sheet(name)
-        instance = self.find(sheet.digest).instance
-        files = exporting.export_plan(target, instance, sheet.plan)
-        held = io.BytesIO()
-        with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path, text in sorted(files.items()):
-                entry = zipfile.ZipInfo(path)
-                mode = 0o755 if text.startswith("#!") else 0o644
-                entry.external_attr = (stat.S_IFREG | mode) << 16
-                archive.writestr(entry, text)
-        return held.getvalue()
 
     def sheet(self, name: str) -> Sheet:
         """The plan of a name; a refusal where it is not here any more."""

@@ -59,6 +59,8 @@ class Job:
 
     def stop(self) -> None:
         """End the search; its plan, if it has one, comes as the last event."""
+        if self.stopped:  # a second signal would end what keeps the plan
+            return
         self.stopped = True
         if self.events:
             self._signal(signal.SIGINT)

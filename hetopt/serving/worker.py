@@ -15,13 +15,13 @@ from dataclasses import replace
 from time import monotonic
 from typing import TextIO
 
+from .. import api
 from ..api.starts import Known, known_of
 from ..errors import HetoptError
 from ..plans import TrainingPlan
-from ..result import Result, known_gap
+from ..result import known_gap
 from ..schema import Instance
 from ..text.documents import Document
-from .searching import searched
 
 _EVERY_S = 0.05  # between two events of the same kind
 
@@ -52,20 +52,11 @@ class Teller:
             gap = known_gap(incumbent, bound)
             self.tell("state", incumbent=incumbent, bound=bound, gap=gap)
 
-    def began(self, what: str) -> None:
-        """Tell that planning began, as `Hearing` says."""
-        self.tell("began", what=what)
-
-    def knows(self, incumbent: int | None, bound: int | None) -> None:
-        """Tell what is known, as `Hearing` says."""
+    def report(self, incumbent: int | None, bound: int | None) -> None:
+        """Tell what is known, as the progress of a call."""
         self.state = incumbent, bound
         if monotonic() - self.told_at >= _EVERY_S:
             self.flush()
-
-    def tried(self, planner: str, found: Result) -> None:
-        """Tell what was tried, as `Hearing` says."""
-        why = found.reasons[0] if found.reasons and found.plan is None else None
-        self.tell("tried", planner=planner, objective=found.objective, why=why)
 
 
 def main() -> None:
@@ -83,16 +74,22 @@ def main() -> None:
 
 
 def answered(order: Document, teller: Teller) -> Document:
-    """Plan, and tell of it; the last event, which is not told yet."""
+    """Plan as `hetopt.plan` does; the last event, which is not told yet."""
     try:
         data = Instance.model_validate_json(json.dumps(order["instance"]))
-        found = searched(
-            data, order["time_limit"], teller, _start_knowledge(data, order)
+        teller.tell("began")
+        found = api.plan(
+            data,
+            start=_start_knowledge(data, order),
+            limits=order["time_limit"],
+            progress=teller.report,
         )
     except HetoptError as error:
         said = {"kind": error.kind, "message": str(error)}
         return {"kind": "error", "error": said}
-    return {"kind": "result", "document": None if found is None else found.to_file()}
+    except KeyboardInterrupt:  # before there was anything to keep
+        return {"kind": "result", "document": None}
+    return {"kind": "result", "document": found.to_file()}
 
 
 def _start_knowledge(data: Instance, order: Document) -> Known:

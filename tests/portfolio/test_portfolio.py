@@ -20,7 +20,6 @@ from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Alternatives, Instance
 from hetopt.search import racing
 from hetopt.search.quick import time_of
-from hetopt.serving.searching import searched
 
 TINY = "tiny/two-nodes"
 MOST_FRAMES = 7
@@ -84,23 +83,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float | None]]:
     return names
 
 
-def test_plan_serve_and_recover_ask_the_same_planners_in_the_same_order(
+def test_plan_and_recover_ask_the_same_planners_in_the_same_order(
     asked: list[tuple[str, float | None]],
 ) -> None:
     data = hetopt.load(TINY)
     expected = portfolio.order(data)
     whole = hetopt.plan(data, limits=30, known=False)
     assert [name for name, _ in asked] == expected
-    asked.clear()
-    heard = Heard()
-    page = searched(data, 30, heard)
-    assert [name for name, _ in asked] == heard.names == expected
-    assert page is not None
-    assert (page.plan, page.objective, page.bound) == (
-        whole.plan,
-        whole.objective,
-        whole.bound,
-    )
     asked.clear()
     found = api.recover(megatron.plan(data), data, old_instance=data, planning_s=None)
     assert [name for name, _ in asked] == expected
@@ -258,8 +247,7 @@ def test_a_start_outlives_an_interruption_before_the_search(
     data = hetopt.load(TINY)
     plan = megatron.plan(data)
     monkeypatch.setattr(searching, "is_small", interrupt)
-    found = searched(data, 5, Heard(), Known((("mine", plan),)))
-    assert found is not None
+    found = hetopt.plan(data, start=Known((("mine", plan),)), limits=5)
     assert (found.plan, found.stop) == (plan, Stop.INTERRUPTED)
 
 

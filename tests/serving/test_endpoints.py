@@ -1,10 +1,8 @@
 """The page's server: what it answers, to whom, and what it refuses, and how."""
 
-import io
 import json
-import os
-import zipfile
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from starlette.testclient import TestClient
 from hetopt.serving import building, desk, guard, hosts
 from hetopt.serving.app import STATIC, application
 from hetopt.serving.desk import Desk
+from hetopt.serving.worker import Teller, answered
 
 TINY = "tiny/two-nodes"
 MOST_OF_PAGE = 500_000  # bytes
@@ -74,7 +73,7 @@ def planned(client: TestClient) -> dict[str, Any]:
     assert told.status_code == 202
     refused(client.post("api/jobs", json=order), 409)
     seen = events(client, told.json()["job"])
-    assert {"began", "state", "tried"} <= {event["kind"] for event in seen}
+    assert {"began", "state"} <= {event["kind"] for event in seen}
     return seen[-1]
 
 
@@ -272,55 +271,6 @@ def test_an_explanation_is_a_page_by_itself(
     assert "http" not in told.text.split("<body")[0].replace("http-equiv", "")
 
 
-def test_exports_are_those_of_the_command(
-    client: TestClient, planned: dict[str, Any], tmp_path: Path
-) -> None:
-    """Who can run the plan, and archives of the same files, which can be started."""
-    name = planned["board"]["id"]
-    plan = tmp_path / "plan.json"
-    plan.write_text(client.get(f"api/plans/{name}/plan.json").text)
-    ended = CliRunner().invoke(cli.app, ["export", str(plan), "--explain", "--json"])
-    rows = {row["name"]: row for row in json.loads(ended.stdout)}
-    told = client.get(f"api/plans/{name}/launchers").json()
-    assert {row["target"] for row in told} == set(rows)
-    able = [row["target"] for row in told if row["reason"] is None]
-    assert able
-    assert able == [
-        row["name"]
-        for row in rows.values()
-        if not (row["reasons"] or row["unsupported"])
-    ]
-    for target in able:
-        out = tmp_path / target
-        words = ["export", str(plan), "--to", target, "--out", str(out)]
-        assert CliRunner().invoke(cli.app, words).exit_code == 0
-        held = client.get(f"api/plans/{name}/export/{target}.zip")
-        with zipfile.ZipFile(io.BytesIO(held.content)) as archive:
-            found = {one: archive.read(one).decode() for one in archive.namelist()}
-            modes = {
-                one.filename: one.external_attr >> 16 for one in archive.infolist()
-            }
-        there = {
-            str(path.relative_to(out)): path
-            for path in out.rglob("*")
-            if path.is_file()
-        }
-        assert found == {one: path.read_text() for one, path in there.items()}
-        for one, path in there.items():
-            assert bool(modes[one] & 0o100) == os.access(path, os.X_OK)
-
-
-def test_an_export_that_cannot_be_says_why(
-    client: TestClient, planned: dict[str, Any]
-) -> None:
-    name = planned["board"]["id"]
-    rows = client.get(f"api/plans/{name}/launchers").json()
-    refusing = next(row["target"] for row in rows if row["reason"])
-    error = refused(client.get(f"api/plans/{name}/export/{refusing}.zip"), 400)
-    assert refusing.replace("_", " ") in error["message"] or "our" in error["message"]
-    refused(client.get(f"api/plans/{name}/export/horovod.zip"), 400)
-
-
 def test_a_plan_file_is_opened_with_its_plan(
     client: TestClient, planned: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -375,3 +325,55 @@ def test_a_plan_starts_from_the_best_one_that_is_known_here(tmp_path: Path) -> N
     assert [plan for _, plan in desk._starts(laid)] == [slow.plan]
     desk.put(instance.digest, fast.plan)
     assert desk._starts(laid) == [("a plan on this page", fast.plan)]
+
+
+# --- the planning process ----------------------------------------------------------
+
+
+def told_events(order: dict[str, Any]) -> list[dict[str, Any]]:
+    channel = StringIO()
+    teller = Teller(channel)
+    teller.tell(**answered(order, teller))
+    return [json.loads(line) for line in channel.getvalue().splitlines()]
+
+
+def test_incumbent_and_bound_close_in_and_the_last_event_is_a_plan_file(
+    tmp_path: Path,
+) -> None:
+    order = {"instance": hetopt.load(TINY).model_dump(mode="json"), "time_limit": 20}
+    told = told_events(order)
+    document = told[-1]["document"]
+    states = [one for one in told if one["kind"] == "state"]
+    plans = [one["incumbent"] for one in states if one["incumbent"] is not None]
+    bounds = [one["bound"] for one in states if one["bound"] is not None]
+    assert plans == sorted(plans, reverse=True)
+    assert bounds == sorted(bounds)
+    assert plans[-1] == document["objective"]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    judged = hetopt.check(path)
+    assert judged.valid
+    assert judged.objective == document["objective"]
+
+
+def test_what_a_program_lacks_is_the_last_event() -> None:
+    tree = hetopt.load(TINY).on("hexiscale").model_dump(mode="json")
+    *_, last = told_events({"instance": tree, "time_limit": 5})
+    assert last["kind"] == "error"
+    assert last["error"]["kind"] == "unsupported"
+    assert "not supported by our HexiScale export" in last["error"]["message"]
+
+
+def test_the_worker_starts_from_the_orders_plans_and_from_the_library() -> None:
+    data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    order = {"instance": data.model_dump(mode="json"), "time_limit": 0.1}
+    assert told_events(order)[-1]["document"]["status"] == "optimal"  # the library's
+    mine = data.model_copy(update={"name": "mine"})
+    made = hetopt.plan(mine, "hexiscale", limits=20)
+    assert made.plan is not None
+    order = {
+        "instance": mine.model_dump(mode="json"),
+        "time_limit": 0.1,
+        "starts": [("a plan on this page", made.plan.model_dump(mode="json"))],
+    }
+    assert told_events(order)[-1]["document"]["objective"] <= made.objective

@@ -1,7 +1,7 @@
 // The plan as the command line shows it, its picture and its files.
 
 import { $, el, fill, share, time } from "./tools.js";
-import { complain, get, keep } from "./asking.js";
+import { complain, keep } from "./asking.js";
 
 let instance = null, now = null;
 
@@ -9,7 +9,6 @@ let instance = null, now = null;
 export function begin() {
   for (const name of ["timeline", "explained"])
     $(`get-${name}`).addEventListener("click", () => kept(`${name}.html`, `${name}.html`, $(`get-${name}`)));
-  $("export").addEventListener("click", launchers);
 }
 
 /** No plan is shown; another instance is. */
@@ -22,7 +21,6 @@ export function clear(other) {
 export function show(board) {
   now = board;
   $("board").hidden = false;
-  unlisted();
   const whole = board.objective_us === null ? "It cannot be timed." : `${time(board.objective_us)} per iteration${board.valid ? "" : ", if it could run"}`;
   const proof = board.gap === null ? "" : board.gap === 0 ? "; proved: none is shorter" : `; at most ${share(board.gap)} from the best possible`;
   $("verdict").textContent = whole + proof;
@@ -49,33 +47,4 @@ async function kept(path, name, button) {
   } finally {
     button.disabled = false;
   }
-}
-
-/** Who can run the plan, each with its files; who cannot, with the reason. */
-async function launchers() {
-  const shown = !$("launchers").hidden;
-  unlisted();
-  if (shown) return;
-  try {
-    const rows = await get(`api/plans/${now.id}/launchers`);
-    const able = rows.filter((row) => row.reason === null), others = rows.filter((row) => row.reason !== null);
-    fill($("launchers"),
-      el("p", {}, able.length ? "Files that launch it, for:" : "No trainer that is known runs this plan."),
-      el("div", { class: "bar" }, ...able.map((row) => {
-        const button = el("button", { type: "button", id: `export-${row.target}` }, row.tool);
-        button.addEventListener("click", () => kept(`export/${row.target}.zip`, `${row.target}.zip`, button));
-        return button;
-      })),
-      el("details", {}, el("summary", {}, `${others.length} cannot run it, and why`),
-        el("ul", {}, ...others.map((row) => el("li", {}, el("strong", {}, row.tool), `: ${row.reason}`)))));
-    $("launchers").hidden = false;
-    $("export").setAttribute("aria-expanded", "true");
-  } catch (error) {
-    complain($("plan-error"), error);
-  }
-}
-
-function unlisted() {
-  $("launchers").hidden = true;
-  $("export").setAttribute("aria-expanded", "false");
 }

@@ -1,9 +1,9 @@
-// A plan in the making: incumbent and bound close in, planner by planner.
+// A plan in the making: incumbent and bound close in.
 
-import { $, el, share, svg, time } from "./tools.js";
+import { $, share, svg, time } from "./tools.js";
 import { complain, post, Refused } from "./asking.js";
 
-let stream = null, job = null, points = [], dots = [], limit = 20, clock = null, began = 0;
+let stream = null, job = null, points = [], limit = 20, clock = null, began = 0;
 
 export const running = () => stream !== null;
 
@@ -18,9 +18,7 @@ export async function plan(instance, seconds, done) {
 export function watch(name, done) {
   job = name;
   points = [];
-  dots = [];
   began = performance.now();
-  $("tried").replaceChildren();
   $("live").hidden = false;
   figures(null, null, null);
   stream = new EventSource(`api/jobs/${name}/events`);
@@ -30,9 +28,8 @@ export function watch(name, done) {
     began = performance.now() - 1000 * told.seconds; // the worker's clock
     act(told);
   });
-  on("began", (event) => { $("status").textContent = `Asking: ${event.what} …`; });
+  on("began", () => { $("status").textContent = "Planning …"; });
   on("state", (event) => { points.push(event); figures(event.incumbent, event.bound, event.gap); draw(); });
-  on("tried", tried);
   on("done", (event) => {
     close();
     points.push({ seconds: event.seconds, incumbent: event.objective ?? null, bound: event.bound ?? null });
@@ -62,7 +59,6 @@ export const stop = () => post(`api/jobs/${job}/stop`);
 /** Forget the drawing of another instance's plan. */
 export function clear() {
   points = [];
-  dots = [];
   $("live").hidden = true;
 }
 
@@ -70,26 +66,6 @@ function figures(incumbent, bound, gap) {
   $("figure-plan").textContent = time(incumbent);
   $("figure-bound").textContent = time(bound);
   $("figure-gap").textContent = gap === 0 ? "0, proved" : share(gap);
-}
-
-function tried(event) {
-  if (event.objective === null) { without(event); return; }
-  dots.push(event);
-  const best = Math.min(...dots.map((dot) => dot.objective));
-  const chip = el("li", { title: event.why ?? "", "data-us": event.objective },
-    el("span", {}, event.planner), " ", el("strong", {}, time(event.objective)));
-  $("tried").insertBefore(chip, $("tried").querySelector(".none"));
-  for (const item of $("tried").children)
-    item.classList.toggle("best", Number(item.dataset.us) === best && item.dataset.us !== "");
-}
-
-/** Planners that have no plan of this shape are one quiet line behind the others. */
-function without(event) {
-  let line = $("tried").querySelector(".none");
-  if (line === null) $("tried").append(line = el("li", { class: "none", title: "" }));
-  const named = line.textContent ? `${line.textContent}, ${event.planner}` : `looked, nothing to add: ${event.planner}`;
-  line.textContent = named;
-  if (event.why) line.title += `${event.planner}: ${event.why}\n`;
 }
 
 // --- the drawing -----------------------------------------------------------------
@@ -138,11 +114,6 @@ export function draw() {
     drawing.append(svg("path", { d: `${line(plans)}${floor}Z`, class: "gap" }));
   }
   drawing.append(svg("path", { d: line(bounds), class: "bound" }), svg("path", { d: line(plans), class: "plan" }));
-  for (const dot of dots) {
-    const circle = svg("circle", { cx: x(dot.seconds), cy: y(dot.objective), r: 3.5, class: dot.objective > high ? "dot above" : "dot" });
-    circle.append(svg("title", {}, `${dot.planner}: ${time(dot.objective)}`));
-    drawing.append(circle);
-  }
   ends(drawing, { plans, bounds, x, y });
   box.replaceChildren(drawing);
 }
