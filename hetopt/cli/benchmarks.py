@@ -118,7 +118,7 @@ def bench(
                 resume=resume,
             )
         header, rows = journal.read(folder)
-        made = bench_summary.report(folder, header, rows)
+        made = bench_summary.report(header, rows)
         judged = gate.verdicts(rows)
 
         def write(place: Path) -> None:
